@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// warmUp is left out of the figures: connections, metadata and the producer's id are fetched meanwhile.
+const warmUp = 2 * time.Second
+
+// Quantile holds waiting times in milliseconds.
+type Quantile struct {
+	P50  float64 `json:"p50"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p999"`
+	Max  float64 `json:"max"`
+}
+
+// Waits gathers waiting times from several goroutines.
+type Waits struct {
+	lock  sync.Mutex
+	times []time.Duration
+}
+
+func (waits *Waits) add(wait ...time.Duration) {
+	waits.lock.Lock()
+	waits.times = append(waits.times, wait...)
+	waits.lock.Unlock()
+}
+
+func (waits *Waits) quantile() *Quantile {
+	waits.lock.Lock()
+	defer waits.lock.Unlock()
+	if len(waits.times) == 0 {
+		return nil
+	}
+	sort.Slice(waits.times, func(a, b int) bool { return waits.times[a] < waits.times[b] })
+	at := func(share float64) float64 {
+		return float64(waits.times[int(share*float64(len(waits.times)-1))].Microseconds()) / 1000
+	}
+	return &Quantile{P50: at(0.5), P99: at(0.99), P999: at(0.999), Max: at(1)}
+}
+
+// latency sends at a steady rate, whatever the acknowledgements do, and counts from when a record was due to be sent: a broker
+// that stalls is charged for every record that it delayed. A consumer measures the way to the reader.
+func latency(ctx context.Context, work Work) (Outcome, error) {
+	work.recordBytes = max(work.recordBytes, 8)
+	counted := time.Now().Add(warmUp)
+	end := counted.Add(work.duration)
+	var acks, reads Waits
+	var sent, failed atomic.Int64
+	reader, err := startReader(ctx, work, counted, &reads)
+	if err != nil {
+		return Outcome{}, err
+	}
+	client, err := connect(work, kgo.ProducerLinger(0))
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer client.Close()
+	gap := time.Second / time.Duration(work.rate)
+	for due := time.Now(); due.Before(end); due = due.Add(gap) {
+		time.Sleep(time.Until(due))
+		value := make([]byte, work.recordBytes)
+		binary.BigEndian.PutUint64(value, uint64(due.UnixNano()))
+		client.Produce(ctx, &kgo.Record{Value: value}, func(_ *kgo.Record, err error) {
+			wait := time.Since(due)
+			switch {
+			case err != nil:
+				failed.Add(1)
+			case due.After(counted):
+				sent.Add(1)
+				acks.add(wait)
+			}
+		})
+	}
+	if err := client.Flush(ctx); err != nil {
+		return Outcome{}, err
+	}
+	time.Sleep(time.Second)
+	reader()
+	return Outcome{
+		Records: sent.Load(), Failed: failed.Load(), Seconds: work.duration.Seconds(),
+		Ack: acks.quantile(), EndToEnd: reads.quantile(),
+	}, nil
+}
+
+// startReader follows the topic from its end, and returns what stops it.
+func startReader(ctx context.Context, work Work, counted time.Time, reads *Waits) (stop func(), err error) {
+	client, err := connect(work, kgo.ConsumeTopics(work.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			fetches := client.PollFetches(ctx)
+			now := time.Now()
+			fetches.EachRecord(func(record *kgo.Record) {
+				due := time.Unix(0, int64(binary.BigEndian.Uint64(record.Value)))
+				if due.After(counted) {
+					reads.add(now.Sub(due))
+				}
+			})
+		}
+	}()
+	return func() { cancel(); <-done; client.Close() }, nil
+}
+
+// oneInFlight has many connections, each of which sends its next record when the last one was acknowledged.
+func oneInFlight(ctx context.Context, work Work) (Outcome, error) {
+	var waits Waits
+	var count atomic.Int64
+	start := time.Now()
+	err := together(work.connections, func() error {
+		client, err := connect(work, kgo.ProducerLinger(0))
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		var mine []time.Duration
+		for time.Since(start) < work.duration {
+			sent := time.Now()
+			if err := client.ProduceSync(ctx, &kgo.Record{Value: make([]byte, work.recordBytes)}).FirstErr(); err != nil {
+				return err
+			}
+			mine = append(mine, time.Since(sent))
+			count.Add(1)
+		}
+		waits.add(mine...)
+		return nil
+	})
+	return Outcome{Records: count.Load(), Seconds: time.Since(start).Seconds(), Ack: waits.quantile()}, err
+}

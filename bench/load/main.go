@@ -1,0 +1,109 @@
+// Load puts one line of the benchmark on a cluster that speaks Kafka's protocol, and prints what came of it as one JSON object.
+//
+//	load MODE --bootstrap HOST:PORT --topic TOPIC [flags]
+//
+// The modes are topic (create it), produce, consume, latency and one-in-flight; ../load_in_python.py takes the same flags.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Work is what the command line asks for.
+type Work struct {
+	bootstrap   string
+	topic       string
+	partitions  int
+	replication int
+	records     int64
+	recordBytes int
+	acks        string
+	producers   int
+	connections int
+	rate        int
+	duration    time.Duration
+}
+
+// Outcome is what is printed. A field is left out where the mode has no such figure.
+type Outcome struct {
+	Records  int64     `json:"records"`
+	Failed   int64     `json:"failed"`
+	Seconds  float64   `json:"seconds"`
+	Ack      *Quantile `json:"ack_ms,omitempty"`
+	EndToEnd *Quantile `json:"end_to_end_ms,omitempty"`
+}
+
+var modes = map[string]func(context.Context, Work) (Outcome, error){
+	"topic":         createTopic,
+	"produce":       produce,
+	"consume":       consume,
+	"latency":       latency,
+	"one-in-flight": oneInFlight,
+}
+
+func main() {
+	if len(os.Args) < 2 || modes[os.Args[1]] == nil {
+		fail(fmt.Errorf("the first argument is one of: topic, produce, consume, latency, one-in-flight"))
+	}
+	work, limit := parse(os.Args[2:])
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	outcome, err := modes[os.Args[1]](ctx, work)
+	if err != nil {
+		fail(err)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(outcome); err != nil {
+		fail(err)
+	}
+}
+
+func parse(arguments []string) (work Work, limit time.Duration) {
+	flags := flag.NewFlagSet("load", flag.ExitOnError)
+	flags.StringVar(&work.bootstrap, "bootstrap", "127.0.0.1:9092", "brokers to begin with, host:port,host:port")
+	flags.StringVar(&work.topic, "topic", "bench", "topic")
+	flags.IntVar(&work.partitions, "partitions", 6, "partitions of a topic that is created")
+	flags.IntVar(&work.replication, "replication", 1, "replicas of a topic that is created")
+	flags.Int64Var(&work.records, "records", 1_000_000, "records in all")
+	flags.IntVar(&work.recordBytes, "record-bytes", 100, "bytes of a record's value")
+	flags.StringVar(&work.acks, "acks", "all", "all or 1")
+	flags.IntVar(&work.producers, "producers", 1, "producers at once, in produce")
+	flags.IntVar(&work.connections, "connections", 16, "connections at once, in one-in-flight")
+	flags.IntVar(&work.rate, "rate", 1000, "records a second, in latency")
+	seconds := flags.Float64("seconds", 10, "how long, in latency and one-in-flight")
+	limitSeconds := flags.Float64("limit-seconds", 150, "give up after that long")
+	_ = flags.Parse(arguments)
+	work.duration = time.Duration(*seconds * float64(time.Second))
+	return work, time.Duration(*limitSeconds * float64(time.Second))
+}
+
+// connect makes a client that is set up alike for every system and mode.
+func connect(work Work, extra ...kgo.Opt) (*kgo.Client, error) {
+	options := []kgo.Opt{
+		kgo.SeedBrokers(strings.Split(work.bootstrap, ",")...),
+		kgo.DefaultProduceTopic(work.topic),
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.ProducerBatchMaxBytes(1 << 20),
+		kgo.ProducerLinger(5 * time.Millisecond),
+		kgo.MaxBufferedRecords(200_000),
+		kgo.FetchMaxBytes(50 << 20),
+		kgo.FetchMaxPartitionBytes(4 << 20),
+		kgo.BrokerMaxReadBytes(200 << 20),
+	}
+	if work.acks == "1" {
+		options = append(options, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
+	}
+	return kgo.NewClient(append(options, extra...)...)
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "load:", err)
+	os.Exit(1)
+}

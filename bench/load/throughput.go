@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// createTopic returns once every partition of the topic has a leader. A topic that is there already is left as it is.
+func createTopic(ctx context.Context, work Work) (Outcome, error) {
+	client, err := connect(work)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	_, err = admin.CreateTopic(ctx, int32(work.partitions), int16(work.replication), nil, work.topic)
+	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		return Outcome{}, err
+	}
+	for ctx.Err() == nil {
+		topics, err := admin.ListTopics(ctx, work.topic)
+		if err == nil && allHaveLeaders(topics[work.topic]) {
+			return Outcome{}, nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return Outcome{}, ctx.Err()
+}
+
+func allHaveLeaders(topic kadm.TopicDetail) bool {
+	for _, partition := range topic.Partitions {
+		if partition.Err != nil || partition.Leader < 0 {
+			return false
+		}
+	}
+	return topic.Err == nil && len(topic.Partitions) > 0
+}
+
+// produce sends the records as fast as the acknowledgements allow, split over the producers.
+func produce(ctx context.Context, work Work) (Outcome, error) {
+	value := []byte(strings.Repeat("abcdefghijklmnopqrstuvwxyz", work.recordBytes/26+1)[:work.recordBytes])
+	share := work.records / int64(work.producers)
+	var failed atomic.Int64
+	acknowledged := func(_ *kgo.Record, err error) {
+		if err != nil {
+			failed.Add(1)
+		}
+	}
+	start := time.Now()
+	err := together(work.producers, func() error {
+		client, err := connect(work)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		for range share {
+			client.Produce(ctx, &kgo.Record{Value: value}, acknowledged)
+		}
+		return client.Flush(ctx)
+	})
+	return Outcome{Records: share * int64(work.producers), Failed: failed.Load(), Seconds: time.Since(start).Seconds()}, err
+}
+
+// consume reads the topic from its start until it has seen as many records as asked for.
+func consume(ctx context.Context, work Work) (Outcome, error) {
+	start := time.Now()
+	client, err := connect(work, kgo.ConsumeTopics(work.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer client.Close()
+	var seen int64
+	for seen < work.records {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err0(); err != nil {
+			return Outcome{}, err
+		}
+		seen += int64(fetches.NumRecords())
+	}
+	return Outcome{Records: seen, Seconds: time.Since(start).Seconds()}, nil
+}
+
+// together runs the same work so many times at once and returns the first error of any.
+func together(times int, work func() error) error {
+	var group sync.WaitGroup
+	errs := make([]error, times)
+	for index := range times {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			errs[index] = work()
+		}()
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,1 @@
+"""Proof by breaking things: simulated disks, real kills and power cuts."""

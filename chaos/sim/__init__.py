@@ -1,0 +1,1 @@
+"""The simulated world: everything behind the seams, driven by a seed."""

@@ -1,0 +1,260 @@
+"""A disk that keeps only what was synced, and breaks when told to: the simulated form of `cordwood.storage.disk`."""
+
+import errno
+import os
+import random
+from collections.abc import Sequence
+
+from cordwood.chaos.sim.entries import Directory, Tree, no_such_file
+from cordwood.chaos.sim.faults import Died, Faults, os_error
+from cordwood.chaos.sim.pages import SECTOR_BYTES, Pages
+from cordwood.storage.disk import Bytes, File, Syncable
+
+UNLIMITED_BYTES = 1 << 50
+
+
+class SimulatedDisk:
+    """Files and directories in memory, with the page cache and the platters told apart.
+
+    `power_cut` loses what was not synced: each sector of a file, each file's new size, and each directory's newest
+    entries, as the random numbers fall. `kill` loses nothing but the open handles. Neither looks at a clock, and equal
+    seeds and calls give equal disks. It is stricter than ext4 in one thing: a new file's entry is sure only once its
+    directory was synced, even if the file was.
+    """
+
+    def __init__(self, rng: random.Random, capacity_bytes: int = UNLIMITED_BYTES) -> None:
+        self.faults = Faults()
+        self.capacity_bytes = capacity_bytes
+        self.rng = rng
+        self._tree = Tree()
+        self._incarnation = 0
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        if create and self._tree.find(path) is None:
+            directory, name = self._tree.place(path)
+            self._step()
+            self._tree.change((directory, name, Pages()))
+        return _SimulatedFile(self, path, self._tree.file(path))
+
+    def open_directory(self, path: str) -> Syncable:
+        return _SimulatedDirectory(self, path, self._tree.directory(path))
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(self._tree.directory(path).seen)
+
+    def exists(self, path: str) -> bool:
+        return self._tree.find(path) is not None
+
+    def make_directories(self, path: str) -> list[str]:
+        missing = os.path.normpath(path)
+        to_make = []
+        while self._tree.find(missing) is None:
+            to_make.append(missing)
+            missing = os.path.dirname(missing)
+        self._tree.directory(missing)
+        for directory in reversed(to_make):
+            parent, name = self._tree.place(directory)
+            self._step()
+            self._tree.change((parent, name, Directory()))
+        return [os.path.dirname(made) for made in reversed(to_make)]
+
+    def rename(self, source: str, target: str) -> None:
+        node = self._tree.find(source)
+        if node is None:
+            raise no_such_file(source)
+        replaced = self._tree.find(target)
+        if isinstance(replaced, Directory) and replaced.seen:
+            raise os_error(errno.ENOTEMPTY, target)
+        (from_directory, old), (to_directory, new) = self._tree.place(source), self._tree.place(target)
+        self._step()
+        self._tree.change((from_directory, old, None), (to_directory, new, node))
+
+    def remove(self, path: str) -> None:
+        self._tree.file(path)
+        directory, name = self._tree.place(path)
+        self._step()
+        self._tree.change((directory, name, None))
+
+    def remove_tree(self, path: str) -> None:
+        for name, node in sorted(self._tree.directory(path).seen.items()):
+            below = os.path.join(path, name)
+            if isinstance(node, Directory):
+                self.remove_tree(below)
+            else:
+                self.remove(below)
+        directory, name = self._tree.place(path)
+        self._step()
+        self._tree.change((directory, name, None))
+
+    def free_bytes(self, path: str) -> int:
+        self._tree.directory(path)
+        return max(0, self.capacity_bytes - self._used_bytes())
+
+    def kill(self) -> None:
+        """The process dies: the page cache outlives it, its handles do not."""
+        self._incarnation += 1
+        self.faults.die_after(None)
+
+    def power_cut(self, keep: float | None = None) -> None:
+        """The machine loses power. Each thing that was not synced is kept with probability `keep`.
+
+        Without `keep` the random numbers choose: nothing, everything, or any share between.
+        """
+        self.kill()
+        share = self.rng.choice((0.0, 1.0, self.rng.random())) if keep is None else keep
+        self._tree.lose_power(self.rng, share)
+        for _, pages in self._tree.files():
+            pages.lose_power(self.rng, share)
+
+    def power_cut_keeping(self, length: int) -> None:
+        """The machine loses power with every name, but only `length` unsynced bytes of each file, kept.
+
+        They are the first bytes in the order in which they were written since the file's last sync.
+        """
+        self.kill()
+        self._tree.lose_power(self.rng, 1.0)
+        for _, pages in self._tree.files():
+            pages.lose_power_behind(length)
+
+    def leave_free(self, length: int) -> None:
+        """Shrink the disk until only `length` bytes are free."""
+        self.capacity_bytes = self._used_bytes() + length
+
+    def files(self) -> list[str]:
+        """The paths of all files, sorted."""
+        return [path for path, _ in self._tree.files()]
+
+    def content(self, path: str) -> bytes:
+        pages = self._tree.file(path)
+        return pages.seen.read(pages.seen.size, 0)
+
+    def flip(self, path: str, position: int, bit: int) -> None:
+        """Turn over one bit of a file, as it lies on the platters. Raises IndexError outside the file."""
+        self._tree.file(path).flip(position, bit)
+
+    def cool(self) -> None:
+        """Empty the page cache of what is synced: `pread_cached` knows nothing until the bytes were read once."""
+        for _, pages in self._tree.files():
+            pages.is_cached = not pages.is_synced
+
+    def _used_bytes(self) -> int:
+        return sum(pages.seen.size for _, pages in self._tree.files())
+
+    def _step(self) -> None:
+        if self.faults.dies_now():
+            self.kill()
+            raise Died
+
+    def _room_for(self, pages: Pages, end: int) -> int:
+        """How far a file that is to reach to `end` may grow."""
+        if end <= pages.seen.size or self.capacity_bytes == UNLIMITED_BYTES:
+            return end
+        return min(end, pages.seen.size + self.free_bytes("/"))
+
+
+class _Handle:
+    """What a process holds. It dies with the process: then closing it does nothing, and all else is EBADF."""
+
+    __slots__ = ("_disk", "_incarnation", "_is_closed", "_path")
+
+    def __init__(self, disk: SimulatedDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._incarnation = disk._incarnation
+        self._is_closed = False
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def fileno(self) -> int:
+        self._check()
+        return -1
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def _check(self) -> None:
+        if self._is_closed or self._incarnation != self._disk._incarnation:
+            raise os_error(errno.EBADF, self._path)
+
+    def _sync_fails(self) -> bool:
+        self._check()
+        self._disk._step()
+        return self._disk.faults.sync_fails(self._path)
+
+
+class _SimulatedFile(_Handle):
+    __slots__ = ("_pages",)
+
+    def __init__(self, disk: SimulatedDisk, path: str, pages: Pages) -> None:
+        super().__init__(disk, path)
+        self._pages = pages
+
+    def pwrite(self, pieces: Sequence[Bytes], position: int) -> None:
+        self._check()
+        content = b"".join(pieces)
+        if self._disk.faults.dies_now():
+            self._pages.write(content[: self._torn_length(position, len(content))], position)
+            self._disk.kill()
+            raise Died
+        if (stop := self._disk.faults.write_stops(self._path)) is not None:
+            after, error = stop
+            self._pages.write(content[:after], position)
+            raise error
+        room = self._disk._room_for(self._pages, position + len(content)) - position
+        if room < len(content):
+            self._pages.write(content[: max(0, room)], position)
+            raise os_error(errno.ENOSPC, self._path)
+        self._pages.write(content, position)
+
+    def _torn_length(self, position: int, length: int) -> int:
+        """How much of a write is done when its process dies: memory is copied page by page, so up to a boundary."""
+        end = self._disk.rng.randrange(position, position + length + 1)
+        return length if end == position + length else max(0, end - end % SECTOR_BYTES - position)
+
+    def pread(self, length: int, position: int) -> bytes:
+        self._check()
+        self._disk.faults.check_read(self._path, position, position + length)
+        self._pages.is_cached = True
+        return self._pages.seen.read(length, position)
+
+    def pread_cached(self, length: int, position: int) -> bytes | None:
+        self._check()
+        return self.pread(length, position) if self._pages.is_cached else None
+
+    def size(self) -> int:
+        self._check()
+        return self._pages.seen.size
+
+    def preallocate(self, position: int, length: int) -> None:
+        self._check()
+        self._disk._step()
+        if self._disk._room_for(self._pages, position + length) < position + length:
+            raise os_error(errno.ENOSPC, self._path)
+        self._pages.reserve(position + length)
+
+    def truncate(self, size: int) -> None:
+        self._check()
+        self._disk._step()
+        self._pages.resize(size)
+
+    def sync(self) -> None:
+        if self._sync_fails():
+            self._pages.fail_sync()
+            raise os_error(errno.EIO, self._path)
+        self._pages.sync()
+
+
+class _SimulatedDirectory(_Handle):
+    __slots__ = ("_directory",)
+
+    def __init__(self, disk: SimulatedDisk, path: str, directory: Directory) -> None:
+        super().__init__(disk, path)
+        self._directory = directory
+
+    def sync(self) -> None:
+        if self._sync_fails():
+            self._disk._tree.fail_sync(self._directory)
+            raise os_error(errno.EIO, self._path)
+        self._disk._tree.sync(self._directory)

@@ -1,0 +1,145 @@
+"""The simulated tree of names: which entries programs see, which are on the platters, and what a power cut leaves."""
+
+import errno
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cordwood.chaos.sim.pages import Pages
+
+
+class Directory:
+    """Names, as programs see them and as the platters have them."""
+
+    __slots__ = ("kept", "seen")
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Node] = {}
+        self.kept: dict[str, Node] = {}
+
+
+Node = Directory | Pages
+Entry = tuple[Directory, str, Node | None]
+"""A name in a directory, and what it now stands for; None where it is gone."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """One create, rename or remove: its entries get to the platters together or not at all."""
+
+    entries: tuple[Entry, ...]
+
+    def touches(self, directories: list[Directory]) -> bool:
+        return any(entry[0] in directories for entry in self.entries)
+
+
+class Tree:
+    """Directories under a root, with the changes that await a sync, oldest first."""
+
+    def __init__(self) -> None:
+        self.root = Directory()
+        self._unsynced: list[Change] = []
+
+    def find(self, path: str) -> Node | None:
+        node: Node = self.root
+        for name in _names(path):
+            if not isinstance(node, Directory) or name not in node.seen:
+                return None
+            node = node.seen[name]
+        return node
+
+    def file(self, path: str) -> Pages:
+        """Raises FileNotFoundError or IsADirectoryError."""
+        node = self.find(path)
+        if node is None:
+            raise no_such_file(path)
+        if isinstance(node, Directory):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return node
+
+    def directory(self, path: str) -> Directory:
+        """Raises FileNotFoundError or NotADirectoryError."""
+        node = self.find(path)
+        if node is None:
+            raise no_such_file(path)
+        if isinstance(node, Pages):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return node
+
+    def place(self, path: str) -> tuple[Directory, str]:
+        """The directory that a path's last name belongs in, and that name."""
+        parent, name = os.path.split(path.rstrip("/"))
+        return self.directory(parent), name
+
+    def change(self, *entries: Entry) -> None:
+        for directory, name, node in entries:
+            _set(directory.seen, name, node)
+        self._unsynced.append(Change(entries))
+
+    def sync(self, directory: Directory) -> None:
+        """Put a directory's changes on the platters, and what they follow from in directories they were moved from."""
+        touched, kept, rest = [directory], [], []
+        for change in reversed(self._unsynced):
+            if change.touches(touched):
+                touched.extend(entry[0] for entry in change.entries)
+                kept.append(change)
+            else:
+                rest.append(change)
+        for change in reversed(kept):
+            _keep(change)
+        self._unsynced = rest[::-1]
+
+    def fail_sync(self, directory: Directory) -> None:
+        """The disk refused: programs still see the changes, and no later sync will write them."""
+        self._unsynced = [change for change in self._unsynced if not change.touches([directory])]
+
+    def lose_power(self, rng: random.Random, keep: float) -> None:
+        """Of each directory's unsynced changes only the first few are kept: a journal has them in order."""
+        stopped: list[Directory] = []
+        for change in self._unsynced:
+            if rng.random() < keep and not change.touches(stopped):
+                _keep(change)
+            else:
+                stopped.extend(entry[0] for entry in change.entries)
+        self._unsynced.clear()
+        _see_what_was_kept(self.root)
+
+    def files(self) -> Iterator[tuple[str, Pages]]:
+        """Every file that programs see, by path, in order."""
+        yield from _files_below("", self.root)
+
+
+def no_such_file(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def _set(entries: dict[str, Node], name: str, node: Node | None) -> None:
+    if node is None:
+        entries.pop(name, None)
+    else:
+        entries[name] = node
+
+
+def _keep(change: Change) -> None:
+    for directory, name, node in change.entries:
+        _set(directory.kept, name, node)
+
+
+def _see_what_was_kept(directory: Directory) -> None:
+    directory.seen = dict(directory.kept)
+    for node in directory.seen.values():
+        if isinstance(node, Directory):
+            _see_what_was_kept(node)
+
+
+def _files_below(path: str, directory: Directory) -> Iterator[tuple[str, Pages]]:
+    for name, node in sorted(directory.seen.items()):
+        if isinstance(node, Directory):
+            yield from _files_below(f"{path}/{name}", node)
+        else:
+            yield f"{path}/{name}", node

@@ -1,0 +1,74 @@
+"""What is to go wrong on a simulated disk next: armed by a test, asked by the disk at every operation."""
+
+import errno
+import os
+from dataclasses import dataclass, field
+
+
+class Died(BaseException):
+    """The process ended inside this call. Nothing of it may run on; the test goes on with `kill` or `power_cut`."""
+
+
+@dataclass(slots=True)
+class Faults:
+    """Each fault strikes where its path matches: a part of a file's or directory's path, "" for all."""
+
+    _syncs: list[str] = field(default_factory=list)
+    _writes: list[tuple[str, int, int]] = field(default_factory=list)
+    _unreadable: list[tuple[str, int, int]] = field(default_factory=list)
+    _steps_to_live: int | None = None
+
+    def fail_next_sync(self, path: str = "") -> None:
+        """The next sync answers EIO, what it covered never reaches the platters, and later syncs say nothing of it."""
+        self._syncs.append(path)
+
+    def fail_next_write(self, path: str = "", *, after: int = 0, code: int = errno.EIO) -> None:
+        """The next write stops `after` bytes with an OSError."""
+        self._writes.append((path, after, code))
+
+    def fail_reads(self, path: str, start: int = 0, end: int = 1 << 62) -> None:
+        """Reads that touch these bytes answer EIO until `heal`."""
+        self._unreadable.append((path, start, end))
+
+    def die_after(self, changes: int | None) -> None:
+        """Let `changes` more writes, syncs and entry changes happen; the process dies in the one behind them."""
+        self._steps_to_live = changes
+
+    def heal(self) -> None:
+        """Take back everything that was armed and has not struck."""
+        self._syncs.clear()
+        self._writes.clear()
+        self._unreadable.clear()
+        self._steps_to_live = None
+
+    def dies_now(self) -> bool:
+        """Counts one change to the disk; whether it is the one in which the process dies."""
+        if self._steps_to_live is None:
+            return False
+        self._steps_to_live -= 1
+        return self._steps_to_live < 0
+
+    def sync_fails(self, path: str) -> bool:
+        for part in self._syncs:
+            if part in path:
+                self._syncs.remove(part)
+                return True
+        return False
+
+    def write_stops(self, path: str) -> tuple[int, OSError] | None:
+        """After how many bytes a write of `path` stops, and why; None where it does not."""
+        for fault in self._writes:
+            part, after, code = fault
+            if part in path:
+                self._writes.remove(fault)
+                return after, os_error(code, path)
+        return None
+
+    def check_read(self, path: str, start: int, end: int) -> None:
+        for part, bad_start, bad_end in self._unreadable:
+            if part in path and start < bad_end and bad_start < end:
+                raise os_error(errno.EIO, path)
+
+
+def os_error(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)

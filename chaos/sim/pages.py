@@ -1,0 +1,129 @@
+"""One simulated file's bytes: what programs see of it, what is on the platters, and what a power cut leaves."""
+
+import random
+
+SECTOR_BYTES = 512
+"""What a disk writes whole or not at all."""
+
+
+class Content:
+    """Bytes behind which zeros follow up to `size`: reserving space costs no memory."""
+
+    __slots__ = ("data", "size")
+
+    def __init__(self, data: bytes | bytearray = b"", size: int = 0) -> None:
+        self.data = bytearray(data)
+        self.size = size
+
+    def read(self, length: int, position: int) -> bytes:
+        length = max(0, min(length, self.size - position))
+        return bytes(self.data[position : position + length]).ljust(length, b"\0")
+
+    def write(self, content: bytes, position: int) -> None:
+        if len(self.data) < position:
+            self.data.extend(bytes(position - len(self.data)))
+        self.data[position : position + len(content)] = content
+        self.size = max(self.size, position + len(content))
+
+    def resize(self, size: int) -> None:
+        del self.data[size:]
+        self.size = size
+
+    def copy(self) -> "Content":
+        return Content(self.data, self.size)
+
+
+class Pages:
+    """A file in the page cache (`seen`) and on the platters (`kept`), and the ranges that differ for want of a sync.
+
+    A range that a failed sync was to write is no longer unsynced, and not kept either: later syncs pass it over and
+    succeed, as on ext4, and only the power cut shows that it is gone.
+    """
+
+    __slots__ = ("_unsynced", "is_cached", "kept", "seen")
+
+    def __init__(self) -> None:
+        self.seen = Content()
+        self.kept = Content()
+        self._unsynced: list[tuple[int, int]] = []
+        self.is_cached = True
+
+    @property
+    def is_synced(self) -> bool:
+        return not self._unsynced and self.seen.size == self.kept.size
+
+    def write(self, content: bytes, position: int) -> None:
+        self.seen.write(content, position)
+        self._touch(position, position + len(content))
+
+    def reserve(self, size: int) -> None:
+        self.seen.size = max(self.seen.size, size)
+
+    def resize(self, size: int) -> None:
+        if size < len(self.seen.data):
+            self._touch(size, len(self.seen.data))
+        self.seen.resize(size)
+
+    def sync(self) -> None:
+        for start, end in self._unsynced:
+            self.kept.write(self.seen.read(end - start, start), start)
+        self._unsynced.clear()
+        self.kept.resize(self.seen.size)
+
+    def fail_sync(self) -> None:
+        """The disk refused: the page cache still shows the bytes and believes them written."""
+        self._unsynced.clear()
+
+    def flip(self, position: int, bit: int) -> None:
+        """Turn one bit over, on the platters and in memory. Raises IndexError outside the file."""
+        if not 0 <= position < self.seen.size:
+            raise IndexError(f"byte {position} of a file of {self.seen.size}")
+        for content in (self.seen, self.kept):
+            if position < content.size:
+                content.write(bytes([content.read(1, position)[0] ^ (1 << bit)]), position)
+
+    def lose_power(self, rng: random.Random, keep: float) -> None:
+        """Each unsynced sector is kept with probability `keep`, and so is a new size, or a part of what it grew by."""
+        size = self._size_after_power_cut(rng, keep)
+        for sector in self._unsynced_sectors():
+            if rng.random() < keep:
+                position = sector * SECTOR_BYTES
+                self.kept.write(self.seen.read(SECTOR_BYTES, position).ljust(SECTOR_BYTES, b"\0"), position)
+        self._settle(size)
+
+    def lose_power_behind(self, length: int) -> None:
+        """Only the first `length` bytes written since the last sync are kept; the file grows only as far as they go."""
+        for start, end in self._unsynced:
+            kept = self.seen.read(min(length, end - start), start)
+            if kept:
+                self.kept.write(kept, start)
+            length -= len(kept)
+        self._settle(self.kept.size)
+
+    def _touch(self, start: int, end: int) -> None:
+        if self._unsynced and self._unsynced[-1][1] == start:
+            start = self._unsynced.pop()[0]
+        self._unsynced.append((start, end))
+
+    def _unsynced_sectors(self) -> list[int]:
+        return sorted(
+            {sector for start, end in self._unsynced for sector in range(start // SECTOR_BYTES, _sectors(end))}
+        )
+
+    def _size_after_power_cut(self, rng: random.Random, keep: float) -> int:
+        if rng.random() < keep:
+            return self.seen.size
+        if self.seen.size > self.kept.size and rng.random() < keep:
+            return rng.randrange(self.kept.size, self.seen.size)
+        return self.kept.size
+
+    def _settle(self, size: int) -> None:
+        self.kept.resize(size)
+        self.seen = self.kept.copy()
+        self._unsynced.clear()
+        self.is_cached = False
+
+
+def _sectors(length: int) -> int:
+    """How many sectors hold `length` bytes."""
+    return -(-length // SECTOR_BYTES)

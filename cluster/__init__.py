@@ -1,0 +1,1 @@
+"""What one broker is: the Kafka wire, groups, metadata and the command line."""

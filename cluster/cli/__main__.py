@@ -1,0 +1,5 @@
+"""`python -m cordwood.cluster.cli` is the same as `cordwood`."""
+
+from cordwood.cluster.cli import main
+
+main()

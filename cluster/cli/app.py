@@ -1,0 +1,70 @@
+"""The command tree, and the one place where a command's failure becomes a sentence and an exit code.
+
+Only typer is imported here and in the command files' heads: rich and the Kafka client are imported by the commands that
+use them, so that `cordwood serve` carries neither and help is quick.
+"""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from cordwood import __version__
+from cordwood.cluster.cli import consume, group, log, produce, serve, topic
+from cordwood.cluster.cli.exits import INTERRUPTED, ExitCode, Failure
+
+
+class SentencesNotTracebacks(TyperGroup):
+    """Runs a command and says in one line why it failed."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            outcome = super().invoke(ctx)
+            sys.stdout.flush()
+        except Failure as failure:
+            typer.echo(f"cordwood: {failure.sentence}", err=True)
+            raise typer.Exit(failure.exit_code) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            _forget_stdout()
+            raise typer.Exit(ExitCode.OK) from None
+        return outcome
+
+
+def _forget_stdout() -> None:
+    """The reader of our output has what it wanted (`| head`): what is still buffered for it must not raise at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+app = typer.Typer(
+    name="cordwood",
+    cls=SentencesNotTracebacks,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 refused, failed or damaged, 2 wrong usage, 3 no broker answered, 130 interrupted.",
+)
+app.command()(serve.serve)
+app.add_typer(topic.app, name="topic")
+app.command()(produce.produce)
+app.command()(consume.consume)
+app.add_typer(group.app, name="group")
+app.add_typer(log.app, name="log")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cordwood {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def cordwood(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """A log on disk that any Kafka client can use: the broker, and what an operator does with it."""

@@ -1,0 +1,122 @@
+"""Talking to a broker with confluent-kafka: is one there, and what its refusals mean in words."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cordwood.cluster.cli.exits import ExitCode, Failure
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient
+
+DEFAULT_PORT = 9092
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 20.0
+
+T = TypeVar("T")
+
+
+def parse_servers(servers: str) -> list[tuple[str, int]]:
+    """`host[:port],…` as addresses; IPv6 hosts stand in brackets. Raises Failure with exit code 2."""
+    return [_parse_server(server.strip()) for server in servers.split(",") if server.strip()] or [_parse_server("")]
+
+
+def _parse_server(server: str) -> tuple[str, int]:
+    host, colon, port = server.rpartition(":")
+    if not colon or server.endswith("]"):
+        host, port = server, str(DEFAULT_PORT)
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise Failure(f"--bootstrap-server {server!r} is no address: give host:port.", ExitCode.USAGE)
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def require_reachable(servers: str) -> None:
+    """Raise Failure with exit code 3 unless one of the servers takes connections.
+
+    The Kafka client would try for ever and only say so in its log.
+    """
+    reasons = []
+    for address in parse_servers(servers):
+        try:
+            socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
+            return
+        except OSError as error:
+            reasons.append(os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error))
+    raise Failure(
+        f"no broker at {servers} ({', '.join(dict.fromkeys(reasons))}). "
+        "Start one with `cordwood serve`, or name another with --bootstrap-server.",
+        ExitCode.UNREACHABLE,
+    )
+
+
+def client_settings(servers: str, **more: Any) -> dict[str, Any]:
+    """What every client of ours is started with. The library's own log is off: failures reach us as errors."""
+    return {"bootstrap.servers": servers, "client.id": "cordwood-cli", "log_level": 0, **more}
+
+
+@contextmanager
+def talking_to(servers: str) -> Iterator[None]:
+    """A block that uses a Kafka client: whatever that raises becomes a Failure.
+
+    SIGTERM ends the block as Ctrl-C does, so that a consumer leaves its group and a producer settles what it sent.
+    """
+    require_reachable(servers)
+    from confluent_kafka import KafkaException
+
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KafkaException as error:
+        raise failure_of(error.args[0], servers) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def admin_client(servers: str) -> "Iterator[AdminClient]":
+    """A connected AdminClient, inside `talking_to`."""
+    with talking_to(servers):
+        from confluent_kafka.admin import AdminClient
+
+        yield AdminClient(client_settings(servers))
+
+
+def answer(future: "Future[T]") -> T:
+    """Wait for one answer of an AdminClient. Raises Failure where none comes in time."""
+    try:
+        return future.result(ANSWER_TIMEOUT_S)
+    except TimeoutError:
+        raise Failure(f"the broker did not answer within {ANSWER_TIMEOUT_S:.0f} s.", ExitCode.UNREACHABLE) from None
+
+
+def failure_of(error: "KafkaError", servers: str) -> Failure:
+    """What a client's error means to its user."""
+    from confluent_kafka import KafkaError
+
+    unreachable = {
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+    }
+    if error.code() in unreachable:
+        return Failure(
+            f"{servers} takes connections but gives no answer ({error.str()}). Is it a Kafka broker, and can the "
+            "addresses it tells clients (advertised.listeners) be reached from here?",
+            ExitCode.UNREACHABLE,
+        )
+    return Failure(f"the broker refused: {error.str()} ({error.name()}).")
+
+
+def no_such_topic(topic: str) -> Failure:
+    """The sentence for the commonest mistake."""
+    return Failure(
+        f"there is no topic {topic!r}. Create it with `cordwood topic create {topic}`, "
+        "or see which there are with `cordwood topic list`."
+    )

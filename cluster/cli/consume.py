@@ -1,0 +1,222 @@
+"""`cordwood consume`: records to standard output, up to now or for ever."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cordwood.cluster.cli.client import ANSWER_TIMEOUT_S, admin_client, client_settings, no_such_topic
+from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, BootstrapServers
+from cordwood.cluster.cli.output import note
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+    from cordwood.cluster.cli.offsets import Offsets, PartitionName
+    from cordwood.cluster.cli.rendering import Renderer
+
+POLL_S = 0.1
+POLL_RECORDS = 1000
+SILENCE_S = 30.0
+"""How long a consumer that is not to follow waits for a broker that went away."""
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where from.")],
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="earliest|latest|OFFSET|TIMESTAMP",
+            help="Where to begin. A time is ISO 8601 (UTC unless it says otherwise) or @ and milliseconds since 1970. "
+            "With --group: only where the group has committed nothing yet.",
+        ),
+    ] = "earliest",
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated.")
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Go on with what comes, like tail -f; else stop where the log ends now."),
+    ] = False,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Share the partitions with this group and commit what was read.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many records.")] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help="Print the key and this before each value.")
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="One object a line; bytes that are not UTF-8 come as key_base64, value_base64."),
+    ] = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+) -> None:
+    """Print records, one a line."""
+    from cordwood.cluster.cli import positions
+    from cordwood.cluster.cli.rendering import Renderer
+
+    if group and partition:
+        raise Failure("--group shares out all partitions by itself: leave out --partition.", ExitCode.USAGE)
+    position = positions.parse(start, "--from")
+    renderer = Renderer(sys.stdout.buffer, as_json, key_separator)
+    reading = Reading(renderer, follow=follow, limit=limit, in_group=group is not None)
+    with admin_client(servers) as admin:
+        from confluent_kafka import Consumer
+
+        from cordwood.cluster.cli.offsets import readable_ends, resolve
+
+        consumer = Consumer({**_settings(servers, group), "error_cb": reading.client_error})
+        try:
+            names = _partitions(consumer, topic, partition)
+            reading.begin(consumer, topic, resolve(admin, position, names), readable_ends(admin, names))
+            reading.run(consumer)
+        finally:
+            consumer.close()
+
+
+def _settings(servers: str, group: str | None) -> dict[str, Any]:
+    return client_settings(
+        servers,
+        **{
+            "group.id": group or "cordwood-consume",
+            "enable.auto.commit": group is not None,
+            # Only what was printed may be committed.
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        },
+    )
+
+
+def _partitions(consumer: "Consumer", topic: str, chosen: list[int] | None) -> "list[PartitionName]":
+    """The partitions to read. Raises Failure where there is no such topic or partition."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    from cordwood.cluster.cli.offsets import PartitionName
+
+    metadata = consumer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic]
+    if metadata.error is not None:
+        if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise no_such_topic(topic)
+        raise KafkaException(metadata.error)
+    there = sorted(metadata.partitions)
+    for number in chosen or []:
+        if number not in metadata.partitions:
+            raise Failure(f"{topic} has partitions 0 to {len(there) - 1}: there is no {number}.", ExitCode.USAGE)
+    return [PartitionName(topic, number) for number in there if not chosen or number in chosen]
+
+
+class Reading:
+    """One run over some partitions: what is still to come of each, and when it is enough."""
+
+    def __init__(self, renderer: "Renderer", *, follow: bool, limit: int | None, in_group: bool) -> None:
+        self._renderer = renderer
+        self._ends: Offsets = {}
+        self._follow = follow
+        self._left = limit
+        self._in_group = in_group
+        self._open: set[PartitionName] | None = None
+        self._lost_at: float | None = None
+        self._lost_why = ""
+
+    def begin(self, consumer: "Consumer", topic: str, starts: "Offsets", ends: "Offsets") -> None:
+        """Take up the partitions: all of them, or what the group gives us. `ends` bounds them, unless `follow`."""
+        from confluent_kafka import TopicPartition
+
+        self._ends = ends
+        if self._in_group:
+            consumer.subscribe([topic], on_assign=lambda c, given: self._assigned(c, given, starts))
+            return
+        wanted = {name: at for name, at in starts.items() if self._follow or at < self._ends[name]}
+        self._open = set(wanted)
+        consumer.assign([TopicPartition(name.topic, name.partition, at) for name, at in wanted.items()])
+
+    def run(self, consumer: "Consumer") -> None:
+        """Print until it is enough. Raises Failure on an error that does not go away by itself."""
+        while not self._is_done():
+            wanted = POLL_RECORDS if self._left is None else min(POLL_RECORDS, self._left)
+            messages = consumer.consume(wanted, POLL_S)
+            printed = [message for message in messages if self._take(message)]
+            self._renderer.flush()
+            if messages:
+                self._lost_at = None
+            if printed and self._in_group:
+                _store(consumer, printed)
+            self._give_up_on_a_lost_broker()
+
+    def client_error(self, error: "KafkaError") -> None:
+        """Told by the client of trouble that belongs to no partition."""
+        from confluent_kafka import KafkaError
+
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._lost_at is None:
+            self._lost_at = time.monotonic()
+            self._lost_why = error.str()
+            note("cordwood: the broker is gone; waiting for it to come back")
+
+    def _assigned(self, consumer: "Consumer", given: "list[TopicPartition]", starts: "Offsets") -> None:
+        from cordwood.cluster.cli.offsets import PartitionName
+
+        committed = consumer.committed(given, timeout=20)
+        names = [PartitionName(part.topic, part.partition) for part in committed]
+        for name, part in zip(names, committed, strict=True):
+            if part.offset < 0:
+                part.offset = starts.get(name, part.offset)
+        self._open = {
+            name
+            for name, part in zip(names, committed, strict=True)
+            if self._follow or part.offset < self._ends.get(name, 0)
+        }
+        consumer.assign(committed)
+
+    def _take(self, message: "Message[bytes, bytes]") -> bool:
+        """Print one record, if it is one and is still wanted."""
+        from cordwood.cluster.cli.offsets import PartitionName
+
+        name = PartitionName(message.topic() or "", message.partition() or 0)
+        offset = message.offset() or 0
+        error = message.error()
+        if error is not None:
+            self._reached(name, offset, error)
+            return False
+        if not self._is_wanted(name, offset):
+            return False
+        self._renderer.record(message)
+        if self._left is not None:
+            self._left -= 1
+        self._settle(name, offset + 1)
+        return True
+
+    def _is_wanted(self, name: "PartitionName", offset: int) -> bool:
+        return self._left != 0 and (self._follow or offset < self._ends.get(name, 0))
+
+    def _reached(self, name: "PartitionName", offset: int, error: "KafkaError") -> None:
+        """An end of a partition is no error: it also settles one whose last offsets hold no records."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._settle(name, offset)
+        elif not error.retriable():
+            raise KafkaException(error)
+
+    def _settle(self, name: "PartitionName", position: int) -> None:
+        if self._open is not None and not self._follow and position >= self._ends.get(name, 0):
+            self._open.discard(name)
+
+    def _is_done(self) -> bool:
+        return self._left == 0 or (not self._follow and self._open is not None and not self._open)
+
+    def _give_up_on_a_lost_broker(self) -> None:
+        if self._follow or self._lost_at is None or time.monotonic() - self._lost_at < SILENCE_S:
+            return
+        raise Failure(f"the broker has been gone for {SILENCE_S:.0f} s ({self._lost_why}).", ExitCode.UNREACHABLE)
+
+
+def _store(consumer: "Consumer", printed: "list[Message[bytes, bytes]]") -> None:
+    """Mark what has been printed for the next commit."""
+    from confluent_kafka import TopicPartition
+
+    positions = {(message.topic() or "", message.partition() or 0): (message.offset() or 0) + 1 for message in printed}
+    consumer.store_offsets(offsets=[TopicPartition(*name, offset) for name, offset in positions.items()])

@@ -1,0 +1,107 @@
+"""`cordwood log`: look at a data directory without a broker, and find damage in it."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.options import AsJson
+from cordwood.cluster.cli.output import print_json, print_json_line, progress_bar
+from cordwood.storage.real_disk import RealDisk, RealFile
+
+app = typer.Typer(no_args_is_help=True, help="Look at logs on disk, without a broker.")
+
+LogPath = Annotated[Path, typer.Argument(metavar="PATH", help="A log file, a partition, or a whole data directory.")]
+
+
+@app.command()
+def dump(path: LogPath, as_json: AsJson = False) -> None:
+    """Print one line for each batch: where it stands, its offsets, epoch, producer and codec."""
+    from dataclasses import asdict
+
+    from cordwood.storage.verify import dump as batches
+
+    with _reading(path) as disk:
+        for batch in batches(disk, str(path)):
+            columns = asdict(batch)
+            if as_json:
+                print_json_line(columns)
+            else:
+                typer.echo("  ".join(f"{name}={value}" for name, value in columns.items()))
+
+
+@app.command()
+def verify(path: LogPath, as_json: AsJson = False) -> None:
+    """Check every byte: checksums, offsets, epochs, and that the indexes agree with the batches.
+
+    Exits with 1 and names file and byte where something is wrong. Nothing is changed.
+    """
+    from cordwood.storage.verify import verify as findings_in
+
+    findings = []
+    size = _size(path)
+    with _reading(path) as disk, progress_bar("verifying", size, in_bytes=True) as read:
+        disk.told = read
+        for finding in findings_in(disk, str(path)):
+            findings.append(finding)
+            if not as_json:
+                typer.echo(f"{finding.path}: byte {finding.position}: {finding.what}")
+    if as_json:
+        damage = [{"path": found.path, "position": found.position, "what": found.what} for found in findings]
+        print_json({"path": str(path), "bytes": size, "ok": not findings, "findings": damage})
+    elif not findings:
+        typer.echo(f"{path}: {size} bytes, nothing wrong")
+    if findings:
+        raise Failure(f"{path} is damaged in {len(findings)} places.")
+
+
+class _WatchedFile(RealFile):
+    """A file that tells how much of it was read."""
+
+    __slots__ = ("told",)
+
+    told: Callable[[int], None]
+
+    def pread(self, length: int, position: int) -> bytes:
+        content = super().pread(length, position)
+        self.told(len(content))
+        return content
+
+
+class _WatchedDisk(RealDisk):
+    """The real disk, read only, telling `told` how many bytes were read."""
+
+    def __init__(self) -> None:
+        self.told: Callable[[int], None] = lambda _amount: None
+
+    def open(self, path: str, *, create: bool = False) -> _WatchedFile:
+        assert not create, "looking at a log changes nothing"
+        file = _WatchedFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        file.told = self.told
+        return file
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[_WatchedDisk]:
+    """A disk to read from; what the operating system refuses becomes a Failure."""
+    if not path.exists():
+        raise Failure(f"there is no {path}: give a log file or a data directory.", ExitCode.USAGE)
+    try:
+        yield _WatchedDisk()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Failure(f"cannot read {error.filename or path}: {error.strerror}.") from None
+
+
+def _size(path: Path) -> int:
+    """Bytes in a file, or in all files below a directory."""
+    if not path.is_dir():
+        return path.stat().st_size if path.exists() else 0
+    return sum(
+        os.path.getsize(os.path.join(directory, name)) for directory, _below, names in os.walk(path) for name in names
+    )

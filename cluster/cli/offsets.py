@@ -1,0 +1,82 @@
+"""Asking a broker for offsets: where partitions begin and end, and where a position falls in each."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple, assert_never, cast
+
+from cordwood.cluster.cli.client import answer, no_such_topic
+from cordwood.cluster.cli.positions import AtOffset, AtTime, Edge, Position
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription
+
+
+class PartitionName(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+Offsets = dict[PartitionName, int]
+
+
+def partitions_in(topic: "TopicDescription") -> list[PartitionName]:
+    """The partitions of a described topic, in its order."""
+    return [PartitionName(topic.name, partition.id) for partition in topic.partitions]
+
+
+def describe_topic(admin: "AdminClient", topic: str) -> "TopicDescription":
+    """A topic's id and partitions. Raises Failure where there is no such topic; never creates it."""
+    from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+    try:
+        return cast("TopicDescription", answer(admin.describe_topics(TopicCollection([topic]))[topic]))
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise no_such_topic(topic) from None
+        raise
+
+
+def log_starts(admin: "AdminClient", partitions: Iterable[PartitionName]) -> Offsets:
+    """The first offset that each partition still has."""
+    from confluent_kafka.admin import OffsetSpec
+
+    return _look_up(admin, partitions, OffsetSpec.earliest())
+
+
+def readable_ends(admin: "AdminClient", partitions: Iterable[PartitionName]) -> Offsets:
+    """The offset before which consumers may read now (the last stable offset), per partition."""
+    from confluent_kafka.admin import OffsetSpec
+
+    return _look_up(admin, partitions, OffsetSpec.latest())
+
+
+def resolve(admin: "AdminClient", position: Position, partitions: Iterable[PartitionName]) -> Offsets:
+    """The offset that a position means in each partition, never outside of what the partition has."""
+    from confluent_kafka.admin import OffsetSpec
+
+    names = list(partitions)
+    match position:
+        case Edge.EARLIEST:
+            return log_starts(admin, names)
+        case Edge.LATEST:
+            return readable_ends(admin, names)
+        case AtOffset(offset):
+            starts, ends = log_starts(admin, names), readable_ends(admin, names)
+            return {name: min(max(offset, starts[name]), ends[name]) for name in names}
+        case AtTime(timestamp_ms):
+            found = _look_up(admin, names, OffsetSpec.for_timestamp(timestamp_ms))
+            late = readable_ends(admin, [name for name in names if found[name] < 0])
+            return {name: late.get(name, found[name]) for name in names}
+        case _:
+            assert_never(position)
+
+
+def _look_up(admin: "AdminClient", partitions: Iterable[PartitionName], spec: "OffsetSpec") -> Offsets:
+    from confluent_kafka import IsolationLevel, TopicPartition
+
+    wanted = {TopicPartition(name.topic, name.partition): spec for name in partitions}
+    if not wanted:
+        return {}
+    answers = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=20)
+    return {PartitionName(where.topic, where.partition): answer(future).offset for where, future in answers.items()}

@@ -1,0 +1,20 @@
+"""Options that several commands share, so that they are called the same everywhere."""
+
+from typing import Annotated
+
+import typer
+
+DEFAULT_SERVERS = "127.0.0.1:9092"
+
+BootstrapServers = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        envvar="CORDWOOD_BOOTSTRAP_SERVERS",
+        metavar="HOST:PORT,…",
+        help="One or more brokers to begin with.",
+    ),
+]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of tables for people.")]

@@ -1,0 +1,64 @@
+"""What commands print: tables or JSON on standard output, notes and progress on standard error."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+UNBOUNDED_COLUMNS = 100_000
+"""The width of a table that goes into a pipe: no line is wrapped or cut there."""
+
+
+def print_json(value: Any) -> None:
+    """One JSON document, indented."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_json_line(value: Any) -> None:
+    """One JSON object on one line, for output without a known end."""
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Rows under headings; numbers are set flush right, None is shown as a dash."""
+    from rich.console import Console
+    from rich.table import Table
+
+    cells = [list(row) for row in rows]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, heading in enumerate(headings):
+        is_number = bool(cells) and all(isinstance(row[column], int | None) for row in cells)
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+    width = None if sys.stdout.isatty() else UNBOUNDED_COLUMNS
+    console = Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
+    console.print(table)
+
+
+def note(sentence: str) -> None:
+    """Say something that is not the command's output."""
+    typer.echo(sentence, err=True)
+
+
+@contextmanager
+def progress_bar(doing: str, total: int | None, *, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error while the block runs; yields the function that is told how much more is done.
+
+    Nothing is drawn where standard error is not a terminal. `total` None means that nobody knows.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _amount: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    counted = progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn()
+    described = progress.TextColumn("{task.description}")
+    columns = (described, progress.BarColumn(), counted, progress.TimeRemainingColumn())
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(doing, total=total)
+        yield lambda amount: bars.advance(task, amount)

@@ -1,0 +1,197 @@
+"""`cordwood produce`: lines from standard input become records."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from cordwood.cluster.cli.client import client_settings, failure_of, talking_to
+from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
+from cordwood.cluster.cli.output import print_json, progress_bar
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+CHUNK_BYTES = 256 << 10
+LINE_BYTES_MAX = 64 << 20
+IN_FLIGHT_RECORDS_MAX = 100_000
+IN_FLIGHT_KBYTES_MAX = 64 << 10
+TOPIC_WAIT_S = 10.0
+LAST_CHANCE_S = 10.0
+
+
+class Acks(Enum):
+    """Which copies must have a record before it counts."""
+
+    NONE = "0"
+    LEADER = "1"
+    ALL = "all"
+
+
+class Codec(Enum):
+    """How the client packs batches."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the records so far."""
+
+    sent: int = 0
+    delivered: int = 0
+    failed: int = 0
+    first_error: "KafkaError | None" = None
+
+    def delivery(self, error: "KafkaError | None", _message: "Message[bytes, bytes]") -> None:
+        """Told by the client once for each record."""
+        if error is None:
+            self.delivered += 1
+            return
+        self.failed += 1
+        self.first_error = self.first_error or error
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.")],
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help="What stands between key and value in each line.")
+    ] = None,
+    acks: Annotated[Acks, typer.Option(help="How many copies must be sure before a record counts.")] = Acks.ALL,
+    compression: Annotated[Codec, typer.Option(help="Codec of the batches.")] = Codec.NONE,
+    as_json: AsJson = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+) -> None:
+    """Send each line of standard input as one record, and say how many were acknowledged.
+
+    With --acks all (the default) the producer is idempotent: a retry neither doubles nor reorders records.
+    Exits with 1 if any record was not acknowledged.
+    """
+    if key_separator == "":
+        raise Failure("--key-separator must not be empty: give what stands between key and value.", ExitCode.USAGE)
+    tally = Tally()
+    with talking_to(servers):
+        from confluent_kafka import Producer
+
+        producer = Producer(_settings(servers, acks, compression))
+        _require_topic(producer, topic, servers)
+        try:
+            _send_all(producer, topic, sys.stdin.buffer, os.fsencode(key_separator) if key_separator else None, tally)
+        finally:
+            # Also after Ctrl-C or a bad line: what was sent before is settled and counted.
+            if sys.exc_info()[0] is None:
+                producer.flush()
+            else:
+                producer.flush(LAST_CHANCE_S)
+            _report(tally, topic, acks, as_json)
+    if tally.delivered < tally.sent:
+        raise Failure(f"{tally.sent - tally.delivered} records were not acknowledged: {tally.first_error}.")
+
+
+def lines(source: BinaryIO, read: Callable[[int], None]) -> Iterator[bytes]:
+    """The lines of a stream without their ends, held one chunk at a time; `read` is told the bytes of each chunk.
+
+    Raises Failure on a line of more than LINE_BYTES_MAX.
+    """
+    rest = b""
+    while chunk := source.read1(CHUNK_BYTES):  # type: ignore[attr-defined]
+        read(len(chunk))
+        pieces = (rest + chunk).split(b"\n") if b"\n" in chunk else [rest + chunk]
+        rest = pieces.pop()
+        yield from pieces
+        if len(rest) > LINE_BYTES_MAX:
+            raise Failure(f"a line is longer than {LINE_BYTES_MAX} bytes: is the input text?")
+    if rest:
+        yield rest
+
+
+def _settings(servers: str, acks: Acks, compression: Codec) -> dict[str, Any]:
+    return client_settings(
+        servers,
+        **{
+            "acks": acks.value,
+            "enable.idempotence": acks is Acks.ALL,
+            "compression.type": compression.value,
+            "queue.buffering.max.messages": IN_FLIGHT_RECORDS_MAX,
+            "queue.buffering.max.kbytes": IN_FLIGHT_KBYTES_MAX,
+            # The broker and its topic decide what is too large, not this client.
+            "message.max.bytes": LINE_BYTES_MAX + (1 << 20),
+        },
+    )
+
+
+def _require_topic(producer: "Producer", topic: str, servers: str) -> None:
+    """Wait until the topic is there: the broker may be set to create it when a producer asks."""
+    import time
+
+    from confluent_kafka import KafkaError
+
+    from cordwood.cluster.cli.client import no_such_topic
+
+    deadline = time.monotonic() + TOPIC_WAIT_S
+    while True:
+        error = producer.list_topics(topic, timeout=TOPIC_WAIT_S).topics[topic].error
+        if error is None:
+            return
+        coming = error.code() == KafkaError.LEADER_NOT_AVAILABLE
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise no_such_topic(topic)
+        if not coming or time.monotonic() > deadline:
+            raise failure_of(error, servers)
+        producer.poll(0.1)
+
+
+def _send_all(producer: "Producer", topic: str, source: BinaryIO, separator: bytes | None, tally: Tally) -> None:
+    with progress_bar("producing", _size(source), in_bytes=True) as read:
+        for number, line in enumerate(lines(source, read), 1):
+            key: bytes | None = None
+            value = line
+            if separator is not None:
+                key, found, value = line.partition(separator)
+                if not found:
+                    raise Failure(f"line {number} has no key separator {os.fsdecode(separator)!r}; it was not sent.")
+            _send(producer, topic, key, value, tally)
+
+
+def _send(producer: "Producer", topic: str, key: bytes | None, value: bytes, tally: Tally) -> None:
+    """Hand one record to the client; waits while its queue is full, so that input is read no faster than it is sent."""
+    while True:
+        try:
+            producer.produce(topic, value, key, on_delivery=tally.delivery)
+        except BufferError:
+            producer.poll(0.1)
+            continue
+        tally.sent += 1
+        producer.poll(0)
+        return
+
+
+def _size(source: BinaryIO) -> int | None:
+    """The length of a redirected file; None for a pipe or a terminal."""
+    try:
+        status = os.fstat(source.fileno())
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _report(tally: Tally, topic: str, acks: Acks, as_json: bool) -> None:
+    asked = acks is not Acks.NONE
+    if as_json:
+        acknowledged = tally.delivered if asked else None
+        failed = tally.sent - tally.delivered
+        print_json({"topic": topic, "sent": tally.sent, "acknowledged": acknowledged, "failed": failed})
+    elif asked:
+        typer.echo(f"{tally.delivered} of {tally.sent} records acknowledged")
+    else:
+        typer.echo(f"{tally.delivered} of {tally.sent} records sent; --acks 0 asks for no acknowledgement")

@@ -1,0 +1,277 @@
+"""`cordwood topic`: create, list, describe, alter and delete."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cordwood.cluster.cli.client import admin_client, answer, no_such_topic
+from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
+from cordwood.cluster.cli.output import note, print_json, print_table
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from confluent_kafka import KafkaError
+    from confluent_kafka.admin import AdminClient, ConfigEntry, TopicDescription
+
+    from cordwood.cluster.cli.offsets import Offsets
+
+FLUSH_POLICY_IN_WORDS = {
+    "group": "acknowledged records are on disk (fdatasync) before the ack",
+    "os": "acknowledged records may be lost in a power cut: the operating system writes them when it likes",
+}
+
+app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more topics.")]
+ConfigOptions = Annotated[
+    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; may be repeated.")
+]
+
+
+@app.command()
+def create(
+    names: Names,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="How many; the broker's num.partitions if left out.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies; the broker's default if left out.")
+    ] = None,
+    config: ConfigOptions = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Let be what is there already.")] = False,
+    as_json: AsJson = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+) -> None:
+    """Create topics."""
+    configs = _key_values(config or [])
+    with admin_client(servers) as admin:
+        from confluent_kafka import KafkaError
+        from confluent_kafka.admin import NewTopic
+
+        wanted = [NewTopic(name, partitions or -1, replication_factor or -1, config=configs) for name in names]
+        outcomes = _outcomes(admin.create_topics(wanted))
+    results = {}
+    for name, error in outcomes.items():
+        exists = error is not None and error.code() == KafkaError.TOPIC_ALREADY_EXISTS
+        results[name] = "exists" if exists and if_not_exists else _refusal(error) or "created"
+    _report(results, ("created", "exists"), as_json)
+
+
+@app.command(name="list")
+def list_topics(
+    internal: Annotated[bool, typer.Option("--internal", help="Also those whose names begin with __.")] = False,
+    as_json: AsJson = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+) -> None:
+    """List the topics with their partitions and copies."""
+    with admin_client(servers) as admin:
+        found = admin.list_topics(timeout=20).topics
+    topics = [
+        {
+            "name": name,
+            "partitions": len(topic.partitions),
+            "replication_factor": max((len(part.replicas) for part in topic.partitions.values()), default=0),
+            "without_leader": sum(part.leader < 0 for part in topic.partitions.values()),
+        }
+        for name, topic in sorted(found.items())
+        if internal or not name.startswith("__")
+    ]
+    if as_json:
+        print_json(topics)
+    elif topics:
+        print_table(["TOPIC", "PARTITIONS", "COPIES", "WITHOUT LEADER"], [list(topic.values()) for topic in topics])
+    else:
+        note("There is no topic yet. Create one with `cordwood topic create NAME`.")
+
+
+@app.command()
+def describe(names: Names, as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS) -> None:
+    """Show partitions with leader, in-sync replicas and offsets, the flush policy, and configs that are not default."""
+    with admin_client(servers) as admin:
+        topics = [_described(admin, name) for name in names]
+    if as_json:
+        print_json(topics)
+        return
+    for topic in topics:
+        _print_described(topic)
+
+
+@app.command()
+def alter(
+    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="Grow to so many.")] = None,
+    config: ConfigOptions = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to the default; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+) -> None:
+    """Change a topic's configs while it is in use, or add partitions."""
+    changes = _key_values(config or [])
+    if not (changes or unset or partitions):
+        raise Failure("nothing to alter: give --config KEY=VALUE, --unset KEY or --partitions N.", ExitCode.USAGE)
+    with admin_client(servers) as admin:
+        if changes or unset:
+            _alter_configs(admin, name, changes, unset or [])
+        if partitions:
+            _grow(admin, name, partitions)
+    _report({name: "altered"}, ("altered",), as_json)
+
+
+@app.command()
+def delete(
+    names: Names,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no failure.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+) -> None:
+    """Delete topics and all their records. Asks first when a person is at the terminal."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
+    with admin_client(servers) as admin:
+        from confluent_kafka import KafkaError
+
+        outcomes = _outcomes(admin.delete_topics(names))
+    results = {}
+    for name, error in outcomes.items():
+        missing = error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        if missing:
+            results[name] = "missing" if if_exists else no_such_topic(name).sentence
+        else:
+            results[name] = _refusal(error) or "deleted"
+    _report(results, ("deleted", "missing"), as_json)
+
+
+def _key_values(pairs: list[str]) -> dict[str, str]:
+    """`key=value` options as a dict. Raises Failure with exit code 2."""
+    for pair in pairs:
+        if "=" not in pair or pair.startswith("="):
+            raise Failure(f"--config {pair!r}: give key=value, such as retention.ms=3600000.", ExitCode.USAGE)
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _outcomes(futures: "dict[str, Future[None]]") -> "dict[str, KafkaError | None]":
+    from confluent_kafka import KafkaException
+
+    outcomes: dict[str, KafkaError | None] = {}
+    for name, future in futures.items():
+        try:
+            answer(future)
+            outcomes[name] = None
+        except KafkaException as error:
+            outcomes[name] = error.args[0]
+    return outcomes
+
+
+def _refusal(error: "KafkaError | None") -> str | None:
+    return None if error is None else f"{error.str()} ({error.name()})"
+
+
+def _report(results: dict[str, str], good: tuple[str, ...], as_json: bool) -> None:
+    """Print what became of each topic; raises Failure for those that were refused."""
+    if as_json:
+        print_json([{"name": name, "ok": result in good, "result": result} for name, result in results.items()])
+    else:
+        for name, result in results.items():
+            if result in good:
+                typer.echo(f"{name}: {result}")
+    refused = [f"{name}: {result}" for name, result in results.items() if result not in good]
+    if refused:
+        raise Failure("; ".join(refused))
+
+
+def _alter_configs(admin: "AdminClient", name: str, changes: dict[str, str], unset: list[str]) -> None:
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in changes.items()
+    ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in unset]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+    error = _outcomes({name: admin.incremental_alter_configs([resource])[resource]})[name]
+    _raise_refused(name, error)
+
+
+def _grow(admin: "AdminClient", name: str, partitions: int) -> None:
+    from confluent_kafka.admin import NewPartitions
+
+    _raise_refused(name, _outcomes(admin.create_partitions([NewPartitions(name, partitions)]))[name])
+
+
+def _raise_refused(name: str, error: "KafkaError | None") -> None:
+    from confluent_kafka import KafkaError
+
+    if error is None:
+        return
+    if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        raise no_such_topic(name)
+    raise Failure(f"{name}: {_refusal(error)}")
+
+
+def _described(admin: "AdminClient", name: str) -> dict[str, Any]:
+    from cordwood.cluster.cli.offsets import describe_topic, log_starts, partitions_in, readable_ends
+
+    topic = describe_topic(admin, name)
+    led = [where for where, part in zip(partitions_in(topic), topic.partitions, strict=True) if part.leader]
+    configs = _configs(admin, name)
+    policy = configs["flush.policy"].value if "flush.policy" in configs else None
+    changed = {
+        key: {"value": None if entry.is_sensitive else entry.value, "source": entry.source.name.lower()}
+        for key, entry in sorted(configs.items())
+        if not entry.is_default and entry.source.name != "DEFAULT_CONFIG"
+    }
+    return {
+        "name": name,
+        "id": str(topic.topic_id),
+        "flush_policy": policy,
+        "flush_policy_in_words": FLUSH_POLICY_IN_WORDS.get(policy or ""),
+        "configs": changed,
+        "partitions": _partitions(topic, log_starts(admin, led), readable_ends(admin, led)),
+    }
+
+
+def _configs(admin: "AdminClient", name: str) -> "dict[str, ConfigEntry]":
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    return dict(answer(admin.describe_configs([resource])[resource]))
+
+
+def _partitions(topic: "TopicDescription", starts: "Offsets", ends: "Offsets") -> list[dict[str, Any]]:
+    from cordwood.cluster.cli.offsets import partitions_in
+
+    return [
+        {
+            "partition": where.partition,
+            "leader": partition.leader.id if partition.leader else None,
+            "replicas": [node.id for node in partition.replicas],
+            "isr": [node.id for node in partition.isr],
+            "start": starts.get(where),
+            "end": ends.get(where),
+        }
+        for where, partition in zip(partitions_in(topic), topic.partitions, strict=True)
+    ]
+
+
+def _print_described(topic: dict[str, Any]) -> None:
+    typer.echo(f"{topic['name']}  (id {topic['id']})")
+    if topic["flush_policy"]:
+        typer.echo(f"  flush.policy = {topic['flush_policy']}: {topic['flush_policy_in_words'] or 'not known here'}")
+    for key, config in topic["configs"].items():
+        if key != "flush.policy":
+            typer.echo(f"  {key} = {config['value']}  ({config['source'].replace('_', ' ')})")
+    print_table(
+        ["PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END"],
+        [
+            [part["partition"], part["leader"], _ids(part["replicas"]), _ids(part["isr"]), part["start"], part["end"]]
+            for part in topic["partitions"]
+        ],
+    )
+
+
+def _ids(brokers: list[int]) -> str:
+    return ",".join(map(str, brokers))

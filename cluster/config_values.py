@@ -1,0 +1,120 @@
+"""What a configuration value may be: its kind, its bounds, and the words that say what a text should have been."""
+
+import math
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import assert_never
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
+
+
+class Kind(IntEnum):
+    """By the numbers that Kafka's DescribeConfigs has for them (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """A kind with its bounds, both inclusive, or with the only words that may be said."""
+
+    kind: Kind
+    least: float = -math.inf
+    most: float = math.inf
+    choices: tuple[str, ...] = ()
+
+    def parse(self, text: str) -> Value:
+        """The value that a text stands for. Raises ValueError with words that go on after "must be"."""
+        text = text.strip()
+        match self.kind:
+            case Kind.BOOLEAN:
+                if text.lower() not in ("true", "false"):
+                    raise ValueError("true or false")
+                return text.lower() == "true"
+            case Kind.INT | Kind.LONG:
+                return self._whole_number(text)
+            case Kind.DOUBLE:
+                return self._decimal(text)
+            case Kind.STRING:
+                if self.choices and text not in self.choices:
+                    raise ValueError(f"one of {', '.join(self.choices)}")
+                return text
+            case Kind.LIST:
+                return self._words(text)
+            case _:
+                assert_never(self.kind)
+
+    def _whole_number(self, text: str) -> int:
+        if not _WHOLE_NUMBER.fullmatch(text) or not self.least <= int(text) <= self.most:
+            raise ValueError(f"a whole number {self._bounds()}")
+        return int(text)
+
+    def _decimal(self, text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not self.least <= number <= self.most:
+            raise ValueError(f"a number {self._bounds()}")
+        return number
+
+    def _words(self, text: str) -> tuple[str, ...]:
+        words = tuple(dict.fromkeys(word for word in (part.strip() for part in text.split(",")) if word))
+        if self.choices and not set(words) <= set(self.choices):
+            raise ValueError(f"a comma-separated list of {', '.join(self.choices)}")
+        return words
+
+    def _bounds(self) -> str:
+        widest = INT_MAX if self.kind is Kind.INT else LONG_MAX
+        return f"of at least {self.least}" if self.most == widest else f"from {self.least} to {self.most}"
+
+
+def text_of(value: Value) -> str | None:
+    """The value as Kafka's tools write it; None stays None."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case tuple():
+            return ",".join(value)
+        case _:
+            return str(value)
+
+
+def boolean() -> ValueType:
+    return ValueType(Kind.BOOLEAN)
+
+
+def integer(least: int = -INT_MAX - 1, most: int = INT_MAX) -> ValueType:
+    """32 bits."""
+    return ValueType(Kind.INT, least, most)
+
+
+def long(least: int = -LONG_MAX - 1, most: int = LONG_MAX) -> ValueType:
+    """64 bits."""
+    return ValueType(Kind.LONG, least, most)
+
+
+def decimal(least: float, most: float) -> ValueType:
+    return ValueType(Kind.DOUBLE, least, most)
+
+
+def string(*choices: str) -> ValueType:
+    return ValueType(Kind.STRING, choices=choices)
+
+
+def words(*choices: str) -> ValueType:
+    """Comma-separated, without repetition."""
+    return ValueType(Kind.LIST, choices=choices)

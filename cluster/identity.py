@@ -1,0 +1,47 @@
+"""Whose log directory this is: the broker and the cluster it was first used by, and a lock while it is in use."""
+
+import json
+from dataclasses import dataclass
+from uuid import UUID
+
+from cordwood.storage import checkpoint
+from cordwood.storage.disk import Disk
+
+NAME = "identity"
+
+
+class WrongDirectory(Exception):
+    """A log directory that belongs to another broker or cluster: a sentence that says what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a log directory remembers of its owner. `directory_id` never changes (KIP-858)."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: UUID
+
+
+def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUID) -> Identity:
+    """The directory's identity, made at its first use. Raises WrongDirectory, and DamagedLog for a damaged file."""
+    path = f"{directory}/{NAME}"
+    payload = checkpoint.read(disk, path)
+    if payload is None:
+        identity = Identity(cluster_id, node_id, new_id)
+        content = {"cluster.id": cluster_id, "node.id": node_id, "directory.id": str(new_id)}
+        checkpoint.write(disk, path, json.dumps(content).encode())
+        return identity
+    content = json.loads(payload)
+    identity = Identity(content["cluster.id"], content["node.id"], UUID(content["directory.id"]))
+    if identity.node_id != node_id:
+        raise WrongDirectory(
+            f"{directory} belongs to broker {identity.node_id}, and this is broker {node_id}:"
+            " set node.id or log.dirs so that they fit."
+        )
+    if identity.cluster_id != cluster_id:
+        raise WrongDirectory(
+            f"{directory} belongs to cluster {identity.cluster_id}, and the metadata is of cluster {cluster_id}:"
+            " if the metadata was lost, put it back; otherwise give this broker an empty log.dirs."
+        )
+    return identity

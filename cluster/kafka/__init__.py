@@ -1,0 +1,1 @@
+"""The Kafka wire protocol: connections, codec, and one handler file per API."""

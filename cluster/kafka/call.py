@@ -1,0 +1,63 @@
+"""What a handler is given besides its request: the broker's services, and who is calling."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from cordwood.cluster.config import Settings
+    from cordwood.cluster.groups.coordinator import GroupCoordinator
+    from cordwood.cluster.metadata.quorum import Quorum
+    from cordwood.cluster.producer_ids import ProducerIds
+    from cordwood.replication.housekeeping import Housekeeping, RunBlocking
+    from cordwood.replication.replicas import Replicas
+
+NO_THROTTLE = timedelta(0)
+
+
+class Refused(Exception):
+    """An expected outcome that a client is told as a Kafka error code, with a sentence where the API has room for one."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or code.name)
+        self.code = code
+        self.message = message
+
+
+class ServedApi(NamedTuple):
+    """An API as ApiVersions tells of it; both versions are included."""
+
+    key: int
+    oldest: int
+    newest: int
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of the broker that handlers use. Built once, in `broker.py`."""
+
+    settings: "Settings"
+    quorum: "Quorum"
+    replicas: "Replicas"
+    groups: "GroupCoordinator"
+    producer_ids: "ProducerIds"
+    housekeeping: "Housekeeping"
+    run_blocking: "RunBlocking"
+    wall_clock: Callable[[], int]
+    rng: random.Random
+    served_apis: tuple[ServedApi, ...]
+
+
+@dataclass(slots=True)
+class Call:
+    """One request: the version it was asked in, and the client that asked it by which listener."""
+
+    services: Services
+    version: int
+    client_id: str
+    client_host: str
+    listener: str

@@ -1,0 +1,188 @@
+"""Requests from bytes and responses to bytes, in every version we serve, by kio's generated messages.
+
+A handler speaks one version of its API, the newest. A request of an older one is lifted to it, field by field by name,
+missing fields taking their defaults; the answer is written by the older version's writer, which takes what it knows.
+"""
+
+import dataclasses
+import functools
+import io
+import struct
+from collections.abc import Callable
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+_FRAME = struct.Struct(">ii")
+_HEAD = struct.Struct(">hhih")
+
+Lift = Callable[[Any], Any]
+
+
+class Malformed(Exception):
+    """Bytes that are no request of the version they claim."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RequestHead:
+    """The fields that every request begins with. `body` is where its own begin."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str
+    body: int
+
+
+def read_head(frame: memoryview, flexible: Callable[[int, int], bool]) -> RequestHead:
+    """The header of a request (versions 1 and 2). `flexible` tells whether an API's version has tagged fields."""
+    try:
+        api_key, version, correlation_id, length = _HEAD.unpack_from(frame)
+        position = _HEAD.size + max(length, 0)
+        if length < -1 or position > len(frame):
+            raise Malformed(f"a client id of {length} bytes")
+        client_id = str(frame[_HEAD.size : position], "utf-8") if length > 0 else ""
+        if flexible(api_key, version):
+            position = _skip_tags(frame, position)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise Malformed(f"no request header: {error}") from error
+    return RequestHead(api_key, version, correlation_id, client_id, position)
+
+
+def decode_request(api_key: int, version: int, frame: memoryview, position: int) -> Any:
+    """The request's body as its own version's class. Raises Malformed."""
+    try:
+        request, size = _reader(api_key, version)(frame, position)
+    except Exception as error:
+        # kio tells bad bytes by several kinds of error; whichever it is, they are the client's.
+        raise Malformed(str(error) or type(error).__name__) from error
+    if position + size < len(frame) and version > 0:
+        raise Malformed(f"{len(frame) - position - size} bytes behind the request")
+    return request
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, response: Any) -> bytes:
+    """The whole frame of a response, its length in front."""
+    writer, has_tags = _writer(api_key, version)
+    buffer = io.BytesIO()
+    buffer.write(_FRAME.pack(0, correlation_id))
+    if has_tags:
+        buffer.write(b"\x00")
+    writer(buffer, response)
+    frame = buffer.getbuffer()
+    struct.pack_into(">i", frame, 0, len(frame) - 4)
+    del frame
+    return buffer.getvalue()
+
+
+@functools.cache
+def lift(api_key: int, version: int, newest: int) -> Lift:
+    """A function that makes the newest request of one of `version`."""
+    return _lifter(load_request_schema(api_key, version), load_request_schema(api_key, newest))
+
+
+@functools.cache
+def is_flexible(api_key: int, version: int) -> bool:
+    """Whether requests of this version carry tagged fields (KIP-482). False for those that nobody knows."""
+    try:
+        return bool(load_request_schema(api_key, version).__flexible__)
+    except Exception:
+        return False
+
+
+@functools.cache
+def _reader(api_key: int, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
+    reader: Callable[[memoryview, int], tuple[Any, int]] = entity_reader(load_request_schema(api_key, version))
+    return reader
+
+
+@functools.cache
+def _writer(api_key: int, version: int) -> tuple[Callable[[io.BytesIO, Any], None], bool]:
+    schema = load_response_schema(api_key, version)
+    has_tags = schema.__header_schema__.__flexible__
+    return entity_writer(schema), has_tags
+
+
+def _lifter(old: type, new: type) -> Lift:
+    old_fields = {field.name: field for field in dataclasses.fields(old)}
+    steps: list[tuple[str, Lift]] = []
+    for field in dataclasses.fields(new):
+        if field.name in old_fields:
+            steps.append((field.name, _field_lifter(field.name, old_fields[field.name].type, field.type)))
+        elif field.default is dataclasses.MISSING:
+            steps.append((field.name, _constant(_implicit_default(field.type))))
+
+    def lift_one(request: Any) -> Any:
+        return new(**{name: step(request) for name, step in steps})
+
+    return lift_one
+
+
+def _field_lifter(name: str, old: Any, new: Any) -> Lift:
+    old_entity, new_entity = _entity_in(old), _entity_in(new)
+    if old_entity is None or new_entity is None:
+        return lambda request: getattr(request, name)
+    inner = _lifter(old_entity, new_entity)
+    if _is_tuple(new):
+        return lambda request: None if (items := getattr(request, name)) is None else tuple(map(inner, items))
+    return lambda request: None if (item := getattr(request, name)) is None else inner(item)
+
+
+def _constant(value: object) -> Lift:
+    return lambda request: value
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    is_union = get_origin(annotation) in (Union, UnionType)
+    return get_args(annotation) if is_union else (annotation,)
+
+
+def _is_tuple(annotation: Any) -> bool:
+    return any(get_origin(member) is tuple for member in _members(annotation))
+
+
+def _entity_in(annotation: Any) -> type | None:
+    for member in _members(annotation):
+        inner = get_args(member)[0] if get_origin(member) is tuple else member
+        if dataclasses.is_dataclass(inner) and isinstance(inner, type):
+            return inner
+    return None
+
+
+def _implicit_default(annotation: Any) -> object:
+    """What a field that an older version lacks is taken to be, as in Kafka's generated messages."""
+    members = _members(annotation)
+    if NoneType in members:
+        return None
+    if _is_tuple(annotation):
+        return ()
+    for kind, value in ((bool, False), (str, ""), (bytes, b""), (int, 0)):
+        if isinstance(members[0], type) and issubclass(members[0], kind):
+            return value
+    raise TypeError(f"no default for {annotation}")
+
+
+def _skip_tags(frame: memoryview, position: int) -> int:
+    count, position = _read_uvarint(frame, position)
+    for _ in range(count):
+        _, position = _read_uvarint(frame, position)
+        size, position = _read_uvarint(frame, position)
+        position += size
+        if position > len(frame):
+            raise Malformed("a tagged field that reaches behind the request")
+    return position
+
+
+def _read_uvarint(frame: memoryview, position: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = frame[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+        shift += 7
+        if shift > 28:
+            raise Malformed("a length of more than 32 bits")

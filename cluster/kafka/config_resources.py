@@ -1,0 +1,122 @@
+"""Topics and brokers as what configs belong to: which exist, what may be set for them, and how it is changed."""
+
+from collections.abc import Callable, Mapping
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster import topic_configs, topics
+from cordwood.cluster.config import SETTINGS
+from cordwood.cluster.config_rows import BrokerConfig, broker_config
+from cordwood.cluster.config_values import Kind
+from cordwood.cluster.kafka.call import Call, Refused
+from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigChange, ResourceType
+from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, Image
+
+_ATTEMPTS_MAX = 5
+
+Wanted = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""From the configs that a resource has to those that it is to have. Raises Refused."""
+
+
+def type_of(number: int) -> ResourceType:
+    """Raises Refused for what Kafka has beyond topics and brokers (loggers, client metrics, groups)."""
+    try:
+        return ResourceType(number)
+    except ValueError:
+        raise Refused(ErrorCode.invalid_request, f"Resources of type {number} have no configs here.") from None
+
+
+def topic_own(name: str, image: Image) -> Mapping[str, str]:
+    """What is set for a topic. Raises Refused."""
+    if not name:
+        raise Refused(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+    topics.check_name(name)
+    topic = image.topics_by_name.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"Topic '{name}' does not exist.")
+    return topic.configs
+
+
+def check_broker(name: str, image: Image) -> None:
+    """Whether that broker can be configured; "" is all of them. Raises Refused."""
+    if name == ALL_BROKERS:
+        return
+    if not name.isascii() or not name.isdigit() or name != str(int(name)):
+        raise Refused(ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}")
+    if BrokerId(int(name)) not in image.brokers:
+        raise Refused(ErrorCode.invalid_request, f"No broker is registered with the id {name}.")
+
+
+async def alter(number: int, name: str, wanted: Wanted, call: Call, *, validate_only: bool) -> None:
+    """Bring a resource to the configs it is wanted to have. Raises Refused.
+
+    What others change meanwhile is not undone: then the same is asked of the newer configs.
+    """
+    resource = type_of(number)
+    for _ in range(_ATTEMPTS_MAX):
+        image = call.services.quorum.image
+        broker = broker_config(call.services.settings, image)
+        own = _own(resource, name, image)
+        new = wanted(own)
+        changes = tuple(
+            ConfigChange(key, own.get(key), new.get(key))
+            for key in dict.fromkeys([*own, *new])
+            if own.get(key) != new.get(key)
+        )
+        _check(resource, new, changes, broker)
+        if validate_only or not changes:
+            return
+        try:
+            await propose(AlterConfigs(resource, name, changes), call)
+            return
+        except Refused as refusal:
+            if refusal.code is not ErrorCode.invalid_update_version:
+                raise
+    raise Refused(ErrorCode.request_timed_out, "The configs kept being changed by others.")
+
+
+def list_of(number: int, name: str, key: str, own: Mapping[str, str], call: Call) -> tuple[str, ...]:
+    """The words that a list config of a resource has now. Raises Refused where it is no list."""
+    broker = broker_config(call.services.settings, call.services.quorum.image)
+    is_topic = type_of(number) is ResourceType.TOPIC
+    row = (topic_configs.TOPIC_CONFIGS if is_topic else SETTINGS).get(key)
+    if row is None or row.type.kind is not Kind.LIST:
+        raise Refused(ErrorCode.invalid_config, f"Can't append to or subtract from key {key}: its type is not LIST.")
+    if is_topic:
+        value = topic_configs.value_of(key, own, broker)
+    elif key in own:
+        value = row.type.parse(own[key])
+    else:
+        # What is set for all brokers is built on the static settings, never on what one broker has for itself.
+        layers = broker if name != ALL_BROKERS else BrokerConfig(broker.settings)
+        value = layers.found((key,))[1]
+    assert isinstance(value, tuple), f"{key} is a list"
+    return value
+
+
+def _own(resource: ResourceType, name: str, image: Image) -> Mapping[str, str]:
+    if resource is ResourceType.TOPIC:
+        return topic_own(name, image)
+    check_broker(name, image)
+    return image.broker_configs.get(name, EMPTY)
+
+
+def _check(
+    resource: ResourceType, new: Mapping[str, str], changes: tuple[ConfigChange, ...], broker: BrokerConfig
+) -> None:
+    if resource is ResourceType.TOPIC:
+        topic_configs.validate(new, broker)
+        return
+    for change in changes:
+        setting = SETTINGS.get(change.key)
+        if setting is None:
+            raise Refused(ErrorCode.invalid_config, f"Unknown broker config name: {change.key}")
+        if not setting.is_dynamic:
+            raise Refused(ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{change.key}]")
+        try:
+            if change.value is not None:
+                setting.type.parse(change.value)
+        except ValueError as error:
+            message = f"Invalid value {change.value} for configuration {change.key}: it must be {error}."
+            raise Refused(ErrorCode.invalid_config, message) from None

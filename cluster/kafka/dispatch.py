@@ -1,0 +1,111 @@
+"""From a frame to the handler of its API, and from the handler's answer, or its refusal, to the connection's slot."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import structlog
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import Call, Services
+from cordwood.cluster.kafka.codec import (
+    Malformed,
+    RequestHead,
+    decode_request,
+    encode_response,
+    is_flexible,
+    lift,
+    read_head,
+)
+from cordwood.cluster.kafka.connection import Connection, Slot
+from cordwood.cluster.kafka.handlers import api_versions, fetch, produce
+from cordwood.cluster.kafka.registry import HANDLERS
+
+_events = structlog.get_logger("request")
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API as its handler module states it."""
+
+    key: ApiKey
+    versions: range
+    handle: Callable[[Any, Call], Awaitable[Any]]
+    lift: Callable[[Any, int], Any] | None
+    lower: Callable[[Any, int], Any] | None
+
+    @classmethod
+    def of(cls, module: ModuleType) -> "Api":
+        lifts, lowers = getattr(module, "lift", None), getattr(module, "lower", None)
+        return cls(module.KEY, module.VERSIONS, module.handle, lifts, lowers)
+
+    def decode(self, head: RequestHead, frame: memoryview) -> Any:
+        """The request, lifted to the newest version."""
+        request = decode_request(self.key, head.version, frame, head.body)
+        newest = self.versions[-1]
+        if head.version == newest:
+            return request
+        if self.lift is not None:
+            return self.lift(request, head.version)
+        return lift(self.key, head.version, newest)(request)
+
+    def encode(self, head: RequestHead, response: Any) -> bytes:
+        """The response's frame, in the version of the request."""
+        if self.lower is not None and head.version != self.versions[-1]:
+            response = self.lower(response, head.version)
+        return encode_response(self.key, head.version, head.correlation_id, response)
+
+
+class Dispatcher:
+    """The broker's side of every connection."""
+
+    def __init__(self, services: Services, producing: produce.Producing, fetching: fetch.Fetching) -> None:
+        self._services = services
+        self._producing, self._fetching = producing, fetching
+        self._apis: dict[int, Api] = {module.KEY: Api.of(module) for module in HANDLERS}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def handle(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
+        """Take one request. Produce and Fetch are done in this very call, as far as they can be."""
+        try:
+            head = read_head(frame, is_flexible)
+            if head.api_key == ApiKey.PRODUCE:
+                self._producing.handle(head, frame, slot)
+            elif head.api_key == ApiKey.FETCH and head.version in fetch.VERSIONS:
+                self._fetching.handle(head, frame, slot)
+            else:
+                self._dispatch(head, frame, connection, slot)
+        except Malformed as malformed:
+            connection.close(f"a malformed request: {malformed}")
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _dispatch(self, head: RequestHead, frame: memoryview, connection: Connection, slot: Slot) -> None:
+        api = self._apis.get(head.api_key)
+        if head.api_key == ApiKey.API_VERSIONS and head.version not in api_versions.VERSIONS:
+            slot.fill([api_versions.unsupported(head.correlation_id, self._services.served_apis)])
+            return
+        if api is None or head.version not in api.versions:
+            raise Malformed(f"API {head.api_key} in version {head.version}, which this broker does not serve")
+        request = api.decode(head, frame)
+        call = Call(self._services, head.version, head.client_id, connection.client_host, connection.listener)
+        task = asyncio.get_running_loop().create_task(self._answer(api, head, request, call, connection, slot))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(
+        self, api: Api, head: RequestHead, request: Any, call: Call, connection: Connection, slot: Slot
+    ) -> None:
+        try:
+            response = await api.handle(request, call)
+            slot.fill([api.encode(head, response)])
+        except Exception as error:
+            _events.exception("request.failed", api=api.key.name, version=head.version, client=connection.client_host)
+            connection.close(f"{api.key.name} failed: {error!r}")
+            return
+        connection.wake()

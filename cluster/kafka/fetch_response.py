@@ -1,0 +1,122 @@
+"""The Fetch response, written by hand around slices of segments: only what lies between the batches is bytes of ours."""
+
+import struct
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.codec import RequestHead
+from cordwood.cluster.kafka.connection import Chunk
+from cordwood.cluster.kafka.fetch_sessions import NO_SESSION, PartitionKey, Topic
+from cordwood.cluster.kafka.wire import compact_string, legacy_string, uvarint
+from cordwood.storage.slices import Slice
+
+_FLEXIBLE_FROM = 12
+_SESSIONS_FROM = 7
+_LOG_START_FROM = 5
+_READ_REPLICA_FROM = 11
+_NOTHING = -1
+
+_HEAD_V12 = struct.Struct(">ibihi").pack
+_HEAD_V7 = struct.Struct(">iihi").pack
+_HEAD_V4 = struct.Struct(">ii").pack
+_PARTITION_V12 = struct.Struct(">ihqqqBi").pack
+_PARTITION_V4 = struct.Struct(">ihqq").pack
+_INT = struct.Struct(">i").pack
+_LONG = struct.Struct(">q").pack
+_NULL_ARRAY = _NO_READ_REPLICA = b"\xff\xff\xff\xff"
+_NO_ID = UUID(int=0)
+
+
+class Row:
+    """One partition's part of the answer."""
+
+    __slots__ = ("code", "high_watermark", "key", "log_start", "slice")
+
+    def __init__(self, key: PartitionKey) -> None:
+        self.key = key
+        self.code: int = ErrorCode.none
+        self.high_watermark = self.log_start = _NOTHING
+        self.slice: Slice | None = None
+
+
+def encode_error(head: RequestHead, code: ErrorCode) -> bytes:
+    """A response without partitions: the request as a whole failed."""
+    (whole,) = _Writer(head).write(NO_SESSION, [], int(code))
+    assert isinstance(whole, bytes)
+    return whole
+
+
+def encode(head: RequestHead, session_id: int, rows: list[Row]) -> list[Chunk]:
+    """The frame as chunks: our bytes, and between them the slices to be read from the log."""
+    return _Writer(head).write(session_id, rows, ErrorCode.none)
+
+
+class _Writer:
+    def __init__(self, head: RequestHead) -> None:
+        self._head = head
+        self._version = head.version
+        self._is_flexible = head.version >= _FLEXIBLE_FROM
+        self._chunks: list[Chunk] = []
+        self._texts: list[bytes] = []
+
+    def write(self, session_id: int, rows: list[Row], code: int) -> list[Chunk]:
+        by_topic: dict[Topic, list[Row]] = {}
+        for row in rows:
+            by_topic.setdefault(row.key[0], []).append(row)
+        self._write_head(session_id, code, len(by_topic))
+        for topic, partitions in by_topic.items():
+            self._write_topic(topic, len(partitions))
+            for row in partitions:
+                self._write_partition(row)
+            if self._is_flexible:
+                self._texts.append(b"\x00")
+        if self._is_flexible:
+            self._texts.append(b"\x00")
+        self._end_text()
+        size = sum(chunk.size if isinstance(chunk, Slice) else len(chunk) for chunk in self._chunks)
+        assert isinstance(self._chunks[0], bytes)
+        self._chunks[0] = _INT(size) + self._chunks[0]
+        return self._chunks
+
+    def _write_head(self, session_id: int, code: int, topics: int) -> None:
+        correlation_id = self._head.correlation_id
+        if self._is_flexible:
+            self._texts += (_HEAD_V12(correlation_id, 0, 0, code, session_id), uvarint(topics + 1))
+        elif self._version >= _SESSIONS_FROM:
+            self._texts += (_HEAD_V7(correlation_id, 0, code, session_id), _INT(topics))
+        else:
+            self._texts += (_HEAD_V4(correlation_id, 0), _INT(topics))
+
+    def _write_topic(self, topic: Topic, partitions: int) -> None:
+        if isinstance(topic, str):
+            self._texts.append(compact_string(topic) if self._is_flexible else legacy_string(topic))
+        else:
+            self._texts.append((topic or _NO_ID).bytes)
+        self._texts.append(uvarint(partitions + 1) if self._is_flexible else _INT(partitions))
+
+    def _write_partition(self, row: Row) -> None:
+        size = row.slice.size if row.slice is not None else 0
+        index, watermark, texts = row.key[1], row.high_watermark, self._texts
+        if self._is_flexible:
+            texts.append(_PARTITION_V12(index, row.code, watermark, watermark, row.log_start, 0, _NOTHING))
+            texts.append(uvarint(size + 1))
+        else:
+            texts.append(_PARTITION_V4(index, row.code, watermark, watermark))
+            if self._version >= _LOG_START_FROM:
+                texts.append(_LONG(row.log_start))
+            texts.append(_NULL_ARRAY)
+            if self._version >= _READ_REPLICA_FROM:
+                texts.append(_NO_READ_REPLICA)
+            texts.append(_INT(size))
+        if row.slice is not None:
+            self._end_text()
+            self._chunks.append(row.slice)
+        if self._is_flexible:
+            texts = self._texts
+            texts.append(b"\x00")
+
+    def _end_text(self) -> None:
+        if self._texts:
+            self._chunks.append(b"".join(self._texts))
+            self._texts = []

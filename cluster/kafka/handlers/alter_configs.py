@@ -1,0 +1,51 @@
+"""AlterConfigs: replaces all configs of a topic or broker; what the request does not name returns to its default."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+
+from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
+from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.config_resources import alter
+
+KEY, VERSIONS = ApiKey.ALTER_CONFIGS, range(3)
+
+
+async def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+
+    async def response(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
+        code, message = ErrorCode.none, None
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise Refused(ErrorCode.invalid_request, "Each resource must appear at most once.")
+            new = _wanted(resource)
+            await alter(
+                resource.resource_type,
+                resource.resource_name,
+                lambda own: new,  # noqa: ARG005
+                call,
+                validate_only=request.validate_only,
+            )
+        except Refused as refusal:
+            code, message = refusal.code, refusal.message
+        return AlterConfigsResourceResponse(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    responses = await asyncio.gather(*map(response, request.resources))
+    return AlterConfigsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
+
+
+def _wanted(resource: AlterConfigsResource) -> Mapping[str, str]:
+    for config in resource.configs:
+        if config.value is None:
+            raise Refused(ErrorCode.invalid_request, f"Null value not supported for : {config.name}")
+    return {config.name: config.value for config in resource.configs}

@@ -1,0 +1,46 @@
+"""CreatePartitions: more partitions for a topic. Internal topics are refused, as CreateTopics refuses them."""
+
+import asyncio
+from collections import Counter
+
+from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
+from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.metadata.commands import CreatePartitions
+from cordwood.cluster.topics import check_not_internal, more_partitions
+
+KEY, VERSIONS = ApiKey.CREATE_PARTITIONS, range(4)
+
+
+async def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
+    times = Counter(topic.name for topic in request.topics)
+
+    async def result(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+        code, message = ErrorCode.none, None
+        try:
+            if times[topic.name] > 1:
+                raise Refused(ErrorCode.invalid_request, "Duplicate topic name.")
+            command = _command(topic, call)
+            if not request.validate_only:
+                await propose(command, call)
+        except Refused as refusal:
+            code, message = refusal.code, refusal.message
+        return CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
+
+    once = {topic.name: topic for topic in request.topics}
+    results = await asyncio.gather(*map(result, once.values()))
+    return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+
+
+def _command(topic: CreatePartitionsTopic, call: Call) -> CreatePartitions:
+    check_not_internal(topic.name)
+    image = call.services.quorum.image
+    known = image.topics_by_name.get(topic.name)
+    if known is None:
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"Topic '{topic.name}' does not exist.")
+    assignments = None if topic.assignments is None else [tuple(row.broker_ids) for row in topic.assignments]
+    return more_partitions(known, topic.count, assignments, image, call.services.rng)

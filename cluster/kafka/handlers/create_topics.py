@@ -1,0 +1,110 @@
+"""CreateTopics: new topics with their partitions, replicas and configs.
+
+Internal topics are refused with INVALID_TOPIC_EXCEPTION: the broker creates them itself, when they are first needed and
+with the partitions and cleanup that they need.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.create_topics.v7.response import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster import topic_configs
+from cordwood.cluster.config_rows import BrokerConfig, ConfigRow, broker_config
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.metadata.commands import Assignment, CreateTopic
+from cordwood.cluster.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, new_topic
+
+KEY, VERSIONS = ApiKey.CREATE_TOPICS, range(2, 8)
+
+_FIRST_WITH_CONFIGS = 5
+
+
+async def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+    broker = broker_config(call.services.settings, call.services.quorum.image)
+    rows = topic_configs.describe({}, broker) if call.version >= _FIRST_WITH_CONFIGS else None
+    defaults = None if rows is None else _echo(rows)
+    times = Counter(topic.name for topic in request.topics)
+    too_many = sum(_partitions_asked(topic, broker) for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX
+
+    async def result(topic: CreatableTopic) -> CreatableTopicResult:
+        try:
+            if times[topic.name] > 1:
+                raise Refused(ErrorCode.invalid_request, "Duplicate topic name.")
+            if too_many:
+                raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
+            command = _command(topic, call, broker)
+            if not request.validate_only:
+                await propose(command, call)
+        except Refused as refusal:
+            return _refused(topic.name, refusal)
+        configs = defaults
+        if defaults is not None and command.configs:
+            configs = _echo(topic_configs.describe(dict(command.configs), broker))
+        return _created(command, configs, is_real=not request.validate_only)
+
+    once = {topic.name: topic for topic in request.topics}
+    results = await asyncio.gather(*map(result, once.values()))
+    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+
+
+def _partitions_asked(topic: CreatableTopic, broker: BrokerConfig) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return topic.num_partitions if topic.num_partitions > 0 else broker.settings.num_partitions
+
+
+def _command(topic: CreatableTopic, call: Call, broker: BrokerConfig) -> CreateTopic:
+    check_not_internal(topic.name)
+    assignments: dict[int, Assignment] = {row.partition_index: tuple(row.broker_ids) for row in topic.assignments}
+    if len(assignments) < len(topic.assignments):
+        message = "Found multiple manual partition assignments for one partition."
+        raise Refused(ErrorCode.invalid_replica_assignment, message)
+    return new_topic(
+        topic.name,
+        call.services.quorum.image,
+        broker,
+        call.services.rng,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=assignments,
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _created(
+    command: CreateTopic, configs: tuple[CreatableTopicConfigs, ...] | None, *, is_real: bool
+) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=command.name,
+        topic_id=command.topic_id if is_real else None,
+        error_code=ErrorCode.none,
+        error_message=None,
+        num_partitions=len(command.assignments),
+        replication_factor=len(command.assignments[0]),
+        configs=configs,
+    )
+
+
+def _refused(name: str, refusal: Refused) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, topic_id=None, error_code=refusal.code, error_message=refusal.message, configs=()
+    )
+
+
+def _echo(rows: Sequence[ConfigRow]) -> tuple[CreatableTopicConfigs, ...]:
+    return tuple(
+        CreatableTopicConfigs(
+            name=row.key,
+            value=row.value,
+            read_only=row.is_read_only,
+            config_source=int(row.source),
+            is_sensitive=False,
+        )
+        for row in rows
+    )

@@ -1,0 +1,88 @@
+"""DeleteTopics: by name, or by id from version 6 on.
+
+Internal topics are refused with INVALID_TOPIC_EXCEPTION. Kafka would do it, and with `__consumer_offsets` every group
+would lose its place at once.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.metadata.commands import DeleteTopic
+from cordwood.cluster.metadata.image import Image, TopicImage
+from cordwood.cluster.topics import check_not_internal
+
+KEY, VERSIONS = ApiKey.DELETE_TOPICS, range(1, 7)
+
+_FIRST_WITH_DISABLED_CODE = 3
+
+
+def lift(request: Any, version: int) -> DeleteTopicsRequest:  # noqa: ARG001
+    """Before version 6 topics came as a list of names."""
+    topics = tuple(DeleteTopicState(name=name, topic_id=None) for name in request.topic_names)
+    return DeleteTopicsRequest(topics=topics, timeout=request.timeout)
+
+
+async def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+    times = Counter(topic.name or topic.topic_id for topic in request.topics)
+
+    async def result(topic: DeleteTopicState) -> DeletableTopicResult:
+        known = None
+        try:
+            _check(topic, times[topic.name or topic.topic_id], call)
+            known = _find(topic, call.services.quorum.image)
+            check_not_internal(known.name)
+            await propose(DeleteTopic(known.id), call)
+        except Refused as refusal:
+            return _result(topic, known, refusal.code, refusal.message)
+        return _result(topic, known, ErrorCode.none, None)
+
+    once = {topic.name or topic.topic_id: topic for topic in request.topics}
+    results = await asyncio.gather(*map(result, once.values()))
+    return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(results))
+
+
+def _check(topic: DeleteTopicState, times: int, call: Call) -> None:
+    if not call.services.settings.delete_topic_enable:
+        disabled = call.version >= _FIRST_WITH_DISABLED_CODE
+        raise Refused(
+            ErrorCode.topic_deletion_disabled if disabled else ErrorCode.invalid_request,
+            "delete.topic.enable is false on this broker.",
+        )
+    if topic.name is None and topic.topic_id is None:
+        raise Refused(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
+    if topic.name is not None and topic.topic_id is not None:
+        raise Refused(ErrorCode.invalid_request, "You may not specify both topic name and topic id.")
+    if times > 1:
+        what = "id" if topic.name is None else "name"
+        raise Refused(ErrorCode.invalid_request, f"Duplicate topic {what}.")
+
+
+def _find(topic: DeleteTopicState, image: Image) -> TopicImage:
+    if topic.topic_id is None:
+        known = image.topics_by_name.get(topic.name)
+        code = ErrorCode.unknown_topic_or_partition
+    else:
+        known = image.topics_by_id.get(topic.topic_id)
+        code = ErrorCode.unknown_topic_id
+    if known is None:
+        raise Refused(code, "This server does not host this topic.")
+    return known
+
+
+def _result(
+    topic: DeleteTopicState, known: TopicImage | None, code: ErrorCode, message: str | None
+) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=topic.name if known is None else known.name,
+        topic_id=topic.topic_id if known is None else known.id,
+        error_code=code,
+        error_message=message,
+    )

@@ -1,0 +1,54 @@
+"""DescribeCluster: the brokers as the client's listener reaches them, and what the cluster is called (KIP-700)."""
+
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_CLUSTER
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.metadata.image import Image
+
+KEY, VERSIONS = ApiKey.DESCRIBE_CLUSTER, range(3)
+
+_BROKERS, _CONTROLLERS = 1, 2
+"""Endpoint types (KIP-919). Controllers have no listener of their own here: every broker takes what they would."""
+
+
+async def handle(request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+    image = call.services.quorum.image
+    code, message = ErrorCode.none, None
+    brokers: tuple[DescribeClusterBroker, ...] = ()
+    try:
+        _check_endpoint_type(request.endpoint_type)
+        brokers = _brokers(image, call.listener)
+    except Refused as refusal:
+        code, message = refusal.code, refusal.message
+    return DescribeClusterResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=code,
+        error_message=message,
+        endpoint_type=_BROKERS,
+        cluster_id=image.cluster_id,
+        controller_id=call.services.settings.node_id,
+        brokers=brokers,
+        cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
+    )
+
+
+def _check_endpoint_type(endpoint_type: int) -> None:
+    if endpoint_type == _CONTROLLERS:
+        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER."
+        raise Refused(ErrorCode.mismatched_endpoint_type, message)
+    if endpoint_type != _BROKERS:
+        raise Refused(ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {endpoint_type}.")
+
+
+def _brokers(image: Image, listener: str) -> tuple[DescribeClusterBroker, ...]:
+    return tuple(
+        DescribeClusterBroker(
+            broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack, is_fenced=False
+        )
+        for broker in image.brokers.values()
+        if (endpoint := broker.endpoint(listener)) is not None
+    )

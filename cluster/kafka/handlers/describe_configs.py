@@ -1,0 +1,75 @@
+"""DescribeConfigs: what every config of a topic or a broker is worth, and where that comes from (KIP-226, KIP-569)."""
+
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster import topic_configs
+from cordwood.cluster.config_rows import ConfigRow, broker_config
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.config_resources import check_broker, topic_own, type_of
+from cordwood.cluster.metadata.commands import ResourceType
+from cordwood.cluster.metadata.image import ALL_BROKERS
+
+KEY, VERSIONS = ApiKey.DESCRIBE_CONFIGS, range(1, 5)
+
+
+async def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
+    results = tuple(_result(resource, request, call) for resource in request.resources)
+    return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=results)
+
+
+def _result(resource: DescribeConfigsResource, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResult:
+    code, message = ErrorCode.none, None
+    rows: list[ConfigRow] = []
+    try:
+        rows = _rows(resource, call)
+    except Refused as refusal:
+        code, message = refusal.code, refusal.message
+    # An empty filter asks for everything, as none does.
+    wanted = set(resource.configuration_keys or ())
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=tuple(_config(row, request) for row in rows if not wanted or row.key in wanted),
+    )
+
+
+def _rows(resource: DescribeConfigsResource, call: Call) -> list[ConfigRow]:
+    image = call.services.quorum.image
+    broker = broker_config(call.services.settings, image)
+    name = resource.resource_name
+    if type_of(resource.resource_type) is ResourceType.TOPIC:
+        return topic_configs.describe(topic_own(name, image), broker)
+    if name == ALL_BROKERS:
+        return broker.rows_for_all_brokers()
+    check_broker(name, image)
+    if int(name) != call.services.settings.node_id:
+        message = f"Unexpected broker id, expected {call.services.settings.node_id}, but received {name}: ask that one."
+        raise Refused(ErrorCode.invalid_request, message)
+    return broker.rows()
+
+
+def _config(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = row.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=row.key,
+        value=row.value,
+        read_only=row.is_read_only,
+        config_source=int(row.source),
+        is_sensitive=False,
+        synonyms=tuple(
+            DescribeConfigsSynonym(name=synonym.key, value=synonym.value, source=int(synonym.source))
+            for synonym in synonyms
+        ),
+        config_type=int(row.kind),
+        documentation=row.documentation if request.include_documentation else None,
+    )

@@ -1,0 +1,56 @@
+"""DescribeLogDirs: the broker's log directories, what is in them, and how much room is left (KIP-113, KIP-827)."""
+
+from collections import defaultdict
+
+from kio.schema.describe_log_dirs.v4 import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kio.schema.describe_log_dirs.v4.response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.partition import Partition
+
+KEY, VERSIONS = ApiKey.DESCRIBE_LOG_DIRS, range(1, 5)
+
+
+async def handle(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    held: dict[LogDirectory, dict[str, list[Partition]]] = defaultdict(lambda: defaultdict(list))
+    for partition in call.services.replicas:
+        if wanted is None or (partition.topic, partition.index) in wanted:
+            held[partition.directory][partition.topic].append(partition)
+    directories = call.services.replicas.directories
+    results = tuple(_directory(directory, held[directory]) for directory in directories)
+    return DescribeLogDirsResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results=results)
+
+
+def _directory(directory: LogDirectory, held: dict[str, list[Partition]]) -> DescribeLogDirsResult:
+    if directory.is_offline:
+        return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=directory.path, topics=())
+    topics = tuple(
+        DescribeLogDirsTopic(name=topic, partitions=tuple(map(_partition, partitions)))
+        for topic, partitions in held.items()
+    )
+    return DescribeLogDirsResult(
+        error_code=ErrorCode.none,
+        log_dir=directory.path,
+        topics=topics,
+        total_bytes=directory.disk.total_bytes(directory.path),
+        usable_bytes=directory.disk.free_bytes(directory.path),
+    )
+
+
+def _partition(partition: Partition) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=partition.index,
+        partition_size=partition.log.size,
+        offset_lag=partition.log.log_end - partition.high_watermark,
+        is_future_key=False,
+    )

@@ -1,0 +1,282 @@
+"""Fetch: committed batches out of logs, at once or as soon as there are enough of them.
+
+On the hot path: the request is answered in the connection's callback where it can be, and otherwise becomes a long
+poll, woken when one of its partitions moves. What it returns are slices of segments, which the connection reads piece
+by piece as the client takes them.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v16 import FetchRequest, FetchResponse
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import Call
+from cordwood.cluster.kafka.codec import RequestHead, decode_request
+from cordwood.cluster.kafka.connection import Slot
+from cordwood.cluster.kafka.fetch_response import Row, encode, encode_error
+from cordwood.cluster.kafka.fetch_sessions import (
+    FULL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchedPartition,
+    FetchSessions,
+    PartitionKey,
+    Session,
+    SessionNotFound,
+    WrongSessionEpoch,
+)
+from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.replication.housekeeping import RunBlocking
+from cordwood.replication.partition import Partition, PartitionRefused, Refusal
+from cordwood.replication.replicas import Replicas
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.segment import NotInMemory
+
+KEY, VERSIONS = ApiKey.FETCH, range(4, 17)
+
+_SESSIONS_FROM = 7
+_LEADER_EPOCH_FROM = 9
+_TOPIC_IDS_FROM = 13
+
+
+async def handle(request: FetchRequest, call: Call) -> FetchResponse:
+    """Never called: `Fetching` answers in the connection's callback."""
+    raise NotImplementedError
+
+
+class Fetching:
+    """The broker's Fetch API."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        sessions: FetchSessions,
+        run_blocking: RunBlocking,
+        wall_clock: Callable[[], int],
+        response_bytes_max: int,
+        damaged: Callable[[DamagedLog], None],
+    ) -> None:
+        self.replicas, self.run_blocking, self.response_bytes_max = replicas, run_blocking, response_bytes_max
+        self.damaged = damaged
+        self._sessions, self._wall_clock = sessions, wall_clock
+
+    def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
+        """Answer now, or begin a long poll. Raises Malformed."""
+        request = decode_request(KEY, head.version, frame, head.body)
+        asked = _asked(request, head.version)
+        session, is_incremental = None, False
+        if head.version >= _SESSIONS_FROM:
+            try:
+                session, is_incremental = self._session(request, head.version, asked)
+            except SessionNotFound:
+                slot.fill([encode_error(head, ErrorCode.fetch_session_id_not_found)])
+                return
+            except WrongSessionEpoch:
+                slot.fill([encode_error(head, ErrorCode.invalid_fetch_session_epoch)])
+                return
+        wanted = asked if session is None else list(session.partitions.items())
+        Poll(self, head, slot, request, wanted, session, is_incremental).begin()
+
+    def find(self, key: PartitionKey, leader_epoch: int) -> Partition:
+        """Raises PartitionRefused."""
+        topic, index = key
+        if not isinstance(topic, str):
+            name = self.replicas.name_of(topic)
+            if name is None:
+                raise PartitionRefused(Refusal.UNKNOWN_ID)
+            topic = name
+        return self.replicas.led(topic, index, leader_epoch)
+
+    def _session(
+        self, request: Any, version: int, asked: list[tuple[PartitionKey, FetchedPartition]]
+    ) -> tuple[Session | None, bool]:
+        """The session that a request begins, continues or does without, and whether only changes are answered."""
+        now_ms = self._wall_clock()
+        if request.session_epoch == FULL_EPOCH:
+            self._sessions.end(request.session_id)
+            return None, False
+        if request.session_epoch == INITIAL_EPOCH:
+            self._sessions.end(request.session_id)
+            session = self._sessions.create(now_ms) if asked else None
+            if session is not None:
+                session.change(asked, ())
+            return session, False
+        session = self._sessions.use(request.session_id, request.session_epoch, now_ms)
+        session.change(asked, _forgotten(request, version))
+        return session, True
+
+
+class Poll:
+    """One Fetch request, from its arrival to its answer."""
+
+    __slots__ = (
+        "_bytes_max", "_bytes_min", "_fetching", "_head", "_is_done", "_is_incremental", "_is_reading", "_session", "_slot",
+        "_timer", "_wait_s", "_wanted", "_watched",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        fetching: Fetching,
+        head: RequestHead,
+        slot: Slot,
+        request: Any,
+        wanted: list[tuple[PartitionKey, FetchedPartition]],
+        session: Session | None,
+        is_incremental: bool,
+    ) -> None:
+        self._fetching, self._head, self._slot = fetching, head, slot
+        self._wanted, self._session, self._is_incremental = wanted, session, is_incremental
+        self._wait_s = request.max_wait.total_seconds()
+        self._bytes_min = request.min_bytes
+        self._bytes_max = min(request.max_bytes, fetching.response_bytes_max)
+        self._timer: asyncio.TimerHandle | None = None
+        self._watched: list[Partition] = []
+        self._is_done = self._is_reading = False
+
+    def begin(self) -> None:
+        if not self._try(is_last_chance=self._wait_s <= 0 or not self._wanted) and not self._is_reading:
+            self._watch()
+
+    def wake(self) -> None:
+        """A partition has moved: answer if that makes enough."""
+        if not self._slot.connection.is_open:
+            self._leave()
+        elif not self._is_done and not self._is_reading:
+            self._try(is_last_chance=False)
+
+    def _expire(self) -> None:
+        if not self._is_done and not self._is_reading:
+            self._try(is_last_chance=True)
+
+    def _watch(self) -> None:
+        """Wait for news of every partition that could be found."""
+        for key, fetched in self._wanted:
+            try:
+                partition = self._fetching.find(key, fetched.leader_epoch)
+            except PartitionRefused:
+                continue
+            partition.watchers[self] = None
+            self._watched.append(partition)
+        self._timer = asyncio.get_running_loop().call_later(self._wait_s, self._expire)
+
+    def _leave(self) -> None:
+        self._is_done = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in self._watched:
+            partition.watchers.pop(self, None)
+        self._watched.clear()
+
+    def _try(self, *, is_last_chance: bool, may_wait: bool = False) -> bool:
+        """Answer if there is enough, something went wrong, or this is the last chance."""
+        try:
+            rows, size = self._collect(may_wait)
+        except NotInMemory:
+            self._is_reading = True
+            asyncio.get_running_loop().create_task(self._warm(is_last_chance))
+            return False
+        if size < self._bytes_min and not is_last_chance and not any(row.code for row in rows):
+            return False
+        self._leave()
+        self._answer(rows)
+        return True
+
+    async def _warm(self, is_last_chance: bool) -> None:
+        """Have the disk read what is asked for, beside the loop, then go on."""
+        await self._fetching.run_blocking(self._touch)
+        self._is_reading = False
+        if self._slot.connection.is_open and not self._is_done:
+            if not self._try(is_last_chance=is_last_chance, may_wait=True) and self._timer is None:
+                self._watch()
+            self._slot.connection.wake()
+
+    def _touch(self) -> None:
+        for key, fetched in self._wanted:
+            try:
+                partition = self._fetching.find(key, fetched.leader_epoch)
+                partition.log.slice(fetched.offset, fetched.bytes_max, partition.high_watermark)
+            except EXPECTED:
+                continue
+
+    def _collect(self, may_wait: bool) -> tuple[list[Row], int]:
+        """A row for every partition, and how many bytes they hold together.
+
+        The first batch is returned whatever its size, so that a client with small limits still gets on (KIP-74).
+        """
+        rows: list[Row] = []
+        size = 0
+        for key, fetched in self._wanted:
+            row = Row(key)
+            rows.append(row)
+            try:
+                partition = self._fetching.find(key, fetched.leader_epoch)
+                log = partition.log
+                row.high_watermark, row.log_start = partition.high_watermark, log.log_start
+                room = self._bytes_max - size
+                if fetched.offset == row.high_watermark and fetched.offset >= log.log_start:
+                    continue
+                if room <= 0:
+                    continue
+                found = log.slice(fetched.offset, min(fetched.bytes_max, room), row.high_watermark, wait=may_wait)
+                if found is not None and (found.size <= room or not size):
+                    row.slice = found
+                    size += found.size
+            except EXPECTED as error:
+                row.code = int(code_of(error))
+                if isinstance(error, DamagedLog):
+                    self._fetching.damaged(error)
+        return rows, size
+
+    def _answer(self, rows: list[Row]) -> None:
+        session = self._session
+        if session is not None:
+            rows = [row for row in rows if self._is_news(session, row) or not self._is_incremental]
+        session_id = NO_SESSION if session is None else session.id
+        self._slot.fill(encode(self._head, session_id, rows))
+
+    def _is_news(self, session: Session, row: Row) -> bool:
+        """Whether the client has to be told of the partition; it is then taken to know it (KIP-227)."""
+        known = session.partitions.get(row.key)
+        if known is None:
+            return False
+        is_news = (
+            row.slice is not None
+            or bool(row.code)
+            or known.had_error
+            or known.high_watermark != row.high_watermark
+            or known.log_start != row.log_start
+        )
+        known.high_watermark, known.log_start, known.had_error = row.high_watermark, row.log_start, bool(row.code)
+        if row.slice is not None:
+            # Whoever got data goes last the next time, so that no partition starves the others.
+            session.partitions.move_to_end(row.key)
+        return is_news
+
+
+def _asked(request: Any, version: int) -> list[tuple[PartitionKey, FetchedPartition]]:
+    by_id = version >= _TOPIC_IDS_FROM
+    with_epoch = version >= _LEADER_EPOCH_FROM
+    return [
+        (
+            (topic.topic_id if by_id else topic.topic, wanted.partition),
+            FetchedPartition(
+                wanted.fetch_offset,
+                wanted.partition_max_bytes,
+                wanted.current_leader_epoch if with_epoch else -1,
+            ),
+        )
+        for topic in request.topics
+        for wanted in topic.partitions
+    ]
+
+
+def _forgotten(request: Any, version: int) -> list[PartitionKey]:
+    by_id = version >= _TOPIC_IDS_FROM
+    return [
+        (topic.topic_id if by_id else topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]

@@ -1,0 +1,99 @@
+"""IncrementalAlterConfigs: sets, deletes, appends to or subtracts from single configs of a resource (KIP-339)."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import assert_never
+
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.schema.incremental_alter_configs.v1.response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.config_resources import alter, list_of
+
+KEY, VERSIONS = ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2)
+
+
+class Operation(IntEnum):
+    """What is done to one config."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+async def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+
+    async def response(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
+        code, message = ErrorCode.none, None
+        try:
+            if times[resource.resource_type, resource.resource_name] > 1:
+                raise Refused(ErrorCode.invalid_request, "Each resource must appear at most once.")
+            _check_keys(resource)
+            await alter(
+                resource.resource_type,
+                resource.resource_name,
+                lambda own: _changed(resource, own, call),
+                call,
+                validate_only=request.validate_only,
+            )
+        except Refused as refusal:
+            code, message = refusal.code, refusal.message
+        return AlterConfigsResourceResponse(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+
+    responses = await asyncio.gather(*map(response, request.resources))
+    return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
+
+
+def _check_keys(resource: AlterConfigsResource) -> None:
+    if len({config.name for config in resource.configs}) < len(resource.configs):
+        raise Refused(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    for config in resource.configs:
+        if config.value is None and config.config_operation != Operation.DELETE:
+            raise Refused(ErrorCode.invalid_request, f"Null value not supported for : {config.name}")
+
+
+def _changed(resource: AlterConfigsResource, own: Mapping[str, str], call: Call) -> Mapping[str, str]:
+    changed = dict(own)
+    for config in resource.configs:
+        operation = _operation(config)
+        match operation:
+            case Operation.SET:
+                changed[config.name] = config.value
+            case Operation.DELETE:
+                changed.pop(config.name, None)
+            case Operation.APPEND | Operation.SUBTRACT:
+                words = list_of(resource.resource_type, resource.resource_name, config.name, own, call)
+                named = [word for word in (part.strip() for part in config.value.split(",")) if word]
+                if operation is Operation.APPEND:
+                    words = tuple(dict.fromkeys([*words, *named]))
+                else:
+                    words = tuple(word for word in words if word not in named)
+                changed[config.name] = ",".join(words)
+            case _:
+                assert_never(operation)
+    return changed
+
+
+def _operation(config: AlterableConfig) -> Operation:
+    try:
+        return Operation(config.config_operation)
+    except ValueError:
+        raise Refused(ErrorCode.invalid_request, f"Unknown operation {config.config_operation}.") from None

@@ -1,0 +1,176 @@
+"""Metadata: the brokers, and which of them leads each partition of the topics that are asked for.
+
+A topic that does not exist comes into being where both the request and `auto.create.topics.enable` allow it, and is in
+the same answer with its leaders. Internal topics do not: the group coordinator creates them when it needs them.
+"""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v13.response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+from cordwood.cluster.config_rows import broker_config
+from cordwood.cluster.kafka import codec
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_TOPIC
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
+from cordwood.cluster.topics import INTERNAL_TOPICS, PARTITIONS_PER_REQUEST_MAX, check_name, new_topic
+
+KEY, VERSIONS = ApiKey.METADATA, range(14)
+
+_FIRST_WITH_LISTENER_ERROR = 6
+_FIRST_BY_TOPIC_ID = 12
+_WITH_CLUSTER_OPERATIONS = range(8, 11)
+
+_NO_LEADER = -1
+
+
+def lift(request: Any, version: int) -> MetadataRequest:
+    """In version 0 an empty list asks for all topics; since, it asks for none."""
+    lifted: MetadataRequest = codec.lift(KEY, version, VERSIONS[-1])(request)
+    return replace(lifted, topics=None) if version == 0 and not lifted.topics else lifted
+
+
+def lower(response: MetadataResponse, version: int) -> Any:
+    """Versions 8 to 10 also told what may be done to the cluster, which DescribeCluster does since."""
+    if version not in _WITH_CLUSTER_OPERATIONS:
+        return response
+    return SimpleNamespace(
+        throttle_time=response.throttle_time,
+        brokers=response.brokers,
+        cluster_id=response.cluster_id,
+        controller_id=response.controller_id,
+        topics=response.topics,
+        cluster_authorized_operations=NOT_ASKED,
+    )
+
+
+async def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
+    if request.topics is not None and request.allow_auto_topic_creation:
+        await _create_missing(request.topics, call)
+    image = call.services.quorum.image
+    reachable = {
+        broker.id: endpoint
+        for broker in image.brokers.values()
+        if (endpoint := broker.endpoint(call.listener)) is not None
+    }
+    answer = _Answer(image, frozenset(reachable), request.include_topic_authorized_operations, call.version)
+    return MetadataResponse(
+        throttle_time=NO_THROTTLE,
+        brokers=tuple(
+            MetadataResponseBroker(
+                node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=image.brokers[broker_id].rack
+            )
+            for broker_id, endpoint in reachable.items()
+        ),
+        cluster_id=image.cluster_id,
+        # Any broker takes what is meant for the controller and proposes it, so the one that is asked names itself.
+        controller_id=call.services.settings.node_id,
+        topics=answer.topics(request.topics),
+        error_code=ErrorCode.none,
+    )
+
+
+async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) -> None:
+    """Create what may be created, at most one request's worth; what cannot be is found missing by the answer."""
+    if not call.services.settings.auto_create_topics_enable:
+        return
+    image = call.services.quorum.image
+    broker = broker_config(call.services.settings, image)
+    missing = {
+        topic.name: None
+        for topic in topics
+        if topic.name is not None and topic.topic_id is None and topic.name not in image.topics_by_name
+    }
+    creatable = [name for name in missing if name not in INTERNAL_TOPICS]
+
+    async def create(name: str) -> None:
+        # A refusal is in the answer: the topic is not there, or someone else has created it meanwhile.
+        with contextlib.suppress(Refused):
+            await propose(new_topic(name, image, broker, call.services.rng), call)
+
+    at_most = PARTITIONS_PER_REQUEST_MAX // call.services.settings.num_partitions
+    await asyncio.gather(*map(create, creatable[:at_most]))
+
+
+class _Answer:
+    """The topics of one answer, from one image."""
+
+    def __init__(self, image: Image, reachable: frozenset[int], with_operations: bool, version: int) -> None:
+        self._image = image
+        self._reachable = reachable
+        self._operations = ON_TOPIC if with_operations else NOT_ASKED
+        self._version = version
+
+    def topics(self, wanted: tuple[MetadataRequestTopic, ...] | None) -> tuple[MetadataResponseTopic, ...]:
+        if wanted is None:
+            return tuple(map(self._known, self._image.topics_by_name.values()))
+        once = {(topic.name, topic.topic_id): topic for topic in wanted}
+        return tuple(map(self._wanted, once.values()))
+
+    def _wanted(self, topic: MetadataRequestTopic) -> MetadataResponseTopic:
+        try:
+            return self._known(self._find(topic.name, topic.topic_id))
+        except Refused as refusal:
+            return MetadataResponseTopic(
+                error_code=refusal.code,
+                name=topic.name if topic.name is not None or self._version >= _FIRST_BY_TOPIC_ID else "",
+                topic_id=topic.topic_id,
+                is_internal=topic.name in INTERNAL_TOPICS,
+                partitions=(),
+            )
+
+    def _find(self, name: str | None, topic_id: UUID | None) -> TopicImage:
+        if self._version < _FIRST_BY_TOPIC_ID and (name is None or topic_id is not None):
+            raise Refused(ErrorCode.invalid_request, "Topics are asked for by id from version 12 on.")
+        if topic_id is not None:
+            known = self._image.topics_by_id.get(topic_id)
+            if known is None:
+                raise Refused(ErrorCode.unknown_topic_id)
+            return known
+        if name is None:
+            raise Refused(ErrorCode.invalid_request, "Neither topic name nor id were specified.")
+        known = self._image.topics_by_name.get(name)
+        if known is None:
+            check_name(name)
+            raise Refused(ErrorCode.unknown_topic_or_partition)
+        return known
+
+    def _known(self, topic: TopicImage) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.none,
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=tuple(self._partition(index, partition) for index, partition in enumerate(topic.partitions)),
+            topic_authorized_operations=self._operations,
+        )
+
+    def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+        code, leader = ErrorCode.none, int(partition.leader)
+        if leader not in self._reachable:
+            is_there = leader in self._image.brokers and self._version >= _FIRST_WITH_LISTENER_ERROR
+            code = ErrorCode.listener_not_found if is_there else ErrorCode.leader_not_available
+            leader = _NO_LEADER
+        return MetadataResponsePartition(
+            error_code=code,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=partition.replicas,
+            isr_nodes=partition.isr,
+            offline_replicas=tuple(replica for replica in partition.replicas if replica not in self._image.brokers),
+        )

@@ -1,0 +1,35 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended, so that a reader finds out that its log was cut (KIP-101, KIP-320)."""
+
+from kio.schema.errors import ErrorCode
+from kio.schema.offset_for_leader_epoch.v4 import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderPartition
+from kio.schema.offset_for_leader_epoch.v4.response import EpochEndOffset, OffsetForLeaderTopicResult
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+
+KEY, VERSIONS = ApiKey.OFFSET_FOR_LEADER_EPOCH, range(2, 5)
+
+
+async def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
+    topics = tuple(
+        OffsetForLeaderTopicResult(
+            topic=topic.topic, partitions=tuple(_partition(topic.topic, wanted, call) for wanted in topic.partitions)
+        )
+        for topic in request.topics
+    )
+    return OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=topics)
+
+
+def _partition(topic: str, wanted: OffsetForLeaderPartition, call: Call) -> EpochEndOffset:
+    try:
+        partition = call.services.replicas.led(topic, wanted.partition, wanted.current_leader_epoch)
+    except EXPECTED as error:
+        return EpochEndOffset(error_code=code_of(error), partition=wanted.partition)
+    if wanted.leader_epoch == partition.leader_epoch:
+        # The current epoch has not ended: a consumer may know it up to what is committed.
+        epoch, end = partition.leader_epoch, partition.high_watermark
+    else:
+        epoch, end = partition.log.epochs.end_of(wanted.leader_epoch, partition.high_watermark)
+    return EpochEndOffset(error_code=ErrorCode.none, partition=wanted.partition, leader_epoch=epoch, end_offset=end)

@@ -1,0 +1,183 @@
+"""Produce: batches from clients into logs, acknowledged when they are as safe as the client asked.
+
+On the hot path: all of it happens in the connection's callback, and the response is written by hand, since the
+generic writer takes longer than everything else together for a small batch.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.produce.v11 import ProduceRequest, ProduceResponse
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import Call
+from cordwood.cluster.kafka.codec import Malformed, RequestHead, decode_request
+from cordwood.cluster.kafka.connection import Slot
+from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.wire import legacy_string, uvarint
+from cordwood.replication.replicas import Replicas
+
+KEY, VERSIONS = ApiKey.PRODUCE, range(3, 12)
+ADVERTISED_FROM = 0
+"""librdkafka sends uncompressed to brokers that do not advertise Produce from 0 (KAFKA-18659); 0-2 are refused."""
+
+ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
+NO_OFFSET = NO_TIME = -1
+_OLDEST_NEEDED = 3
+_NULL_TRANSACTIONAL_ID = b"\xff\xff"
+
+_HEAD = struct.Struct(">ii").pack
+_PARTITION_V3 = struct.Struct(">ihqq").pack
+_PARTITION_V5 = struct.Struct(">ihqqq").pack
+_PARTITION_V9 = struct.Struct(">ihqqqbbb").pack
+
+
+async def handle(request: ProduceRequest, call: Call) -> ProduceResponse:
+    """Never called: `Producing` answers in the connection's callback."""
+    raise NotImplementedError
+
+
+class Outcome:
+    """What became of one partition's batch."""
+
+    __slots__ = ("append_time", "base_offset", "code", "index", "log_start", "message", "pending")
+
+    def __init__(self, pending: "PendingProduce", index: int) -> None:
+        self.pending, self.index = pending, index
+        self.code: int = ErrorCode.none
+        self.base_offset = NO_OFFSET
+        self.append_time = NO_TIME
+        self.log_start = NO_OFFSET
+        self.message: str | None = None
+
+    def refused(self, error: Exception) -> None:
+        self.code, self.base_offset, self.message = int(code_of(error)), NO_OFFSET, str(error)
+
+    def reached(self) -> None:
+        self.pending.one_done()
+
+    def failed(self, reason: Exception) -> None:
+        self.refused(reason)
+        self.pending.one_done()
+
+
+class PendingProduce:
+    """A request whose batches are in memory and wait for their commit."""
+
+    __slots__ = ("head", "left", "slot", "topics")
+
+    def __init__(self, head: RequestHead, slot: Slot) -> None:
+        self.head, self.slot = head, slot
+        self.left = 1
+        self.topics: list[tuple[str, list[Outcome]]] = []
+
+    def one_done(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.slot.fill([encode(self.head, self.topics)])
+
+
+class Producing:
+    """The broker's Produce API."""
+
+    def __init__(self, replicas: Replicas, wall_clock: Callable[[], int]) -> None:
+        self._replicas, self._wall_clock = replicas, wall_clock
+
+    def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
+        """Append what the request holds, and fill `slot` when that is committed. Raises Malformed."""
+        request = _decode(head, frame)
+        pending = PendingProduce(head, slot)
+        acks = request.acks
+        now_ms = self._wall_clock()
+        for topic in request.topic_data:
+            outcomes: list[Outcome] = []
+            pending.topics.append((topic.name, outcomes))
+            for data in topic.partition_data:
+                outcome = Outcome(pending, data.index)
+                outcomes.append(outcome)
+                if head.version < _OLDEST_NEEDED:
+                    outcome.code = ErrorCode.unsupported_version
+                elif acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
+                    outcome.code = ErrorCode.invalid_required_acks
+                else:
+                    self._append(topic.name, data, outcome, acks, now_ms)
+        if acks == ACKS_NONE:
+            self._end_unacknowledged(pending)
+        else:
+            pending.one_done()
+
+    def _append(self, topic: str, data: Any, outcome: Outcome, acks: int, now_ms: int) -> None:
+        try:
+            partition = self._replicas.led(topic, data.index)
+            appended = partition.append(data.records or b"", now_ms)
+        except EXPECTED as error:
+            outcome.refused(error)
+            return
+        outcome.base_offset = appended.base_offset
+        outcome.append_time = appended.append_time
+        outcome.log_start = partition.log.log_start
+        # With acks=1 the leader's own disk is enough; here that is the same thing as all.
+        if acks != ACKS_NONE and partition.when_committed(appended.end_offset, outcome):
+            outcome.pending.left += 1
+
+    def _end_unacknowledged(self, pending: PendingProduce) -> None:
+        """A client that wants no answer learns of a failure by losing its connection, as from Kafka."""
+        failed = [outcome for _, outcomes in pending.topics for outcome in outcomes if outcome.code]
+        if failed:
+            pending.slot.connection.close(f"produce with acks=0 refused: {failed[0].message or failed[0].code}")
+        else:
+            pending.slot.fill([])
+
+
+def _decode(head: RequestHead, frame: memoryview) -> ProduceRequest:
+    if head.version in VERSIONS:
+        return decode_request(KEY, head.version, frame, head.body)
+    if head.version >= _OLDEST_NEEDED:
+        raise Malformed(f"Produce in version {head.version}, which this broker does not serve")
+    # Versions 0 to 2 are version 3 without its first field: enough to refuse every partition by name.
+    as_v3 = memoryview(_NULL_TRANSACTIONAL_ID + frame[head.body :])
+    return decode_request(KEY, _OLDEST_NEEDED, as_v3, 0)
+
+
+def encode(head: RequestHead, topics: list[tuple[str, list[Outcome]]]) -> bytes:
+    """The response's frame in the request's version."""
+    body = _encode_flexible(head, topics) if head.version >= 9 else _encode_legacy(head, topics)
+    return struct.pack(">i", len(body)) + body
+
+
+def _encode_flexible(head: RequestHead, topics: list[tuple[str, list[Outcome]]]) -> bytes:
+    out = [struct.pack(">ib", head.correlation_id, 0), uvarint(len(topics) + 1)]
+    for name, outcomes in topics:
+        encoded = name.encode()
+        out += (uvarint(len(encoded) + 1), encoded, uvarint(len(outcomes) + 1))
+        for o in outcomes:
+            if o.message is None:
+                out.append(_PARTITION_V9(o.index, o.code, o.base_offset, o.append_time, o.log_start, 1, 0, 0))
+            else:
+                message = o.message.encode()
+                out.append(_PARTITION_V5(o.index, o.code, o.base_offset, o.append_time, o.log_start))
+                out += (b"\x01", uvarint(len(message) + 1), message, b"\x00")
+        out.append(b"\x00")
+    out.append(b"\x00\x00\x00\x00\x00")
+    return b"".join(out)
+
+
+def _encode_legacy(head: RequestHead, topics: list[tuple[str, list[Outcome]]]) -> bytes:
+    version = head.version
+    out = [_HEAD(head.correlation_id, len(topics))]
+    for name, outcomes in topics:
+        out += (legacy_string(name), struct.pack(">i", len(outcomes)))
+        for o in outcomes:
+            if version >= 5:
+                out.append(_PARTITION_V5(o.index, o.code, o.base_offset, o.append_time, o.log_start))
+            elif version >= 2:
+                out.append(_PARTITION_V3(o.index, o.code, o.base_offset, o.append_time))
+            else:
+                out.append(struct.pack(">ihq", o.index, o.code, o.base_offset))
+            if version >= 8:
+                out += (b"\x00\x00\x00\x00", b"\xff\xff" if o.message is None else legacy_string(o.message))
+    if version >= 1:
+        out.append(b"\x00\x00\x00\x00")
+    return b"".join(out)

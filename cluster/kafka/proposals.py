@@ -1,0 +1,18 @@
+"""Metadata changes as handlers make them: proposed to the quorum, its refusals as error codes for the client."""
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.call import Call, Refused
+from cordwood.cluster.metadata.commands import Command
+from cordwood.cluster.metadata.image import CommandRefused, Image
+from cordwood.cluster.metadata.quorum import QuorumFailed
+
+
+async def propose(command: Command, call: Call) -> Image:
+    """Have a command applied. Raises Refused; UNKNOWN_SERVER_ERROR means that it may have been applied."""
+    try:
+        return await call.services.quorum.propose(command)
+    except CommandRefused as refusal:
+        raise Refused(refusal.code, refusal.message) from refusal
+    except QuorumFailed as failure:
+        raise Refused(ErrorCode.unknown_server_error, str(failure)) from failure

@@ -1,0 +1,39 @@
+"""Which Kafka error code stands for what the log, the partition or the disk refused."""
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.replication.partition import PartitionRefused, Refusal
+from cordwood.storage import errors
+
+_BY_ERROR: dict[type[Exception], ErrorCode] = {
+    errors.CorruptBatch: ErrorCode.corrupt_message,
+    errors.DamagedLog: ErrorCode.corrupt_message,
+    errors.InvalidRecord: ErrorCode.invalid_record,
+    errors.InvalidTimestamp: ErrorCode.invalid_timestamp,
+    errors.BatchTooLarge: ErrorCode.message_too_large,
+    errors.OffsetOutOfRange: ErrorCode.offset_out_of_range,
+    errors.OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
+    errors.StaleProducerEpoch: ErrorCode.invalid_producer_epoch,
+    errors.DiskFull: ErrorCode.kafka_storage_error,
+    errors.DiskFailed: ErrorCode.kafka_storage_error,
+}
+
+_BY_REFUSAL: dict[Refusal, ErrorCode] = {
+    Refusal.UNKNOWN: ErrorCode.unknown_topic_or_partition,
+    Refusal.UNKNOWN_ID: ErrorCode.unknown_topic_id,
+    Refusal.DELETED: ErrorCode.unknown_topic_or_partition,
+    Refusal.NOT_LEADER: ErrorCode.not_leader_or_follower,
+    Refusal.FENCED_EPOCH: ErrorCode.fenced_leader_epoch,
+    Refusal.UNKNOWN_EPOCH: ErrorCode.unknown_leader_epoch,
+    Refusal.OFFLINE: ErrorCode.kafka_storage_error,
+}
+
+EXPECTED = (errors.StorageError, PartitionRefused)
+"""The exceptions that are answers. Anything else is a fault of ours."""
+
+
+def code_of(error: Exception) -> ErrorCode:
+    """The code for one of `EXPECTED`."""
+    if isinstance(error, PartitionRefused):
+        return _BY_REFUSAL[error.reason]
+    return _BY_ERROR.get(type(error), ErrorCode.unknown_server_error)

@@ -1,0 +1,191 @@
+"""What can be asked of the metadata: frozen values that mean the same on every broker, however often they arrive.
+
+A command carries every choice and clock reading it needs, so that applying it is a pure function of the image before
+it. It also carries what it expects to find: one that arrives twice, or too late, then changes nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, ClassVar, NewType
+from uuid import UUID
+
+import msgpack
+
+BrokerId = NewType("BrokerId", int)
+
+Assignment = tuple[BrokerId, ...]
+"""The brokers that hold one partition; the first is its preferred leader."""
+
+
+class ResourceType(IntEnum):
+    """What a dynamic configuration belongs to, by Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where clients reach a broker by one of its listeners: the advertised address."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One key of a resource: from `expected` to `value`. None stands for no value of its own."""
+
+    key: str
+    expected: str | None
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FormatCluster:
+    """The first command of a cluster, which gives it its id for ever."""
+
+    KIND: ClassVar[int] = 1
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBroker:
+    """A broker has started. `incarnation` is new with every start; `log_dirs` are the ids of its log directories."""
+
+    KIND: ClassVar[int] = 2
+    broker_id: BrokerId
+    incarnation: UUID
+    listeners: tuple[Endpoint, ...]
+    rack: str | None = None
+    log_dirs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """A topic with one assignment a partition. Expects that neither its name nor its id is taken."""
+
+    KIND: ClassVar[int] = 3
+    topic_id: UUID
+    name: str
+    assignments: tuple[Assignment, ...]
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """Ids are never used twice, so that a late one cannot delete a younger topic of the same name."""
+
+    KIND: ClassVar[int] = 4
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions:
+    """More partitions for a topic that has exactly `expected_count` now."""
+
+    KIND: ClassVar[int] = 5
+    topic_id: UUID
+    expected_count: int
+    assignments: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigs:
+    """Changes to the configs of a topic, or of a broker by its id; the broker "" stands for all brokers."""
+
+    KIND: ClassVar[int] = 6
+    resource_type: ResourceType
+    name: str
+    changes: tuple[ConfigChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """The block of producer ids from `expected_next` on, for one broker to hand out (KIP-730)."""
+
+    KIND: ClassVar[int] = 7
+    broker_id: BrokerId
+    expected_next: int
+    count: int
+
+
+Command = (
+    FormatCluster | RegisterBroker | CreateTopic | DeleteTopic | CreatePartitions | AlterConfigs | AllocateProducerIds
+)
+
+
+def _register_broker(broker_id: BrokerId, incarnation: UUID, endpoints: Any, *rest: Any) -> RegisterBroker:
+    return RegisterBroker(broker_id, incarnation, tuple(Endpoint(*endpoint) for endpoint in endpoints), *rest)
+
+
+def _alter_configs(resource_type: int, name: str, changes: Any) -> AlterConfigs:
+    return AlterConfigs(ResourceType(resource_type), name, tuple(ConfigChange(*change) for change in changes))
+
+
+# The numbers are in journals on users' disks: they are never changed and never given to another command.
+_KINDS: dict[int, Callable[..., Command]] = {
+    FormatCluster.KIND: FormatCluster,
+    RegisterBroker.KIND: _register_broker,
+    CreateTopic.KIND: CreateTopic,
+    DeleteTopic.KIND: DeleteTopic,
+    CreatePartitions.KIND: CreatePartitions,
+    AlterConfigs.KIND: _alter_configs,
+    AllocateProducerIds.KIND: AllocateProducerIds,
+}
+
+_UUID_EXTENSION = 1
+
+
+class UnknownCommand(Exception):
+    """Bytes that are no command this version knows: a newer broker wrote them, or nobody did."""
+
+
+def encode(command: Command) -> bytes:
+    """The command's number and its fields in the order in which they are declared, as msgpack."""
+    return pack([command.KIND, *(getattr(command, name) for name in command.__slots__)])
+
+
+def decode(data: bytes) -> Command:
+    """The command that was encoded. Raises UnknownCommand."""
+    try:
+        kind, *fields = unpack(data)
+        if kind not in _KINDS:
+            raise UnknownCommand(f"no command has the number {kind}: a newer Cordwood wrote it")
+        return _KINDS[kind](*fields)
+    except (TypeError, ValueError) as error:
+        raise UnknownCommand(f"{len(data)} bytes that do not read as a command: {error}") from None
+
+
+def pack(value: object) -> bytes:
+    """Plain values, tuples and UUIDs as msgpack."""
+    packed: bytes = msgpack.packb(value, default=_pack_ours)
+    return packed
+
+
+def unpack(data: bytes) -> Any:
+    """What was packed, with tuples for all sequences. Raises ValueError."""
+    try:
+        return msgpack.unpackb(data, use_list=False, ext_hook=_unpack_uuid, strict_map_key=False)
+    except (msgpack.UnpackException, ValueError) as error:
+        raise ValueError(str(error) or type(error).__name__) from None
+
+
+def _pack_ours(value: object) -> object:
+    match value:
+        case UUID():
+            return msgpack.ExtType(_UUID_EXTENSION, value.bytes)
+        case Endpoint(listener, host, port):
+            return (listener, host, port)
+        case ConfigChange(key, expected, changed):
+            return (key, expected, changed)
+        case _:
+            raise TypeError(f"{type(value).__name__} has no place in the metadata")
+
+
+def _unpack_uuid(code: int, data: bytes) -> UUID:
+    if code != _UUID_EXTENSION:
+        raise ValueError(f"extension {code} is unknown")
+    return UUID(bytes=data)

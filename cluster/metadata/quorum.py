@@ -1,0 +1,225 @@
+"""Where commands become metadata: written down, on disk, then applied, in one order for everybody.
+
+`SingleVoter` is the quorum of one. Its journal, snapshots and callers are those that a quorum of several will have.
+"""
+
+import asyncio
+import base64
+import random
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from cordwood.cluster.metadata import snapshot
+from cordwood.cluster.metadata.commands import Command, FormatCluster, decode, encode
+from cordwood.cluster.metadata.image import CommandRefused, Draft, Image
+from cordwood.cluster.metadata.journal import NAME, Entry, Journal
+from cordwood.cluster.metadata.snapshot import Snapshot
+from cordwood.storage.disk import Disk, Syncable, sync_directory
+from cordwood.storage.errors import DamagedLog
+
+SNAPSHOT_INTERVAL_BYTES = 2 << 20
+
+Listener = Callable[[Image, Image], None]
+"""Told the image before and after, on the loop, before anyone who proposed a change resumes."""
+
+
+class QuorumFailed(Exception):
+    """The metadata can no longer be written. Final: what was being written may or may not be found again."""
+
+
+_Proposal = tuple[Command, asyncio.Future[Image]]
+
+
+class Quorum(Protocol):
+    """What a broker asks of the metadata layer."""
+
+    @property
+    def image(self) -> Image:
+        """The newest image. Each one is immutable."""
+        ...
+
+    async def propose(self, command: Command) -> Image:
+        """Have a command applied, and return an image that has it. It is on disk by then.
+
+        Raises CommandRefused, having changed nothing, and QuorumFailed, the outcome being unknown.
+        """
+        ...
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call `listener(old, new)` after every change, once for all commands that shared a sync."""
+        ...
+
+
+class SingleVoter:
+    """A quorum of one: what it has synced is committed."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        journal: Journal,
+        image: Image,
+        sync: Callable[[Syncable], Awaitable[None]],
+        snapshot_interval_bytes: int,
+        on_failure: Callable[[QuorumFailed], None] | None,
+    ) -> None:
+        """Made by `open`, which says what these are."""
+        self._disk, self._directory = disk, directory
+        self._journal, self._image = journal, image
+        self._sync, self._on_failure = sync, on_failure
+        self._snapshot_interval_bytes = snapshot_interval_bytes
+        self._listeners: list[Listener] = []
+        # Bounded by the requests in flight, which are bounded in size and number.
+        self._waiting: list[_Proposal] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._failure = ""
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        sync: Callable[[Syncable], Awaitable[None]],
+        rng: random.Random,
+        *,
+        cluster_id: str = "",
+        snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES,
+        on_failure: Callable[[QuorumFailed], None] | None = None,
+    ) -> "SingleVoter":
+        """Read the metadata back, or found a cluster where there is none. Blocks.
+
+        `sync` waits for an fdatasync without blocking the loop. A new cluster is called `cluster_id`, or by random;
+        an old one that is called otherwise raises CommandRefused. `on_failure` is told once when writing has become
+        impossible: then the broker has to stop. Raises DamagedLog with file and byte, and UnknownCommand after a
+        downgrade.
+        """
+        for parent in disk.make_directories(directory):
+            sync_directory(disk, parent)
+        # A snapshot that is seen but not yet sure must not be what its forerunner is removed for.
+        sync_directory(disk, directory)
+        known = snapshot.read_newest(disk, directory)
+        if known is not None and not disk.exists(f"{directory}/{NAME}"):
+            raise DamagedLog(
+                f"{directory}/{NAME}", 0, f"it is gone, and {snapshot.name_of(known)} is not all there was"
+            )
+        journal = Journal.open(disk, f"{directory}/{NAME}")
+        image = _replay(f"{directory}/{NAME}", journal, known.image if known else Image())
+        image = _formatted(journal, image, cluster_id or image.cluster_id or _new_cluster_id(rng))
+        snapshot.remove_all_but_newest(disk, directory)
+        return cls(disk, directory, journal, image, sync, snapshot_interval_bytes, on_failure)
+
+    @property
+    def image(self) -> Image:
+        return self._image
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    async def propose(self, command: Command) -> Image:
+        """As Quorum says. Commands proposed while another write is being synced share the next one."""
+        if self._failure:
+            raise QuorumFailed(self._failure)
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Image] = loop.create_future()
+        self._waiting.append((command, outcome))
+        if self._writing is None:
+            self._writing = loop.create_task(self._write_waiting(), name="metadata journal")
+        return await outcome
+
+    async def close(self) -> None:
+        """Finish what was proposed, then let go of the journal."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        self._failure = self._failure or "the metadata is closed"
+        self._journal.close()
+
+    async def _write_waiting(self) -> None:
+        batch: list[_Proposal] = []
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                await self._commit(batch)
+                if self._journal.end > self._snapshot_interval_bytes:
+                    self._take_snapshot()
+        except Exception as error:
+            # A broken disk and a broken invariant end alike: nothing that is not known to be written may follow.
+            self._fail(f"the metadata in {self._directory} cannot be written: {error}", batch)
+        finally:
+            self._writing = None
+
+    async def _commit(self, batch: list[_Proposal]) -> None:
+        index = self._image.index + 1
+        term = self._journal.term
+        self._journal.append(Entry(index + at, term, encode(command)) for at, (command, _) in enumerate(batch))
+        end = self._journal.end
+        await self._sync(self._journal.file)
+        self._journal.synced(end, index + len(batch) - 1)
+        for (_, outcome), refusal in zip(batch, self._apply(batch, index), strict=True):
+            if outcome.done():
+                # Whoever proposed it has gone away; it counts nevertheless.
+                continue
+            if refusal is None:
+                outcome.set_result(self._image)
+            else:
+                outcome.set_exception(refusal)
+
+    def _apply(self, batch: list[_Proposal], index: int) -> list[CommandRefused | None]:
+        old, draft = self._image, Draft(self._image)
+        refusals = [_attempt(draft, command, index + at) for at, (command, _) in enumerate(batch)]
+        self._image = draft.image()
+        for listener in self._listeners:
+            listener(old, self._image)
+        return refusals
+
+    def _take_snapshot(self) -> None:
+        snapshot.write(self._disk, self._directory, Snapshot(self._image, self._journal.term))
+        # Only now: until the snapshot is on disk, the journal is the only place that has these entries.
+        self._journal.drop_before(len(self._journal))
+        snapshot.remove_all_but_newest(self._disk, self._directory)
+
+    def _fail(self, failure: str, batch: list[_Proposal]) -> None:
+        self._failure = failure
+        for _, outcome in batch + self._waiting:
+            if not outcome.done():
+                outcome.set_exception(QuorumFailed(failure))
+        self._waiting = []
+        if self._on_failure is not None:
+            self._on_failure(QuorumFailed(failure))
+
+
+def _replay(path: str, journal: Journal, image: Image) -> Image:
+    """All entries behind the image, applied. Those that were refused once are refused again."""
+    if len(journal) and journal[0].index > image.index + 1:
+        raise DamagedLog(path, 0, f"it starts at entry {journal[0].index}, and no snapshot reaches there")
+    draft = Draft(image)
+    for position in range(len(journal)):
+        entry = journal[position]
+        if entry.index > image.index:
+            _attempt(draft, decode(entry.command), entry.index)
+    return draft.image()
+
+
+def _formatted(journal: Journal, image: Image, cluster_id: str) -> Image:
+    """The image of a cluster that is called `cluster_id`, which is written down if it is new. Raises CommandRefused."""
+    command, index = FormatCluster(cluster_id), image.index + 1
+    draft = Draft(image)
+    draft.apply(command, index)
+    if image.cluster_id == cluster_id:
+        return image
+    journal.append([Entry(index, journal.term, encode(command))])
+    journal.file.sync()
+    journal.synced(journal.end, index)
+    return draft.image()
+
+
+def _attempt(draft: Draft, command: Command, index: int) -> CommandRefused | None:
+    try:
+        draft.apply(command, index)
+    except CommandRefused as refusal:
+        return refusal
+    return None
+
+
+def _new_cluster_id(rng: random.Random) -> str:
+    """128 random bits as Kafka writes them: 22 characters that are safe in a URL."""
+    return base64.urlsafe_b64encode(rng.randbytes(16)).rstrip(b"=").decode()

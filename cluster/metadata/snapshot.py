@@ -1,0 +1,132 @@
+"""An image as a file, so that the journal before it can go. Named by the last entry that is in it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cordwood.cluster.metadata.commands import Endpoint, pack, unpack
+from cordwood.cluster.metadata.image import EMPTY, BrokerImage, Image, PartitionImage, TopicImage
+from cordwood.storage import checkpoint
+from cordwood.storage.disk import Disk, sync_directory
+from cordwood.storage.errors import DamagedLog
+
+VERSION = 1
+
+_NAME = re.compile(r"(\d{20})-(\d{10})\.snapshot")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The image after entry `image.index`, which was written in this Raft term."""
+
+    image: Image
+    term: int = 0
+
+
+def write(disk: Disk, directory: str, snapshot: Snapshot) -> None:
+    """On disk when this returns. Blocks."""
+    checkpoint.write(disk, f"{directory}/{name_of(snapshot)}", encode(snapshot.image))
+
+
+def read_newest(disk: Disk, directory: str) -> Snapshot | None:
+    """The snapshot that reaches furthest, or None. Raises DamagedLog: an older one would not do, the journal is cut."""
+    found = _names(disk, directory)
+    if not found:
+        return None
+    name, index, term = found[-1]
+    path = f"{directory}/{name}"
+    payload = checkpoint.read(disk, path)
+    assert payload is not None, "it was listed"
+    try:
+        image = decode(payload)
+    except (ValueError, TypeError, LookupError) as error:
+        raise DamagedLog(path, 0, f"it does not read as an image: {error}") from None
+    if image.index != index:
+        raise DamagedLog(path, 0, f"it holds the image of entry {image.index}")
+    return Snapshot(image, term)
+
+
+def remove_all_but_newest(disk: Disk, directory: str) -> None:
+    """Remove the snapshots that a newer one has replaced, and what was left of one that never was finished."""
+    old = [name for name, _, _ in _names(disk, directory)[:-1]]
+    unfinished = [name for name in disk.list_directory(directory) if name.endswith(".snapshot.new")]
+    for name in old + unfinished:
+        disk.remove(f"{directory}/{name}")
+    if old or unfinished:
+        sync_directory(disk, directory)
+
+
+def name_of(snapshot: Snapshot) -> str:
+    return f"{snapshot.image.index:020}-{snapshot.term:010}.snapshot"
+
+
+def encode(image: Image) -> bytes:
+    """All of the image as msgpack. The layout is in docs/log-format.md."""
+    return pack(
+        [
+            VERSION,
+            image.index,
+            image.cluster_id,
+            image.next_producer_id,
+            [_broker_fields(broker) for broker in image.brokers.values()],
+            [_topic_fields(topic) for topic in image.topics_by_name.values()],
+            {name: dict(configs) for name, configs in image.broker_configs.items()},
+        ]
+    )
+
+
+def decode(payload: bytes) -> Image:
+    """The image that was encoded. Raises ValueError, TypeError or LookupError for anything else."""
+    version, *rest = unpack(payload)
+    if version != VERSION:
+        raise ValueError(f"version {version} is newer than this Cordwood, which knows version {VERSION}")
+    index, cluster_id, next_producer_id, brokers, topics, broker_configs = rest
+    alike: dict[Any, PartitionImage] = {}
+    by_name = {fields[1]: _topic(fields, alike) for fields in topics}
+    return Image(
+        index,
+        cluster_id,
+        {fields[0]: _broker(fields) for fields in brokers},
+        by_name,
+        {topic.id: topic for topic in by_name.values()},
+        broker_configs,
+        next_producer_id,
+    )
+
+
+def _broker_fields(broker: BrokerImage) -> list[object]:
+    return [broker.id, broker.incarnation, broker.epoch, broker.endpoints, broker.rack, broker.log_dirs]
+
+
+def _broker(fields: Any) -> BrokerImage:
+    broker_id, incarnation, epoch, endpoints, rack, log_dirs = fields
+    return BrokerImage(
+        broker_id, incarnation, epoch, tuple(Endpoint(*endpoint) for endpoint in endpoints), rack, log_dirs
+    )
+
+
+def _topic_fields(topic: TopicImage) -> list[object]:
+    partitions = [
+        (partition.replicas, partition.isr, partition.leader, partition.leader_epoch, partition.partition_epoch)
+        for partition in topic.partitions
+    ]
+    return [topic.id, topic.name, partitions, dict(topic.configs)]
+
+
+def _topic(fields: Any, alike: dict[Any, PartitionImage]) -> TopicImage:
+    """Partitions that are alike become one object, as they were before they were written."""
+    topic_id, name, rows, configs = fields
+    partitions = []
+    for row in rows:
+        partition = alike.get(row)
+        if partition is None:
+            partition = alike[row] = PartitionImage(*row)
+        partitions.append(partition)
+    kept: Mapping[str, str] = configs or EMPTY
+    return TopicImage(topic_id, name, tuple(partitions), kept)
+
+
+def _names(disk: Disk, directory: str) -> list[tuple[str, int, int]]:
+    found = [(name, _NAME.fullmatch(name)) for name in disk.list_directory(directory)]
+    return sorted((name, int(match[1]), int(match[2])) for name, match in found if match)

@@ -1,0 +1,238 @@
+"""What can be set for a topic: Kafka's keys, each with its type and the broker settings that stand in for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.config import COMPRESSION_TYPES, HOUR_MS, Settings
+from cordwood.cluster.config_rows import BrokerConfig, ConfigRow, Source, Synonym
+from cordwood.cluster.config_values import (
+    Value,
+    ValueType,
+    boolean,
+    decimal,
+    integer,
+    long,
+    string,
+    text_of,
+    words,
+)
+from cordwood.cluster.kafka.call import Refused
+from cordwood.storage.config import FlushPolicy, LogConfig
+
+MINUTE_MS = 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One row of the table.
+
+    `broker_keys` are the settings that give its default, the first that is set going first; `times` is what each of
+    them is multiplied by.
+    """
+
+    type: ValueType
+    documentation: str
+    broker_keys: tuple[str, ...]
+    times: tuple[int, ...] = (1, 1, 1)
+
+
+TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
+    "cleanup.policy": TopicConfig(
+        words("compact", "delete"),
+        "What happens to old records. delete: they go with their segment, by age and size. compact: the newest value of"
+        " each key stays.",
+        ("log.cleanup.policy",),
+    ),
+    "compression.type": TopicConfig(
+        string(*COMPRESSION_TYPES),
+        "Kept for Kafka's tools. Cordwood stores batches as their producer compressed them, whatever stands here.",
+        ("compression.type",),
+    ),
+    "delete.retention.ms": TopicConfig(
+        long(0), "How long a tombstone stays in a compacted topic.", ("log.cleaner.delete.retention.ms",)
+    ),
+    "file.delete.delay.ms": TopicConfig(
+        long(0), "How long a removed segment's file stays on disk.", ("log.segment.delete.delay.ms",)
+    ),
+    "flush.messages": TopicConfig(
+        long(1),
+        "Kept for Kafka's tools; flush.policy says when records are flushed.",
+        ("log.flush.interval.messages",),
+    ),
+    "flush.ms": TopicConfig(
+        long(0),
+        "Kept for Kafka's tools; flush.policy says when records are flushed.",
+        ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ),
+    "flush.policy": TopicConfig(
+        string("group", "os"),
+        "When a record is acknowledged. group: once it is fdatasynced; one fdatasync serves every record that arrived"
+        " meanwhile. os: once the operating system has it in memory, as Kafka does; a power cut can lose it.",
+        ("flush.policy",),
+    ),
+    "index.interval.bytes": TopicConfig(
+        integer(0), "Log bytes between two entries of the offset index.", ("log.index.interval.bytes",)
+    ),
+    "max.compaction.lag.ms": TopicConfig(
+        long(1), "Age by which a record of a compacted topic is compacted.", ("log.cleaner.max.compaction.lag.ms",)
+    ),
+    "max.message.bytes": TopicConfig(
+        integer(0), "The largest batch that is taken, as compressed by its producer.", ("message.max.bytes",)
+    ),
+    "message.timestamp.after.max.ms": TopicConfig(
+        long(0),
+        "How far a record's time may lie ahead of the broker's clock.",
+        ("log.message.timestamp.after.max.ms",),
+    ),
+    "message.timestamp.before.max.ms": TopicConfig(
+        long(0),
+        "How far a record's time may lie behind the broker's clock.",
+        ("log.message.timestamp.before.max.ms",),
+    ),
+    "message.timestamp.type": TopicConfig(
+        string("CreateTime", "LogAppendTime"),
+        "Whether records keep the time that their producer gave them, or get the broker's.",
+        ("log.message.timestamp.type",),
+    ),
+    "min.cleanable.dirty.ratio": TopicConfig(
+        decimal(0, 1),
+        "Share of superseded bytes from which a compacted topic is compacted.",
+        ("log.cleaner.min.cleanable.ratio",),
+    ),
+    "min.compaction.lag.ms": TopicConfig(
+        long(0), "Age before which a record is not compacted.", ("log.cleaner.min.compaction.lag.ms",)
+    ),
+    "min.insync.replicas": TopicConfig(
+        integer(1), "Replicas that must have a record before acks=all succeeds.", ("min.insync.replicas",)
+    ),
+    "preallocate": TopicConfig(
+        boolean(),
+        "Kept for Kafka's tools. Cordwood always reserves a segment's space ahead.",
+        ("log.preallocate",),
+    ),
+    "retention.bytes": TopicConfig(
+        long(-1), "Size of a partition beyond which its oldest segments go; -1 for any size.", ("log.retention.bytes",)
+    ),
+    "retention.ms": TopicConfig(
+        long(-1),
+        "Age beyond which records go, with their segment; -1 for never.",
+        ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+        (1, MINUTE_MS, HOUR_MS),
+    ),
+    "segment.bytes": TopicConfig(integer(14), "Size at which a segment is closed.", ("log.segment.bytes",)),
+    "segment.index.bytes": TopicConfig(
+        integer(4), "Length of its index at which a segment is closed.", ("log.index.size.max.bytes",)
+    ),
+    "segment.jitter.ms": TopicConfig(
+        long(0),
+        "At random up to this much earlier than segment.ms.",
+        ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        (1, HOUR_MS),
+    ),
+    "segment.ms": TopicConfig(
+        long(1), "Age at which a segment is closed.", ("log.roll.ms", "log.roll.hours"), (1, HOUR_MS)
+    ),
+    "unclean.leader.election.enable": TopicConfig(
+        boolean(),
+        "Whether a replica that lacks committed records may lead. Cordwood never does this by itself.",
+        ("unclean.leader.election.enable",),
+    ),
+}
+"""The table, by key."""
+
+
+def validate(configs: Mapping[str, str | None], broker: BrokerConfig) -> None:
+    """Whether a topic may have exactly these configs. Raises Refused(INVALID_CONFIG) with a sentence."""
+    for key, text in configs.items():
+        row = TOPIC_CONFIGS.get(key)
+        if row is None:
+            raise Refused(ErrorCode.invalid_config, f"Unknown topic config name: {key}")
+        if text is None:
+            raise Refused(ErrorCode.invalid_config, f"Null value not supported for topic configs: {key}")
+        try:
+            row.type.parse(text)
+        except ValueError as error:
+            message = f"Invalid value {text} for configuration {key}: it must be {error}."
+            raise Refused(ErrorCode.invalid_config, message) from None
+    if "min.compaction.lag.ms" in configs or "max.compaction.lag.ms" in configs:
+        known = {key: text for key, text in configs.items() if text is not None}
+        _check_compaction_lags(known, broker)
+
+
+def value_of(key: str, configs: Mapping[str, str], broker: BrokerConfig) -> Value:
+    """What a topic's config is worth: its own value, or the broker's. Raises KeyError for an unknown key."""
+    row = TOPIC_CONFIGS[key]
+    if key in configs:
+        return row.type.parse(configs[key])
+    broker_key, value = broker.found(row.broker_keys)
+    return _scaled(value, row.times[row.broker_keys.index(broker_key)])
+
+
+def describe(configs: Mapping[str, str], broker: BrokerConfig) -> list[ConfigRow]:
+    """Every config of a topic that has these of its own, by key."""
+    return [_row(key, row, configs, broker) for key, row in TOPIC_CONFIGS.items()]
+
+
+def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> LogConfig:
+    """What the logs of a topic with these configs need to know."""
+    if isinstance(broker, Settings):
+        broker = BrokerConfig(broker)
+
+    def number(key: str) -> int:
+        value = value_of(key, configs, broker)
+        assert isinstance(value, int), f"{key} is a number"
+        return value
+
+    policies = value_of("cleanup.policy", configs, broker)
+    assert isinstance(policies, tuple), "cleanup.policy is a list"
+    _, producer_expiry_ms = broker.found(("producer.id.expiration.ms",))
+    assert isinstance(producer_expiry_ms, int), "producer.id.expiration.ms is a number"
+    return LogConfig(
+        segment_bytes=number("segment.bytes"),
+        segment_ms=number("segment.ms"),
+        index_interval_bytes=number("index.interval.bytes"),
+        index_bytes_max=number("segment.index.bytes"),
+        retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"),
+        batch_bytes_max=number("max.message.bytes"),
+        flush_policy=FlushPolicy(value_of("flush.policy", configs, broker)),
+        producer_expiry_ms=producer_expiry_ms,
+        compacted="compact" in policies,
+        deletable="delete" in policies,
+        log_append_time=value_of("message.timestamp.type", configs, broker) == "LogAppendTime",
+        timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+    )
+
+
+def _check_compaction_lags(configs: Mapping[str, str], broker: BrokerConfig) -> None:
+    least = value_of("min.compaction.lag.ms", configs, broker)
+    most = value_of("max.compaction.lag.ms", configs, broker)
+    assert isinstance(least, int), "min.compaction.lag.ms is a number"
+    assert isinstance(most, int), "max.compaction.lag.ms is a number"
+    if least > most:
+        message = f"min.compaction.lag.ms ({least}) must not be more than max.compaction.lag.ms ({most})."
+        raise Refused(ErrorCode.invalid_config, message)
+
+
+def _row(key: str, row: TopicConfig, configs: Mapping[str, str], broker: BrokerConfig) -> ConfigRow:
+    own = (Synonym(key, configs[key], Source.DYNAMIC_TOPIC),) if key in configs else ()
+    synonyms = own + tuple(broker.synonyms(row.broker_keys))
+    return ConfigRow(
+        key,
+        text_of(value_of(key, configs, broker)),
+        synonyms[0].source if synonyms else Source.DEFAULT,
+        row.type.kind,
+        False,
+        row.documentation,
+        synonyms,
+    )
+
+
+def _scaled(value: Value, times: int) -> Value:
+    """Hours and minutes as milliseconds; -1 stands for no limit in any unit."""
+    if times == 1 or not isinstance(value, int) or value < 0:
+        return value
+    return value * times

@@ -1,0 +1,166 @@
+"""Which topics may be, and where their partitions go: from what a client asks to the command that does it. Pure."""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster import topic_configs
+from cordwood.cluster.config_rows import BrokerConfig
+from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.metadata.commands import Assignment, BrokerId, CreatePartitions, CreateTopic
+from cordwood.cluster.metadata.image import Image, TopicImage
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+
+INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+"""Topics that only the broker itself creates, deletes or grows: all groups' offsets hang on their partition count."""
+
+PARTITIONS_PER_REQUEST_MAX = 10_000
+"""As Kafka's controller has it: one request must not occupy the broker for long."""
+
+DEFAULT = -1
+"""In the place of a partition count or replication factor: what the broker's settings say."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def check_name(name: str) -> None:
+    """Raises Refused(INVALID_TOPIC_EXCEPTION). `a.b` and `a_b` may both be: only metric names would confuse them."""
+    if name in (".", "..") or not _NAME.fullmatch(name):
+        message = "Topic name is invalid: it must be 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'."
+        raise Refused(ErrorCode.invalid_topic_exception, message)
+
+
+def check_not_internal(name: str) -> None:
+    """Raises Refused(INVALID_TOPIC_EXCEPTION). Kafka lets an administrator do it, and the groups' offsets are lost."""
+    if name in INTERNAL_TOPICS:
+        raise Refused(ErrorCode.invalid_topic_exception, f"Topic '{name}' is internal: only the broker changes it.")
+
+
+def new_topic(
+    name: str,
+    image: Image,
+    broker: BrokerConfig,
+    rng: random.Random,
+    *,
+    partitions: int = DEFAULT,
+    replication_factor: int = DEFAULT,
+    assignments: Mapping[int, Assignment] | None = None,
+    configs: Mapping[str, str | None] | None = None,
+) -> CreateTopic:
+    """The command that creates it. Raises Refused with the code that Kafka has for what is wrong.
+
+    `assignments` (by partition index) take the place of both counts.
+    """
+    check_name(name)
+    if name in image.topics_by_name:
+        raise Refused(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+    topic_configs.validate(configs or {}, broker)
+    if assignments:
+        if partitions != DEFAULT or replication_factor != DEFAULT:
+            message = "A manual partition assignment was specified: partition count and replication factor must be -1."
+            raise Refused(ErrorCode.invalid_request, message)
+        placed = _checked_assignments(assignments, image)
+    else:
+        placed = _placed(partitions, replication_factor, image, broker, rng)
+    texts = tuple((key, text) for key, text in (configs or {}).items() if text is not None)
+    return CreateTopic(_new_topic_id(image, rng), name, placed, texts)
+
+
+def more_partitions(
+    topic: TopicImage, count: int, assignments: Sequence[Assignment] | None, image: Image, rng: random.Random
+) -> CreatePartitions:
+    """The command that brings a topic to `count` partitions. Raises Refused."""
+    have = len(topic.partitions)
+    if count <= have:
+        message = (
+            f"Topic already has {have} partition(s)."
+            if count == have
+            else f"The topic {topic.name} currently has {have} partition(s); {count} would not be an increase."
+        )
+        raise Refused(ErrorCode.invalid_partitions, message)
+    if count - have > PARTITIONS_PER_REQUEST_MAX:
+        raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
+    factor = len(topic.partitions[0].replicas)
+    if assignments is None:
+        placed = place(sorted(image.brokers), count - have, factor, rng.randrange(1 << 16))
+        return CreatePartitions(topic.id, have, placed)
+    if len(assignments) != count - have:
+        message = f"{count - have} partition(s) would be added, but {len(assignments)} assignment(s) were specified."
+        raise Refused(ErrorCode.invalid_replica_assignment, message)
+    for assignment in assignments:
+        _check_assignment(assignment, factor, image)
+    return CreatePartitions(topic.id, have, tuple(assignments))
+
+
+def place(brokers: Sequence[BrokerId], partitions: int, replication_factor: int, first: int) -> tuple[Assignment, ...]:
+    """Leaders go round the brokers from `first` on; followers too, one step further at each round, as Kafka's do.
+
+    So every broker leads as many partitions as the next, and a lost broker's load falls on all others.
+    """
+    count = len(brokers)
+    if not 1 <= replication_factor <= count:
+        message = (
+            f"Unable to replicate the partition {replication_factor} time(s): only {count} broker(s) are registered."
+            if replication_factor >= 1
+            else "Replication factor must be larger than 0, or -1 to use the default value."
+        )
+        raise Refused(ErrorCode.invalid_replication_factor, message)
+    placed = []
+    for partition in range(partitions):
+        leader = (first + partition) % count
+        step = (first + partition) // count
+        followers = (1 + (step + at) % (count - 1) for at in range(replication_factor - 1))
+        placed.append((brokers[leader], *(brokers[(leader + follower) % count] for follower in followers)))
+    return tuple(placed)
+
+
+def _placed(
+    partitions: int, replication_factor: int, image: Image, broker: BrokerConfig, rng: random.Random
+) -> tuple[Assignment, ...]:
+    if partitions == DEFAULT:
+        partitions = broker.settings.num_partitions
+    if replication_factor == DEFAULT:
+        replication_factor = broker.settings.default_replication_factor
+    if partitions < 1:
+        raise Refused(ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value.")
+    if partitions > PARTITIONS_PER_REQUEST_MAX:
+        raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
+    return place(sorted(image.brokers), partitions, replication_factor, rng.randrange(1 << 16))
+
+
+def _checked_assignments(assignments: Mapping[int, Assignment], image: Image) -> tuple[Assignment, ...]:
+    if sorted(assignments) != list(range(len(assignments))):
+        message = "The manual partition assignment must have the partitions 0, 1, 2 and so on, without a gap."
+        raise Refused(ErrorCode.invalid_replica_assignment, message)
+    for assignment in assignments.values():
+        _check_assignment(assignment, len(assignments[0]), image)
+    return tuple(assignments[index] for index in range(len(assignments)))
+
+
+def _check_assignment(assignment: Assignment, replication_factor: int, image: Image) -> None:
+    if not assignment:
+        message = "The manual partition assignment includes an empty replica list."
+    elif len(set(assignment)) < len(assignment):
+        message = "The manual partition assignment includes a broker more than once for one partition."
+    elif unknown := [broker_id for broker_id in assignment if broker_id not in image.brokers]:
+        message = f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
+    elif len(assignment) != replication_factor:
+        message = (
+            f"The manual partition assignment includes a partition with {len(assignment)} replica(s), but this is not"
+            f" consistent with other partitions, which have {replication_factor} replica(s)."
+        )
+    else:
+        return
+    raise Refused(ErrorCode.invalid_replica_assignment, message)
+
+
+def _new_topic_id(image: Image, rng: random.Random) -> UUID:
+    while True:
+        topic_id = UUID(int=rng.getrandbits(128), version=4)
+        if topic_id not in image.topics_by_id:
+            return topic_id

@@ -1,0 +1,1 @@
+"""Programs that use Cordwood as anybody would: through an ordinary Kafka client."""

@@ -1,0 +1,1 @@
+"""How the replicas of a partition agree: pure decisions, thin I/O."""

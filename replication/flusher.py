@@ -1,0 +1,89 @@
+"""Group commit: while one sync is under way the next group gathers, and one fdatasync serves all of it."""
+
+import asyncio
+from typing import Protocol
+
+from cordwood.replication.syncers import Failure, Syncer
+from cordwood.replication.waiters import Wakeups
+from cordwood.storage.disk import Syncable
+from cordwood.storage.log import Unsynced
+
+
+class Flushable(Protocol):
+    """A replica as the flusher sees it."""
+
+    def take_unsynced(self) -> Unsynced: ...
+
+    def flushed(self, synced: Unsynced) -> None:
+        """Everything of `synced` is on disk. Wakes nobody yet."""
+        ...
+
+    def announce(self) -> None:
+        """Tell those who wait how far the replica has come."""
+        ...
+
+    def flush_failed(self, error: OSError) -> None: ...
+
+
+class Flusher:
+    """One per broker. `touch` a replica after an append; the group that has gathered is synced at the next turn."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, syncer: Syncer, wakeups: Wakeups) -> None:
+        self._loop, self._syncer, self._wakeups = loop, syncer, wakeups
+        self._gathering: dict[Flushable, None] = {}
+        self._syncing: list[tuple[Flushable, Unsynced]] = []
+        self._is_busy = self._is_scheduled = False
+        self._idle_waiters: list[asyncio.Future[None]] = []
+
+    def touch(self, replica: Flushable) -> None:
+        """The replica has something that is not on disk yet."""
+        self._gathering[replica] = None
+        if not self._is_scheduled and not self._is_busy:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    async def drain(self) -> None:
+        """Wait until nothing is left to sync."""
+        while self._is_busy or self._gathering:
+            waiter = self._loop.create_future()
+            self._idle_waiters.append(waiter)
+            await waiter
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        if self._is_busy or not self._gathering:
+            return
+        self._is_busy = True
+        group, self._gathering = self._gathering, {}
+        self._syncing = [(replica, replica.take_unsynced()) for replica in group]
+        files: list[Syncable] = []
+        for _, unsynced in self._syncing:
+            files += unsynced.files
+            files += unsynced.directories
+        self._syncer.sync(files, self._synced)
+
+    def _synced(self, failures: list[Failure]) -> None:
+        self._is_busy = False
+        finished, self._syncing = self._syncing, []
+        failed = {id(file): error for file, error in failures}
+        for replica, unsynced in finished:
+            error = failed and _first_error(unsynced, failed)
+            if error:
+                replica.flush_failed(error)
+            else:
+                replica.flushed(unsynced)
+        # The next group goes to the disk before anyone is woken: it need not wait for the answers of this one.
+        self._flush()
+        for replica, _ in finished:
+            replica.announce()
+        self._wakeups.run()
+        if not self._is_busy:
+            for waiter in self._idle_waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._idle_waiters.clear()
+
+
+def _first_error(unsynced: Unsynced, failed: dict[int, OSError]) -> OSError | None:
+    covered = (*unsynced.files, *unsynced.directories)
+    return next((failed[id(file)] for file in covered if id(file) in failed), None)

@@ -1,0 +1,160 @@
+"""What a broker's logs need from time to time: checkpoints, retention, and the removal of files. All off the loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.partition import Partition
+from cordwood.replication.replicas import Replicas
+from cordwood.storage.segment import Segment
+from cordwood.storage.state import save
+
+CHECKPOINT_INTERVAL_S = 1.0
+CHECKPOINT_AGE_S = 10.0
+CHECKPOINT_BYTES = 64 << 20
+"""A log is checkpointed after so many new bytes, or so long after the last time: a restart reads no more than that."""
+
+RunBlocking = Callable[..., Awaitable[Any]]
+"""Runs a function that waits for the disk where it does not stop the loop."""
+
+_events = structlog.get_logger("housekeeping")
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """How often. Seconds."""
+
+    retention_s: float
+    delete_delay_s: float
+
+
+class Housekeeping:
+    """The background tasks of one broker's logs."""
+
+    def __init__(
+        self, replicas: Replicas, run_blocking: RunBlocking, wall_clock: Callable[[], int], intervals: Intervals
+    ) -> None:
+        self._replicas, self._run_blocking, self._wall_clock = replicas, run_blocking, wall_clock
+        self._intervals = intervals
+        self._saved_at: dict[Partition, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._spawn(self._checkpoint_for_ever())
+        self._spawn(self._retain_for_ever())
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def remove_topic(self, partitions: Sequence[Partition]) -> None:
+        """Remove the files of a deleted topic, once nobody can still be reading them."""
+        self._spawn(self._remove_partitions(partitions))
+
+    def remove_orphans(self, orphans: Sequence[tuple[LogDirectory, UUID, int]]) -> None:
+        """Remove what topics left behind that were deleted while this broker could not do it."""
+        self._spawn(self._remove_orphans(orphans))
+
+    async def save(self, partition: Partition) -> None:
+        """Checkpoint one log now. Raises DiskFailed's OSError after taking the directory offline."""
+        directory, log = partition.directory, partition.log
+        directory.unsaved.pop(partition, None)
+        if not log.segments or partition.is_deleted:
+            return
+        state = log.state()
+        try:
+            await self._run_blocking(save, directory.disk, log.directory, state)
+        except OSError as error:
+            if not partition.is_deleted:
+                directory.fail(error)
+                raise
+        log.saved(state)
+
+    async def retain(self) -> None:
+        """Apply retention to every log once, and forget producers that have long been silent."""
+        now_ms = self._wall_clock()
+        for partition in list(self._replicas):
+            if partition.directory.is_offline:
+                continue
+            log = partition.log
+            log.producers.expire(now_ms, log.config.producer_expiry_ms)
+            if log.segments:
+                dropped = log.drop(partition.high_watermark, now_ms)
+                if dropped:
+                    await self.save(partition)
+                    self._spawn(self._remove_segments(partition, dropped))
+
+    async def _checkpoint_for_ever(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(CHECKPOINT_INTERVAL_S)
+            for directory in self._replicas.directories:
+                if not directory.is_offline and directory.unsaved:
+                    await self._checkpoint(directory, loop.time())
+
+    async def _checkpoint(self, directory: LogDirectory, now: float) -> None:
+        try:
+            for partition in list(directory.unsaved):
+                assert isinstance(partition, Partition)
+                since = self._saved_at.setdefault(partition, now)
+                if now - since >= CHECKPOINT_AGE_S or partition.log.unsaved_bytes >= CHECKPOINT_BYTES:
+                    await self.save(partition)
+                    self._saved_at.pop(partition, None)
+            await self._run_blocking(directory.marks.file.sync)
+        except OSError as error:
+            directory.fail(error)
+
+    async def _retain_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._intervals.retention_s)
+            try:
+                await self.retain()
+            except OSError as error:
+                _events.error("retention.failed", error=str(error))
+
+    async def _remove_segments(self, partition: Partition, segments: Sequence[Segment]) -> None:
+        # A reader that was promised a slice of these may still be taking it.
+        await asyncio.sleep(self._intervals.delete_delay_s)
+        for segment in segments:
+            segment.release()
+            await self._remove(partition.directory, segment.paths())
+
+    async def _remove_partitions(self, partitions: Sequence[Partition]) -> None:
+        for partition in partitions:
+            while partition.log.is_syncing:
+                await asyncio.sleep(CHECKPOINT_INTERVAL_S)
+            partition.log.release()
+            directory = partition.directory
+            await self._remove_tree(directory, directory.partition_path(partition.topic_id, partition.index))
+        for directory, topic_id in {(partition.directory, partition.topic_id) for partition in partitions}:
+            await self._remove_tree(directory, directory.topic_path(topic_id))
+
+    async def _remove_orphans(self, orphans: Sequence[tuple[LogDirectory, UUID, int]]) -> None:
+        for directory, topic_id, index in orphans:
+            await self._remove_tree(directory, directory.topic_path(topic_id))
+            self._replicas.forget_home(topic_id, index)
+
+    async def _remove(self, directory: LogDirectory, paths: Sequence[str]) -> None:
+        for path in paths:
+            if directory.disk.exists(path):
+                await self._run_blocking(directory.disk.remove, path)
+
+    async def _remove_tree(self, directory: LogDirectory, path: str) -> None:
+        if directory.disk.exists(path):
+            await self._run_blocking(directory.disk.remove_tree, path)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _events.error("task.failed", error=repr(error))

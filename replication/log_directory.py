@@ -1,0 +1,62 @@
+"""One of a broker's log directories: its partitions' flush marks, and whether it can still be trusted."""
+
+from collections.abc import Callable
+from typing import Protocol
+from uuid import UUID
+
+from cordwood.storage.disk import Disk
+from cordwood.storage.log import Log
+from cordwood.storage.marks import Marks
+
+TOPICS = "topics"
+MARKS_FILE = "flushed"
+
+
+class Saveable(Protocol):
+    """A replica whose log has a state to checkpoint."""
+
+    log: Log
+
+
+class LogDirectory:
+    """A directory that holds `topics/<topic id>/<partition>/`. After one failed write or sync it is offline for good.
+
+    What a failed sync covered may be lost although later ones succeed, so nothing is tried again (design.md section 5).
+    """
+
+    def __init__(self, disk: Disk, path: str, failed: Callable[["LogDirectory"], None]) -> None:
+        """Raises OSError where the directory cannot be made or its marks cannot be read."""
+        disk.make_directories(f"{path}/{TOPICS}")
+        self.disk, self.path = disk, path
+        self.marks = Marks(disk, f"{path}/{MARKS_FILE}")
+        self.error: OSError | None = None
+        self.partition_count = 0
+        self.unsaved: dict[Saveable, None] = {}
+        """Replicas that have been flushed since their last checkpoint."""
+        self._failed = failed
+
+    @property
+    def is_offline(self) -> bool:
+        return self.error is not None
+
+    def fail(self, error: OSError) -> None:
+        """Take the directory offline. Only the first reason is told."""
+        if self.error is None:
+            self.error = error
+            self._failed(self)
+
+    def topic_path(self, topic_id: UUID) -> str:
+        return f"{self.path}/{TOPICS}/{topic_id}"
+
+    def partition_path(self, topic_id: UUID, partition: int) -> str:
+        # Topic ids, never names: nothing that a client sent becomes a path.
+        return f"{self.topic_path(topic_id)}/{partition}"
+
+    def found(self) -> list[tuple[UUID, int]]:
+        """The partitions that have something here."""
+        topics = f"{self.path}/{TOPICS}"
+        return [
+            (UUID(topic), int(partition))
+            for topic in self.disk.list_directory(topics)
+            for partition in self.disk.list_directory(f"{topics}/{topic}")
+        ]

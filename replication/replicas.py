@@ -1,0 +1,125 @@
+"""This broker's partitions: which there are, where they lie, and whether it may serve them."""
+
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+from cordwood.replication.flusher import Flusher
+from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.partition import Partition, PartitionRefused, Place, Refusal
+from cordwood.replication.waiters import Wakeups
+from cordwood.storage.config import LogConfig
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.opening import open_log
+
+NO_EPOCH = -1
+
+
+class Replicas:
+    """The partitions of this broker by topic name and index, spread over its log directories."""
+
+    def __init__(self, directories: Sequence[LogDirectory], flusher: Flusher, wakeups: Wakeups) -> None:
+        self.directories = directories
+        self._flusher, self._wakeups = flusher, wakeups
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self._names: dict[UUID, str] = {}
+        self._homes: dict[tuple[UUID, int], LogDirectory] = {}
+        for directory in directories:
+            for place in directory.found():
+                self._homes[place] = directory
+                directory.partition_count += 1
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_topic.values():
+            yield from partitions.values()
+
+    def open(self, place: Place, leader_epoch: int, config: LogConfig, now_ms: int) -> list[DamagedLog]:
+        """Begin to lead a partition, recovering what its directory holds. Returns what of that was damaged.
+
+        An empty partition gets its directory with its first batch. Waits for the disk.
+        """
+        directory = self._home(place)
+        damage: list[DamagedLog] = []
+        try:
+            path = directory.partition_path(place.topic_id, place.partition)
+            mark = directory.marks.get(place.topic_id, place.partition)
+            log = open_log(directory.disk, path, config, mark, now_ms)
+            damage = log.damage
+        except OSError as error:
+            directory.fail(error)
+            raise PartitionRefused(Refusal.OFFLINE) from error
+        partition = Partition(place, log, directory, self._flusher, self._wakeups, leader_epoch)
+        self._by_topic.setdefault(place.topic, {})[place.partition] = partition
+        self._names[place.topic_id] = place.topic
+        return damage
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        partitions = self._by_topic.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def name_of(self, topic_id: UUID) -> str | None:
+        return self._names.get(topic_id)
+
+    def led(self, topic: str, index: int, leader_epoch: int = NO_EPOCH) -> Partition:
+        """The partition, if this broker may serve it to someone who knows `leader_epoch` (KIP-320).
+
+        Raises PartitionRefused.
+        """
+        partitions = self._by_topic.get(topic)
+        partition = None if partitions is None else partitions.get(index)
+        if partition is None:
+            raise PartitionRefused(Refusal.UNKNOWN)
+        if partition.directory.error is not None:
+            raise PartitionRefused(Refusal.OFFLINE)
+        if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:
+            is_old = leader_epoch < partition.leader_epoch
+            raise PartitionRefused(Refusal.FENCED_EPOCH if is_old else Refusal.UNKNOWN_EPOCH)
+        return partition
+
+    def configure(self, topic: str, config: LogConfig) -> None:
+        """The topic's configuration has changed."""
+        for partition in self._by_topic.get(topic, {}).values():
+            partition.log.config = config
+
+    def remove(self, topic: str) -> list[Partition]:
+        """Forget a deleted topic's partitions at once; `housekeeping.remove_files` then removes what they leave."""
+        removed = list(self._by_topic.pop(topic, {}).values())
+        for partition in removed:
+            self._names.pop(partition.topic_id, None)
+            self._homes.pop((partition.topic_id, partition.index), None)
+            partition.directory.partition_count -= 1
+            partition.directory.unsaved.pop(partition, None)
+            partition.directory.marks.forget(partition.topic_id, partition.index)
+            partition.deleted()
+        return removed
+
+    def orphans(self) -> list[tuple[LogDirectory, UUID, int]]:
+        """Partitions found on disk of topics that do not exist (any more)."""
+        return [
+            (directory, topic_id, index)
+            for (topic_id, index), directory in self._homes.items()
+            if topic_id not in self._names
+        ]
+
+    def forget_home(self, topic_id: UUID, index: int) -> None:
+        """An orphan's files have been removed."""
+        directory = self._homes.pop((topic_id, index), None)
+        if directory is not None:
+            directory.marks.forget(topic_id, index)
+            directory.partition_count -= 1
+
+    def go_offline(self, directory: LogDirectory) -> None:
+        """A log directory has failed: whoever waits for its partitions is told."""
+        for partition in self:
+            if partition.directory is directory:
+                partition.go_offline()
+
+    def _home(self, place: Place) -> LogDirectory:
+        """Where the partition lies, or else the directory with the fewest partitions that still works."""
+        key = (place.topic_id, place.partition)
+        if key not in self._homes:
+            usable = [directory for directory in self.directories if not directory.is_offline]
+            if not usable:
+                raise PartitionRefused(Refusal.OFFLINE)
+            self._homes[key] = min(usable, key=lambda directory: directory.partition_count)
+            self._homes[key].partition_count += 1
+        return self._homes[key]

@@ -1,0 +1,76 @@
+"""Who waits for what: acknowledgements for an offset, long polls for news; woken together at the end of a turn."""
+
+from collections import deque
+from typing import Protocol
+
+
+class Waiter(Protocol):
+    """Something that waits for one partition to reach an offset. Called once, by one of the two."""
+
+    def reached(self) -> None: ...
+
+    def failed(self, reason: Exception) -> None: ...
+
+
+class Watcher(Protocol):
+    """Something with work to do once a turn is over, however often it was mentioned during the turn."""
+
+    def wake(self) -> None: ...
+
+
+class OffsetWaiters:
+    """Waiters of one partition by the end offset they wait for, which never goes down from one to the next."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[int, Waiter]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, end: int, waiter: Waiter) -> None:
+        if self._queue and self._queue[-1][0] > end:
+            # A batch sent again waits for the end of its first appearance, which lies before later ones.
+            self._queue = deque(sorted((*self._queue, (end, waiter)), key=lambda entry: entry[0]))
+        else:
+            self._queue.append((end, waiter))
+
+    def reached(self, end: int) -> None:
+        """Everything below `end` is as it should be."""
+        queue = self._queue
+        while queue and queue[0][0] <= end:
+            queue.popleft()[1].reached()
+
+    def fail(self, reason: Exception) -> None:
+        queue, self._queue = self._queue, deque()
+        for _, waiter in queue:
+            waiter.failed(reason)
+
+
+class Wakeups:
+    """Whom to wake at the end of this turn, each once: connections with answers to send first, then long polls."""
+
+    def __init__(self) -> None:
+        self._answered: dict[Watcher, None] = {}
+        self._watching: dict[Watcher, None] = {}
+
+    def answered(self, connection: Watcher) -> None:
+        """The connection has an answer that can be sent."""
+        self._answered[connection] = None
+
+    def moved(self, watchers: dict[Watcher, None]) -> None:
+        """A partition that these watch has news."""
+        self._watching.update(watchers)
+
+    def run(self) -> None:
+        self._send()
+        woken, self._watching = self._watching, {}
+        for watcher in woken:
+            watcher.wake()
+        self._send()
+
+    def _send(self) -> None:
+        answered, self._answered = self._answered, {}
+        for connection in answered:
+            connection.wake()

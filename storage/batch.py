@@ -1,0 +1,136 @@
+"""Kafka's RecordBatch v2, seen from outside: header, checksum, and the two fields that a leader stamps.
+
+Layout (KIP-98, big-endian): base offset i64, length i32, leader epoch i32, magic i8, CRC-32C u32, attributes i16,
+last offset delta i32, base timestamp i64, max timestamp i64, producer id i64, producer epoch i16, base sequence i32,
+record count i32, records. The checksum covers everything behind itself, so a leader can stamp the base offset and its
+epoch into the first 16 bytes without touching the rest.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from cordwood.storage.disk import Bytes
+from cordwood.storage.errors import CorruptBatch
+
+HEADER_BYTES = 61
+LENGTH_PREFIX_BYTES = 12
+CRC_COVERS_FROM = 21
+MAGIC = 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+NO_PRODUCER = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_STAMP = struct.Struct(">qii")
+_unpack_header = _HEADER.unpack_from
+_CRC = struct.Struct(">I")
+_TIME = struct.Struct(">q")
+_ATTRIBUTES = struct.Struct(">h")
+
+
+class Compression(IntEnum):
+    """How the records of a batch are packed: the low three bits of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes in front of a batch's records."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return LENGTH_PREFIX_BYTES + self.length
+
+    @property
+    def end(self) -> int:
+        """The offset behind the batch's last record."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record; numbers wrap to 0 behind 2³¹-1."""
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+
+def peek(data: Bytes, position: int = 0) -> BatchHeader:
+    """The header at `position`, unchecked. Raises CorruptBatch where fewer than 61 bytes remain."""
+    if len(data) - position < HEADER_BYTES:
+        raise CorruptBatch(f"{len(data) - position} bytes where a batch header needs {HEADER_BYTES}")
+    return BatchHeader._make(_unpack_header(data, position))
+
+
+def check(data: Bytes, position: int = 0) -> BatchHeader:
+    """The header of the whole, checksummed batch at `position`. Raises CorruptBatch saying what is wrong."""
+    header = peek(data, position)
+    if header.magic != MAGIC:
+        raise CorruptBatch(f"magic {header.magic} where {MAGIC} belongs")
+    if header.length < HEADER_BYTES - LENGTH_PREFIX_BYTES or position + header.size > len(data):
+        remain = len(data) - position - LENGTH_PREFIX_BYTES
+        raise CorruptBatch(f"a length of {header.length} where {remain} bytes remain")
+    crc = crc32c(memoryview(data)[position + CRC_COVERS_FROM : position + header.size])
+    if crc != header.crc:
+        raise CorruptBatch(f"CRC-32C {crc:#010x} where the header says {header.crc:#010x}")
+    if header.last_offset_delta < 0 or header.record_count < 0:
+        raise CorruptBatch("a negative record count")
+    return header
+
+
+def stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
+    """The first 16 bytes of the batch as this leader keeps it; the rest stays as it came."""
+    return _STAMP.pack(base_offset, header.length, leader_epoch)
+
+
+def with_append_time(batch: bytes, now_ms: int) -> bytes:
+    """The batch with the broker's time as every record's timestamp (`message.timestamp.type=LogAppendTime`)."""
+    changed = bytearray(batch)
+    attributes = _ATTRIBUTES.unpack_from(changed, 21)[0] | LOG_APPEND_TIME
+    _ATTRIBUTES.pack_into(changed, 21, attributes)
+    _TIME.pack_into(changed, 35, now_ms)
+    _CRC.pack_into(changed, 17, crc32c(memoryview(changed)[CRC_COVERS_FROM:]))
+    return bytes(changed)
+
+
+def split(data: bytes) -> Iterator[bytes]:
+    """The batches of `data`, one by one, each checked. Raises CorruptBatch at the first that is not whole."""
+    position = 0
+    while position < len(data):
+        size = check(data, position).size
+        yield data[position : position + size]
+        position += size

@@ -1,0 +1,73 @@
+"""A small file that is replaced as a whole: after a crash it holds the old payload or the new one, never a mixture."""
+
+from struct import Struct
+
+from crc32c import crc32c
+
+from cordwood.storage.disk import Disk, sync_directory
+from cordwood.storage.errors import DamagedLog
+
+MAGIC = b"CWCP"
+VERSION = 1
+
+_HEADER = Struct("<4sHI")
+"""Magic, version, length of the payload. A CRC-32C of these and the payload follows, then the payload."""
+_CHECKSUM = Struct("<I")
+_PAYLOAD_AT = _HEADER.size + _CHECKSUM.size
+
+
+def write(disk: Disk, path: str, payload: bytes) -> None:
+    """Replace the file at `path`. It is on disk when this returns; an OSError is final for the directory. Blocks."""
+    header = _HEADER.pack(MAGIC, VERSION, len(payload))
+    checksum = _CHECKSUM.pack(crc32c(payload, crc32c(header)))
+    staged = path + ".new"
+    file = disk.open(staged, create=True)
+    try:
+        # An earlier attempt may have died here and left a longer file.
+        file.truncate(0)
+        file.pwrite((header, checksum, payload), 0)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(staged, path)
+    sync_directory(disk, _directory_of(path))
+
+
+def read(disk: Disk, path: str) -> bytes | None:
+    """The payload, or None where there is no such file.
+
+    Raises DamagedLog with the byte at which the file stops being what was written.
+    """
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        content = file.pread(file.size(), 0)
+    finally:
+        file.close()
+    return _checked(path, content)
+
+
+def _checked(path: str, content: bytes) -> bytes:
+    if len(content) < _PAYLOAD_AT:
+        raise DamagedLog(path, len(content), "the file ends within its header")
+    magic, version, length = _HEADER.unpack_from(content)
+    if magic != MAGIC:
+        raise DamagedLog(path, 0, f"it starts with {magic!r}, not with {MAGIC!r}")
+    payload = content[_PAYLOAD_AT:]
+    (expected,) = _CHECKSUM.unpack_from(content, _HEADER.size)
+    if crc32c(payload, crc32c(content[: _HEADER.size])) != expected:
+        if len(payload) < length:
+            raise DamagedLog(path, len(content), f"{length} bytes of payload were written, {len(payload)} are left")
+        raise DamagedLog(path, _HEADER.size, "the checksum does not fit what follows")
+    if version != VERSION:
+        raise DamagedLog(path, 4, f"version {version} is newer than this Cordwood, which knows version {VERSION}")
+    if len(payload) != length:
+        raise DamagedLog(path, _PAYLOAD_AT + length, f"{len(payload) - length} bytes follow the payload")
+    return payload
+
+
+def _directory_of(path: str) -> str:
+    directory, separator, _ = path.rpartition("/")
+    return directory or separator or "."

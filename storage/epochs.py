@@ -1,0 +1,86 @@
+"""Which leader took which offsets: the start offset of every leader epoch in a log (KIP-101, KIP-279)."""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cordwood.storage.types import NO_EPOCH, LeaderEpoch, Offset
+
+_ENTRY = struct.Struct(">iq")
+
+
+class EpochStart(NamedTuple):
+    """`epoch`'s first record is at `offset`."""
+
+    epoch: LeaderEpoch
+    offset: Offset
+
+
+class LeaderEpochs:
+    """Epochs and their start offsets, both strictly rising."""
+
+    __slots__ = ("_entries", "_is_changed")
+
+    def __init__(self, entries: tuple[EpochStart, ...] = ()) -> None:
+        self._entries = list(entries)
+        self._is_changed = False
+
+    def __iter__(self) -> Iterator[EpochStart]:
+        return iter(self._entries)
+
+    @property
+    def latest(self) -> LeaderEpoch:
+        return self._entries[-1].epoch if self._entries else NO_EPOCH
+
+    def assign(self, epoch: int, offset: int) -> None:
+        """A batch of `epoch` stands at `offset`. Entries that this contradicts are stale and go (KIP-101)."""
+        if self._entries and self._entries[-1].epoch == epoch:
+            return
+        while self._entries and (self._entries[-1].epoch >= epoch or self._entries[-1].offset >= offset):
+            self._entries.pop()
+        self._entries.append(EpochStart(LeaderEpoch(epoch), Offset(offset)))
+        self._is_changed = True
+
+    def epoch_at(self, offset: int) -> LeaderEpoch:
+        """The epoch of the record at `offset`; NO_EPOCH where none is known."""
+        place = bisect_right(self._entries, offset, key=lambda entry: entry.offset)
+        return self._entries[place - 1].epoch if place else NO_EPOCH
+
+    def end_of(self, epoch: int, log_end: int) -> tuple[LeaderEpoch, Offset]:
+        """The largest epoch at or below `epoch` and where it ends: the answer of OffsetForLeaderEpoch.
+
+        (NO_EPOCH, -1) where nothing that old is known (KIP-279).
+        """
+        place = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        if place == 0:
+            return NO_EPOCH, Offset(-1)
+        end = self._entries[place].offset if place < len(self._entries) else Offset(log_end)
+        return self._entries[place - 1].epoch, end
+
+    def truncate_end(self, end: int) -> None:
+        """Forget epochs that begin at or above `end`."""
+        while self._entries and self._entries[-1].offset >= end:
+            self._entries.pop()
+            self._is_changed = True
+
+    def truncate_start(self, start: int) -> None:
+        """Forget epochs that end at or below `start`; the one that contains it begins there now."""
+        while len(self._entries) > 1 and self._entries[1].offset <= start:
+            self._entries.pop(0)
+            self._is_changed = True
+        if self._entries and self._entries[0].offset < start:
+            self._entries[0] = EpochStart(self._entries[0].epoch, Offset(start))
+            self._is_changed = True
+
+    def take_changes(self) -> bytes | None:
+        """All entries, encoded, if any changed since the last call."""
+        is_changed, self._is_changed = self._is_changed, False
+        return self.encode() if is_changed else None
+
+    def encode(self) -> bytes:
+        return b"".join(_ENTRY.pack(*entry) for entry in self._entries)
+
+    @classmethod
+    def decode(cls, content: bytes) -> "LeaderEpochs":
+        return cls(tuple(EpochStart(LeaderEpoch(e), Offset(o)) for e, o in _ENTRY.iter_unpack(content)))

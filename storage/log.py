@@ -1,0 +1,350 @@
+"""One partition's log: segments in order, what is known of its epochs and producers, and how far it is flushed.
+
+Appends go to memory at once; `take_unsynced` says what has to be synced for them to be sure and `flushed` that it has
+been. Opening is in `opening.py`, what survives a restart in `state.py`.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cordwood.storage.batch import BatchHeader, check, stamp, with_append_time
+from cordwood.storage.config import LogConfig
+from cordwood.storage.disk import Disk, File, Syncable, sync_directory
+from cordwood.storage.epochs import LeaderEpochs
+from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
+from cordwood.storage.producers import Producers
+from cordwood.storage.retention import droppable
+from cordwood.storage.segment import Segment
+from cordwood.storage.slices import Slice
+from cordwood.storage.state import LogState, save
+
+OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
+OPEN_SEALED_SEGMENTS = 8
+"""So many sealed segments keep their descriptor and index in memory, per log; others are opened when read."""
+
+
+class Appended(NamedTuple):
+    """Where a batch stands in the log. `append_time` is -1 unless the broker's clock gave the timestamps."""
+
+    base_offset: int
+    end_offset: int
+    append_time: int = -1
+    is_duplicate: bool = False
+
+
+class Unsynced(NamedTuple):
+    """What to sync so that everything below `end_offset` is sure, and where in the log that is."""
+
+    files: list[File]
+    directories: list[Syncable]
+    end_offset: int
+    segment: Segment | None
+    position: int
+
+
+class Log:
+    """The log of one partition in `directory`. Nothing is on disk before the first append."""
+
+    def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.config = config
+        self.segments: list[Segment] = []
+        self.log_start = 0
+        self.log_end = 0
+        self.flushed_end = 0
+        self.epochs = LeaderEpochs()
+        self.producers = Producers()
+        self.damage: list[DamagedLog] = []
+        self.must_roll = False
+        self.recovery_point = 0
+        self.unsaved_bytes = 0
+        """Appended since the last checkpoint: about what a restart would have to read again."""
+        self._unsynced_files: dict[str, File] = {}
+        self._unsynced_directories: list[Syncable] = []
+        self._is_syncing = False
+        self._places: dict[int, tuple[Segment, int]] = {}
+        self._opened: list[Segment] = []
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether a group commit of this log's files is under way."""
+        return self._is_syncing
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return sum(segment.size for segment in self.segments)
+
+    def append(self, batch: bytes, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+        """Take one batch from a client: stamp its offset and epoch, and write it to memory.
+
+        `header` is `check(batch)`. A batch of an idempotent producer that is already here is not written again.
+        Raises OutOfOrderSequence, StaleProducerEpoch, DiskFull (nothing was written), or DiskFailed's OSError.
+        """
+        if header.producer_id >= 0:
+            known = self.producers.check(header)
+            if known is not None:
+                return Appended(known.base_offset, known.end_offset, is_duplicate=True)
+        append_time = -1
+        if self.config.log_append_time:
+            append_time = now_ms
+            batch = with_append_time(batch, now_ms)
+            header = check(batch)
+        base = self.log_end
+        end = base + header.last_offset_delta + 1
+        segment = self._segment_for(len(batch), header.max_timestamp, end)
+        pieces = (stamp(header, base, leader_epoch), memoryview(batch)[16:])
+        segment.append(pieces, ((base, len(batch), header.max_timestamp),), end)
+        self._took(segment, header, base, end, leader_epoch, now_ms)
+        return Appended(base, end, append_time)
+
+    def append_stamped(self, data: bytes, now_ms: int) -> None:
+        """Take batches that a leader has stamped, as they are (a follower's append).
+
+        Raises CorruptBatch for anything but whole batches that follow on, before any of them is written.
+        """
+        headers, position, due = [], 0, self.log_end
+        while position < len(data):
+            header = check(data, position)
+            if header.base_offset < due:
+                raise CorruptBatch(f"offset {header.base_offset} where at least {due} is due")
+            headers.append(header)
+            position, due = position + header.size, header.end
+        position = 0
+        for header in headers:
+            segment = self._segment_for(header.size, header.max_timestamp, header.end)
+            piece = memoryview(data)[position : position + header.size]
+            segment.append((piece,), ((header.base_offset, header.size, header.max_timestamp),), header.end)
+            self._took(segment, header, header.base_offset, header.end, header.leader_epoch, now_ms)
+            position += header.size
+
+    def take_unsynced(self) -> Unsynced:
+        """What has to be synced for all that was appended so far; the caller owns it, and calls `flushed` after."""
+        assert not self._is_syncing, "one group commit at a time"
+        files, self._unsynced_files = list(self._unsynced_files.values()), {}
+        directories, self._unsynced_directories = self._unsynced_directories, []
+        segment = self.segments[-1] if self.segments else None
+        self._is_syncing = True
+        return Unsynced(files, directories, self.log_end, segment, segment.size if segment else 0)
+
+    def flushed(self, synced: Unsynced) -> None:
+        """Everything of `synced` is on disk."""
+        self._is_syncing = False
+        for directory in synced.directories:
+            directory.close()
+        # A truncation while the sync was under way took back what it covered.
+        self.flushed_end = max(self.flushed_end, min(synced.end_offset, self.log_end))
+        if synced.segment is not None and synced.segment.end_offset >= synced.end_offset:
+            self._remember(synced.end_offset, synced.segment, synced.position)
+        self._close_some()
+
+    def slice(self, offset: int, max_bytes: int, end: int, *, wait: bool = True) -> Slice | None:
+        """The batches from the one that contains `offset`, up to `end`, at most `max_bytes` but at least one.
+
+        None where there is nothing below `end` yet. Raises OffsetOutOfRange, DamagedLog where the bytes are not what
+        was written, NotInMemory where the disk would have to be waited for and `wait` is off.
+        """
+        if not self.log_start <= offset <= self.log_end:
+            raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")
+        end = min(end, self.log_end)
+        if offset >= end:
+            return None
+        segment = self._segment_of(offset)
+        if offset >= segment.end_offset:
+            raise DamagedLog(segment.path, segment.size, f"the records from offset {segment.end_offset} on are missing")
+        self._keep_open(segment)
+        start = self._locate(segment, offset, wait)
+        stop = segment.size if end >= segment.end_offset else self._locate(segment, end, wait)
+        if stop - start > max_bytes:
+            stop = segment.cut(start, stop, max_bytes, wait=wait)
+        elif end < segment.end_offset:
+            self._remember(end, segment, stop)
+        return Slice(segment, start, stop)
+
+    def read(self, offset: int, max_bytes: int, end: int) -> bytes:
+        """The batches of `slice` as bytes; b"" where there are none. Waits for the disk."""
+        found = self.slice(offset, max_bytes, end)
+        return b"" if found is None else bytes(found.segment.read(found.start, found.stop))
+
+    def headers_from(self, offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
+        """Segment, position and header of every batch from the one that contains `offset` on. Waits for the disk."""
+        for segment in self.segments:
+            if segment.end_offset > offset:
+                start = segment.locate(offset) if segment.base_offset < offset else 0
+                for position, header in segment.headers(start, segment.size):
+                    yield segment, position, header
+
+    def truncate(self, end: int) -> None:
+        """Give up every batch with a record at or above `end` (a follower whose leader does not have them).
+
+        Waits for the disk: the recovery point must come down before the bytes do, or a crash in between would look
+        like a loss. The cut itself is sure with the next sync: one that a power cut undoes is made again.
+        """
+        assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
+        if end >= self.log_end:
+            return
+        while len(self.segments) > 1 and self.segments[-1].base_offset >= end:
+            self._remove(self.segments.pop())
+        segment = self.segments[-1]
+        position = segment.locate(end)
+        if position < segment.size:
+            end = next(segment.headers(position, segment.size))[1].base_offset
+        if end < self.recovery_point:
+            self.recovery_point = self.log_start
+            save(self.disk, self.directory, LogState(self.log_start, self.log_start, b"", self.epochs.encode()))
+        segment.truncate(position, end)
+        self._places.clear()
+        self.log_end = end
+        self.flushed_end = min(self.flushed_end, end)
+        self.epochs.truncate_end(end)
+        self._rebuild_producers()
+        self._touch(segment.file)
+
+    def raise_log_start(self, offset: int) -> None:
+        """Records below `offset` are deleted (DeleteRecords, retention). Sure once `save_state` has run."""
+        if not self.log_start <= offset <= self.log_end:
+            raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")
+        self.log_start = offset
+        self.epochs.truncate_start(offset)
+
+    def drop(self, high_watermark: int, now_ms: int) -> list[Segment]:
+        """Take out the segments that retention no longer wants. The caller removes their files, off the loop."""
+        count = droppable(self.segments, self.config, self.log_start, high_watermark, now_ms)
+        if count == 0:
+            return []
+        if count == len(self.segments):
+            self._roll()
+        dropped, self.segments = self.segments[:count], self.segments[count:]
+        self._opened = [segment for segment in self._opened if segment not in dropped]
+        self._places.clear()
+        if self.segments[0].base_offset > self.log_start:
+            self.raise_log_start(self.segments[0].base_offset)
+        return dropped
+
+    def state(self) -> LogState:
+        """What a restart needs besides the segments, as of now. Also puts the index's new rows on disk (unsynced)."""
+        if self.segments:
+            self.segments[-1].save_index()
+        self.unsaved_bytes = 0
+        return LogState(self.log_start, self.flushed_end, self.producers.encode(), self.epochs.take_changes())
+
+    def saved(self, state: LogState) -> None:
+        """`state` is on disk: recovery will begin there."""
+        self.recovery_point = max(self.recovery_point, state.recovery_point)
+
+    def mark_recovered(self) -> None:
+        """Opening has found all there is. Syncs what may not be on disk yet, so that it counts from now on."""
+        if self.segments and self.recovery_point < self.log_end:
+            for segment in self.segments:
+                if segment.end_offset > self.recovery_point:
+                    segment.file.sync()
+            sync_directory(self.disk, self.directory)
+        self.flushed_end = self.log_end
+
+    def close(self) -> None:
+        """Put everything on disk so that opening again has nothing to do. Waits for the disk."""
+        if self.segments:
+            active = self.segments[-1]
+            active.close_interval()
+            active.seal()
+            self._touch(active.file)
+            unsynced = self.take_unsynced()
+            for syncable in (*unsynced.files, *unsynced.directories):
+                syncable.sync()
+            self.flushed(unsynced)
+            active.save_index(sync=True)
+            save(self.disk, self.directory, self.state())
+        self.release()
+
+    def release(self) -> None:
+        """Give back every descriptor, leaving the disk as it is."""
+        for segment in self.segments:
+            segment.release()
+        for directory in self._unsynced_directories:
+            directory.close()
+        self._unsynced_files.clear()
+        self._unsynced_directories.clear()
+
+    def _segment_for(self, size: int, max_timestamp: int, end: int) -> Segment:
+        if not self.segments or self.must_roll or self._is_full(self.segments[-1], size, max_timestamp, end):
+            self._roll()
+        return self.segments[-1]
+
+    def _is_full(self, active: Segment, size: int, max_timestamp: int, end: int) -> bool:
+        return active.size > 0 and (
+            active.size + size > self.config.segment_bytes
+            or active.index_bytes() >= self.config.index_bytes_max
+            or end - active.base_offset > OFFSETS_PER_SEGMENT_MAX
+            or max_timestamp - active.first_timestamp > self.config.segment_ms
+        )
+
+    def _roll(self) -> None:
+        """Begin a new segment at the log's end. Its directory entries are synced with the next group."""
+        if self.segments:
+            full = self.segments[-1]
+            full.close_interval()
+            full.seal()
+            self._keep_open(full)
+        else:
+            for changed in self.disk.make_directories(self.directory):
+                self._unsynced_directories.append(self.disk.open_directory(changed))
+        segment = Segment.create(self.disk, self.directory, self.log_end, self.config.index_interval_bytes)
+        self.segments.append(segment)
+        self._unsynced_directories.append(self.disk.open_directory(self.directory))
+        self.must_roll = False
+
+    def _took(self, segment: Segment, header: BatchHeader, base: int, end: int, leader_epoch: int, now_ms: int) -> None:
+        self._touch(segment.file)
+        self.unsaved_bytes += header.size
+        self.epochs.assign(leader_epoch, base)
+        if header.producer_id >= 0:
+            self.producers.appended(header, base, end, now_ms)
+        self.log_end = end
+
+    def _touch(self, file: File) -> None:
+        self._unsynced_files[file.path] = file
+
+    def _segment_of(self, offset: int) -> Segment:
+        place = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
+        return self.segments[max(place - 1, 0)]
+
+    def _locate(self, segment: Segment, offset: int, wait: bool) -> int:
+        place = self._places.get(offset)
+        if place is not None and place[0] is segment:
+            return place[1]
+        return segment.locate(offset, wait=wait)
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        """Readers at the tail ask next for where the last flush or read ended: keep the last few of those places."""
+        if len(self._places) >= 8:
+            del self._places[next(iter(self._places))]
+        self._places[offset] = (segment, position)
+
+    def _keep_open(self, segment: Segment) -> None:
+        if not segment.is_sealed or (self._opened and self._opened[-1] is segment):
+            return
+        if segment in self._opened:
+            self._opened.remove(segment)
+        self._opened.append(segment)
+        self._close_some()
+
+    def _close_some(self) -> None:
+        """Close the sealed segments read longest ago, but none that still has to be synced."""
+        while len(self._opened) > OPEN_SEALED_SEGMENTS and not self._is_syncing:
+            if self._opened[0].path in self._unsynced_files:
+                return
+            self._opened.pop(0).release()
+
+    def _rebuild_producers(self) -> None:
+        self.producers.clear()
+        for _, _, header in self.headers_from(self.log_start):
+            if header.producer_id >= 0:
+                self.producers.appended(header, header.base_offset, header.end, header.max_timestamp)
+
+    def _remove(self, segment: Segment) -> None:
+        segment.release()
+        for path in segment.paths():
+            if self.disk.exists(path):
+                self.disk.remove(path)

@@ -1,0 +1,140 @@
+"""Opening a log after a stop, a kill or a power cut: what is kept, what is cut, and what must never be cut.
+
+Segments below the recovery point are taken as they are and proven when read. Behind it every batch is checked. The
+first that is not whole is either a tear, which is cut because it was provably never flushed, or damage, which is kept
+and stepped over: its offsets are never given to other records (design.md section 5).
+"""
+
+from cordwood.storage.batch import BatchHeader, peek
+from cordwood.storage.config import LogConfig
+from cordwood.storage.disk import Disk
+from cordwood.storage.errors import CorruptBatch, DamagedLog
+from cordwood.storage.log import Log
+from cordwood.storage.recovery import Tear, has_hole, scan, step_over
+from cordwood.storage.segment import Segment
+from cordwood.storage.state import load
+
+CLAIM_MAX = 1 << 24
+"""No batch has more records; a damaged header that claims more is not believed."""
+
+
+def open_log(disk: Disk, directory: str, config: LogConfig, mark: int | None, now_ms: int) -> Log:
+    """The log in `directory`, recovered; empty where there is none. Waits for the disk.
+
+    `mark` is the flushed end that was noted last (`marks.py`), None if unknown. What was wrong is in `log.damage`.
+    Everything the log has is on disk when this returns. Raises OSError where the disk cannot be read or written.
+    """
+    log = Log(disk, directory, config)
+    if not disk.exists(directory):
+        return log
+    recovered = load(disk, directory)
+    log.log_start, log.recovery_point = recovered.log_start, recovered.recovery_point
+    log.producers, log.epochs = recovered.producers, recovered.epochs
+    log.damage.extend(recovered.damage)
+    bases = [int(name[:-4]) for name in disk.list_directory(directory) if name.endswith(".log")]
+    _Opening(log, max(mark or 0, recovered.recovery_point), now_ms).run(bases)
+    return log
+
+
+class _Opening:
+    def __init__(self, log: Log, flushed_end: int, now_ms: int) -> None:
+        self._log, self._flushed_end, self._now_ms = log, flushed_end, now_ms
+        self._replay_from = log.recovery_point
+
+    def run(self, bases: list[int]) -> None:
+        log = self._log
+        interval = log.config.index_interval_bytes
+        for base, following in zip(bases, [*bases[1:], None], strict=True):
+            if following is not None and following <= log.recovery_point:
+                log.segments.append(Segment.sealed(log.disk, log.directory, base, following, interval))
+                continue
+            segment = Segment(log.disk, log.directory, base, interval)
+            log.segments.append(segment)
+            if not self._recover(segment, following):
+                self._cut_behind(segment, bases)
+                break
+            segment.is_sealed = following is not None
+        self._settle()
+
+    def _recover(self, segment: Segment, following: int | None) -> bool:
+        """Take in what the segment holds. False where it was cut: nothing behind it may stay."""
+        segment.resume()
+        self._replay(segment)
+        while (tear := scan(segment, self._seen)) is not None:
+            if tear.offset >= self._flushed_end and has_hole(segment.file, tear.position):
+                segment.truncate(tear.position, tear.offset)
+                return False
+            self._log.damage.append(DamagedLog(segment.path, tear.position, tear.what))
+            if not step_over(segment, tear):
+                self._give_up_rest(segment, tear)
+                break
+        if (damage := segment.take_index_damage()) is not None:
+            self._log.damage.append(damage)
+        if following is not None and segment.end_offset < following:
+            return self._is_gap_allowed(segment, following)
+        return True
+
+    def _is_gap_allowed(self, segment: Segment, following: int) -> bool:
+        """Records are missing between two segments. Never flushed: all behind goes. Flushed: they are damage, named."""
+        if segment.end_offset >= self._flushed_end:
+            segment.truncate(segment.size, segment.end_offset)
+            return False
+        what = f"the records from offset {segment.end_offset} to {following} are missing"
+        self._log.damage.append(DamagedLog(segment.path, segment.size, what))
+        return True
+
+    def _give_up_rest(self, segment: Segment, tear: Tear) -> None:
+        """No whole batch follows the damage. Its offsets stay taken, and appends go to a new segment."""
+        claimed = tear.offset + 1
+        try:
+            header = peek(segment.file.pread(1 << 10, tear.position))
+        except CorruptBatch:
+            header = None
+        if header is not None and 0 < header.record_count == header.last_offset_delta + 1 < CLAIM_MAX:
+            claimed = tear.offset + header.record_count
+        segment.note_damage(segment.file.size() - tear.position)
+        segment.end_offset = max(claimed, self._flushed_end)
+        self._log.must_roll = True
+
+    def _cut_behind(self, segment: Segment, bases: list[int]) -> None:
+        """A tear that was cut lies before these segments: they were never flushed either."""
+        for base in bases:
+            if base > segment.base_offset:
+                later = Segment(self._log.disk, self._log.directory, base, self._log.config.index_interval_bytes)
+                for path in later.paths():
+                    if self._log.disk.exists(path):
+                        self._log.disk.remove(path)
+
+    def _replay(self, segment: Segment) -> None:
+        """Producers and epochs of the batches that are indexed but lie behind the checkpoint."""
+        if segment.end_offset <= self._replay_from:
+            return
+        try:
+            start = segment.locate(self._replay_from) if self._replay_from > segment.base_offset else 0
+            for _, header in segment.headers(start, segment.size):
+                self._seen(header, 0)
+        except DamagedLog as damaged:
+            self._log.damage.append(damaged)
+
+    def _seen(self, header: BatchHeader, _position: int) -> None:
+        if header.base_offset < self._replay_from:
+            return
+        self._log.epochs.assign(header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            self._log.producers.appended(header, header.base_offset, header.end, self._now_ms)
+
+    def _settle(self) -> None:
+        """Fix the log's ends, and sync what was found beyond the last flush: from now on it counts."""
+        log = self._log
+        found = log.segments[-1].end_offset if log.segments else log.log_start
+        log.log_end = max(found, log.log_start, self._flushed_end)
+        if log.log_end > found:
+            if log.segments:
+                what = f"the records from offset {found} to {log.log_end} are missing"
+                log.damage.append(DamagedLog(log.segments[-1].path, log.segments[-1].size, what))
+            log.must_roll = True
+        if log.segments:
+            log.log_start = max(log.log_start, log.segments[0].base_offset)
+            log.segments[-1].is_sealed = False
+        log.epochs.truncate_end(log.log_end)
+        log.mark_recovered()

@@ -1,0 +1,124 @@
+"""What a log remembers of its idempotent producers: their epoch and their last five batches (KIP-98, KIP-360).
+
+With them a batch sent again is recognised, and a gap is refused, across restarts and failover (design.md section 4,
+rule 9).
+"""
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cordwood.storage.batch import BatchHeader
+from cordwood.storage.errors import OutOfOrderSequence, StaleProducerEpoch
+
+BATCHES_REMEMBERED = 5
+"""A producer has at most five requests on their way, so an answer that it lost is among these."""
+
+SEQUENCE_MAX = 0x7FFFFFFF
+_PRODUCER = struct.Struct(">qhqB")
+_BATCH = struct.Struct(">iiqq")
+
+
+class KnownBatch(NamedTuple):
+    """A batch in the log, by its producer's numbers. `last_sequence` belongs to it, `end_offset` does not."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer as its last batches left it."""
+
+    epoch: int
+    last_timestamp: int
+    """When the log last took a batch of it (milliseconds), for expiry."""
+    batches: deque[KnownBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+
+    @property
+    def next_sequence(self) -> int:
+        return (self.batches[-1].last_sequence + 1) & SEQUENCE_MAX
+
+
+class Producers:
+    """The idempotent producers of one log."""
+
+    __slots__ = ("_by_id",)
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Producer] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+        return iter(self._by_id.items())
+
+    def check(self, header: BatchHeader) -> KnownBatch | None:
+        """Whether the batch may be appended. Returns the batch it repeats, if it was appended before.
+
+        Raises StaleProducerEpoch for a producer that was replaced, OutOfOrderSequence for a gap. A producer that the
+        log does not know (any more) may begin at any sequence number (KIP-360).
+        """
+        known = self._by_id.get(header.producer_id)
+        if known is None:
+            return None
+        if header.producer_epoch < known.epoch:
+            raise StaleProducerEpoch(
+                f"producer {header.producer_id} has epoch {known.epoch}, the batch {header.producer_epoch}"
+            )
+        if header.producer_epoch > known.epoch:
+            if header.base_sequence != 0:
+                raise OutOfOrderSequence(f"a new epoch of producer {header.producer_id} begins at sequence 0")
+            return None
+        for batch in known.batches:
+            if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
+                return batch
+        if known.batches and header.base_sequence != known.next_sequence:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} sent sequence {header.base_sequence} where {known.next_sequence} is due"
+            )
+        return None
+
+    def appended(self, header: BatchHeader, base_offset: int, end_offset: int, timestamp: int) -> None:
+        """The batch is in the log, from `base_offset` to `end_offset`."""
+        known = self._by_id.get(header.producer_id)
+        if known is None or header.producer_epoch > known.epoch:
+            known = self._by_id[header.producer_id] = Producer(header.producer_epoch, timestamp)
+        known.last_timestamp = max(known.last_timestamp, timestamp)
+        if header.base_sequence >= 0:
+            known.batches.append(KnownBatch(header.base_sequence, header.last_sequence, base_offset, end_offset))
+
+    def expire(self, now_ms: int, expiry_ms: int) -> None:
+        """Forget producers that have sent nothing for `producer.id.expiration.ms`."""
+        gone = [pid for pid, producer in self._by_id.items() if now_ms - producer.last_timestamp > expiry_ms]
+        for producer_id in gone:
+            del self._by_id[producer_id]
+
+    def clear(self) -> None:
+        self._by_id.clear()
+
+    def encode(self) -> bytes:
+        """A snapshot: per producer id, epoch, last timestamp and batches."""
+        out = bytearray()
+        for producer_id, producer in self._by_id.items():
+            out += _PRODUCER.pack(producer_id, producer.epoch, producer.last_timestamp, len(producer.batches))
+            for batch in producer.batches:
+                out += _BATCH.pack(*batch)
+        return bytes(out)
+
+    @classmethod
+    def decode(cls, content: bytes) -> "Producers":
+        producers, position = cls(), 0
+        while position < len(content):
+            producer_id, epoch, timestamp, count = _PRODUCER.unpack_from(content, position)
+            position += _PRODUCER.size
+            known = producers._by_id[producer_id] = Producer(epoch, timestamp)
+            for _ in range(count):
+                known.batches.append(KnownBatch._make(_BATCH.unpack_from(content, position)))
+                position += _BATCH.size
+        return producers

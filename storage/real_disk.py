@@ -1,0 +1,157 @@
+"""The real disk: files by descriptor, positions given with every call, nothing buffered in this process."""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+
+from cordwood.storage.disk import Bytes
+
+LOCK_FILE = ".lock"
+_NOT_CACHED = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+class RealFile:
+    """A file of the operating system. Writes go to its page cache at once, and to the disk with `sync`."""
+
+    __slots__ = ("_fd", "_headroom_bytes", "_path")
+
+    def __init__(self, path: str, fd: int, headroom_bytes: int) -> None:
+        self._path = path
+        self._fd = fd
+        self._headroom_bytes = headroom_bytes
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def pwrite(self, pieces: Sequence[Bytes], position: int) -> None:
+        written = os.pwritev(self._fd, pieces, position)
+        wanted = sum(map(len, pieces))
+        if written != wanted:
+            raise OSError(errno.EIO, f"short write: {written} of {wanted} bytes", self._path)
+
+    def pread(self, length: int, position: int) -> bytes:
+        return os.pread(self._fd, length, position)
+
+    def pread_cached(self, length: int, position: int) -> bytes | None:
+        buffer = bytearray(length)
+        try:
+            got = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in _NOT_CACHED:
+                return None
+            raise
+        # A short answer means that the rest is not in memory, or that the file ends: `pread` tells which.
+        return bytes(buffer) if got == length else None
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def preallocate(self, position: int, length: int) -> None:
+        space = os.fstatvfs(self._fd)
+        if space.f_bavail * space.f_frsize < self._headroom_bytes + length:
+            raise OSError(errno.ENOSPC, "no room but what recovery needs", self._path)
+        os.posix_fallocate(self._fd, position, length)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealDirectory:
+    """A directory held open so that its entries can be synced."""
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealDisk:
+    """The file systems of this machine."""
+
+    def __init__(self, headroom_bytes: int = 0) -> None:
+        """Allocations stop while so much is left: an index, a checkpoint or a journal must always find room."""
+        self._headroom_bytes = headroom_bytes
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(path, os.open(path, flags, 0o640), self._headroom_bytes)
+
+    def open_directory(self, path: str) -> RealDirectory:
+        return RealDirectory(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def make_directories(self, path: str) -> list[str]:
+        changed = []
+        missing = os.path.abspath(path)
+        while not os.path.isdir(missing):
+            missing = os.path.dirname(missing)
+            changed.append(missing)
+        os.makedirs(path, mode=0o750, exist_ok=True)
+        return changed[::-1]
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def free_bytes(self, path: str) -> int:
+        space = os.statvfs(path)
+        return space.f_bavail * space.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        space = os.statvfs(path)
+        return space.f_blocks * space.f_frsize
+
+
+class DirectoryInUse(OSError):
+    """Another process has locked the directory."""
+
+
+def lock_directory(path: str) -> int:
+    """Keep other brokers out of a directory until the returned descriptor is closed. Raises DirectoryInUse."""
+    descriptor = os.open(f"{path}/{LOCK_FILE}", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o640)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise DirectoryInUse(errno.EWOULDBLOCK, "another broker is running on this directory", path) from None
+    return descriptor

@@ -1,0 +1,154 @@
+"""Reading a segment without trusting it: on from where its index ends, batch by batch, to the first that is not whole.
+
+What is found there is either a tear, the rest of a write that a kill or a power cut interrupted, or damage to bytes
+that had been whole. The difference decides whether it may be cut: a tear lacks something (`has_hole`) and lies above
+everything that was ever flushed; damage is kept, stepped over, and never served.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from cordwood.storage.batch import HEADER_BYTES, MAGIC, BatchHeader, check, peek
+from cordwood.storage.disk import Bytes, File
+from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.index import Index
+
+SCAN_BYTES = 1 << 20
+SECTOR_BYTES = 512
+_MAGIC_AT = 16
+
+
+class Tear(NamedTuple):
+    """Where a scan found something other than the next batch."""
+
+    position: int
+    offset: int
+    what: str
+
+
+class Recoverable(Protocol):
+    """What recovery needs of a segment: its file, its index, and to be told what lies behind it."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+
+    @property
+    def file(self) -> File: ...
+
+    @property
+    def index(self) -> Index: ...
+
+    def note(self, offset: int, size: int, max_timestamp: int, pieces: tuple[Bytes]) -> None: ...
+
+    def note_damage(self, size: int) -> None: ...
+
+
+def scan(segment: Recoverable, seen: Callable[[BatchHeader, int], None] | None = None) -> Tear | None:
+    """Take in batch by batch from `segment.size` on; None at a clean end: the end of the file, or zeros up to it.
+
+    `seen` is called with each batch's header and position.
+    """
+    length = segment.file.size()
+    window = _Window(segment.file, length)
+    while segment.size < length:
+        position, offset = segment.size, segment.end_offset
+        try:
+            data, at = window.batch_at(position)
+            header = check(data, at)
+            if header.base_offset != offset:
+                raise CorruptBatch(f"offset {header.base_offset} where {offset} is due")
+        except CorruptBatch as corrupt:
+            return None if is_zero(segment.file, position, length) else Tear(position, offset, str(corrupt))
+        segment.note(offset, header.size, header.max_timestamp, (memoryview(data)[at : at + header.size],))
+        segment.end_offset = header.end
+        if seen is not None:
+            seen(header, position)
+    return None
+
+
+def step_over(segment: Recoverable, tear: Tear) -> bool:
+    """Go on behind damage: marks the bytes up to the next whole batch as never to be proven. False where none follows.
+
+    A later batch counts only if its offset lies ahead of the tear's, so that stale bytes are not taken for records.
+    """
+    length = segment.file.size()
+    for position in _candidates(segment.file, tear.position, length):
+        try:
+            header = _check_at(segment.file, position, length)
+        except CorruptBatch:
+            continue
+        if tear.offset < header.base_offset < tear.offset + (1 << 31):
+            segment.note_damage(position - tear.position)
+            segment.end_offset = header.base_offset
+            return True
+    return False
+
+
+def has_hole(file: File, position: int) -> bool:
+    """Whether the batch at `position` lacks a whole sector: zeros, or the end of the file, where it should be.
+
+    What a power cut or a kill leaves of a batch that was never synced has one. A batch that had been synced and
+    has rotted since has not.
+    """
+    length = file.size()
+    data = file.pread(HEADER_BYTES, position)
+    if len(data) < HEADER_BYTES or not any(data):
+        return True
+    stop = position + peek(data).size
+    if not position + HEADER_BYTES <= stop <= length:
+        stop = min(position + SCAN_BYTES, length)
+    while position < stop:
+        sector_end = min((position // SECTOR_BYTES + 1) * SECTOR_BYTES, stop)
+        if not any(file.pread(sector_end - position, position)):
+            return True
+        position = sector_end
+    return False
+
+
+def is_zero(file: File, position: int, length: int) -> bool:
+    """Whether the file holds nothing but zeros from `position` on: allocated space that was never written."""
+    while position < length:
+        if any(file.pread(SCAN_BYTES, position)):
+            return False
+        position += SCAN_BYTES
+    return True
+
+
+def _check_at(file: File, position: int, length: int) -> BatchHeader:
+    size = peek(file.pread(HEADER_BYTES, position)).size
+    if not HEADER_BYTES <= size <= length - position:
+        raise CorruptBatch("a length that does not fit the file")
+    return check(file.pread(size, position))
+
+
+class _Window:
+    """A view of the file that moves forward in large reads."""
+
+    def __init__(self, file: File, length: int) -> None:
+        self._file, self._length = file, length
+        self._data, self._begin = b"", 0
+
+    def batch_at(self, position: int) -> tuple[bytes, int]:
+        """Bytes that contain the whole batch at `position` if the file does, and where in them it begins."""
+        if not self._holds(position, HEADER_BYTES):
+            self._data, self._begin = self._file.pread(SCAN_BYTES, position), position
+        size = peek(self._data, position - self._begin).size
+        if not self._holds(position, size) and HEADER_BYTES <= size <= self._length - position:
+            self._data, self._begin = self._file.pread(max(size, SCAN_BYTES), position), position
+        return self._data, position - self._begin
+
+    def _holds(self, position: int, size: int) -> bool:
+        return self._begin <= position and position + size <= self._begin + len(self._data)
+
+
+def _candidates(file: File, position: int, length: int) -> Iterator[int]:
+    """Positions behind `position` where a header could begin: those with the magic byte in its place."""
+    begin = position + 1
+    while begin < length:
+        data = file.pread(SCAN_BYTES + _MAGIC_AT, begin)
+        at = data.find(MAGIC, _MAGIC_AT)
+        while at >= 0:
+            yield begin + at - _MAGIC_AT
+            at = data.find(MAGIC, at + 1)
+        begin += SCAN_BYTES

@@ -1,0 +1,363 @@
+"""One segment: a file of batches, from its base offset on, with the index that finds and proves them.
+
+The file is allocated ahead and filled from the front; behind the last batch it holds zeros until it is sealed. Every
+read goes by the index: the intervals it touches are read whole and held against their checksums, so that bytes which
+changed on disk raise DamagedLog instead of reaching anybody.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from crc32c import crc32c
+
+from cordwood.storage.batch import BatchHeader, peek
+from cordwood.storage.disk import Bytes, Disk, File
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.index import Index, Interval, load
+from cordwood.storage.recovery import SCAN_BYTES, scan, step_over
+
+ALLOCATE_AT_LEAST = 1 << 20
+ALLOCATE_AT_MOST = 64 << 20
+
+
+class NotInMemory(Exception):
+    """A read that may not wait would have had to wait for the disk."""
+
+
+def segment_path(directory: str, base_offset: int) -> str:
+    return f"{directory}/{base_offset:020d}.log"
+
+
+class Segment:
+    """Batches from `base_offset` to `end_offset`, in the first `size` bytes of a file."""
+
+    __slots__ = (
+        "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp", "_open",
+        "base_offset", "end_offset", "first_timestamp", "is_sealed", "path", "size",
+    )  # fmt: skip
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int) -> None:
+        self._disk = disk
+        self.path = segment_path(directory, base_offset)
+        self.base_offset = self.end_offset = base_offset
+        self.size = 0
+        self.is_sealed = False
+        self.first_timestamp = -1
+        self._interval_bytes = interval_bytes
+        self._file: File | None = None
+        self._index: Index | None = None
+        self._index_damage: DamagedLog | None = None
+        self._open = Interval(0, 0, 0, 0, -1)
+        self._max_timestamp: int | None = None
+        self._allocated = 0
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, base_offset: int, interval_bytes: int) -> "Segment":
+        """A new, empty segment. Its directory entry is not yet synced."""
+        segment = cls(disk, directory, base_offset, interval_bytes)
+        segment._file = disk.open(segment.path, create=True)
+        segment._file.truncate(0)
+        segment._index = Index()
+        segment._index.must_be_rewritten()
+        return segment
+
+    @classmethod
+    def sealed(cls, disk: Disk, directory: str, base_offset: int, end_offset: int, interval_bytes: int) -> "Segment":
+        """A segment that was complete when the log was last checkpointed: nothing of it is read until it is needed."""
+        segment = cls(disk, directory, base_offset, interval_bytes)
+        segment.end_offset = end_offset
+        segment.is_sealed = True
+        segment.size = segment.file.size()
+        segment.release()
+        return segment
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    @property
+    def index_path(self) -> str:
+        return self.path.removesuffix(".log") + ".index"
+
+    @property
+    def index(self) -> Index:
+        """The index, loaded when first needed, and rebuilt from the segment where it is missing or wrong."""
+        if self._index is None:
+            self._index = self._load_index()
+            if self.is_sealed and self._index.end < self.size:
+                self._index_rest_of_sealed()
+        return self._index
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of any batch; -1 for an empty segment."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self.index.max_timestamp()
+        return max(self._max_timestamp, self._open.max_timestamp)
+
+    def append(self, pieces: Sequence[Bytes], batches: Sequence[tuple[int, int, int]], end_offset: int) -> None:
+        """Write batches behind the last one, at once, into memory; `sync` of the file makes them sure.
+
+        `pieces` are their bytes in order; `batches` says of each its offset, size and largest timestamp. Raises
+        OSError: ENOSPC before anything was written (the segment is as it was), anything else leaves it unusable.
+        """
+        total = sum(size for _, size, _ in batches)
+        self._reserve(total)
+        self.file.pwrite(pieces, self.size)
+        if len(batches) == 1:
+            offset, size, timestamp = batches[0]
+            self.note(offset, size, timestamp, pieces)
+        else:
+            joined = memoryview(b"".join(pieces))
+            at = 0
+            for offset, size, timestamp in batches:
+                self.note(offset, size, timestamp, (joined[at : at + size],))
+                at += size
+        self.end_offset = end_offset
+
+    def note(self, offset: int, size: int, max_timestamp: int, pieces: Sequence[Bytes]) -> None:
+        """Take in a batch that lies at `size`: into the open interval or, if that is full, into the next."""
+        if self._open.size and self._open.size + size > self._interval_bytes:
+            self.close_interval()
+        if not self._open.size:
+            if self.first_timestamp < 0:
+                self.first_timestamp = max_timestamp
+            self._open = Interval(offset - self.base_offset, self.size, 0, 0, -1)
+        crc = self._open.crc
+        for piece in pieces:
+            crc = crc32c(piece, crc)
+        first, position, so_far, _, latest = self._open
+        self._open = Interval(first, position, so_far + size, crc, max(latest, max_timestamp))
+        self.size += size
+
+    def note_damage(self, size: int) -> None:
+        """Take in `size` bytes that are no batches: an interval whose checksum can never be right, so never served."""
+        self.close_interval()
+        crc = crc32c(self.file.pread(size, self.size)) ^ 0xFFFFFFFF
+        self.index.append(Interval(self.end_offset - self.base_offset, self.size, size, crc, -1))
+        self.size += size
+
+    def close_interval(self) -> None:
+        """End the open interval, so that the index covers everything written so far."""
+        if self._open.size:
+            self.index.append(self._open)
+            if self._max_timestamp is not None:
+                self._max_timestamp = max(self._max_timestamp, self._open.max_timestamp)
+            self._open = Interval(0, 0, 0, 0, -1)
+
+    def read(self, start: int, stop: int, *, wait: bool = True) -> Bytes:
+        """The bytes from `start` to `stop`, which must be batch boundaries, as they were written.
+
+        Raises DamagedLog where they are not, and NotInMemory where the disk would have to be waited for and `wait`
+        is off.
+        """
+        assert 0 <= start <= stop <= self.size, "a read within the segment"
+        if start == stop:
+            return b""
+        row = self.index.row_of_position(start)
+        begin = self._interval(row).position
+        intervals = [self._interval(row)]
+        while intervals[-1].end < stop:
+            row += 1
+            intervals.append(self._interval(row))
+        data = memoryview(self._pread(begin, intervals[-1].end - begin, wait))
+        for interval in intervals:
+            self._prove(interval, data[interval.position - begin : interval.end - begin])
+        return data[start - begin : stop - begin]
+
+    def piece_end(self, start: int, stop: int, size: int) -> int:
+        """Where to end a piece of about `size` bytes of a longer read: between two intervals if there is room."""
+        if stop - start <= size:
+            return stop
+        row = self.index.row_of_position(start + size)
+        end = self._interval(row).position
+        if end <= start:
+            end = self._interval(row).end
+        return min(end, stop)
+
+    def locate(self, offset: int, *, wait: bool = True) -> int:
+        """The position of the batch that contains `offset`; `size` for the segment's end. Raises as `read` does."""
+        if offset >= self.end_offset:
+            return self.size
+        row = self.index.row_of_offset(offset - self.base_offset)
+        if self._open.size and offset - self.base_offset >= self._open.offset:
+            row = len(self.index)
+        interval = self._interval(row)
+        data = self._pread(interval.position, interval.size, wait)
+        self._prove(interval, data)
+        position = 0
+        while True:
+            header = peek(data, position)
+            if offset < header.end:
+                return interval.position + position
+            position += header.size
+
+    def cut(self, start: int, stop: int, max_bytes: int, *, wait: bool = True) -> int:
+        """Where a read from `start` to `stop` ends if it may have `max_bytes`: behind one batch at the least."""
+        end = self.piece_end(start, stop, max_bytes)
+        if end - start <= max_bytes:
+            return end
+        data = self.read(start, end, wait=wait)
+        size = peek(data).size
+        while size < len(data) and size + (more := peek(data, size).size) <= max_bytes:
+            size += more
+        return start + size
+
+    def headers(self, start: int, stop: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch between two boundaries, proven like any read. Blocks on the disk."""
+        while start < stop:
+            end = self.piece_end(start, stop, SCAN_BYTES)
+            data = self.read(start, end)
+            at = 0
+            while at < len(data):
+                header = peek(data, at)
+                yield start + at, header
+                at += header.size
+            start = end
+
+    def headers_at_or_after(self, timestamp: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch with a record of at least `timestamp`. Blocks on the disk."""
+        for interval in (*self.index, self._open):
+            if interval.size and interval.max_timestamp >= timestamp:
+                for position, header in self.headers(interval.position, interval.end):
+                    if header.max_timestamp >= timestamp:
+                        yield position, header
+
+    def resume(self) -> None:
+        """Stand where the index ends, ready to take in what lies behind (see `recovery.scan`)."""
+        self.close_interval()
+        self.end_offset = self.base_offset
+        self._allocated = self.file.size()
+        while len(self.index):
+            last = self.index[len(self.index) - 1]
+            try:
+                self.end_offset = self._end_offset_of(last)
+            except DamagedLog:
+                self.index.truncate(last.position)
+            else:
+                break
+        self.size = self.index.end
+        if len(self.index):
+            self.first_timestamp = self.index[0].max_timestamp
+
+    def truncate(self, position: int, end_offset: int) -> None:
+        """Cut everything from the batch boundary `position` on."""
+        self.close_interval()
+        self.index.truncate(position)
+        if self.index.end < position:
+            # The cut falls within an interval: what is left of it is the open one again.
+            rest = self._pread(self.index.end, position - self.index.end, True)
+            at, start = 0, self.index.end
+            while start + at < position:
+                header = peek(rest, at)
+                self.note(
+                    header.base_offset, header.size, header.max_timestamp, (rest[at : at + header.size],)
+                )
+                at += header.size
+        self.size, self.end_offset = position, end_offset
+        self.is_sealed = False
+        self._max_timestamp = None
+        self.file.truncate(position)
+        self._allocated = position
+
+    def seal(self) -> None:
+        """No more appends: give back what was allocated too much, and put the whole index on disk (both unsynced)."""
+        self.save_index()
+        if self._allocated > self.size:
+            self.file.truncate(self.size)
+            self._allocated = self.size
+        self.is_sealed = True
+
+    def save_index(self, *, sync: bool = False) -> None:
+        """Write the closed intervals that are not yet on disk; for a segment that is full, the open one too."""
+        if self._index is None:
+            return
+        file = self._disk.open(self.index_path, create=True)
+        try:
+            self._index.save(file, self.base_offset)
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+
+    def release(self) -> None:
+        """Give back the file descriptor and the index's memory; both come back when needed."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self.is_sealed:
+            if self._index is not None and self._max_timestamp is None:
+                self._max_timestamp = self._index.max_timestamp()
+            self._index = None
+
+    def index_bytes(self) -> int:
+        return self.index.size
+
+    def take_index_damage(self) -> DamagedLog | None:
+        """What was wrong with the index file when it was loaded, told once."""
+        damage, self._index_damage = self._index_damage, None
+        return damage
+
+    def paths(self) -> tuple[str, str]:
+        return self.path, self.index_path
+
+    def _interval(self, row: int) -> Interval:
+        if row < len(self.index):
+            return self.index[row]
+        if not self._open.size:
+            raise DamagedLog(self.path, self.index.end, "no batch can be made out from here on")
+        return self._open
+
+    def _pread(self, position: int, length: int, wait: bool) -> Bytes:
+        data: Bytes | None = self.file.pread_cached(length, position)
+        if data is None:
+            if not wait:
+                raise NotInMemory
+            data = self.file.pread(length, position)
+        if len(data) != length:
+            raise DamagedLog(self.path, position + len(data), "the file ends where batches should be")
+        return data
+
+    def _prove(self, interval: Interval, data: Bytes) -> None:
+        if crc32c(data) != interval.crc:
+            what = f"the {interval.size} bytes from here on are not what was written"
+            raise DamagedLog(self.path, interval.position, what)
+
+    def _end_offset_of(self, interval: Interval) -> int:
+        data = self._pread(interval.position, interval.size, True)
+        self._prove(interval, data)
+        position, end = 0, self.base_offset + interval.offset
+        while position < interval.size:
+            header = peek(data, position)
+            position, end = position + header.size, header.end
+        return end
+
+    def _reserve(self, size: int) -> None:
+        """Allocate ahead, more each time, so that a sync seldom has a new file length or new blocks to commit."""
+        if self.size + size > self._allocated:
+            more = max(size, min(max(ALLOCATE_AT_LEAST, self._allocated), ALLOCATE_AT_MOST))
+            self.file.preallocate(self._allocated, self.size + more - self._allocated)
+            self._allocated = self.size + more
+
+    def _load_index(self) -> Index:
+        if not self._disk.exists(self.index_path):
+            return Index()
+        file = self._disk.open(self.index_path)
+        try:
+            index, self._index_damage = load(file, self.base_offset)
+        finally:
+            file.close()
+        if index.end > self.file.size():
+            self._index_damage = DamagedLog(self.index_path, 0, "the index reaches behind the end of its segment")
+            index.truncate(0)
+        return index
+
+    def _index_rest_of_sealed(self) -> None:
+        """Index what the index file lacks. Damage met on the way is found again, and named, by whoever reads there."""
+        end_offset, size = self.end_offset, self.size
+        self.resume()
+        while (tear := scan(self)) is not None and step_over(self, tear):
+            pass
+        self.close_interval()
+        self.end_offset, self.size = end_offset, min(size, self.index.end) if tear is None else size

@@ -1,0 +1,94 @@
+"""What the command line says of mistakes: one sentence, and an exit code that tells."""
+
+from pathlib import Path
+
+import pytest
+from broker_fixture import free_port
+from command import cordwood
+from typer.testing import CliRunner
+
+from cordwood import __version__
+from cordwood.cluster.cli.app import app
+from cordwood.cluster.cli.exits import ExitCode
+
+COMMANDS = [
+    ["topic", "list"],
+    ["topic", "create", "t"],
+    ["topic", "describe", "t"],
+    ["topic", "alter", "t", "--partitions", "2"],
+    ["topic", "delete", "t"],
+    ["produce", "t"],
+    ["consume", "t"],
+    ["group", "list"],
+    ["group", "describe", "g"],
+    ["group", "reset", "g", "--to", "earliest"],
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_without_a_broker_it_says_how_to_get_one(words: list[str]) -> None:
+    outcome = cordwood(*words, bootstrap=f"127.0.0.1:{free_port()}")
+    assert outcome.exit_code == ExitCode.UNREACHABLE
+    assert "cordwood serve" in outcome.stderr
+    assert outcome.stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["consume", "t", "--from", "yesterday"], "earliest, latest"),
+        (["consume", "t", "--group", "g", "--partition", "0"], "leave out --partition"),
+        (["consume", "t", "--max", "0"], "--max"),
+        (["produce", "t", "--acks", "2"], "--acks"),
+        (["produce", "t", "--compression", "rar"], "--compression"),
+        (["produce", "t", "--key-separator", ""], "--key-separator"),
+        (["topic", "create"], "TOPIC"),
+        (["topic", "create", "t", "--config", "retention.ms"], "key=value"),
+        (["topic", "alter", "t"], "--config"),
+        (["topic", "list", "-b", "nowhere:port"], "host:port"),
+        (["group", "reset", "g"], "--to"),
+        (["group", "reset", "g", "--to", "back"], "earliest, latest"),
+        (["log", "verify", "there/is/none"], "there/is/none"),
+        (["log", "dump", "there/is/none"], "there/is/none"),
+        (["serve", "--config", "there/is/none"], "there/is/none"),
+        (["serve", "--set", "log.dir=x"], "log.dirs"),
+        (["serve", "--set", "num.partitions"], "key=value"),
+        (["serf"], "serf"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_exit_2_and_says_what_would_be_right(words: list[str], said: str) -> None:
+    outcome = CliRunner().invoke(app, words)
+    assert outcome.exit_code == ExitCode.USAGE
+    assert said in outcome.stderr
+    assert "Traceback" not in outcome.output
+
+
+def test_all_mistakes_of_a_configuration_are_named_at_once(tmp_path: Path) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text('"num.partitions" = 0\nlisteners = "nonsense"\n')
+    outcome = CliRunner().invoke(app, ["serve", "--config", str(config)])
+    assert outcome.exit_code == ExitCode.USAGE
+    assert "num.partitions" in outcome.stderr
+    assert "listeners" in outcome.stderr
+
+
+def test_the_version_is_told() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output == f"cordwood {__version__}\n"
+
+
+def test_completion_is_offered_for_shells() -> None:
+    outcome = cordwood(_CORDWOOD_COMPLETE="complete_bash", COMP_WORDS="cordwood topic ", COMP_CWORD="2")
+    assert set(outcome.text.split()) == {"create", "list", "describe", "alter", "delete"}
+
+
+def test_help_and_serve_do_not_wait_for_heavy_imports() -> None:
+    import subprocess
+    import sys
+
+    program = (
+        "import sys; from cordwood.cluster.cli.app import app; import cordwood.cluster.config_sources\n"
+        "print([name for name in ('rich', 'confluent_kafka', 'pandas', 'asyncio') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.strip() == "[]"

@@ -1,0 +1,73 @@
+"""Commands as bytes: what is read is what was written, and what nobody knows is refused."""
+
+from uuid import UUID
+
+import pytest
+
+from cordwood.cluster.metadata.commands import (
+    AllocateProducerIds,
+    AlterConfigs,
+    BrokerId,
+    Command,
+    ConfigChange,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    Endpoint,
+    FormatCluster,
+    RegisterBroker,
+    ResourceType,
+    UnknownCommand,
+    decode,
+    encode,
+    pack,
+)
+
+ONE, TWO = BrokerId(1), BrokerId(2)
+
+COMMANDS: list[Command] = [
+    FormatCluster("cluster"),
+    RegisterBroker(ONE, UUID(int=7), (Endpoint("PLAINTEXT", "host", 9092), Endpoint("LAN", "::1", 1)), "rack", ("a",)),
+    RegisterBroker(ONE, UUID(int=7), ()),
+    CreateTopic(UUID(int=8), "flights", ((ONE, TWO), (TWO, ONE)), (("retention.ms", "1"),)),
+    DeleteTopic(UUID(int=8)),
+    CreatePartitions(UUID(int=8), 2, ((ONE,),)),
+    AlterConfigs(ResourceType.TOPIC, "flights", (ConfigChange("a", None, "1"), ConfigChange("b", "2", None))),
+    AlterConfigs(ResourceType.BROKER, "", ()),
+    AllocateProducerIds(ONE, 1000, 1000),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
+def test_a_command_is_read_as_it_was_written(command: Command) -> None:
+    assert decode(encode(command)) == command
+
+
+def test_the_numbers_never_change() -> None:
+    """They are in journals on users' disks."""
+    kinds = {type(command): command.KIND for command in COMMANDS}
+    assert kinds == {
+        FormatCluster: 1,
+        RegisterBroker: 2,
+        CreateTopic: 3,
+        DeleteTopic: 4,
+        CreatePartitions: 5,
+        AlterConfigs: 6,
+        AllocateProducerIds: 7,
+    }
+
+
+def test_a_command_of_a_newer_version_is_refused() -> None:
+    with pytest.raises(UnknownCommand, match="number 99"):
+        decode(pack([99, "what"]))
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x91", pack(5), pack([]), pack([1]), pack([4, b"x", 2]), pack([6, 9])])
+def test_what_is_no_command_is_refused(data: bytes) -> None:
+    with pytest.raises(UnknownCommand):
+        decode(data)
+
+
+def test_only_plain_values_can_be_written() -> None:
+    with pytest.raises(TypeError, match="object has no place"):
+        pack([object()])

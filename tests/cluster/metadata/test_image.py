@@ -1,0 +1,185 @@
+"""What commands make of an image: each as it should, twice as once, and nothing when it does not fit."""
+
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.metadata.commands import (
+    AllocateProducerIds,
+    AlterConfigs,
+    BrokerId,
+    Command,
+    ConfigChange,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    Endpoint,
+    FormatCluster,
+    RegisterBroker,
+    ResourceType,
+)
+from cordwood.cluster.metadata.image import CommandRefused, Draft, Image, apply, changed_topics
+
+ONE, TWO = BrokerId(1), BrokerId(2)
+FLIGHTS, OTHER = UUID(int=1), UUID(int=2)
+START = UUID(int=100)
+
+
+def register(broker: BrokerId, incarnation: UUID = START) -> RegisterBroker:
+    return RegisterBroker(broker, incarnation, (Endpoint("PLAINTEXT", f"host-{broker}", 9092),))
+
+
+def image_of(*commands: Command) -> Image:
+    image = Image()
+    for index, command in enumerate((register(ONE), register(TWO), *commands), 1):
+        image = apply(image, command, index)
+    return image
+
+
+def create(topic_id: UUID = FLIGHTS, name: str = "flights", partitions: int = 2) -> CreateTopic:
+    return CreateTopic(topic_id, name, ((ONE, TWO), (TWO, ONE))[:partitions])
+
+
+def refused(image: Image, command: Command) -> ErrorCode:
+    with pytest.raises(CommandRefused) as refusal:
+        apply(image, command, image.index + 1)
+    return refusal.value.code
+
+
+def test_a_new_topic_is_led_by_the_first_replica_of_each_partition() -> None:
+    image = image_of(create())
+    topic = image.topics_by_name["flights"]
+    assert topic is image.topics_by_id[FLIGHTS]
+    assert [partition.leader for partition in topic.partitions] == [ONE, TWO]
+    assert [partition.isr for partition in topic.partitions] == [(ONE, TWO), (TWO, ONE)]
+    assert {(partition.leader_epoch, partition.partition_epoch) for partition in topic.partitions} == {(0, 0)}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        FormatCluster("name"),
+        register(ONE),
+        create(OTHER, "other"),
+        CreatePartitions(FLIGHTS, 2, ((ONE, TWO),)),
+        AlterConfigs(ResourceType.TOPIC, "flights", (ConfigChange("retention.ms", None, "5"),)),
+        AlterConfigs(ResourceType.BROKER, "1", (ConfigChange("flush.policy", None, "os"),)),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+def test_a_command_that_arrives_twice_does_what_it_does_once(command: Command) -> None:
+    once = apply(image_of(create()), command, 10)
+    assert apply(once, command, 10) == once
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (create(OTHER), ErrorCode.topic_already_exists),
+        (create(FLIGHTS, "other"), ErrorCode.topic_already_exists),
+        (CreateTopic(OTHER, "other", ((BrokerId(9),),)), ErrorCode.invalid_replica_assignment),
+        (DeleteTopic(OTHER), ErrorCode.unknown_topic_id),
+        (CreatePartitions(OTHER, 2, ((ONE,),)), ErrorCode.unknown_topic_id),
+        (CreatePartitions(FLIGHTS, 1, ((ONE, TWO),)), ErrorCode.invalid_partitions),
+        (CreatePartitions(FLIGHTS, 3, ((ONE, TWO),)), ErrorCode.invalid_partitions),
+        (CreatePartitions(FLIGHTS, 2, ((BrokerId(9),),)), ErrorCode.invalid_replica_assignment),
+        (AlterConfigs(ResourceType.TOPIC, "other", ()), ErrorCode.unknown_topic_or_partition),
+        (AllocateProducerIds(ONE, 5, 1000), ErrorCode.invalid_update_version),
+        (FormatCluster("another"), ErrorCode.inconsistent_cluster_id),
+    ],
+)
+def test_a_command_that_does_not_fit_changes_nothing(command: Command, code: ErrorCode) -> None:
+    image = image_of(FormatCluster("name"), create())
+    before = (image, dict(image.topics_by_id), dict(image.brokers))
+    assert refused(image, command) is code
+    assert (image, dict(image.topics_by_id), dict(image.brokers)) == before
+
+
+def test_a_late_deletion_spares_a_younger_topic_of_the_same_name() -> None:
+    image = image_of(create(), DeleteTopic(FLIGHTS), create(OTHER))
+    assert refused(image, DeleteTopic(FLIGHTS)) is ErrorCode.unknown_topic_id
+    assert image.topics_by_name["flights"].id == OTHER
+
+
+def test_partitions_are_added_behind_those_that_are_there() -> None:
+    image = image_of(create(), CreatePartitions(FLIGHTS, 2, ((TWO, ONE),)))
+    assert [partition.replicas for partition in image.topics_by_id[FLIGHTS].partitions] == [
+        (ONE, TWO),
+        (TWO, ONE),
+        (TWO, ONE),
+    ]
+    assert image.topics_by_name["flights"] is image.topics_by_id[FLIGHTS]
+
+
+def test_a_config_is_changed_only_from_what_it_was_expected_to_be() -> None:
+    change = AlterConfigs(ResourceType.TOPIC, "flights", (ConfigChange("retention.ms", None, "5"),))
+    image = image_of(create(), change)
+    assert image.topics_by_name["flights"].configs == {"retention.ms": "5"}
+    late = AlterConfigs(ResourceType.TOPIC, "flights", (ConfigChange("retention.ms", None, "6"),))
+    assert refused(image, late) is ErrorCode.invalid_update_version
+    back = AlterConfigs(ResourceType.TOPIC, "flights", (ConfigChange("retention.ms", "5", None),))
+    assert apply(image, back, 9).topics_by_name["flights"].configs == {}
+
+
+def test_broker_configs_are_kept_for_one_and_for_all() -> None:
+    image = image_of(
+        AlterConfigs(ResourceType.BROKER, "1", (ConfigChange("flush.policy", None, "os"),)),
+        AlterConfigs(ResourceType.BROKER, "", (ConfigChange("log.retention.ms", None, "7"),)),
+    )
+    assert image.configs_of_broker(1) == {"flush.policy": "os"}
+    assert image.configs_of_broker(2) == {}
+    assert image.configs_of_all_brokers == {"log.retention.ms": "7"}
+    gone = apply(image, AlterConfigs(ResourceType.BROKER, "1", (ConfigChange("flush.policy", "os", None),)), 9)
+    assert gone.broker_configs == {"": {"log.retention.ms": "7"}}
+
+
+def test_producer_ids_are_handed_out_in_blocks_that_do_not_overlap() -> None:
+    image = image_of(AllocateProducerIds(ONE, 0, 1000))
+    assert image.next_producer_id == 1000
+    assert refused(image, AllocateProducerIds(TWO, 0, 1000)) is ErrorCode.invalid_update_version
+    assert apply(image, AllocateProducerIds(TWO, 1000, 1000), 9).next_producer_id == 2000
+
+
+def test_a_broker_keeps_its_epoch_until_it_starts_anew() -> None:
+    image = image_of(register(ONE))
+    assert image.brokers[ONE].epoch == 1
+    assert apply(image, register(ONE, UUID(int=101)), 9).brokers[ONE].epoch == 9
+
+
+def test_a_broker_is_reached_by_the_listener_that_is_asked_for() -> None:
+    broker = image_of().brokers[TWO]
+    assert broker.endpoint("PLAINTEXT") == Endpoint("PLAINTEXT", "host-2", 9092)
+    assert broker.endpoint("LAN") is None
+
+
+def test_old_images_stay_as_they_were() -> None:
+    before = image_of(create())
+    apply(before, create(OTHER, "other"), 9)
+    apply(before, DeleteTopic(FLIGHTS), 9)
+    assert list(before.topics_by_name) == ["flights"]
+    assert list(before.topics_by_id) == [FLIGHTS]
+
+
+def test_one_draft_takes_many_commands_and_counts_the_refused_ones() -> None:
+    draft = Draft(image_of())
+    draft.apply(create(), 3)
+    with pytest.raises(CommandRefused):
+        draft.apply(create(OTHER), 4)
+    draft.apply(create(OTHER, "other"), 5)
+    draft.apply(DeleteTopic(FLIGHTS), 6)
+    with pytest.raises(CommandRefused):
+        draft.apply(DeleteTopic(FLIGHTS), 7)
+    image = draft.image()
+    assert image.index == 7
+    assert list(image.topics_by_name) == ["other"]
+
+
+def test_the_topics_that_differ_are_named_as_they_were_and_are() -> None:
+    old = image_of(create(), create(OTHER, "other"))
+    assert list(changed_topics(old, old)) == []
+    assert list(changed_topics(old, apply(old, register(ONE), 9))) == []
+    grown = apply(old, CreatePartitions(FLIGHTS, 2, ((ONE, TWO),)), 9)
+    new = apply(apply(grown, DeleteTopic(OTHER), 10), create(UUID(int=3), "third"), 11)
+    differing = [(a and a.name, b and b.name, b and len(b.partitions)) for a, b in changed_topics(old, new)]
+    assert differing == [("flights", "flights", 3), ("other", None, None), (None, "third", 2)]

@@ -1,0 +1,300 @@
+"""The quorum of one: what it has answered is there after a power cut, in order, and a broken disk ends it for good."""
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.metadata.commands import (
+    BrokerId,
+    Command,
+    CreateTopic,
+    DeleteTopic,
+    Endpoint,
+    RegisterBroker,
+)
+from cordwood.cluster.metadata.image import CommandRefused, Image
+from cordwood.cluster.metadata.quorum import QuorumFailed, SingleVoter
+from cordwood.storage.disk import Syncable
+from cordwood.storage.errors import DamagedLog
+
+DIRECTORY = "/data/metadata"
+ONE = BrokerId(1)
+
+
+class QuorumFixture:
+    """A quorum of one on a simulated disk. `gate`, where it is closed, holds syncs up."""
+
+    def __init__(self, seed: int = 1, snapshot_interval_bytes: int = 1 << 20) -> None:
+        self.disk = SimulatedDisk(random.Random(seed))
+        self.rng = random.Random(seed)
+        self.snapshot_interval_bytes = snapshot_interval_bytes
+        self.syncs = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failures: list[QuorumFailed] = []
+        self.changes: list[tuple[int, int]] = []
+        self.open()
+
+    def open(self, cluster_id: str = "") -> Image:
+        self.voter = SingleVoter.open(
+            self.disk,
+            DIRECTORY,
+            self.sync,
+            self.rng,
+            cluster_id=cluster_id,
+            snapshot_interval_bytes=self.snapshot_interval_bytes,
+            on_failure=self.failures.append,
+        )
+        self.voter.subscribe(lambda old, new: self.changes.append((old.index, new.index)))
+        return self.voter.image
+
+    async def sync(self, file: Syncable) -> None:
+        self.syncs += 1
+        await self.gate.wait()
+        file.sync()
+
+    async def create(self, *names: str) -> list[Image]:
+        return await asyncio.gather(*(self.voter.propose(topic(name)) for name in names))
+
+    def power_cut(self, keep: float | None = 0) -> Image:
+        self.disk.power_cut(keep)
+        return self.open()
+
+    def names(self) -> list[str]:
+        return list(self.voter.image.topics_by_name)
+
+
+def topic(name: str) -> CreateTopic:
+    return CreateTopic(UUID(bytes=name.encode().rjust(16, b"\0")), name, ((ONE,),))
+
+
+def registration(start: int = 1) -> RegisterBroker:
+    return RegisterBroker(ONE, UUID(int=start), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),))
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 30))
+
+
+async def started(**options: int) -> QuorumFixture:
+    quorum = QuorumFixture(**options)
+    await quorum.voter.propose(registration())
+    return quorum
+
+
+def test_what_was_answered_outlives_a_power_cut() -> None:
+    async def story() -> None:
+        quorum = await started()
+        await quorum.create("a", "b")
+        before = quorum.voter.image
+        assert quorum.power_cut() == before
+        assert quorum.names() == ["a", "b"]
+
+    run(story())
+
+
+def test_a_new_cluster_gets_an_id_that_it_keeps() -> None:
+    async def story() -> None:
+        quorum = QuorumFixture()
+        cluster_id = quorum.voter.image.cluster_id
+        assert len(cluster_id) == 22
+        assert quorum.power_cut().cluster_id == cluster_id
+        with pytest.raises(CommandRefused, match=f"id is {cluster_id}"):
+            quorum.open("another")
+
+    run(story())
+
+
+def test_a_new_cluster_may_be_given_its_id() -> None:
+    async def story() -> None:
+        quorum = QuorumFixture()
+        quorum.disk = SimulatedDisk(random.Random(2))
+        assert quorum.open("ours").cluster_id == "ours"
+        assert quorum.open("ours").cluster_id == "ours"
+
+    run(story())
+
+
+def test_proposals_that_meet_a_sync_under_way_share_the_next() -> None:
+    async def story() -> None:
+        quorum = await started()
+        quorum.gate.clear()
+        first = asyncio.ensure_future(quorum.create("a"))
+        while quorum.syncs < 2:
+            await asyncio.sleep(0)
+        others = asyncio.ensure_future(quorum.create(*(f"t{at}" for at in range(100))))
+        await asyncio.sleep(0)
+        assert quorum.names() == []
+        quorum.gate.set()
+        await asyncio.gather(first, others)
+        assert quorum.syncs == 3
+        assert len(quorum.names()) == 101
+
+    run(story())
+
+
+def test_listeners_have_seen_a_change_before_its_proposer_goes_on() -> None:
+    async def story() -> None:
+        quorum = await started()
+        quorum.changes.clear()
+        image = (await quorum.create("a", "b"))[0]
+        assert quorum.changes == [(image.index - 2, image.index)]
+
+    run(story())
+
+
+def test_a_refused_command_changes_nothing_then_and_after_a_restart() -> None:
+    async def story() -> None:
+        quorum = await started()
+        await quorum.create("a")
+        with pytest.raises(CommandRefused) as refusal:
+            await quorum.voter.propose(CreateTopic(UUID(int=77), "a", ((ONE,),)))
+        assert refusal.value.code is ErrorCode.topic_already_exists
+        await quorum.create("b")
+        before = quorum.voter.image
+        assert quorum.power_cut() == before
+
+    run(story())
+
+
+def test_one_refusal_does_not_touch_its_neighbours() -> None:
+    async def story() -> None:
+        quorum = await started()
+        commands: list[Command] = [topic("a"), CreateTopic(UUID(int=77), "a", ((ONE,),)), topic("b")]
+        outcomes = await asyncio.gather(*map(quorum.voter.propose, commands), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [Image, CommandRefused, Image]
+        assert quorum.names() == ["a", "b"]
+
+    run(story())
+
+
+def test_a_proposer_that_goes_away_does_not_take_its_command_along() -> None:
+    async def story() -> None:
+        quorum = await started()
+        quorum.gate.clear()
+        proposer = asyncio.ensure_future(quorum.create("a"))
+        while quorum.syncs < 2:
+            await asyncio.sleep(0)
+        proposer.cancel()
+        quorum.gate.set()
+        await quorum.create("b")
+        assert quorum.names() == ["a", "b"]
+
+    run(story())
+
+
+@pytest.mark.parametrize("fault", ["sync", "write"])
+def test_a_failing_disk_ends_it_for_good(fault: str) -> None:
+    async def story() -> None:
+        quorum = await started()
+        if fault == "sync":
+            quorum.disk.faults.fail_next_sync(f"{DIRECTORY}/journal")
+        else:
+            quorum.disk.leave_free(20)
+        outcomes = await asyncio.gather(
+            quorum.voter.propose(topic("a")), quorum.voter.propose(topic("b")), return_exceptions=True
+        )
+        assert [type(outcome) for outcome in outcomes] == [QuorumFailed, QuorumFailed]
+        assert len(quorum.failures) == 1
+        with pytest.raises(QuorumFailed, match="cannot be written"):
+            await quorum.create("c")
+        assert quorum.names() == []
+
+    run(story())
+
+
+def test_a_snapshot_takes_the_place_of_the_journal_before_it() -> None:
+    async def story() -> None:
+        quorum = await started(snapshot_interval_bytes=2000)
+        for at in range(60):
+            await quorum.create(f"t{at}")
+        files = quorum.disk.list_directory(DIRECTORY)
+        assert len(files) == 2
+        assert files[0].endswith(".snapshot")
+        assert len(quorum.disk.content(f"{DIRECTORY}/journal")) < 2200
+        before = quorum.voter.image
+        assert quorum.power_cut() == before
+        assert len(quorum.names()) == 60
+
+    run(story())
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_power_cut_at_any_moment_loses_nothing_that_was_answered(seed: int) -> None:
+    async def story() -> None:
+        quorum = await started(seed=seed, snapshot_interval_bytes=600)
+        rng = random.Random(seed)
+        answered: set[str] = set()
+        for life in range(6):
+            quorum.disk.faults.die_after(rng.randrange(40))
+            for at in range(20):
+                name = f"{life}-{at}"
+                try:
+                    await asyncio.wait_for(quorum.create(name), 5)
+                except (BaseException,) as death:
+                    if isinstance(death, asyncio.CancelledError | KeyboardInterrupt):
+                        raise
+                    break
+                answered.add(name)
+            quorum.disk.faults.die_after(None)
+            quorum.power_cut(keep=None)
+            assert answered <= set(quorum.names())
+
+    run(story())
+
+
+def test_a_journal_that_is_gone_is_not_taken_for_a_new_cluster() -> None:
+    async def story() -> None:
+        quorum = await started(snapshot_interval_bytes=300)
+        await quorum.create("a", "b", "c", "d", "e")
+        quorum.disk.remove(f"{DIRECTORY}/journal")
+        with pytest.raises(DamagedLog, match="journal is damaged at byte 0: it is gone"):
+            quorum.open()
+
+    run(story())
+
+
+def test_a_snapshot_that_is_gone_is_missed() -> None:
+    async def story() -> None:
+        quorum = await started(snapshot_interval_bytes=300)
+        await quorum.create("a", "b", "c", "d", "e")
+        await quorum.create("f")
+        quorum.disk.remove(f"{DIRECTORY}/{quorum.disk.list_directory(DIRECTORY)[0]}")
+        with pytest.raises(DamagedLog, match="no snapshot reaches there"):
+            quorum.open()
+
+    run(story())
+
+
+def test_closing_finishes_what_was_proposed() -> None:
+    async def story() -> None:
+        quorum = await started()
+        proposed = asyncio.ensure_future(quorum.create("a"))
+        await asyncio.sleep(0)
+        await quorum.voter.close()
+        await proposed
+        with pytest.raises(QuorumFailed, match="closed"):
+            await quorum.create("b")
+        assert quorum.power_cut().topics_by_name.keys() == {"a"}
+
+    run(story())
+
+
+def test_a_thousand_topics_take_one_sync_and_little_time() -> None:
+    async def story() -> None:
+        quorum = await started()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        await quorum.create(*(f"topic-{at}" for at in range(1000)))
+        assert loop.time() - begun < 2
+        assert quorum.syncs == 2
+        await asyncio.gather(*(quorum.voter.propose(DeleteTopic(topic(f"topic-{at}").topic_id)) for at in range(1000)))
+        assert quorum.names() == []
+
+    run(story())

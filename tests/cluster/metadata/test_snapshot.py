@@ -1,0 +1,83 @@
+"""Images as files: the newest counts, a damaged one is named, and what is read is what was written."""
+
+import random
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.metadata import snapshot
+from cordwood.cluster.metadata.commands import BrokerId, Endpoint
+from cordwood.cluster.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
+from cordwood.cluster.metadata.snapshot import Snapshot
+from cordwood.storage.errors import DamagedLog
+
+ONE, TWO = BrokerId(1), BrokerId(2)
+TOPIC = TopicImage(
+    UUID(int=5),
+    "flights",
+    (PartitionImage((ONE, TWO), (ONE,), ONE, 3, 4), PartitionImage((TWO,), (TWO,), TWO)),
+    {"retention.ms": "5"},
+)
+PLAIN = TopicImage(UUID(int=6), "plain", (PartitionImage((ONE,), (ONE,), ONE),) * 3)
+IMAGE = Image(
+    index=42,
+    cluster_id="cluster",
+    brokers={ONE: BrokerImage(ONE, UUID(int=9), 7, (Endpoint("PLAINTEXT", "host", 9092),), "rack", ("a", "b"))},
+    topics_by_name={"flights": TOPIC, "plain": PLAIN},
+    topics_by_id={TOPIC.id: TOPIC, PLAIN.id: PLAIN},
+    broker_configs={"": {"flush.policy": "os"}},
+    next_producer_id=2000,
+)
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    disk = SimulatedDisk(random.Random(1))
+    disk.make_directories("/m")
+    return disk
+
+
+def test_an_image_is_read_as_it_was_written() -> None:
+    assert snapshot.decode(snapshot.encode(IMAGE)) == IMAGE
+    assert snapshot.decode(snapshot.encode(Image())) == Image()
+
+
+def test_partitions_that_are_alike_stay_one_object() -> None:
+    first, second, third = snapshot.decode(snapshot.encode(IMAGE)).topics_by_name["plain"].partitions
+    assert first is second is third
+
+
+def test_without_snapshots_there_is_none(disk: SimulatedDisk) -> None:
+    assert snapshot.read_newest(disk, "/m") is None
+
+
+def test_the_newest_counts_and_the_others_go(disk: SimulatedDisk) -> None:
+    for index in (9, 42, 10):
+        snapshot.write(disk, "/m", Snapshot(replace(IMAGE, index=index), term=3))
+    assert snapshot.read_newest(disk, "/m") == Snapshot(IMAGE, 3)
+    snapshot.remove_all_but_newest(disk, "/m")
+    assert disk.list_directory("/m") == ["00000000000000000042-0000000003.snapshot"]
+
+
+def test_what_was_left_of_an_unfinished_one_goes_too(disk: SimulatedDisk) -> None:
+    snapshot.write(disk, "/m", Snapshot(IMAGE))
+    disk.open("/m/00000000000000000099-0000000000.snapshot.new", create=True)
+    snapshot.remove_all_but_newest(disk, "/m")
+    assert len(disk.list_directory("/m")) == 1
+
+
+def test_a_damaged_one_is_named_and_no_older_one_taken(disk: SimulatedDisk) -> None:
+    for index in (9, 42):
+        snapshot.write(disk, "/m", Snapshot(replace(IMAGE, index=index)))
+    disk.flip("/m/00000000000000000042-0000000000.snapshot", 60, 1)
+    with pytest.raises(DamagedLog, match="42-0000000000.snapshot is damaged at byte"):
+        snapshot.read_newest(disk, "/m")
+
+
+def test_one_under_a_wrong_name_is_refused(disk: SimulatedDisk) -> None:
+    snapshot.write(disk, "/m", Snapshot(IMAGE))
+    disk.rename("/m/00000000000000000042-0000000000.snapshot", "/m/00000000000000000043-0000000000.snapshot")
+    with pytest.raises(DamagedLog, match="it holds the image of entry 42"):
+        snapshot.read_newest(disk, "/m")

@@ -1,0 +1,217 @@
+"""What storage relies on in a disk: one suite for the real one and the simulated one."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.storage.disk import Disk, sync_directory
+from cordwood.storage.real_disk import RealDisk
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A disk, and a directory on it where a test may do as it likes."""
+
+    disk: Disk
+    path: str
+
+    def write(self, name: str, content: bytes) -> None:
+        file = self.disk.open(f"{self.path}/{name}", create=True)
+        file.pwrite([content], 0)
+        file.close()
+
+    def read(self, name: str) -> bytes:
+        file = self.disk.open(f"{self.path}/{name}")
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+
+@pytest.fixture(params=["real", "simulated"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "real":
+        yield Place(RealDisk(), str(tmp_path))
+    else:
+        disk = SimulatedDisk(random.Random(1))
+        disk.make_directories("/place")
+        yield Place(disk, "/place")
+
+
+def test_bytes_are_read_back_where_they_were_written(place: Place) -> None:
+    file = place.disk.open(f"{place.path}/f", create=True)
+    file.pwrite([b"abc", memoryview(b"def"), bytearray(b"g")], 0)
+    file.pwrite([b"XY"], 2)
+    assert file.pread(100, 0) == b"abXYefg"
+    assert file.pread(2, 1) == b"bX"
+    assert file.size() == 7
+
+
+def test_a_read_behind_the_end_is_short(place: Place) -> None:
+    file = place.disk.open(f"{place.path}/f", create=True)
+    file.pwrite([b"abc"], 0)
+    assert file.pread(10, 2) == b"c"
+    assert file.pread(10, 3) == file.pread(10, 1000) == b""
+
+
+def test_a_write_behind_the_end_leaves_zeros_between(place: Place) -> None:
+    file = place.disk.open(f"{place.path}/f", create=True)
+    file.pwrite([b"z"], 3)
+    assert file.pread(10, 0) == b"\0\0\0z"
+
+
+def test_what_memory_has_is_read_without_waiting_or_not_at_all(place: Place) -> None:
+    file = place.disk.open(f"{place.path}/f", create=True)
+    file.pwrite([b"abcdef"], 0)
+    file.sync()
+    assert file.pread_cached(3, 2) in (b"cde", None)
+
+
+def test_a_short_answer_is_never_taken_from_memory_for_a_whole_one(place: Place) -> None:
+    file = place.disk.open(f"{place.path}/f", create=True)
+    file.pwrite([b"abc"], 0)
+    assert file.pread_cached(10, 0) in (b"abc", None)
+
+
+def test_reserved_space_is_zero_and_grows_the_file(place: Place) -> None:
+    file = place.disk.open(f"{place.path}/f", create=True)
+    file.pwrite([b"abc"], 0)
+    file.preallocate(3, 5000)
+    assert file.size() == 5003
+    assert file.pread(5003, 0) == b"abc" + bytes(5000)
+
+
+def test_reserving_what_is_there_changes_nothing(place: Place) -> None:
+    file = place.disk.open(f"{place.path}/f", create=True)
+    file.pwrite([b"abcdef"], 0)
+    file.preallocate(0, 3)
+    assert file.pread(10, 0) == b"abcdef"
+
+
+def test_a_truncated_file_forgets_what_it_held(place: Place) -> None:
+    file = place.disk.open(f"{place.path}/f", create=True)
+    file.pwrite([b"abcdef"], 0)
+    file.truncate(2)
+    assert (file.size(), file.pread(10, 0)) == (2, b"ab")
+    file.truncate(5)
+    assert file.pread(10, 0) == b"ab\0\0\0"
+
+
+def test_two_handles_see_one_file(place: Place) -> None:
+    one = place.disk.open(f"{place.path}/f", create=True)
+    other = place.disk.open(f"{place.path}/f")
+    one.pwrite([b"abc"], 0)
+    assert other.pread(3, 0) == b"abc"
+
+
+def test_opening_to_create_keeps_what_is_there(place: Place) -> None:
+    place.write("f", b"abc")
+    file = place.disk.open(f"{place.path}/f", create=True)
+    assert file.pread(3, 0) == b"abc"
+    assert file.path == f"{place.path}/f"
+
+
+def test_a_missing_file_is_not_made_by_opening_it(place: Place) -> None:
+    with pytest.raises(FileNotFoundError):
+        place.disk.open(f"{place.path}/nothing")
+    assert not place.disk.exists(f"{place.path}/nothing")
+
+
+def test_a_file_is_not_made_in_a_missing_directory(place: Place) -> None:
+    with pytest.raises(FileNotFoundError):
+        place.disk.open(f"{place.path}/nowhere/f", create=True)
+
+
+def test_names_are_listed_in_order(place: Place) -> None:
+    for name in ("b", "a", "c"):
+        place.write(name, b"")
+    place.disk.make_directories(f"{place.path}/aa")
+    assert place.disk.list_directory(place.path) == ["a", "aa", "b", "c"]
+
+
+def test_what_is_no_directory_cannot_be_listed(place: Place) -> None:
+    place.write("f", b"")
+    with pytest.raises(FileNotFoundError):
+        place.disk.list_directory(f"{place.path}/nowhere")
+    with pytest.raises(NotADirectoryError):
+        place.disk.list_directory(f"{place.path}/f")
+
+
+def test_directories_are_made_with_their_parents(place: Place) -> None:
+    changed = place.disk.make_directories(f"{place.path}/a/b/c")
+    assert changed == [place.path, f"{place.path}/a", f"{place.path}/a/b"]
+    assert place.disk.make_directories(f"{place.path}/a/b/c") == []
+    assert place.disk.list_directory(f"{place.path}/a/b") == ["c"]
+
+
+def test_a_renamed_file_replaces_its_target(place: Place) -> None:
+    place.write("old", b"old")
+    place.write("new", b"new")
+    place.disk.rename(f"{place.path}/new", f"{place.path}/old")
+    assert place.read("old") == b"new"
+    assert place.disk.list_directory(place.path) == ["old"]
+
+
+def test_a_directory_is_renamed_with_what_is_in_it(place: Place) -> None:
+    place.disk.make_directories(f"{place.path}/a")
+    place.write("a/f", b"abc")
+    place.disk.rename(f"{place.path}/a", f"{place.path}/b")
+    assert place.read("b/f") == b"abc"
+    assert not place.disk.exists(f"{place.path}/a")
+
+
+def test_what_is_missing_cannot_be_renamed_or_removed(place: Place) -> None:
+    with pytest.raises(FileNotFoundError):
+        place.disk.rename(f"{place.path}/nothing", f"{place.path}/f")
+    with pytest.raises(FileNotFoundError):
+        place.disk.remove(f"{place.path}/nothing")
+    with pytest.raises(FileNotFoundError):
+        place.disk.remove_tree(f"{place.path}/nothing")
+
+
+def test_a_removed_file_lives_on_for_those_who_hold_it(place: Place) -> None:
+    file = place.disk.open(f"{place.path}/f", create=True)
+    file.pwrite([b"abc"], 0)
+    place.disk.remove(f"{place.path}/f")
+    assert place.disk.list_directory(place.path) == []
+    assert file.pread(3, 0) == b"abc"
+
+
+def test_a_tree_goes_with_everything_in_it(place: Place) -> None:
+    place.disk.make_directories(f"{place.path}/a/b")
+    place.write("a/b/f", b"abc")
+    place.write("a/g", b"abc")
+    place.disk.remove_tree(f"{place.path}/a")
+    assert place.disk.list_directory(place.path) == []
+
+
+def test_files_and_directories_can_be_synced(place: Place) -> None:
+    file = place.disk.open(f"{place.path}/f", create=True)
+    file.pwrite([b"abc"], 0)
+    file.sync()
+    sync_directory(place.disk, place.path)
+    assert file.pread(3, 0) == b"abc"
+
+
+def test_only_directories_are_opened_as_directories(place: Place) -> None:
+    place.write("f", b"")
+    with pytest.raises(NotADirectoryError):
+        place.disk.open_directory(f"{place.path}/f")
+    with pytest.raises(FileNotFoundError):
+        place.disk.open_directory(f"{place.path}/nowhere")
+
+
+def test_a_closed_file_refuses_and_closes_again_in_peace(place: Place) -> None:
+    file = place.disk.open(f"{place.path}/f", create=True)
+    file.close()
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.pread(1, 0)
+
+
+def test_there_is_free_space(place: Place) -> None:
+    assert place.disk.free_bytes(place.path) > 0

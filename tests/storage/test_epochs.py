@@ -1,0 +1,67 @@
+"""Which leader took which offsets, and the answer that a follower cuts its log by."""
+
+from cordwood.storage.epochs import LeaderEpochs
+
+
+def epochs(*starts: tuple[int, int]) -> LeaderEpochs:
+    made = LeaderEpochs()
+    for epoch, offset in starts:
+        made.assign(epoch, offset)
+    return made
+
+
+def starts(of: LeaderEpochs) -> list[tuple[int, int]]:
+    return [(int(epoch), int(offset)) for epoch, offset in of]
+
+
+def test_an_epoch_begins_with_its_first_batch() -> None:
+    of = epochs((0, 0), (0, 5), (3, 9), (3, 12))
+    assert starts(of) == [(0, 0), (3, 9)]
+    assert of.latest == 3
+    assert [of.epoch_at(offset) for offset in (0, 8, 9, 100)] == [0, 0, 3, 3]
+
+
+def test_nothing_is_known_of_an_empty_log() -> None:
+    of = LeaderEpochs()
+    assert (of.latest, of.epoch_at(7), of.end_of(3, 0)) == (-1, -1, (-1, -1))
+
+
+def test_an_epoch_ends_where_the_next_begins_and_the_last_at_the_logs_end() -> None:
+    of = epochs((1, 0), (4, 10))
+    assert of.end_of(1, 20) == (1, 10)
+    assert of.end_of(4, 20) == (4, 20)
+
+
+def test_a_follower_that_asks_for_an_unknown_epoch_hears_of_the_one_before() -> None:
+    of = epochs((1, 0), (4, 10), (6, 15))
+    assert of.end_of(5, 20) == (4, 15)
+    assert of.end_of(99, 20) == (6, 20)
+    assert of.end_of(0, 20) == (-1, -1)
+
+
+def test_a_truncated_end_takes_the_epochs_that_began_there() -> None:
+    of = epochs((1, 0), (4, 10), (6, 15))
+    of.truncate_end(10)
+    assert starts(of) == [(1, 0)]
+
+
+def test_a_raised_start_keeps_the_epoch_that_contains_it() -> None:
+    of = epochs((1, 0), (4, 10), (6, 15))
+    of.truncate_start(12)
+    assert starts(of) == [(4, 12), (6, 15)]
+    of.truncate_start(15)
+    assert starts(of) == [(6, 15)]
+    of.truncate_start(99)
+    assert starts(of) == [(6, 99)]
+
+
+def test_entries_that_a_new_leader_contradicts_are_stale() -> None:
+    of = epochs((1, 0), (4, 10), (6, 15))
+    of.assign(7, 10)
+    assert starts(of) == [(1, 0), (7, 10)]
+
+
+def test_epochs_survive_encoding() -> None:
+    of = epochs((1, 0), (4, 10), (2**31 - 1, 2**60))
+    assert starts(LeaderEpochs.decode(of.encode())) == starts(of)
+    assert starts(LeaderEpochs.decode(b"")) == []

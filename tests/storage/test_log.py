@@ -1,0 +1,271 @@
+"""A log in use: what is appended is read, across segments, from any offset, in whole batches."""
+
+import struct
+
+import pytest
+from crc32c import crc32c
+from log_fixture import START_MS, LogFixture
+
+from cordwood.storage.batch import check, split
+from cordwood.storage.config import LogConfig
+from cordwood.storage.errors import CorruptBatch, OffsetOutOfRange
+from cordwood.storage.records import Record, decode, encode
+from cordwood.storage.segment import NotInMemory
+
+DAY_MS = 24 * 3600 * 1000
+MANY = [f"value {number}" for number in range(100)]
+
+
+def test_an_empty_log_has_nothing_and_puts_nothing_on_disk(log: LogFixture) -> None:
+    assert (log.start, log.end, log.values()) == (0, 0, [])
+    assert log.disk.files() == ["/data/marks"]
+    assert log.reopen().values() == []
+
+
+def test_what_is_appended_is_read(log: LogFixture) -> None:
+    log.append("a", "b")
+    assert log.append_batch("c", "d")[:2] == (2, 4)
+    assert log.values() == ["a", "b", "c", "d"]
+    assert (log.start, log.end) == (0, 4)
+
+
+def test_batches_are_kept_as_they_came_but_for_offset_and_epoch(log: LogFixture) -> None:
+    log.append("a").leader_epoch = 9
+    batch = encode([Record(0, 5, b"k", b"v", (("h", None),))], producer_id=3, producer_epoch=1, base_sequence=4)
+    log.log.append(batch, check(batch), 9, log.now)
+    kept = log.read(1)
+    assert kept[16:] == batch[16:]
+    assert (check(kept).base_offset, check(kept).leader_epoch) == (1, 9)
+
+
+def test_a_log_spans_segments_without_a_seam(log: LogFixture) -> None:
+    log.append(*MANY)
+    assert len(log.bases) > 5
+    assert log.values() == MANY
+    for start in range(101):
+        assert log.values(start) == MANY[start:]
+
+
+def test_a_read_in_the_middle_of_a_batch_gets_the_whole_batch(log: LogFixture) -> None:
+    log.append("a")
+    log.append_batch("b", "c", "d")
+    assert [record.value for record in decode(log.read(3))] == [b"b", b"c", b"d"]
+    assert log.values(3) == ["d"]
+
+
+def test_a_read_ends_where_it_is_told(log: LogFixture) -> None:
+    log.append("a", "b", "c")
+    assert [check(batch).base_offset for batch in split(log.read(0, end=2))] == [0, 1]
+    assert log.read(2, end=2) == b""
+    assert log.read(3) == b""
+
+
+@pytest.mark.parametrize("max_bytes", [0, 1, 69, 70, 71, 140, 500, 1 << 20])
+def test_a_read_is_as_long_as_asked_for_but_at_least_a_batch(log: LogFixture, max_bytes: int) -> None:
+    log.append(*MANY)
+    offset = 0
+    while data := log.read(offset, max_bytes):
+        batches = list(split(data))
+        assert len(data) <= max_bytes or len(batches) == 1
+        assert check(batches[0]).base_offset == offset
+        offset = check(batches[-1]).end
+    assert offset == 100
+
+
+def test_reads_outside_the_log_are_refused(log: LogFixture) -> None:
+    log.append("a", "b").flush().delete_records(1)
+    for offset in (-1, 0, 3):
+        with pytest.raises(OffsetOutOfRange):
+            log.read(offset)
+
+
+def test_a_batch_larger_than_a_segment_gets_one_of_its_own(log: LogFixture) -> None:
+    log.append("a", "x" * 5000, "b", "c")
+    assert log.bases == [0, 1, 2]
+    assert [len(value) for value in log.values()] == [1, 5000, 1, 1]
+
+
+def test_time_rolls_a_segment() -> None:
+    log = LogFixture(LogConfig(segment_ms=DAY_MS))
+    log.append("a", timestamp=START_MS).append("b", timestamp=START_MS + DAY_MS)
+    assert log.bases == [0]
+    log.append("c", timestamp=START_MS + DAY_MS + 1)
+    assert log.bases == [0, 2]
+    assert log.values() == ["a", "b", "c"]
+
+
+def test_a_full_index_rolls_a_segment() -> None:
+    log = LogFixture(LogConfig(index_interval_bytes=0, index_bytes_max=100))
+    log.append(*MANY)
+    assert len(log.bases) > 10
+    assert log.values() == MANY
+
+
+def test_too_many_offsets_roll_a_segment(log: LogFixture) -> None:
+    log.configure(segment_bytes=1 << 30)
+    for _ in range(3):
+        log.log.append_stamped(spread(encode([Record(0, 0, None, b"x")], base_offset=log.end), 1 << 31), log.now)
+    assert log.bases == [0, 1 << 31, 1 << 32]
+    assert [record.offset for record in log.records()] == [0, 1 << 31, 1 << 32]
+
+
+def test_a_follower_keeps_the_gaps_that_compaction_left(log: LogFixture) -> None:
+    log.append("a").log.append_stamped(encode([Record(0, 0, None, b"d")], base_offset=3), log.now)
+    log.append("e").flush()
+    for _ in range(2):
+        assert [check(log.read(offset, 1)).base_offset for offset in range(5)] == [0, 3, 3, 3, 4]
+        log.kill().reopen()
+    assert log.damage == []
+
+
+def test_a_clean_close_leaves_no_reserved_space_and_nothing_to_recover(log: LogFixture) -> None:
+    log.append(*MANY).close()
+    sizes = [len(log.disk.content(log.path(base))) for base in log.bases]
+    assert sum(sizes) == log.log.size
+    log.power_cut(keep=0).reopen()
+    assert (log.values(), log.damage, log.end) == (MANY, [], 100)
+
+
+def test_appending_goes_on_after_a_restart(log: LogFixture) -> None:
+    for round_number in range(10):
+        log.append(*MANY[round_number * 10 : round_number * 10 + 10])
+        log = log.close().reopen() if round_number % 2 else log.flush().kill().reopen()
+    assert log.values() == MANY
+    assert log.damage == []
+
+
+def test_many_segments_between_two_flushes_are_all_synced(log: LogFixture) -> None:
+    log.append(*MANY * 5)
+    assert len(log.bases) > 20
+    log.values()
+    log.append("last").flush()
+    assert log.power_cut(keep=0).reopen().values() == [*MANY * 5, "last"]
+
+
+def test_append_time_is_the_brokers() -> None:
+    log = LogFixture(LogConfig(log_append_time=True))
+    appended = log.append_batch("a", timestamp=5)
+    assert appended.append_time == log.now
+    assert [record.timestamp for record in log.records()] == [log.now]
+
+
+def test_a_follower_appends_what_its_leader_stamped(log: LogFixture) -> None:
+    leader = LogFixture()
+    leader.append("a", "b").leader_epoch = 4
+    leader.append("c", *MANY)
+    while log.end < leader.end:
+        log.log.append_stamped(leader.read(log.end, end=min(log.end + 10, leader.end)), log.now)
+    assert log.records() == leader.records()
+    assert list(log.log.epochs) == list(leader.log.epochs) == [(0, 0), (4, 2)]
+
+
+def test_a_follower_refuses_what_does_not_follow_on(log: LogFixture) -> None:
+    log.append("a", "b")
+    one = encode([Record(0, 0, None, b"x")], base_offset=2)
+    behind = encode([Record(0, 0, None, b"x")], base_offset=1)
+    for data in (behind, one[:-1], one + behind, one + one, one[:30] + b"\xff" + one[31:]):
+        with pytest.raises(CorruptBatch):
+            log.log.append_stamped(data, log.now)
+    assert log.values() == ["a", "b"]
+
+
+def test_a_truncated_log_goes_on_from_there(log: LogFixture) -> None:
+    log.append(*MANY).flush().truncate(37)
+    assert log.values() == MANY[:37]
+    log.append("new").flush()
+    assert log.power_cut(keep=0).reopen().values() == [*MANY[:37], "new"]
+
+
+@pytest.mark.parametrize("end", [0, 1, 14, 50, 99, 100])
+def test_a_log_can_be_cut_anywhere(log: LogFixture, end: int) -> None:
+    log.append(*MANY).flush().checkpoint().truncate(end)
+    assert (log.end, log.values()) == (end, MANY[:end])
+    log.append("new", "newer").checkpoint().flush()
+    assert log.reopen().values() == [*MANY[:end], "new", "newer"]
+    assert log.damage == []
+    assert log.close().reopen().values() == [*MANY[:end], "new", "newer"]
+    assert log.damage == []
+
+
+def test_a_cut_takes_whole_batches(log: LogFixture) -> None:
+    log.append("a")
+    log.append_batch("b", "c", "d")
+    log.truncate(2)
+    assert (log.end, log.values()) == (1, ["a"])
+
+
+def test_a_flush_that_was_under_way_during_a_cut_says_nothing_of_what_came_after(log: LogFixture) -> None:
+    log.append(*MANY[:10])
+    unsynced = log.log.take_unsynced()
+    log.truncate(5).append(*MANY[50:60])
+    for file in unsynced.files:
+        file.sync()
+    log.log.flushed(unsynced)
+    assert log.log.flushed_end <= 5
+
+
+def test_deleted_records_stay_deleted(log: LogFixture) -> None:
+    log.append(*MANY).flush().delete_records(42).checkpoint()
+    assert (log.start, log.values()) == (42, MANY[42:])
+    assert log.power_cut(keep=0).reopen().values() == MANY[42:]
+    assert log.close().reopen().values() == MANY[42:]
+
+
+def test_only_what_is_there_can_be_deleted(log: LogFixture) -> None:
+    log.append("a", "b").flush().delete_records(1)
+    for offset in (0, 3):
+        with pytest.raises(OffsetOutOfRange):
+            log.delete_records(offset)
+    assert log.delete_records(2).values() == []
+
+
+def test_segments_below_the_start_go(log: LogFixture) -> None:
+    log.append(*MANY).flush().delete_records(log.bases[2] + 1)
+    assert log.retain() == 2
+    assert log.values() == MANY[log.start :]
+    assert log.reopen().values() == MANY[log.start :]
+    assert log.bases[0] <= log.start < log.bases[1]
+
+
+def test_a_log_that_has_aged_away_goes_on_from_its_end(log: LogFixture) -> None:
+    log.append(*MANY).flush().configure(retention_ms=1000)
+    assert log.retain(after_ms=1000) == 0
+    assert log.retain(after_ms=1) > 5
+    assert (log.start, log.end, log.values()) == (100, 100, [])
+    assert log.append("new").flush().power_cut(keep=0).reopen().values() == ["new"]
+    assert (log.start, log.end) == (100, 101)
+
+
+def test_a_log_keeps_no_more_than_its_bytes(log: LogFixture) -> None:
+    log.append(*MANY).flush().configure(retention_bytes=3000)
+    log.retain()
+    assert 3000 <= log.log.size < 4000
+    assert log.values() == MANY[log.start :]
+
+
+def test_a_reader_that_may_not_wait_is_told_so(log: LogFixture) -> None:
+    log.append(*MANY).flush()
+    log.disk.cool()
+    with pytest.raises(NotInMemory):
+        log.log.slice(50, 1 << 20, 100, wait=False)
+    assert log.values() == MANY
+    assert log.log.slice(50, 1 << 20, 100, wait=False) is not None
+
+
+def test_epochs_follow_the_batches_over_a_restart(log: LogFixture) -> None:
+    log.append("a", "b").leader_epoch = 3
+    log.append("c").flush().checkpoint().leader_epoch = 5
+    log.append("d").flush()
+    for _ in range(2):
+        assert list(log.log.epochs) == [(0, 0), (3, 2), (5, 3)]
+        log.kill().reopen()
+    log.truncate(2)
+    assert list(log.reopen().log.epochs) == [(0, 0)]
+
+
+def spread(batch: bytes, offsets: int) -> bytes:
+    """The batch as compaction leaves one: fewer records than offsets."""
+    changed = bytearray(batch)
+    struct.pack_into(">i", changed, 23, offsets - 1)
+    struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
+    return bytes(changed)

@@ -1,0 +1,171 @@
+"""What a log lets an idempotent producer do: follow on, or repeat itself, and nothing else."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cordwood.storage.batch import BatchHeader, check
+from cordwood.storage.errors import OutOfOrderSequence, StaleProducerEpoch
+from cordwood.storage.producers import SEQUENCE_MAX, Producers
+from cordwood.storage.records import Record, encode
+
+PRODUCER = 7
+
+
+class History:
+    """One producer's batches in a log, checked and taken as `Log.append` does it."""
+
+    def __init__(self) -> None:
+        self.producers = Producers()
+        self.log_end = 0
+
+    def sends(self, sequence: int, count: int = 1, *, epoch: int = 0, now: int = 0) -> tuple[int, bool]:
+        """The base offset that is answered, and whether the batch was known."""
+        header = numbered(sequence, count, epoch)
+        known = self.producers.check(header)
+        if known is not None:
+            return known.base_offset, True
+        base, self.log_end = self.log_end, self.log_end + count
+        self.producers.appended(header, base, self.log_end, now)
+        return base, False
+
+    def restarts(self) -> "History":
+        self.producers = Producers.decode(self.producers.encode())
+        return self
+
+
+def numbered(sequence: int, count: int = 1, epoch: int = 0) -> BatchHeader:
+    records = [Record(0, 0, None, b"")] * count
+    return check(encode(records, producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence))
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
+def test_batches_follow_on(history: History) -> None:
+    assert history.sends(0, 3) == (0, False)
+    assert history.sends(3) == (3, False)
+    assert history.sends(4, 2) == (4, False)
+
+
+def test_a_repeated_batch_gets_the_answer_it_had(history: History) -> None:
+    history.sends(0, 3)
+    history.sends(3)
+    assert history.sends(3) == (3, True)
+    assert history.sends(0, 3) == (0, True)
+    assert history.sends(4) == (4, False)
+
+
+def test_the_last_five_batches_are_known_again(history: History) -> None:
+    for sequence in range(7):
+        history.sends(sequence)
+    for sequence in range(2, 7):
+        assert history.sends(sequence) == (sequence, True)
+    for sequence in range(2):
+        with pytest.raises(OutOfOrderSequence):
+            history.sends(sequence)
+
+
+def test_a_gap_is_refused(history: History) -> None:
+    history.sends(0, 3)
+    with pytest.raises(OutOfOrderSequence):
+        history.sends(4)
+
+
+@pytest.mark.parametrize(("sequence", "count"), [(0, 2), (1, 2), (0, 4), (2, 2)])
+def test_a_repetition_cut_differently_is_refused(history: History, sequence: int, count: int) -> None:
+    history.sends(0, 3)
+    with pytest.raises(OutOfOrderSequence):
+        history.sends(sequence, count)
+
+
+def test_a_new_epoch_begins_at_zero(history: History) -> None:
+    history.sends(0, 3)
+    with pytest.raises(OutOfOrderSequence):
+        history.sends(3, epoch=1)
+    assert history.sends(0, epoch=1) == (3, False)
+    assert history.sends(1, epoch=1) == (4, False)
+
+
+def test_an_old_epoch_is_fenced(history: History) -> None:
+    history.sends(0, 3)
+    history.sends(0, epoch=1)
+    with pytest.raises(StaleProducerEpoch):
+        history.sends(3)
+    with pytest.raises(StaleProducerEpoch):
+        history.sends(0, 3)
+
+
+def test_the_sequence_wraps_to_zero(history: History) -> None:
+    history.sends(SEQUENCE_MAX - 1)
+    assert history.sends(SEQUENCE_MAX) == (1, False)
+    assert history.sends(0) == (2, False)
+    assert history.sends(SEQUENCE_MAX) == (1, True)
+
+
+def test_a_batch_may_contain_the_wrap(history: History) -> None:
+    history.sends(SEQUENCE_MAX, 3)
+    assert history.sends(SEQUENCE_MAX, 3) == (0, True)
+    with pytest.raises(OutOfOrderSequence):
+        history.sends(1)
+    assert history.sends(2) == (3, False)
+
+
+def test_a_producer_nobody_knows_may_begin_anywhere(history: History) -> None:
+    assert history.sends(1000, 2) == (0, False)
+    with pytest.raises(OutOfOrderSequence):
+        history.sends(0)
+
+
+def test_what_is_known_survives_a_restart(history: History) -> None:
+    for sequence in range(7):
+        history.sends(sequence)
+    history.restarts()
+    assert history.sends(3) == (3, True)
+    with pytest.raises(OutOfOrderSequence):
+        history.sends(8)
+    assert history.sends(7) == (7, False)
+    with pytest.raises(OutOfOrderSequence):
+        history.sends(2)
+
+
+def test_an_epoch_survives_a_restart(history: History) -> None:
+    history.sends(0, epoch=3)
+    history.restarts()
+    with pytest.raises(StaleProducerEpoch):
+        history.sends(1, epoch=2)
+
+
+def test_a_silent_producer_expires(history: History) -> None:
+    history.sends(0, now=1000)
+    history.producers.expire(now_ms=2000, expiry_ms=1000)
+    assert history.sends(0) == (0, True)
+    history.restarts().producers.expire(now_ms=2001, expiry_ms=1000)
+    assert len(history.producers) == 0
+    assert history.sends(50) == (1, False)
+
+
+def test_a_busy_producer_does_not_expire(history: History) -> None:
+    history.sends(0, now=1000)
+    history.sends(1, now=1900)
+    history.producers.expire(now_ms=2800, expiry_ms=1000)
+    assert history.sends(1) == (1, True)
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3)), max_size=30), st.integers(0, SEQUENCE_MAX))
+def test_whatever_is_sent_the_log_holds_each_number_once_and_in_order(sent: list[tuple[int, int]], first: int) -> None:
+    history = History()
+    taken: list[int] = []
+    for sequence, count in [(0, 1), *sent]:
+        try:
+            base, is_known = history.sends((first + sequence) & SEQUENCE_MAX, count)
+        except OutOfOrderSequence:
+            continue
+        numbers = list(range(sequence, sequence + count))
+        if is_known:
+            assert taken[base : base + count] == numbers
+        else:
+            taken += numbers
+    assert taken == list(range(len(taken)))

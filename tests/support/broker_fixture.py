@@ -1,0 +1,133 @@
+"""A real broker in a process of its own, for tests that need to kill it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+START_S = 20.0
+STOP_S = 20.0
+POLL_S = 0.02
+
+
+class RunningBroker:
+    """`cordwood serve` on a free port of 127.0.0.1, told what to do in verbs.
+
+    The port and the data directory stay the same over `restart`. What the broker prints goes to `log_path`.
+    """
+
+    def __init__(self, data: Path, **settings: str) -> None:
+        """`settings` are Kafka's keys with `_` for `.`: RunningBroker(path, num_partitions="3")."""
+        self.data = data
+        self.port = free_port()
+        self.settings = {key.replace("_", "."): value for key, value in settings.items()}
+        self.log_path = data.with_name(data.name + ".broker.log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port, as clients want it."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker is not running"
+        return self._process.pid
+
+    @property
+    def output(self) -> str:
+        """All that the broker has printed so far, over restarts."""
+        return self.log_path.read_text(errors="replace")
+
+    def start(self) -> "RunningBroker":
+        """Start and wait until connections are taken. Fails with the broker's output where it ends before."""
+        assert self._process is None, "the broker is running already"
+        self.data.parent.mkdir(parents=True, exist_ok=True)
+        options = {
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": str(self.data),
+            **self.settings,
+        }
+        command = [sys.executable, "-m", "cordwood.cluster.cli", "serve"]
+        for key, value in options.items():
+            command += ["--set", f"{key}={value}"]
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}
+        with self.log_path.open("ab") as log:
+            # Away from the repository's root, where `-m` would put our folders on the path under their flat names.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd=self.data.parent
+            )
+        wait_until(self._takes_connections, START_S, f"a broker at {self.bootstrap}")
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def terminate(self) -> int:
+        """SIGTERM, and wait for the clean end. Returns the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def restart(self) -> "RunningBroker":
+        """Start again on the same data and port, after ending it cleanly where it still runs."""
+        if self._process is not None:
+            self.terminate()
+        return self.start()
+
+    def stop(self) -> None:
+        """End it whatever state it is in; for the end of a test."""
+        if self._process is None:
+            return
+        try:
+            self.terminate()
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def pause(self) -> None:
+        """SIGSTOP: the process stands still and its connections stay open."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def _end(self, how: signal.Signals) -> int:
+        process = self._process
+        assert process is not None, "the broker is not running"
+        process.send_signal(how)
+        exit_code = process.wait(STOP_S)
+        self._process = None
+        return exit_code
+
+    def _takes_connections(self) -> bool:
+        assert self._process is not None
+        exit_code = self._process.poll()
+        if exit_code is not None:
+            self._process = None
+            raise AssertionError(f"the broker ended with {exit_code} before it took connections:\n{self.output}")
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Return once the condition holds; fail with `what` was waited for when the time is over."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain for {what}"
+        time.sleep(POLL_S)

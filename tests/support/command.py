@@ -1,0 +1,64 @@
+"""The `cordwood` command as a user runs it: a process, its input, and what came of it."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+FINISH_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command ended."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.stdout.decode()
+
+    @property
+    def lines(self) -> list[bytes]:
+        """Standard output in lines, without their ends."""
+        return self.stdout.splitlines()
+
+    @property
+    def json(self) -> Any:
+        """Standard output as one JSON document."""
+        return json.loads(self.stdout)
+
+
+def cordwood(*words: str, bootstrap: str | None = None, stdin: bytes = b"", **environ: str) -> Outcome:
+    """Run one command to its end. No traceback may ever be seen."""
+    process = start_cordwood(*words, bootstrap=bootstrap, **environ)
+    try:
+        stdout, stderr = process.communicate(stdin, FINISH_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    outcome = Outcome(process.returncode, stdout, stderr.decode())
+    assert "Traceback" not in outcome.stderr, outcome.stderr
+    return outcome
+
+
+def start_cordwood(*words: str, bootstrap: str | None = None, **environ: str) -> "subprocess.Popen[bytes]":
+    """Start one command with pipes at all three ends, in a directory where nothing of ours can be imported."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}
+    variables = {**inherited, **environ}
+    if bootstrap is not None:
+        variables["CORDWOOD_BOOTSTRAP_SERVERS"] = bootstrap
+    return subprocess.Popen(
+        [sys.executable, "-m", "cordwood.cluster.cli", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=variables,
+        cwd=tempfile.gettempdir(),
+    )

@@ -1,0 +1,180 @@
+"""A log on a simulated disk, told what to do in verbs."""
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import Self
+from uuid import UUID
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.storage.batch import check, split
+from cordwood.storage.config import LogConfig
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.log import Appended, Log
+from cordwood.storage.marks import Marks
+from cordwood.storage.opening import open_log
+from cordwood.storage.records import Record, decode, encode
+from cordwood.storage.state import save
+
+ROOT = "/data"
+DIRECTORY = f"{ROOT}/00000000-0000-0000-0000-000000000001-0"
+MARKS = f"{ROOT}/marks"
+TOPIC_ID = UUID(int=1)
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200, retention_ms=-1)
+"""A few batches fill a segment, and two or three an interval of its index."""
+
+START_MS = 1_700_000_000_000
+ALL_BYTES = 1 << 30
+
+
+@dataclass
+class LogFixture:
+    """One log, what it stands on, and what its owner in the broker would do for it: group commits and checkpoints.
+
+    Values are strings. Each of `append` is a batch of its own. `now` is the only clock, in milliseconds.
+    """
+
+    config: LogConfig = SMALL
+    disk: SimulatedDisk = field(default_factory=lambda: SimulatedDisk(random.Random(1)))
+    leader_epoch: int = 0
+    now: int = START_MS
+
+    def __post_init__(self) -> None:
+        self.disk.make_directories(ROOT)
+        self.disk.open_directory("/").sync()
+        self._open()
+
+    def append(self, *values: str, key: str | None = None, timestamp: int | None = None) -> Self:
+        for value in values:
+            self.append_batch(value, key=key, timestamp=timestamp)
+        return self
+
+    def append_batch(self, *values: str, key: str | None = None, timestamp: int | None = None) -> Appended:
+        """All values in one batch."""
+        return self._append(encode(self._records(values, key, timestamp)))
+
+    def send(self, sequence: int, *values: str, producer: int = 7, epoch: int = 0) -> Appended:
+        """One batch of an idempotent producer."""
+        records = self._records(values, None, None)
+        return self._append(
+            encode(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+        )
+
+    def flush(self) -> Self:
+        """One group commit: sync all that was appended so far, then note how far that is."""
+        unsynced = self.log.take_unsynced()
+        for syncable in (*unsynced.files, *unsynced.directories):
+            syncable.sync()
+        self.log.flushed(unsynced)
+        self._note(self.log.flushed_end)
+        return self
+
+    def checkpoint(self) -> Self:
+        """Put down what a restart need not find out again; of a log without a directory there is nothing."""
+        if not self.log.segments:
+            return self
+        self._marks.file.sync()
+        state = self.log.state()
+        save(self.disk, DIRECTORY, state)
+        self.log.saved(state)
+        return self
+
+    def truncate(self, end: int) -> Self:
+        # First the mark comes down, or a restart would take what is missing below it for lost. Where the batch that
+        # contains `end` begins is not known yet.
+        self._note(self.log.log_start)
+        self._marks.file.sync()
+        self.log.truncate(end)
+        return self
+
+    def delete_records(self, before: int) -> Self:
+        self.log.raise_log_start(before)
+        return self
+
+    def retain(self, *, after_ms: int = 0) -> int:
+        """Let time pass and retention run. Returns how many segments went."""
+        self.now += after_ms
+        dropped = self.log.drop(self.log.flushed_end, self.now)
+        self.checkpoint()
+        for segment in dropped:
+            segment.release()
+            for path in segment.paths():
+                if self.disk.exists(path):
+                    self.disk.remove(path)
+        return len(dropped)
+
+    def configure(self, **changes: int | bool) -> Self:
+        """Change the topic's settings while the log is in use."""
+        self.config = self.log.config = replace(self.config, **changes)  # type: ignore[arg-type]
+        return self
+
+    def close(self) -> Self:
+        self.log.close()
+        return self
+
+    def kill(self) -> Self:
+        self.disk.kill()
+        return self
+
+    def power_cut(self, *, keep: float | None = None, keep_bytes_of_unsynced: int | None = None) -> Self:
+        if keep_bytes_of_unsynced is None:
+            self.disk.power_cut(keep)
+        else:
+            self.disk.power_cut_keeping(keep_bytes_of_unsynced)
+        return self
+
+    def reopen(self) -> Self:
+        self.disk.kill()
+        self._open()
+        return self
+
+    @property
+    def start(self) -> int:
+        return self.log.log_start
+
+    @property
+    def end(self) -> int:
+        return self.log.log_end
+
+    @property
+    def bases(self) -> list[int]:
+        """The base offset of every segment."""
+        return [segment.base_offset for segment in self.log.segments]
+
+    @property
+    def damage(self) -> list[DamagedLog]:
+        """What was wrong when the log was opened."""
+        return self.log.damage
+
+    def read(self, offset: int, max_bytes: int = ALL_BYTES, end: int | None = None) -> bytes:
+        return self.log.read(offset, max_bytes, self.end if end is None else end)
+
+    def records(self, start: int | None = None, max_bytes: int = ALL_BYTES) -> list[Record]:
+        """Everything from `start` (by default the log's) to the end, as a consumer who polls on would see it."""
+        offset = self.start if start is None else start
+        found: list[Record] = []
+        while data := self.read(offset, max_bytes):
+            for batch in split(data):
+                found += (record for record in decode(batch) if record.offset >= offset)
+            offset = check(batch).end
+        return found
+
+    def values(self, start: int | None = None) -> list[str]:
+        return [(record.value or b"").decode() for record in self.records(start)]
+
+    def path(self, base_offset: int, suffix: str = "log") -> str:
+        """The file of the segment that begins at `base_offset`."""
+        return f"{DIRECTORY}/{base_offset:020d}.{suffix}"
+
+    def _open(self) -> None:
+        self._marks = Marks(self.disk, MARKS)
+        self.log = open_log(self.disk, DIRECTORY, self.config, self._marks.get(TOPIC_ID, 0), self.now)
+
+    def _note(self, flushed_end: int) -> None:
+        self._marks.note(self._marks.slot(TOPIC_ID, 0), TOPIC_ID.bytes, 0, flushed_end)
+
+    def _append(self, batch: bytes) -> Appended:
+        return self.log.append(batch, check(batch), self.leader_epoch, self.now)
+
+    def _records(self, values: tuple[str, ...], key: str | None, timestamp: int | None) -> list[Record]:
+        time = self.now if timestamp is None else timestamp
+        return [Record(0, time, key.encode() if key is not None else None, value.encode()) for value in values]

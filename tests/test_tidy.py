@@ -1,0 +1,167 @@
+"""The house rules that a machine can check: one way out for time, chance and files; short files with a first line."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("storage", "replication", "cluster", "chaos", "bench", "spark")
+PROGRAMS = (*PACKAGES, "examples")
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+
+BANNED = re.compile(
+    r"time\.(time|monotonic|perf_counter|process_time|sleep)(_ns)?"
+    r"|datetime\.(datetime\.(now|utcnow|today)|date\.today)"
+    r"|random\.(?!Random$).*|secrets\..*|uuid\.uuid[14]|os\.(urandom|getrandom)"
+    r"|open|io\.open|os\.open|pathlib\..*"
+    r"|threading\.(Thread|Timer)|_thread\..*|concurrent\.futures\.\w+PoolExecutor|asyncio\.to_thread|multiprocessing\..*"
+)
+"""Time, chance, files and threads. They come in from `cluster/broker.py`, so that a simulator can give its own."""
+
+MAY_REACH_OUT = {
+    "cluster/broker.py": "the composition root",
+    "storage/real_disk.py": "the real form of the one seam to the disk",
+    "cluster/cli/": "client commands run in a process of their own",
+    "chaos/live/": "drives real processes",
+    "bench/": "measures real processes",
+    "examples/": "programs of users",
+}
+
+LOGS = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
+MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|work|tmp|Users|opt)/\w")
+
+
+def python_files(*folders: str) -> list[str]:
+    return sorted(
+        path.relative_to(ROOT).as_posix()
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        if "__pycache__" not in path.parts
+    )
+
+
+def text_files() -> list[str]:
+    names = [path.relative_to(ROOT).as_posix() for path in ROOT.iterdir() if path.is_file()]
+    docs = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    return sorted(names + docs + python_files(*PROGRAMS, "tests"))
+
+
+def parsed(name: str) -> ast.Module:
+    return ast.parse((ROOT / name).read_text(), name)
+
+
+def origins(module: ast.Module) -> dict[str, str]:
+    """What each imported name stands for: {"monotonic": "time.monotonic"}."""
+    known: dict[str, str] = {}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                first = alias.name.partition(".")[0]
+                known[alias.asname or first] = alias.name if alias.asname else first
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            known |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return known
+
+
+def dotted(node: ast.expr, known: dict[str, str]) -> str | None:
+    """The full name that an expression like `time.monotonic` stands for; None for what was not imported."""
+    if isinstance(node, ast.Name):
+        return known.get(node.id, node.id if node.id == "open" else None)
+    if isinstance(node, ast.Attribute):
+        owner = dotted(node.value, known)
+        return None if owner is None else f"{owner}.{node.attr}"
+    return None
+
+
+def ways_out(module: ast.Module) -> Iterator[str]:
+    known = origins(module)
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and _uses_the_loops_own_threads(node):
+            yield f"line {node.lineno}: run_in_executor without an executor that was given"
+        if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
+            name = dotted(node, known)
+            if name and BANNED.fullmatch(name):
+                yield f"line {node.lineno}: {name}"
+
+
+def _uses_the_loops_own_threads(call: ast.Call) -> bool:
+    is_executor = isinstance(call.func, ast.Attribute) and call.func.attr == "run_in_executor"
+    return is_executor and bool(call.args) and isinstance(call.args[0], ast.Constant) and call.args[0].value is None
+
+
+def silent_catches(module: ast.Module) -> Iterator[str]:
+    """`except Exception` that neither logs, nor raises, nor hands the error on."""
+    for node in ast.walk(module):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        caught = node.type
+        if caught is not None and not (isinstance(caught, ast.Name) and caught.id in ("Exception", "BaseException")):
+            continue
+        inside = [below for statement in node.body for below in ast.walk(statement)]
+        logs = any(
+            isinstance(below, ast.Call) and isinstance(below.func, ast.Attribute) and below.func.attr in LOGS
+            for below in inside
+        )
+        hands_on = any(isinstance(below, ast.Name) and below.id == node.name for below in inside)
+        if not (logs or hands_on or any(isinstance(below, ast.Raise) for below in inside)):
+            yield f"line {node.lineno}"
+
+
+@pytest.mark.parametrize("name", python_files(*PACKAGES))
+def test_time_chance_files_and_threads_come_in_from_outside(name: str) -> None:
+    if any(name.startswith(place) for place in MAY_REACH_OUT):
+        return
+    assert list(ways_out(parsed(name))) == []
+
+
+@pytest.mark.parametrize("name", python_files(*PROGRAMS, "tests"))
+def test_files_and_functions_are_short(name: str) -> None:
+    lines = (ROOT / name).read_text().count("\n")
+    assert lines <= FILE_LINES_MAX, f"{name} has {lines} lines: it has more than one idea"
+    long = {
+        node.name: (node.end_lineno or 0) - node.lineno + 1
+        for node in ast.walk(parsed(name))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {function: count for function, count in long.items() if count > FUNCTION_LINES_MAX} == {}
+
+
+@pytest.mark.parametrize("name", python_files(*PROGRAMS, "tests"))
+def test_the_first_line_says_the_one_idea(name: str) -> None:
+    module = parsed(name)
+    if not module.body:
+        return
+    assert ast.get_docstring(module), f"{name} has no docstring"
+    assert module.body[0].lineno == 1, f"{name} does not begin with its docstring"
+
+
+@pytest.mark.parametrize("name", python_files(*PROGRAMS))
+def test_nothing_is_swallowed_in_silence(name: str) -> None:
+    assert list(silent_catches(parsed(name))) == []
+
+
+@pytest.mark.parametrize("name", text_files())
+def test_no_path_of_one_machine_is_written_down(name: str) -> None:
+    if name == "tests/test_tidy.py":
+        return
+    lines = (ROOT / name).read_text(errors="replace").splitlines()
+    assert [f"line {number}: {line}" for number, line in enumerate(lines, 1) if MACHINE_PATH.search(line)] == []
+
+
+def test_a_planted_way_out_is_found() -> None:
+    planted = "from time import monotonic as now\nimport random, asyncio\nnow()\nrandom.choice([])\nopen('x')\n"
+    assert sorted(ways_out(ast.parse(planted))) == ["line 3: time.monotonic", "line 4: random.choice", "line 5: open"]
+    assert list(ways_out(ast.parse("import random\nrandom.Random(7).choice([1])\ndisk.open('x')"))) == []
+    assert list(ways_out(ast.parse("loop.run_in_executor(None, work)")))
+    assert list(ways_out(ast.parse("loop.run_in_executor(given, work)"))) == []
+
+
+def test_a_planted_silent_catch_is_found() -> None:
+    quiet = "try:\n    go()\nexcept Exception:\n    pass\n"
+    assert list(silent_catches(ast.parse(quiet))) == ["line 3"]
+    assert list(silent_catches(ast.parse(quiet.replace("pass", "log.exception('it ended')")))) == []
