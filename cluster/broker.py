@@ -25,7 +25,10 @@ import uvloop
 
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.config import Settings
-from cordwood.cluster.identity import claim
+from cordwood.cluster.groups.coordinator import GroupCoordinator
+from cordwood.cluster.groups.settings import group_settings
+from cordwood.cluster.groups.topic import ReplicatedTopic
+from cordwood.cluster.identity import WrongDirectory, claim
 from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.dispatch import Dispatcher
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
@@ -34,12 +37,13 @@ from cordwood.cluster.kafka.handlers.produce import Producing
 from cordwood.cluster.kafka.registry import served_apis
 from cordwood.cluster.kafka.server import Server
 from cordwood.cluster.listeners import Listener, listeners_of
-from cordwood.cluster.metadata.commands import BrokerId, RegisterBroker
+from cordwood.cluster.metadata.commands import BrokerId, RegisterBroker, UnknownCommand
+from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed, SingleVoter
 from cordwood.cluster.producer_ids import ProducerIds
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.housekeeping import Housekeeping, Intervals
-from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.log_directory import METADATA, LogDirectory
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import best_syncer
 from cordwood.replication.waiters import Wakeups
@@ -48,9 +52,12 @@ from cordwood.storage.errors import DamagedLog
 from cordwood.storage.real_disk import RealDisk, lock_directory
 
 BLOCKING_THREADS = 4
-METADATA = "metadata"
 
 _events = structlog.get_logger("broker")
+
+
+class CannotStart(Exception):
+    """Why the broker does not run: a sentence for whoever started it."""
 
 
 class Broker:
@@ -85,9 +92,10 @@ class Broker:
         )
         image = self._quorum.image
         for directory in directories:
-            claim(self._disk, directory.path, image.cluster_id, settings.node_id, self._uuid())
-            for damage in directory.marks.damage:
-                self._damaged(damage)
+            damage = claim(self._disk, directory.path, image.cluster_id, settings.node_id, self._uuid())
+            for found in (*directory.marks.damage, damage):
+                if found is not None:
+                    self._damaged(found)
         self._replicas = Replicas(directories, self._flusher, self._wakeups)
         intervals = Intervals(
             settings.log_retention_check_interval_ms / 1000, settings.log_segment_delete_delay_ms / 1000
@@ -96,6 +104,8 @@ class Broker:
         assignments = Assignments(self._replicas, self._housekeeping, settings, self._wall_clock)
         assignments.begin(image)
         self._quorum.subscribe(assignments.follow)
+        self._groups = self._build_groups()
+        self._quorum.subscribe(self._groups.on_metadata_change)
         self._build_server()
         bound = await self._server.bind(listeners_of(settings, socket.gethostname()))
         await self._quorum.propose(
@@ -108,12 +118,14 @@ class Broker:
             )
         )
         self._housekeeping.start()
+        self._groups.start()
         await self._server.serve()
         return bound
 
     async def stop(self) -> None:
         """End connections, put everything on disk, and leave nothing for the next start to recover."""
         await self._server.close()
+        await self._groups.close()
         await self._dispatcher.close()
         await self._housekeeping.stop()
         await self._flusher.drain()
@@ -124,13 +136,25 @@ class Broker:
         self._syncer.close()
         self._executor.shutdown(wait=True)
 
+    def _build_groups(self) -> GroupCoordinator:
+        topic = ReplicatedTopic(
+            self._quorum, self._replicas, self._settings, self._run_blocking, self._wall_clock, self._rng
+        )
+        return GroupCoordinator(
+            settings=group_settings(self._settings),
+            topic=topic,
+            topic_exists=lambda name: name in self._quorum.image.topics_by_name,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+        )
+
     def _build_server(self) -> None:
         settings = self._settings
         services = Services(
             settings=settings,
             quorum=self._quorum,
             replicas=self._replicas,
-            groups=None,  # type: ignore
+            groups=self._groups,
             producer_ids=ProducerIds(self._quorum, BrokerId(settings.node_id)),
             housekeeping=self._housekeeping,
             run_blocking=self._run_blocking,
@@ -177,15 +201,21 @@ class Broker:
 
 
 def run(settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT. Returns the exit code. Raises what `Broker.start` raises."""
+    """Serve until SIGTERM or SIGINT. Returns the exit code. Raises CannotStart."""
     _configure_logging()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    for directory in settings.log_dirs:
-        Path(directory).mkdir(parents=True, exist_ok=True)
-    locks = [lock_directory(directory) for directory in settings.log_dirs]
+    locks: list[int] = []
     try:
+        for directory in settings.log_dirs:
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            locks.append(lock_directory(directory))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise CannotStart(f"{where}{error.strerror or error}") from error
+    except (DamagedLog, WrongDirectory, CommandRefused, UnknownCommand) as error:
+        raise CannotStart(str(error)) from error
     finally:
         for lock in locks:
             os.close(lock)

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk
+from cordwood.storage.errors import DamagedLog
 
 NAME = "identity"
 
@@ -23,15 +24,21 @@ class Identity:
     directory_id: UUID
 
 
-def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUID) -> Identity:
-    """The directory's identity, made at its first use. Raises WrongDirectory, and DamagedLog for a damaged file."""
+def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUID) -> DamagedLog | None:
+    """See that the directory is this broker's, or make it so at its first use. Raises WrongDirectory.
+
+    A damaged file is written anew and returned: everything in it but the directory's id is known from elsewhere.
+    """
     path = f"{directory}/{NAME}"
-    payload = checkpoint.read(disk, path)
+    damage = payload = None
+    try:
+        payload = checkpoint.read(disk, path)
+    except DamagedLog as damaged:
+        damage = damaged
     if payload is None:
-        identity = Identity(cluster_id, node_id, new_id)
         content = {"cluster.id": cluster_id, "node.id": node_id, "directory.id": str(new_id)}
         checkpoint.write(disk, path, json.dumps(content).encode())
-        return identity
+        return damage
     content = json.loads(payload)
     identity = Identity(content["cluster.id"], content["node.id"], UUID(content["directory.id"]))
     if identity.node_id != node_id:
@@ -44,4 +51,4 @@ def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUI
             f"{directory} belongs to cluster {identity.cluster_id}, and the metadata is of cluster {cluster_id}:"
             " if the metadata was lost, put it back; otherwise give this broker an empty log.dirs."
         )
-    return identity
+    return None

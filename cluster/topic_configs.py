@@ -1,6 +1,6 @@
 """What can be set for a topic: Kafka's keys, each with its type and the broker settings that stand in for it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
@@ -170,9 +170,9 @@ def value_of(key: str, configs: Mapping[str, str], broker: BrokerConfig) -> Valu
     return _scaled(value, row.times[row.broker_keys.index(broker_key)])
 
 
-def describe(configs: Mapping[str, str], broker: BrokerConfig) -> list[ConfigRow]:
-    """Every config of a topic that has these of its own, by key."""
-    return [_row(key, row, configs, broker) for key, row in TOPIC_CONFIGS.items()]
+def describe(configs: Mapping[str, str], broker: BrokerConfig, keys: Iterable[str] = TOPIC_CONFIGS) -> list[ConfigRow]:
+    """Every config of a topic that has these of its own, by key, or only those under `keys`."""
+    return [_row(key, TOPIC_CONFIGS[key], configs, broker) for key in keys]
 
 
 def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> LogConfig:

@@ -10,6 +10,8 @@ from cordwood.storage.marks import Marks
 
 TOPICS = "topics"
 MARKS_FILE = "flushed"
+METADATA = "metadata"
+"""Where the first log directory of a broker keeps what the cluster has agreed on."""
 
 
 class Saveable(Protocol):
@@ -28,7 +30,7 @@ class LogDirectory:
         """Raises OSError where the directory cannot be made or its marks cannot be read."""
         disk.make_directories(f"{path}/{TOPICS}")
         self.disk, self.path = disk, path
-        self.marks = Marks(disk, f"{path}/{MARKS_FILE}")
+        self.marks = Marks(disk.open(f"{path}/{MARKS_FILE}", create=True))
         self.error: OSError | None = None
         self.partition_count = 0
         self.unsaved: dict[Saveable, None] = {}

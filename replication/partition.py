@@ -118,7 +118,7 @@ class Partition:
     def flushed(self, synced: Unsynced) -> None:
         self.log.flushed(synced)
         if not self.is_deleted:
-            self.directory.marks.note(self._mark_slot, self._topic_id_bytes, self.index, self.log.flushed_end)
+            self._note_flushed_end()
             self.directory.unsaved[self] = None
 
     def announce(self) -> None:
@@ -142,7 +142,11 @@ class Partition:
         """Put the log on disk so that the next start has nothing to recover. Waits for the disk."""
         self.log.close()
         if self.log.segments:
-            self.directory.marks.note(self._mark_slot, self._topic_id_bytes, self.index, self.log.flushed_end)
+            self._note_flushed_end()
+
+    def _note_flushed_end(self) -> None:
+        end, epoch = self.log.flushed_end, self.log.epochs.epoch_at(self.log.flushed_end - 1)
+        self.directory.marks.note(self._mark_slot, self._topic_id_bytes, self.index, end, epoch)
 
     def _advance(self) -> None:
         """Move the high watermark to what counts as kept on the whole in-sync set, which is this replica."""

@@ -135,7 +135,7 @@ def load(file: File, base_offset: int) -> tuple[Index, DamagedLog | None]:
     while position < len(content):
         count, crc = _BLOCK.unpack_from(content, position) if position + _BLOCK.size <= len(content) else (0, 0)
         rows = content[position + _BLOCK.size : position + _BLOCK.size + count * ROW_BYTES]
-        if count == 0 or crc32c(rows) != crc:
+        if count == 0 or len(rows) < count * ROW_BYTES or crc32c(rows) != crc:
             index.must_be_rewritten()
             return index, DamagedLog(file.path, position, "a block of the index does not match its checksum")
         index._rows += rows

@@ -64,6 +64,7 @@ class Log:
         self._unsynced_files: dict[str, File] = {}
         self._unsynced_directories: list[Syncable] = []
         self._is_syncing = False
+        self._covered_end = 0
         self._places: dict[int, tuple[Segment, int]] = {}
         self._opened: list[Segment] = []
 
@@ -127,6 +128,7 @@ class Log:
         directories, self._unsynced_directories = self._unsynced_directories, []
         segment = self.segments[-1] if self.segments else None
         self._is_syncing = True
+        self._covered_end = self.log_end
         return Unsynced(files, directories, self.log_end, segment, segment.size if segment else 0)
 
     def flushed(self, synced: Unsynced) -> None:
@@ -134,9 +136,8 @@ class Log:
         self._is_syncing = False
         for directory in synced.directories:
             directory.close()
-        # A truncation while the sync was under way took back what it covered.
-        self.flushed_end = max(self.flushed_end, min(synced.end_offset, self.log_end))
-        if synced.segment is not None and synced.segment.end_offset >= synced.end_offset:
+        self.flushed_end = max(self.flushed_end, self._covered_end)
+        if synced.segment is not None and self._covered_end == synced.end_offset:
             self._remember(synced.end_offset, synced.segment, synced.position)
         self._close_some()
 
@@ -185,19 +186,21 @@ class Log:
         assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
         if end >= self.log_end:
             return
-        while len(self.segments) > 1 and self.segments[-1].base_offset >= end:
-            self._remove(self.segments.pop())
-        segment = self.segments[-1]
+        segment = self._segment_of(end)
         position = segment.locate(end)
         if position < segment.size:
             end = next(segment.headers(position, segment.size))[1].base_offset
         if end < self.recovery_point:
             self.recovery_point = self.log_start
             save(self.disk, self.directory, LogState(self.log_start, self.log_start, b"", self.epochs.encode()))
+        while self.segments[-1] is not segment:
+            self._remove(self.segments.pop())
         segment.truncate(position, end)
         self._places.clear()
         self.log_end = end
         self.flushed_end = min(self.flushed_end, end)
+        # A sync that is under way covers nothing of what comes to stand here instead.
+        self._covered_end = min(self._covered_end, end)
         self.epochs.truncate_end(end)
         self._rebuild_producers()
         self._touch(segment.file)
@@ -218,6 +221,8 @@ class Log:
             self._roll()
         dropped, self.segments = self.segments[:count], self.segments[count:]
         self._opened = [segment for segment in self._opened if segment not in dropped]
+        for segment in dropped:
+            self._unsynced_files.pop(segment.path, None)
         self._places.clear()
         if self.segments[0].base_offset > self.log_start:
             self.raise_log_start(self.segments[0].base_offset)
@@ -228,19 +233,20 @@ class Log:
         if self.segments:
             self.segments[-1].save_index()
         self.unsaved_bytes = 0
-        return LogState(self.log_start, self.flushed_end, self.producers.encode(), self.epochs.take_changes())
+        return LogState(self.log_start, self.flushed_end, self.producers.encode(self.flushed_end), self.epochs.take_changes())
 
     def saved(self, state: LogState) -> None:
         """`state` is on disk: recovery will begin there."""
         self.recovery_point = max(self.recovery_point, state.recovery_point)
 
-    def mark_recovered(self) -> None:
-        """Opening has found all there is. Syncs what may not be on disk yet, so that it counts from now on."""
-        if self.segments and self.recovery_point < self.log_end:
+    def mark_recovered(self, flushed_end: int) -> None:
+        """Opening has found all there is. Syncs what is not known to be on disk, so that it counts from now on."""
+        if self.segments and (flushed_end < self.log_end or flushed_end <= self.segments[-1].base_offset):
             for segment in self.segments:
-                if segment.end_offset > self.recovery_point:
+                if segment.end_offset >= flushed_end:
                     segment.file.sync()
-            sync_directory(self.disk, self.directory)
+            for directory in self._directories():
+                sync_directory(self.disk, directory)
         self.flushed_end = self.log_end
 
     def close(self) -> None:
@@ -287,13 +293,22 @@ class Log:
             full.close_interval()
             full.seal()
             self._keep_open(full)
+            changed = self._directories()[:1]
         else:
-            for changed in self.disk.make_directories(self.directory):
-                self._unsynced_directories.append(self.disk.open_directory(changed))
+            self.disk.make_directories(self.directory)
+            changed = self._directories()
         segment = Segment.create(self.disk, self.directory, self.log_end, self.config.index_interval_bytes)
         self.segments.append(segment)
-        self._unsynced_directories.append(self.disk.open_directory(self.directory))
+        self._unsynced_directories += map(self.disk.open_directory, changed)
         self.must_roll = False
+
+    def _directories(self) -> tuple[str, ...]:
+        """Whose entries lead to a new log's files: its own, its topic's, and what holds the topics.
+
+        All of them, even where they exist: an earlier process may have made them and died before they were synced.
+        """
+        topic = self.directory.rpartition("/")[0]
+        return self.directory, topic or "/", topic.rpartition("/")[0] or "/"
 
     def _took(self, segment: Segment, header: BatchHeader, base: int, end: int, leader_epoch: int, now_ms: int) -> None:
         self._touch(segment.file)
@@ -344,6 +359,7 @@ class Log:
                 self.producers.appended(header, header.base_offset, header.end, header.max_timestamp)
 
     def _remove(self, segment: Segment) -> None:
+        self._unsynced_files.pop(segment.path, None)
         segment.release()
         for path in segment.paths():
             if self.disk.exists(path):

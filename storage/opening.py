@@ -5,23 +5,27 @@ first that is not whole is either a tear, which is cut because it was provably n
 and stepped over: its offsets are never given to other records (design.md section 5).
 """
 
+from itertools import zip_longest
+
 from cordwood.storage.batch import BatchHeader, peek
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.log import Log
-from cordwood.storage.recovery import Tear, has_hole, scan, step_over
+from cordwood.storage.marks import Mark
+from cordwood.storage.recovery import Tear, has_hole, must_follow, scan, step_over
 from cordwood.storage.segment import Segment
 from cordwood.storage.state import load
+from cordwood.storage.types import NO_EPOCH
 
 CLAIM_MAX = 1 << 24
 """No batch has more records; a damaged header that claims more is not believed."""
 
 
-def open_log(disk: Disk, directory: str, config: LogConfig, mark: int | None, now_ms: int) -> Log:
+def open_log(disk: Disk, directory: str, config: LogConfig, mark: Mark | None, now_ms: int) -> Log:
     """The log in `directory`, recovered; empty where there is none. Waits for the disk.
 
-    `mark` is the flushed end that was noted last (`marks.py`), None if unknown. What was wrong is in `log.damage`.
+    `mark` is what `marks.py` noted of the log last, None if unknown. What was wrong is in `log.damage`.
     Everything the log has is on disk when this returns. Raises OSError where the disk cannot be read or written.
     """
     log = Log(disk, directory, config)
@@ -30,21 +34,24 @@ def open_log(disk: Disk, directory: str, config: LogConfig, mark: int | None, no
     recovered = load(disk, directory)
     log.log_start, log.recovery_point = recovered.log_start, recovered.recovery_point
     log.producers, log.epochs = recovered.producers, recovered.epochs
+    # What begins above the recovery point may have been lost since, and is found again if it was not.
+    log.epochs.truncate_end(log.recovery_point)
     log.damage.extend(recovered.damage)
     bases = [int(name[:-4]) for name in disk.list_directory(directory) if name.endswith(".log")]
-    _Opening(log, max(mark or 0, recovered.recovery_point), now_ms).run(bases)
+    _Opening(log, mark, now_ms).run(bases)
     return log
 
 
 class _Opening:
-    def __init__(self, log: Log, flushed_end: int, now_ms: int) -> None:
-        self._log, self._flushed_end, self._now_ms = log, flushed_end, now_ms
+    def __init__(self, log: Log, mark: Mark | None, now_ms: int) -> None:
+        self._log, self._mark, self._now_ms = log, mark, now_ms
+        self._flushed_end = max(mark.end_offset if mark else 0, log.recovery_point)
         self._replay_from = log.recovery_point
 
     def run(self, bases: list[int]) -> None:
         log = self._log
         interval = log.config.index_interval_bytes
-        for base, following in zip(bases, [*bases[1:], None], strict=True):
+        for base, following in zip_longest(bases, bases[1:]):
             if following is not None and following <= log.recovery_point:
                 log.segments.append(Segment.sealed(log.disk, log.directory, base, following, interval))
                 continue
@@ -58,12 +65,13 @@ class _Opening:
 
     def _recover(self, segment: Segment, following: int | None) -> bool:
         """Take in what the segment holds. False where it was cut: nothing behind it may stay."""
-        segment.resume()
+        segment.resume(self._flushed_end)
         self._replay(segment)
-        while (tear := scan(segment, self._seen)) is not None:
+        while (tear := scan(segment, lambda header: self._judge(segment, header))) is not None:
             if tear.offset >= self._flushed_end and has_hole(segment.file, tear.position):
+                # What lies behind goes too, unread: stale bytes there could one day pass for the next batch.
                 segment.truncate(tear.position, tear.offset)
-                return False
+                return tear.offset == following
             self._log.damage.append(DamagedLog(segment.path, tear.position, tear.what))
             if not step_over(segment, tear):
                 self._give_up_rest(segment, tear)
@@ -112,12 +120,24 @@ class _Opening:
         try:
             start = segment.locate(self._replay_from) if self._replay_from > segment.base_offset else 0
             for _, header in segment.headers(start, segment.size):
-                self._seen(header, 0)
+                self._note(header)
         except DamagedLog as damaged:
             self._log.damage.append(damaged)
 
-    def _seen(self, header: BatchHeader, _position: int) -> None:
-        if header.base_offset < self._replay_from:
+    def _judge(self, segment: Segment, header: BatchHeader) -> None:
+        """Offset and epoch, which no checksum of the batch's own covers. Raises CorruptBatch."""
+        must_follow(header, segment.end_offset, may_leave_gap=self._log.config.compacted)
+        known = self._log.epochs.epoch_at(header.base_offset)
+        is_on_record = known != NO_EPOCH and header.base_offset < self._replay_from
+        if header.leader_epoch < known or (header.leader_epoch > known and is_on_record):
+            raise CorruptBatch(f"leader epoch {header.leader_epoch} where epoch {known} was")
+        mark = self._mark
+        if mark is not None and mark.rules_out(header):
+            raise CorruptBatch(f"leader epoch {header.leader_epoch} before epoch {mark.leader_epoch}")
+        self._note(header)
+
+    def _note(self, header: BatchHeader) -> None:
+        if header.end <= self._replay_from:
             return
         self._log.epochs.assign(header.leader_epoch, header.base_offset)
         if header.producer_id >= 0:
@@ -137,4 +157,4 @@ class _Opening:
             log.log_start = max(log.log_start, log.segments[0].base_offset)
             log.segments[-1].is_sealed = False
         log.epochs.truncate_end(log.log_end)
-        log.mark_recovered()
+        log.mark_recovered(self._flushed_end)

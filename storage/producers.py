@@ -102,13 +102,17 @@ class Producers:
     def clear(self) -> None:
         self._by_id.clear()
 
-    def encode(self) -> bytes:
-        """A snapshot: per producer id, epoch, last timestamp and batches."""
+    def encode(self, end: int) -> bytes:
+        """A snapshot as of offset `end`: per producer id, epoch, last timestamp and batches below that offset.
+
+        Batches above are found again by reading them; remembered without them, they would be acknowledged as repeats.
+        """
         out = bytearray()
         for producer_id, producer in self._by_id.items():
-            out += _PRODUCER.pack(producer_id, producer.epoch, producer.last_timestamp, len(producer.batches))
-            for batch in producer.batches:
-                out += _BATCH.pack(*batch)
+            batches = [batch for batch in producer.batches if batch.end_offset <= end]
+            if batches or not producer.batches:
+                out += _PRODUCER.pack(producer_id, producer.epoch, producer.last_timestamp, len(batches))
+                out += b"".join(_BATCH.pack(*batch) for batch in batches)
         return bytes(out)
 
     @classmethod

@@ -17,7 +17,7 @@ class RealFile:
 
     __slots__ = ("_fd", "_headroom_bytes", "_path")
 
-    def __init__(self, path: str, fd: int, headroom_bytes: int) -> None:
+    def __init__(self, path: str, fd: int, headroom_bytes: int = 0) -> None:
         self._path = path
         self._fd = fd
         self._headroom_bytes = headroom_bytes

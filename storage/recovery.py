@@ -44,27 +44,37 @@ class Recoverable(Protocol):
     def note_damage(self, size: int) -> None: ...
 
 
-def scan(segment: Recoverable, seen: Callable[[BatchHeader, int], None] | None = None) -> Tear | None:
-    """Take in batch by batch from `segment.size` on; None at a clean end: the end of the file, or zeros up to it.
+Judge = Callable[[BatchHeader], None]
+"""Looks at each batch that is whole, and raises CorruptBatch where it cannot be right all the same."""
 
-    `seen` is called with each batch's header and position.
+
+def scan(segment: Recoverable, judge: Judge) -> Tear | None:
+    """Take in batch by batch from `segment.size` on. None when the file ends where a batch does.
+
+    Space that was allocated and never written is a tear too, with nothing but a hole in it.
     """
     length = segment.file.size()
-    window = _Window(segment.file, length)
+    window = Window(segment.file, length)
     while segment.size < length:
         position, offset = segment.size, segment.end_offset
         try:
             data, at = window.batch_at(position)
             header = check(data, at)
-            if header.base_offset != offset:
-                raise CorruptBatch(f"offset {header.base_offset} where {offset} is due")
+            judge(header)
         except CorruptBatch as corrupt:
-            return None if is_zero(segment.file, position, length) else Tear(position, offset, str(corrupt))
-        segment.note(offset, header.size, header.max_timestamp, (memoryview(data)[at : at + header.size],))
+            return Tear(position, offset, str(corrupt))
+        segment.note(header.base_offset, header.size, header.max_timestamp, (memoryview(data)[at : at + header.size],))
         segment.end_offset = header.end
-        if seen is not None:
-            seen(header, position)
     return None
+
+
+def must_follow(header: BatchHeader, due: int, *, may_leave_gap: bool) -> None:
+    """Raises CorruptBatch for a batch that does not begin at offset `due`, or behind it where compaction leaves gaps.
+
+    A batch's own checksum does not cover its offset.
+    """
+    if header.base_offset != due and not (may_leave_gap and header.base_offset > due):
+        raise CorruptBatch(f"offset {header.base_offset} where {due} is due")
 
 
 def step_over(segment: Recoverable, tear: Tear) -> bool:
@@ -96,7 +106,9 @@ def has_hole(file: File, position: int) -> bool:
     if len(data) < HEADER_BYTES or not any(data):
         return True
     stop = position + peek(data).size
-    if not position + HEADER_BYTES <= stop <= length:
+    if stop > length:
+        return True
+    if stop < position + HEADER_BYTES:
         stop = min(position + SCAN_BYTES, length)
     while position < stop:
         sector_end = min((position // SECTOR_BYTES + 1) * SECTOR_BYTES, stop)
@@ -106,15 +118,6 @@ def has_hole(file: File, position: int) -> bool:
     return False
 
 
-def is_zero(file: File, position: int, length: int) -> bool:
-    """Whether the file holds nothing but zeros from `position` on: allocated space that was never written."""
-    while position < length:
-        if any(file.pread(SCAN_BYTES, position)):
-            return False
-        position += SCAN_BYTES
-    return True
-
-
 def _check_at(file: File, position: int, length: int) -> BatchHeader:
     size = peek(file.pread(HEADER_BYTES, position)).size
     if not HEADER_BYTES <= size <= length - position:
@@ -122,7 +125,7 @@ def _check_at(file: File, position: int, length: int) -> BatchHeader:
     return check(file.pread(size, position))
 
 
-class _Window:
+class Window:
     """A view of the file that moves forward in large reads."""
 
     def __init__(self, file: File, length: int) -> None:

@@ -39,4 +39,6 @@ def droppable(segments: Sequence[Aged], config: LogConfig, log_start: int, high_
 
 
 def _has_aged(segment: Aged, config: LogConfig, now_ms: int) -> bool:
-    return config.retention_ms >= 0 and now_ms - segment.max_timestamp > config.retention_ms
+    # Records may come without a time; then nothing tells how old they are.
+    is_timed = segment.max_timestamp >= 0
+    return config.retention_ms >= 0 and is_timed and now_ms - segment.max_timestamp > config.retention_ms

@@ -13,9 +13,9 @@ from cordwood.storage.batch import BatchHeader, peek
 from cordwood.storage.disk import Bytes, Disk, File
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.index import Index, Interval, load
-from cordwood.storage.recovery import SCAN_BYTES, scan, step_over
+from cordwood.storage.recovery import SCAN_BYTES, must_follow, scan, step_over
 
-ALLOCATE_AT_LEAST = 1 << 20
+ALLOCATE_AT_LEAST = 64 << 10
 ALLOCATE_AT_MOST = 64 << 20
 
 
@@ -224,9 +224,15 @@ class Segment:
                     if header.max_timestamp >= timestamp:
                         yield position, header
 
-    def resume(self) -> None:
-        """Stand where the index ends, ready to take in what lies behind (see `recovery.scan`)."""
+    def resume(self, flushed_end: int) -> None:
+        """Stand where the index ends, ready to take in what lies behind (see `recovery.scan`).
+
+        The index is trusted up to `flushed_end`: of what was not flushed, it may have survived where the batches did not.
+        """
         self.close_interval()
+        doubtful = self.index.row_of_offset(flushed_end - self.base_offset)
+        if doubtful >= 0 or flushed_end < self.base_offset:
+            self.index.truncate(self.index[doubtful].position if doubtful >= 0 else 0)
         self.end_offset = self.base_offset
         self._allocated = self.file.size()
         while len(self.index):
@@ -245,17 +251,13 @@ class Segment:
         """Cut everything from the batch boundary `position` on."""
         self.close_interval()
         self.index.truncate(position)
-        if self.index.end < position:
-            # The cut falls within an interval: what is left of it is the open one again.
-            rest = self._pread(self.index.end, position - self.index.end, True)
-            at, start = 0, self.index.end
-            while start + at < position:
-                header = peek(rest, at)
-                self.note(
-                    header.base_offset, header.size, header.max_timestamp, (rest[at : at + header.size],)
-                )
-                at += header.size
-        self.size, self.end_offset = position, end_offset
+        self.size, self.end_offset = self.index.end, end_offset
+        # Where the cut falls within an interval, what is left of it is the open one again.
+        rest, at = self._pread(self.size, position - self.size, True), 0
+        while at < len(rest):
+            header = peek(rest, at)
+            self.note(header.base_offset, header.size, header.max_timestamp, (rest[at : at + header.size],))
+            at += header.size
         self.is_sealed = False
         self._max_timestamp = None
         self.file.truncate(position)
@@ -324,6 +326,9 @@ class Segment:
             what = f"the {interval.size} bytes from here on are not what was written"
             raise DamagedLog(self.path, interval.position, what)
 
+    def _must_not_fall_back(self, header: BatchHeader) -> None:
+        must_follow(header, self.end_offset, may_leave_gap=True)
+
     def _end_offset_of(self, interval: Interval) -> int:
         data = self._pread(interval.position, interval.size, True)
         self._prove(interval, data)
@@ -356,8 +361,8 @@ class Segment:
     def _index_rest_of_sealed(self) -> None:
         """Index what the index file lacks. Damage met on the way is found again, and named, by whoever reads there."""
         end_offset, size = self.end_offset, self.size
-        self.resume()
-        while (tear := scan(self)) is not None and step_over(self, tear):
+        self.resume(self.end_offset)
+        while (tear := scan(self, self._must_not_fall_back)) is not None and step_over(self, tear):
             pass
         self.close_interval()
         self.end_offset, self.size = end_offset, min(size, self.index.end) if tear is None else size

@@ -80,7 +80,7 @@ func consume(ctx context.Context, work Work) (Outcome, error) {
 	var seen int64
 	for seen < work.records {
 		fetches := client.PollFetches(ctx)
-		if err := fetches.Err0(); err != nil {
+		if err := fetches.Err(); err != nil {
 			return Outcome{}, err
 		}
 		seen += int64(fetches.NumRecords())

@@ -90,6 +90,10 @@ class SimulatedDisk:
         self._tree.directory(path)
         return max(0, self.capacity_bytes - self._used_bytes())
 
+    def total_bytes(self, path: str) -> int:
+        self._tree.directory(path)
+        return self.capacity_bytes
+
     def kill(self) -> None:
         """The process dies: the page cache outlives it, its handles do not."""
         self._incarnation += 1

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,9 @@ from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import AsJson
 from cordwood.cluster.cli.output import print_json, print_json_line, progress_bar
 from cordwood.storage.real_disk import RealDisk, RealFile
+
+if TYPE_CHECKING:
+    from cordwood.storage.verify import BatchLine
 
 app = typer.Typer(no_args_is_help=True, help="Look at logs on disk, without a broker.")
 
@@ -23,15 +27,18 @@ def dump(path: LogPath, as_json: AsJson = False) -> None:
     """Print one line for each batch: where it stands, its offsets, epoch, producer and codec."""
     from dataclasses import asdict
 
-    from cordwood.storage.verify import dump as batches
+    from cordwood.cluster.verify import dump as batches
 
+    shown = ""
     with _reading(path) as disk:
         for batch in batches(disk, str(path)):
-            columns = asdict(batch)
             if as_json:
-                print_json_line(columns)
-            else:
-                typer.echo("  ".join(f"{name}={value}" for name, value in columns.items()))
+                print_json_line(asdict(batch))
+                continue
+            if batch.path != shown:
+                shown = batch.path
+                typer.echo(shown)
+            typer.echo(_in_words(batch))
 
 
 @app.command()
@@ -40,7 +47,7 @@ def verify(path: LogPath, as_json: AsJson = False) -> None:
 
     Exits with 1 and names file and byte where something is wrong. Nothing is changed.
     """
-    from cordwood.storage.verify import verify as findings_in
+    from cordwood.cluster.verify import verify as findings_in
 
     findings = []
     size = _size(path)
@@ -57,6 +64,23 @@ def verify(path: LogPath, as_json: AsJson = False) -> None:
         typer.echo(f"{path}: {size} bytes, nothing wrong")
     if findings:
         raise Failure(f"{path} is damaged in {len(findings)} places.")
+
+
+def _in_words(batch: "BatchLine") -> str:
+    producer = f"  producer {batch.producer_id} epoch {batch.producer_epoch} sequence {batch.base_sequence}"
+    return (
+        f"  byte {batch.position}: offsets {batch.base_offset} to {batch.end_offset}, {batch.records} records, "
+        f"{batch.size} bytes, {batch.codec}, leader epoch {batch.leader_epoch}, latest {_moment(batch.max_timestamp)}"
+        f"{producer if batch.producer_id >= 0 else ''}{'  control' if batch.is_control else ''}"
+    )
+
+
+def _moment(timestamp_ms: int) -> str:
+    """ISO 8601 where the clock of the client was anywhere near."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
 
 
 class _WatchedFile(RealFile):

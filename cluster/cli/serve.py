@@ -38,13 +38,14 @@ def serve(
         settings = load(toml, os.environ, overrides or [])
     except ConfigMistakes as mistakes:
         raise Failure("\ncordwood: ".join(mistakes.sentences), ExitCode.USAGE) from None
-    from cordwood.cluster.broker import run
+    from cordwood.cluster.broker import CannotStart, run
 
     try:
-        run(settings)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise Failure(f"the broker cannot run: {where}{error.strerror or error}.") from error
+        code = run(settings)
+    except CannotStart as error:
+        raise Failure(f"the broker cannot start: {error}") from error
+    if code:
+        raise typer.Exit(code)
 
 
 def _text_of(config: Path) -> str:

@@ -220,9 +220,9 @@ def _described(admin: "AdminClient", name: str) -> dict[str, Any]:
     configs = _configs(admin, name)
     policy = configs["flush.policy"].value if "flush.policy" in configs else None
     changed = {
-        key: {"value": None if entry.is_sensitive else entry.value, "source": entry.source.name.lower()}
+        key: {"value": None if entry.is_sensitive else entry.value, "source": _source(entry)}
         for key, entry in sorted(configs.items())
-        if not entry.is_default and entry.source.name != "DEFAULT_CONFIG"
+        if not entry.is_default and _source(entry) != "default_config"
     }
     return {
         "name": name,
@@ -239,6 +239,13 @@ def _configs(admin: "AdminClient", name: str) -> "dict[str, ConfigEntry]":
 
     resource = ConfigResource(ResourceType.TOPIC, name)
     return dict(answer(admin.describe_configs([resource])[resource]))
+
+
+def _source(entry: "ConfigEntry") -> str:
+    """Who set a config, such as `dynamic_topic_config`. The client gives a bare number where its stubs say an enum."""
+    from confluent_kafka.admin import ConfigSource
+
+    return ConfigSource(entry.source).name.lower()
 
 
 def _partitions(topic: "TopicDescription", starts: "Offsets", ends: "Offsets") -> list[dict[str, Any]]:

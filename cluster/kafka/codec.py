@@ -52,14 +52,15 @@ def read_head(frame: memoryview, flexible: Callable[[int, int], bool]) -> Reques
 
 
 def decode_request(api_key: int, version: int, frame: memoryview, position: int) -> Any:
-    """The request's body as its own version's class. Raises Malformed."""
+    """The request's body as its own version's class. Raises Malformed.
+
+    Bytes behind the last field are let be, as Kafka does: librdkafka sends some with Metadata.
+    """
     try:
-        request, size = _reader(api_key, version)(frame, position)
+        request, _ = _reader(api_key, version)(frame, position)
     except Exception as error:
         # kio tells bad bytes by several kinds of error; whichever it is, they are the client's.
         raise Malformed(str(error) or type(error).__name__) from error
-    if position + size < len(frame) and version > 0:
-        raise Malformed(f"{len(frame) - position - size} bytes behind the request")
     return request
 
 

@@ -10,7 +10,7 @@ from cordwood.cluster.config_rows import BrokerConfig, broker_config
 from cordwood.cluster.config_values import Kind
 from cordwood.cluster.kafka.call import Call, Refused
 from cordwood.cluster.kafka.proposals import propose
-from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigChange, ResourceType
+from cordwood.cluster.metadata.commands import AlterConfigs, ConfigChange, ResourceType
 from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, Image
 
 _ATTEMPTS_MAX = 5
@@ -40,12 +40,11 @@ def topic_own(name: str, image: Image) -> Mapping[str, str]:
 
 def check_broker(name: str, image: Image) -> None:
     """Whether that broker can be configured; "" is all of them. Raises Refused."""
-    if name == ALL_BROKERS:
+    if name == ALL_BROKERS or name in map(str, image.brokers):
         return
-    if not name.isascii() or not name.isdigit() or name != str(int(name)):
-        raise Refused(ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}")
-    if BrokerId(int(name)) not in image.brokers:
+    if name.isascii() and name.isdigit():
         raise Refused(ErrorCode.invalid_request, f"No broker is registered with the id {name}.")
+    raise Refused(ErrorCode.invalid_request, f"Broker id must be an integer, but it is: {name}")
 
 
 async def alter(number: int, name: str, wanted: Wanted, call: Call, *, validate_only: bool) -> None:

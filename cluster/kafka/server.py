@@ -47,14 +47,18 @@ class Server:
         loop = asyncio.get_running_loop()
         bound = []
         for listener in listeners:
-            server = await loop.create_server(
-                self._factory(listener.name),
-                listener.host or None,
-                listener.port,
-                backlog=BACKLOG,
-                reuse_address=True,
-                start_serving=False,
-            )
+            try:
+                server = await loop.create_server(
+                    self._factory(listener.name),
+                    listener.host or None,
+                    listener.port,
+                    backlog=BACKLOG,
+                    reuse_address=True,
+                    start_serving=False,
+                )
+            except OSError as error:
+                where = f"listener {listener.name} on {listener.host}:{listener.port}"
+                raise OSError(error.errno, f"cannot listen: {error.strerror}", where) from error
             self._servers.append(server)
             bound.append(listener.bound(server.sockets[0].getsockname()[1]))
         return tuple(bound)

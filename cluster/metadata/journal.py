@@ -169,8 +169,8 @@ class Journal:
         self._content.end += len(data)
 
 
-def check(disk: Disk, path: str) -> int:
-    """Read a journal that nobody has open, and change nothing. The number of its entries.
+def check(disk: Disk, path: str) -> list[Entry]:
+    """The entries of a journal that nobody has open. Changes nothing.
 
     Raises DamagedLog at the first byte that is not sound, a torn end included.
     """
@@ -182,7 +182,7 @@ def check(disk: Disk, path: str) -> int:
     content = _read(path, data)
     if content.end < len(data):
         raise DamagedLog(path, content.end, f"{len(data) - content.end} bytes are no record: torn or damaged")
-    return len(content.entries)
+    return content.entries
 
 
 def _record(kind: _Kind, body: bytes) -> bytes:

@@ -99,7 +99,7 @@ class Sending:
 
 def create_topic(address: str) -> None:
     """One topic of a few partitions."""
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
 
 
@@ -153,9 +153,9 @@ def delays_table(expected: dict[str, Delays], found: dict[str, Delays]) -> Table
     """One row for each carrier with what came back, and a second with what pandas says where that differs."""
     names = carrier_names()
     table = Table(title="Delays in minutes, from the records read back", box=SIMPLE)
-    table.add_column("carrier", no_wrap=True)
-    for heading in ("flights", "departure\nmean", "departure\nmax", "arrival\nmean", "arrival\nmax", "pandas\nsays"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("carrier", no_wrap=True, max_width=20)
+    for heading in ("flights", "depart.\nmean", "depart.\nmax", "arrival\nmean", "arrival\nmax", "pandas\nsays"):
+        table.add_column(heading, justify="right", no_wrap=True, min_width=7)
     for carrier in sorted(expected.keys() | found.keys()):
         ours, theirs = found.get(carrier), expected.get(carrier)
         is_same = same(ours, theirs)

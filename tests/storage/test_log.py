@@ -110,6 +110,7 @@ def test_too_many_offsets_roll_a_segment(log: LogFixture) -> None:
 
 
 def test_a_follower_keeps_the_gaps_that_compaction_left(log: LogFixture) -> None:
+    log.configure(compacted=True)
     log.append("a").log.append_stamped(encode([Record(0, 0, None, b"d")], base_offset=3), log.now)
     log.append("e").flush()
     for _ in range(2):

@@ -145,8 +145,8 @@ class LogAgainstAList(RuleBasedStateMachine):
             "checkpoint": self.checkpoint,
             "truncate": lambda: self.truncate(0.5),
             "retain": lambda: self.retain(500),
-            "close": self.log.close,
-            "reopen": self.log.reopen,
+            "close": self.close,
+            "reopen": self.kill,
         }[what]
 
     def _new_values(self, count: int) -> list[str]:

@@ -30,7 +30,7 @@ class History:
         return base, False
 
     def restarts(self) -> "History":
-        self.producers = Producers.decode(self.producers.encode())
+        self.producers = Producers.decode(self.producers.encode(self.log_end))
         return self
 
 

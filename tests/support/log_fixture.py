@@ -81,7 +81,7 @@ class LogFixture:
     def truncate(self, end: int) -> Self:
         # First the mark comes down, or a restart would take what is missing below it for lost. Where the batch that
         # contains `end` begins is not known yet.
-        self._note(self.log.log_start)
+        self._note(0)
         self._marks.file.sync()
         self.log.truncate(end)
         return self
@@ -166,11 +166,12 @@ class LogFixture:
         return f"{DIRECTORY}/{base_offset:020d}.{suffix}"
 
     def _open(self) -> None:
-        self._marks = Marks(self.disk, MARKS)
+        self._marks = Marks(self.disk.open(MARKS, create=True))
         self.log = open_log(self.disk, DIRECTORY, self.config, self._marks.get(TOPIC_ID, 0), self.now)
 
     def _note(self, flushed_end: int) -> None:
-        self._marks.note(self._marks.slot(TOPIC_ID, 0), TOPIC_ID.bytes, 0, flushed_end)
+        epoch = self.log.epochs.epoch_at(flushed_end - 1)
+        self._marks.note(self._marks.slot(TOPIC_ID, 0), TOPIC_ID.bytes, 0, flushed_end, epoch)
 
     def _append(self, batch: bytes) -> Appended:
         return self.log.append(batch, check(batch), self.leader_epoch, self.now)

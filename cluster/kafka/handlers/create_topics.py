@@ -6,7 +6,7 @@ with the partitions and cleanup that they need.
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.create_topics.v7.response import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
@@ -27,8 +27,8 @@ _FIRST_WITH_CONFIGS = 5
 
 async def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     broker = broker_config(call.services.settings, call.services.quorum.image)
-    rows = topic_configs.describe({}, broker) if call.version >= _FIRST_WITH_CONFIGS else None
-    defaults = None if rows is None else _echo(rows)
+    echoes = call.version >= _FIRST_WITH_CONFIGS
+    defaults = _echo(topic_configs.describe({}, broker)) if echoes else {}
     times = Counter(topic.name for topic in request.topics)
     too_many = sum(_partitions_asked(topic, broker) for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX
 
@@ -43,10 +43,9 @@ async def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsRespon
                 await propose(command, call)
         except Refused as refusal:
             return _refused(topic.name, refusal)
-        configs = defaults
-        if defaults is not None and command.configs:
-            configs = _echo(topic_configs.describe(dict(command.configs), broker))
-        return _created(command, configs, is_real=not request.validate_only)
+        own = dict(command.configs) if echoes else {}
+        configs = {**defaults, **_echo(topic_configs.describe(own, broker, own))}
+        return _created(command, tuple(configs.values()), is_real=not request.validate_only)
 
     once = {topic.name: topic for topic in request.topics}
     results = await asyncio.gather(*map(result, once.values()))
@@ -78,7 +77,7 @@ def _command(topic: CreatableTopic, call: Call, broker: BrokerConfig) -> CreateT
 
 
 def _created(
-    command: CreateTopic, configs: tuple[CreatableTopicConfigs, ...] | None, *, is_real: bool
+    command: CreateTopic, configs: tuple[CreatableTopicConfigs, ...], *, is_real: bool
 ) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=command.name,
@@ -97,9 +96,9 @@ def _refused(name: str, refusal: Refused) -> CreatableTopicResult:
     )
 
 
-def _echo(rows: Sequence[ConfigRow]) -> tuple[CreatableTopicConfigs, ...]:
-    return tuple(
-        CreatableTopicConfigs(
+def _echo(rows: Iterable[ConfigRow]) -> dict[str, CreatableTopicConfigs]:
+    return {
+        row.key: CreatableTopicConfigs(
             name=row.key,
             value=row.value,
             read_only=row.is_read_only,
@@ -107,4 +106,4 @@ def _echo(rows: Sequence[ConfigRow]) -> tuple[CreatableTopicConfigs, ...]:
             is_sensitive=False,
         )
         for row in rows
-    )
+    }

@@ -5,7 +5,6 @@ the same answer with its leaders. Internal topics do not: the group coordinator 
 """
 
 import asyncio
-import contextlib
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +22,7 @@ from kio.schema.metadata.v13.response import (
 from cordwood.cluster.config_rows import broker_config
 from cordwood.cluster.kafka import codec
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_TOPIC
+from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
@@ -45,7 +44,10 @@ def lift(request: Any, version: int) -> MetadataRequest:
 
 
 def lower(response: MetadataResponse, version: int) -> Any:
-    """Versions 8 to 10 also told what may be done to the cluster, which DescribeCluster does since."""
+    """Versions 8 to 10 also tell what may be done to the cluster, as DescribeCluster does since.
+
+    They tell it to those who did not ask, too: it is the same for all, and nobody else looks.
+    """
     if version not in _WITH_CLUSTER_OPERATIONS:
         return response
     return SimpleNamespace(
@@ -54,20 +56,22 @@ def lower(response: MetadataResponse, version: int) -> Any:
         cluster_id=response.cluster_id,
         controller_id=response.controller_id,
         topics=response.topics,
-        cluster_authorized_operations=NOT_ASKED,
+        cluster_authorized_operations=ON_CLUSTER,
     )
 
 
 async def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
+    refused: dict[str, Refused] = {}
     if request.topics is not None and request.allow_auto_topic_creation:
-        await _create_missing(request.topics, call)
+        refused = await _create_missing(request.topics, call)
     image = call.services.quorum.image
     reachable = {
         broker.id: endpoint
         for broker in image.brokers.values()
         if (endpoint := broker.endpoint(call.listener)) is not None
     }
-    answer = _Answer(image, frozenset(reachable), request.include_topic_authorized_operations, call.version)
+    operations = ON_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
+    answer = _Answer(image, refused, frozenset(reachable), operations, call.version)
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=tuple(
@@ -84,35 +88,42 @@ async def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
     )
 
 
-async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) -> None:
-    """Create what may be created, at most one request's worth; what cannot be is found missing by the answer."""
-    if not call.services.settings.auto_create_topics_enable:
-        return
+async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) -> dict[str, Refused]:
+    """Create what is missing and may be created, at most one request's worth. Why not, by name, where it was not."""
+    settings = call.services.settings
+    refused: dict[str, Refused] = {}
+    if not settings.auto_create_topics_enable:
+        return refused
     image = call.services.quorum.image
-    broker = broker_config(call.services.settings, image)
+    broker = broker_config(settings, image)
     missing = {
         topic.name: None
         for topic in topics
-        if topic.name is not None and topic.topic_id is None and topic.name not in image.topics_by_name
+        if topic.name is not None
+        and topic.topic_id is None
+        and topic.name not in image.topics_by_name
+        and topic.name not in INTERNAL_TOPICS
     }
-    creatable = [name for name in missing if name not in INTERNAL_TOPICS]
 
     async def create(name: str) -> None:
-        # A refusal is in the answer: the topic is not there, or someone else has created it meanwhile.
-        with contextlib.suppress(Refused):
+        try:
             await propose(new_topic(name, image, broker, call.services.rng), call)
+        except Refused as refusal:
+            refused[name] = refusal
 
-    at_most = PARTITIONS_PER_REQUEST_MAX // call.services.settings.num_partitions
-    await asyncio.gather(*map(create, creatable[:at_most]))
+    await asyncio.gather(*map(create, list(missing)[: PARTITIONS_PER_REQUEST_MAX // settings.num_partitions]))
+    return refused
 
 
 class _Answer:
     """The topics of one answer, from one image."""
 
-    def __init__(self, image: Image, reachable: frozenset[int], with_operations: bool, version: int) -> None:
-        self._image = image
+    def __init__(
+        self, image: Image, refused: dict[str, Refused], reachable: frozenset[int], operations: int, version: int
+    ) -> None:
+        self._image, self._refused = image, refused
         self._reachable = reachable
-        self._operations = ON_TOPIC if with_operations else NOT_ASKED
+        self._operations = operations
         self._version = version
 
     def topics(self, wanted: tuple[MetadataRequestTopic, ...] | None) -> tuple[MetadataResponseTopic, ...]:
@@ -146,7 +157,7 @@ class _Answer:
         known = self._image.topics_by_name.get(name)
         if known is None:
             check_name(name)
-            raise Refused(ErrorCode.unknown_topic_or_partition)
+            raise self._refused.get(name) or Refused(ErrorCode.unknown_topic_or_partition)
         return known
 
     def _known(self, topic: TopicImage) -> MetadataResponseTopic:

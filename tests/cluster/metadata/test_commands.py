@@ -62,7 +62,9 @@ def test_a_command_of_a_newer_version_is_refused() -> None:
         decode(pack([99, "what"]))
 
 
-@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x91", pack(5), pack([]), pack([1]), pack([4, b"x", 2]), pack([6, 9])])
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", b"\x91", pack(5), pack([]), pack([1]), pack([4, b"x", 2]), pack([6, 9])]
+)
 def test_what_is_no_command_is_refused(data: bytes) -> None:
     with pytest.raises(UnknownCommand):
         decode(data)

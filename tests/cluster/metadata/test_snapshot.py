@@ -72,7 +72,7 @@ def test_a_damaged_one_is_named_and_no_older_one_taken(disk: SimulatedDisk) -> N
     for index in (9, 42):
         snapshot.write(disk, "/m", Snapshot(replace(IMAGE, index=index)))
     disk.flip("/m/00000000000000000042-0000000000.snapshot", 60, 1)
-    with pytest.raises(DamagedLog, match="42-0000000000.snapshot is damaged at byte"):
+    with pytest.raises(DamagedLog, match=r"42-0000000000\.snapshot is damaged at byte"):
         snapshot.read_newest(disk, "/m")
 
 

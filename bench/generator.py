@@ -1,0 +1,86 @@
+"""The load generator: our Go program where Go can build it, else the same lines from Python."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cordwood.bench.lines import Line, Outcome
+from cordwood.bench.machine import cpu_seconds
+
+LIMIT_S = 300.0
+BUILD_S = 600.0
+SOURCES = Path(__file__).resolve().parent / "load"
+
+
+class LoadFailed(Exception):
+    """A line that the generator could not do; the message is what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """A command that takes the arguments of lines.Line, and what to call it in the results."""
+
+    name: str
+    command: tuple[str, ...]
+
+    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
+        """Returns when every partition has a leader. Raises LoadFailed."""
+        self._run(["topic", "--bootstrap", bootstrap, "--topic", topic, "--partitions", str(partitions)])
+
+    def run(self, line: Line, bootstrap: str, pids: list[int]) -> Outcome:
+        """Put one line on a broker whose processes are `pids`. Raises LoadFailed, also where a record failed."""
+        cpu_before = cpu_seconds(pids)
+        answer = self._run(line.arguments(bootstrap))
+        outcome = Outcome(
+            records=answer["records"],
+            failed=answer["failed"],
+            seconds=answer["seconds"],
+            ack_ms=answer.get("ack_ms") or {},
+            end_to_end_ms=answer.get("end_to_end_ms") or {},
+            broker_cpu_s=cpu_seconds(pids) - cpu_before,
+        )
+        if outcome.failed:
+            raise LoadFailed(f"{line.name}: {outcome.failed:,} records were not acknowledged.")
+        return outcome
+
+    def _run(self, arguments: list[str]) -> dict[str, Any]:
+        try:
+            done = subprocess.run(
+                [*self.command, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise LoadFailed(f"{arguments[0]}: no end after {LIMIT_S:.0f} s.") from None
+        if done.returncode != 0:
+            raise LoadFailed(f"{arguments[0]}: {done.stderr.strip()[-1000:]}")
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return answer
+
+
+def load_generator(home: Path, say: Callable[[str], None]) -> Generator:
+    """The Go program, built into `home`; else the Python one, with a sentence about it to `say`."""
+    program = home / "load"
+    if shutil.which("go") is None:
+        say("No Go on this machine: the load comes from Python, which measures itself above 0.5 M records/s.")
+        return _in_python()
+    home.mkdir(parents=True, exist_ok=True)
+    build = subprocess.run(
+        ["go", "build", "-o", str(program), "."],
+        cwd=SOURCES,
+        capture_output=True,
+        text=True,
+        timeout=BUILD_S,
+        check=False,
+    )
+    if build.returncode != 0:
+        say(f"Go could not build bench/load, so the load comes from Python: {build.stderr.strip()[-500:]}")
+        return _in_python()
+    return Generator("franz-go", (str(program),))
+
+
+def _in_python() -> Generator:
+    return Generator("librdkafka from Python", (sys.executable, "-m", "cordwood.bench.load_in_python"))

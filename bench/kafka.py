@@ -1,0 +1,111 @@
+"""Apache Kafka from Maven Central, one broker in KRaft mode, to be measured beside Cordwood in the same run."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from cordwood.bench.systems import CannotRun, System, free_port
+
+VERSION = "4.2.0"
+HEAP = "1G"
+JAVA_MAJOR_MIN = 17
+CLUSTER_ID = "Q29yZHdvb2RCZW5jaDAwMQ"
+ARTIFACTS = (
+    ("org.apache.kafka", "kafka_2.13", VERSION),
+    ("org.apache.kafka", "kafka-tools", VERSION),
+    ("org.slf4j", "slf4j-simple", "1.7.36"),
+)
+
+
+class Kafka(System):
+    """Kafka as it comes, or with an fsync for each append, which is what Cordwood's acknowledgement means."""
+
+    def __init__(self, home: Path, *, is_flushing: bool = False) -> None:
+        """The jars are kept in `home`, and fetched only once."""
+        self.name = "kafka, fsync each append" if is_flushing else "kafka"
+        self._libs = home / f"kafka-{VERSION}"
+        self._settings = {"log.flush.interval.messages": "1"} if is_flushing else {}
+
+    def version(self) -> str:
+        return VERSION
+
+    def prepare(self) -> None:
+        for program in ("java", "mvn"):
+            if shutil.which(program) is None and not (program == "mvn" and self._libs.is_dir()):
+                raise CannotRun(f"Apache Kafka is left out: there is no `{program}` on this machine.")
+        if _java_major() < JAVA_MAJOR_MIN:
+            raise CannotRun(f"Apache Kafka is left out: it needs Java {JAVA_MAJOR_MIN} or newer.")
+        if not self._libs.is_dir():
+            _fetch(self._libs)
+
+    def command(self, directory: Path, port: int) -> list[str]:
+        properties = directory / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties(directory, port).items()))
+        format_log = subprocess.run(
+            [*self._java(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if format_log.returncode != 0:
+            raise CannotRun(f"Apache Kafka could not format its directory:\n{format_log.stdout}{format_log.stderr}")
+        return [
+            *self._java(f"-Xms{HEAP}", f"-Xmx{HEAP}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+            "kafka.Kafka",
+            str(properties),
+        ]
+
+    def _java(self, *options: str) -> list[str]:
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+        return ["java", *options, quiet, "-cp", f"{self._libs}/*"]
+
+    def _properties(self, directory: Path, port: int) -> dict[str, str]:
+        controller_port = free_port()
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(directory / "data"),
+            "num.partitions": "6",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **self._settings,
+        }
+
+
+def _java_major() -> int:
+    # "17.0.15", or "1.8.0_402" of the days when the major version came second.
+    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    numbers = told.partition('"')[2].partition('"')[0].split(".")
+    return int(numbers[0]) if numbers[0].isdigit() else 0
+
+
+def _fetch(libs: Path) -> None:
+    """Have Maven copy the jars. They take their name only when all are there."""
+    part = libs.with_name(libs.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        for group, name, version in ARTIFACTS
+    )
+    (part / "pom.xml").write_text(
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>cordwood.bench</groupId><artifactId>kafka</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+    maven = subprocess.run(
+        ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=."],
+        cwd=part,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if maven.returncode != 0:
+        raise CannotRun(f"Apache Kafka is left out: Maven could not fetch it.\n{maven.stdout[-2000:]}")
+    part.rename(libs)

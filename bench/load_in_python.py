@@ -1,0 +1,216 @@
+"""The load generator for machines without Go: the same command line and answer as load/, from confluent-kafka."""
+
+import argparse
+import json
+import multiprocessing
+import struct
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+WARM_UP_S = 2.0
+DUE = struct.Struct(">d")
+
+
+def main() -> None:
+    modes: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+        "topic": create_topic,
+        "produce": produce,
+        "consume": consume,
+        "latency": latency,
+        "one-in-flight": one_in_flight,
+    }
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("mode", choices=modes)
+    parser.add_argument("--bootstrap", default="127.0.0.1:9092")
+    parser.add_argument("--topic", default="bench")
+    parser.add_argument("--partitions", type=int, default=6)
+    parser.add_argument("--replication", type=int, default=1)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--record-bytes", type=int, default=100)
+    parser.add_argument("--acks", choices=("all", "1"), default="all")
+    parser.add_argument("--producers", type=int, default=1)
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--rate", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=10)
+    work = parser.parse_args()
+    json.dump(modes[work.mode](work), sys.stdout)
+    sys.stdout.write("\n")
+
+
+def create_topic(work: argparse.Namespace) -> dict[str, Any]:
+    admin = AdminClient({"bootstrap.servers": work.bootstrap})
+    try:
+        admin.create_topics([NewTopic(work.topic, work.partitions, work.replication)])[work.topic].result(30)
+    except KafkaException as refused:
+        if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+    while any(
+        partition.leader < 0 for partition in admin.list_topics(work.topic).topics[work.topic].partitions.values()
+    ):
+        time.sleep(0.05)
+    return _outcome(0, 0, 0.0)
+
+
+def produce(work: argparse.Namespace) -> dict[str, Any]:
+    """Each producer is a process of its own: threads would share one interpreter's lock."""
+    begin = time.perf_counter()
+    share = work.records // work.producers
+    with multiprocessing.get_context("spawn").Pool(work.producers) as pool:
+        failed = sum(pool.starmap(_produce_share, [(work, share)] * work.producers))
+    return _outcome(share * work.producers, failed, time.perf_counter() - begin)
+
+
+def _produce_share(work: argparse.Namespace, share: int) -> int:
+    failed = 0
+
+    def acknowledged(error: KafkaError | None, _message: Message) -> None:
+        nonlocal failed
+        failed += error is not None
+
+    producer = Producer(
+        {
+            "bootstrap.servers": work.bootstrap,
+            "acks": work.acks,
+            "enable.idempotence": work.acks == "all",
+            "linger.ms": 5,
+            "batch.size": 1 << 20,
+            "queue.buffering.max.messages": 200_000,
+            "delivery.report.only.error": True,
+        }
+    )
+    value = b"abcdefghijklmnopqrstuvwxyz" * (work.record_bytes // 26 + 1)
+    value = value[: work.record_bytes]
+    for _ in range(share):
+        while True:
+            try:
+                producer.produce(work.topic, value, on_delivery=acknowledged)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    return failed + producer.flush(120)
+
+
+def consume(work: argparse.Namespace) -> dict[str, Any]:
+    begin = time.perf_counter()
+    consumer = _reader(work, OFFSET_BEGINNING)
+    seen = 0
+    while seen < work.records:
+        seen += sum(message.error() is None for message in consumer.consume(10_000, 1))
+    taken = time.perf_counter() - begin
+    consumer.close()
+    return _outcome(seen, 0, taken)
+
+
+def latency(work: argparse.Namespace) -> dict[str, Any]:
+    """Waiting times count from when a record was due to be sent, so that a stall is charged for all that it delayed."""
+    acks: list[float] = []
+    reads: list[float] = []
+    failed = 0
+    counted = time.time() + WARM_UP_S
+    end = counted + work.seconds
+
+    def acknowledged(error: KafkaError | None, message: Message) -> None:
+        nonlocal failed
+        due = _due(message)
+        failed += error is not None
+        if error is None and due >= counted:
+            acks.append(time.time() - due)
+
+    def follow() -> None:
+        consumer = _reader(work, OFFSET_END)
+        while time.time() < end + 1:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None and _due(message) >= counted:
+                reads.append(time.time() - _due(message))
+        consumer.close()
+
+    reader = threading.Thread(target=follow)
+    reader.start()
+    producer = Producer({"bootstrap.servers": work.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+    padding = bytes(max(0, work.record_bytes - DUE.size))
+    due = time.time()
+    while due < end:
+        producer.poll(max(0.0, due - time.time()))
+        if time.time() >= due:
+            producer.produce(work.topic, DUE.pack(due) + padding, on_delivery=acknowledged)
+            due += 1 / work.rate
+    producer.flush(30)
+    reader.join()
+    return _outcome(len(acks), failed, work.seconds) | {"ack_ms": _quantile(acks), "end_to_end_ms": _quantile(reads)}
+
+
+def one_in_flight(work: argparse.Namespace) -> dict[str, Any]:
+    begin = time.perf_counter()
+    waits: list[float] = []
+
+    def one_connection() -> None:
+        producer = Producer({"bootstrap.servers": work.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+        while time.perf_counter() - begin < work.seconds:
+            sent = time.perf_counter()
+            producer.produce(work.topic, bytes(work.record_bytes))
+            producer.flush(30)
+            waits.append(time.perf_counter() - sent)
+
+    threads = [threading.Thread(target=one_connection) for _ in range(work.connections)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return _outcome(len(waits), 0, time.perf_counter() - begin) | {"ack_ms": _quantile(waits)}
+
+
+def _reader(work: argparse.Namespace, offset: int) -> Consumer:
+    """A consumer of all the topic's partitions, without a group."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": work.bootstrap,
+            "group.id": f"bench-{uuid.uuid4()}",
+            "enable.auto.commit": False,
+            "fetch.max.bytes": 50 << 20,
+            "max.partition.fetch.bytes": 4 << 20,
+            "queued.max.messages.kbytes": 256 << 10,
+        }
+    )
+    partitions = consumer.list_topics(work.topic, 30).topics[work.topic].partitions
+    consumer.assign([TopicPartition(work.topic, index, offset) for index in partitions])
+    return consumer
+
+
+def _due(message: Message) -> float:
+    value = message.value()
+    assert isinstance(value, bytes)
+    due: float = DUE.unpack_from(value)[0]
+    return due
+
+
+def _quantile(waits_s: list[float]) -> dict[str, float]:
+    ordered = sorted(waits_s)
+    at = {name: ordered[int(share * (len(ordered) - 1))] for name, share in SHARES.items()} if ordered else {}
+    return {name: wait * 1e3 for name, wait in at.items()}
+
+
+SHARES = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
+
+
+def _outcome(records: int, failed: int, seconds: float) -> dict[str, Any]:
+    return {"records": records, "failed": failed, "seconds": seconds}
+
+
+if __name__ == "__main__":
+    main()

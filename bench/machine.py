@@ -1,0 +1,92 @@
+"""The machine under the benchmark: its memory made warm, its CPU seconds counted, and what it is."""
+
+import mmap
+import os
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+
+GIB = 1 << 30
+KEPT_FREE_GIB = 4
+WARM_GIB_MAX = 14
+HUGE_PAGE_BYTES = 2 << 20
+
+
+def warm_memory(gib: int | None = None) -> int:
+    """Touch free memory once, and return how many GiB it was; with None, as much as is free within bounds.
+
+    On virtual machines a page that the guest touches for the first time costs some 15 times a warm one. Whoever runs
+    first would pay for it, most of all in the page cache.
+    """
+    gib = _free_gib() if gib is None else gib
+    if gib <= 0:
+        return 0
+    area = mmap.mmap(-1, gib * GIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        area.madvise(mmap.MADV_HUGEPAGE)
+    zeros = bytes(HUGE_PAGE_BYTES)
+    for at in range(0, gib * GIB, HUGE_PAGE_BYTES):
+        area[at : at + HUGE_PAGE_BYTES] = zeros
+    area.close()
+    return gib
+
+
+def _free_gib() -> int:
+    try:
+        available_kib = _field(Path("/proc/meminfo"), "MemAvailable")
+    except OSError:
+        return 0
+    return min(WARM_GIB_MAX, available_kib * 1024 // GIB - KEPT_FREE_GIB)
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """User and system time of the processes since they began. 0.0 where there is no /proc."""
+    ticks = 0
+    for pid in pids:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            continue
+        # The name in brackets may itself hold blanks and brackets; utime and stime are fields 14 and 15 of them all.
+        fields = stat.rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pids: Iterable[int]) -> float:
+    """Resident memory of the processes in MB. 0.0 where there is no /proc."""
+    kib = 0
+    for pid in pids:
+        try:
+            kib += _field(Path(f"/proc/{pid}/status"), "VmRSS")
+        except OSError:
+            continue
+    return kib * 1024 / 1e6
+
+
+def description() -> dict[str, str | int]:
+    """What a reader of the results needs to know of the machine."""
+    return {
+        "cores": os.cpu_count() or 0,
+        "processor": _processor(),
+        "memory_mb": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1_000_000,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _field(path: Path, name: str) -> int:
+    """A number of a file with lines like `VmRSS:   1234 kB`; 0 where it has no such line."""
+    for line in path.read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1])
+    return 0

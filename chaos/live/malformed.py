@@ -1,0 +1,159 @@
+"""A flood of malformed frames on a live broker, which must neither grow, nor fall over, nor trouble a bystander.
+
+    python -m cordwood.chaos.live.malformed --frames 1000000 --seed 7
+
+The same seed sends the same frames. Exit 1 where the broker failed.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+from cordwood.chaos.live.bystander import Bystander, Observed
+from cordwood.chaos.live.malformed_senders import Tally, send_chunk
+from cordwood.chaos.live.wild_requests import TOPIC
+
+FRAMES_PER_CHUNK = 2000
+WARM_UP_CHUNKS = 10
+GROWTH_MB_MAX = 32.0
+ACK_MS_MAX = 10_000.0
+START_S = 30.0
+SETTLE_S = 3.0
+BYSTANDER_TOPIC = "bystander"
+# Every accident would otherwise make a topic, and topics are growth that was asked for.
+SETTINGS = ("auto.create.topics.enable=false", "group.initial.rebalance.delay.ms=0", "connections.max.idle.ms=60000")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the flood did to the broker; `complaints` is empty where all is well."""
+
+    tally: Tally
+    observed: Observed
+    seconds: float
+    resident_mb: tuple[float, float]
+    complaints: tuple[str, ...]
+
+
+def flood(port: int, pid: int, frames: int, seed: int, processes: int, progress: Progress) -> Verdict:
+    """Send the frames and judge. The broker's memory is compared with what it was after the first chunks."""
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
+    for created in admin.create_topics([NewTopic(name, 1, 1) for name in (TOPIC, BYSTANDER_TOPIC)]).values():
+        created.result(30)
+    bystander = Bystander(f"127.0.0.1:{port}", BYSTANDER_TOPIC)
+    bystander.start()
+    begin = time.monotonic()
+    tally = Tally()
+    before = after = 0.0
+    complaints: list[str] = []
+    bar = progress.add_task("frames", total=frames)
+    with multiprocessing.get_context("spawn").Pool(processes) as senders:
+        try:
+            for number, sent in enumerate(senders.imap_unordered(send_chunk, _chunks(port, seed, frames))):
+                tally += sent
+                progress.update(bar, completed=min(tally.taken, frames))
+                if number < WARM_UP_CHUNKS:
+                    before = max(before, resident_mb(pid))
+                if tally.taken >= frames:
+                    break
+            time.sleep(SETTLE_S)
+            after = resident_mb(pid)
+        except (OSError, ProcessLookupError) as error:
+            complaints.append(f"the broker is gone: {error}")
+    observed = bystander.stop()
+    complaints += [f"the bystander saw: {error}" for error in observed.errors[:5]]
+    if after - before > GROWTH_MB_MAX:
+        complaints.append(f"the broker grew by {after - before:.1f} MB, where {GROWTH_MB_MAX:.0f} are allowed")
+    if observed.worst_ack_ms > ACK_MS_MAX:
+        complaints.append(f"the bystander waited {observed.worst_ack_ms:,.0f} ms for one acknowledgement")
+    return Verdict(tally, observed, time.monotonic() - begin, (before, after), tuple(complaints))
+
+
+def _chunks(port: int, seed: int, frames: int) -> Iterator[tuple[int, str, int]]:
+    """More than enough: frames behind a fatal one on the same connection do not count."""
+    for number in range(20 * (frames // FRAMES_PER_CHUNK + 1)):
+        yield port, f"{seed}/{number}", FRAMES_PER_CHUNK
+
+
+def resident_mb(pid: int) -> float:
+    """Raises ProcessLookupError where there is no such process."""
+    with contextlib.suppress(FileNotFoundError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024 / 1e6
+    raise ProcessLookupError(f"no process {pid}")
+
+
+@contextlib.contextmanager
+def broker(place: Path) -> Iterator[tuple[int, int]]:
+    """A broker with an empty data directory there: its port and process id."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = (f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={place / 'data'}", *SETTINGS)
+    command = [sys.executable, "-m", "cordwood.cluster.cli", "serve"]
+    command += [word for setting in settings for word in ("--set", setting)]
+    with (place / "broker.log").open("wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=place)
+    try:
+        _wait_for(port, process)
+        yield port, process.pid
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(START_S)
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_S
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise ProcessLookupError("the broker did not start")
+        time.sleep(0.05)
+
+
+def main(
+    frames: Annotated[int, typer.Option(min=1, help="How many malformed frames the broker has to take.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="The same seed sends the same frames.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, help="Senders at once.")] = 2 * (os.cpu_count() or 1),
+    keep: Annotated[Path | None, typer.Option(help="Keep the broker's data and log in this new directory.")] = None,
+) -> None:
+    """Start a broker, flood it, and say how it bore it."""
+    console = Console(highlight=False)
+    with contextlib.ExitStack() as stack:
+        place = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cordwood-malformed-")))
+        place.mkdir(parents=True, exist_ok=True)
+        port, pid = stack.enter_context(broker(place))
+        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True)) as progress:
+            verdict = flood(port, pid, frames, seed, processes, progress)
+    tally, observed = verdict.tally, verdict.observed
+    console.print(
+        f"seed {seed}: {tally.taken:,} frames on {tally.connections:,} connections in {verdict.seconds:,.0f} s; "
+        f"{tally.closed_by_broker:,} closed by the broker, {tally.stalled:,} left waiting. "
+        f"Memory {verdict.resident_mb[0]:.1f} to {verdict.resident_mb[1]:.1f} MB. "
+        f"The bystander had {observed.acknowledged:,} records acknowledged, {observed.worst_ack_ms:,.0f} ms at worst."
+    )
+    for complaint in verdict.complaints:
+        console.print(f"FAILED: {complaint}", style="red", markup=False)
+    raise typer.Exit(1 if verdict.complaints else 0)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,127 @@
+"""Requests of every API and version that kio knows, filled at random from a small vocabulary.
+
+They are well-formed, though seldom sensible. The vocabulary is small so that what the broker accepts stays small: the
+same few topics and groups again, instead of a new one in each request.
+"""
+
+import dataclasses
+import io
+import random
+import struct
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+from uuid import UUID
+
+from kio.index import load_request_schema
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_writer
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.storage.records import Record, encode
+
+TOPIC = "wild"
+STRINGS = (TOPIC, TOPIC, "", "0", "1", "retention.ms", "range", "..", "\x00\n", "é" * 20, "x" * 300)
+WAITS_MS = (0, 0, 1, 3)
+TIMES_MS = (0, 1, 10_000, 2**31 - 1)
+ITEMS_MAX = 3
+HEAD = struct.Struct(">hhi")
+CLIENT_ID = b"\x00\x04wild"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WildRequest:
+    """One request without its length: the header up to `body`, then the fields of its API."""
+
+    api_key: int
+    version: int
+    frame: bytes
+    body: int
+
+
+def api_versions(keys: Sequence[int]) -> list[tuple[int, int]]:
+    """Every version that kio can write of each of the APIs."""
+    return [(key, version) for key in keys for version in schema_name_map[api_key_map[key]]]
+
+
+def known_apis() -> list[int]:
+    """The numbers of all APIs of Kafka that clients and brokers call, served by us or not."""
+    return sorted(api_key_map)
+
+
+def wild_request(rng: random.Random, api_key: int, version: int) -> WildRequest:
+    """A well-formed request whose fields are drawn from the vocabulary."""
+    schema = load_request_schema(api_key, version)
+    body = io.BytesIO()
+    entity_writer(schema)(body, _entity(rng, schema))
+    head = HEAD.pack(api_key, version, rng.randrange(1 << 30)) + CLIENT_ID
+    if schema.__flexible__:
+        head += b"\x00"
+    return WildRequest(api_key, version, head + body.getvalue(), len(head))
+
+
+def pool(rng: random.Random, of_each: int) -> list[WildRequest]:
+    """Requests to begin mutations with; served APIs come three times as often as those we do not know."""
+    served = [int(key) for key in ApiKey]
+    others = [key for key in known_apis() if key not in served]
+    drawn = [wild_request(rng, *api) for api in api_versions(served) for _ in range(of_each)]
+    strange = api_versions(others)
+    return drawn + [wild_request(rng, *rng.choice(strange)) for _ in range(len(drawn) // 3)]
+
+
+def _entity(rng: random.Random, schema: type[Any]) -> Any:
+    values = {}
+    for field in dataclasses.fields(schema):
+        # Tagged fields are left out now and then, so that their absence is tried too.
+        if "tag" in field.metadata and rng.random() < 0.5:
+            continue
+        values[field.name] = _value(rng, field.name, field.type, field.metadata.get("kafka_type"))
+    return schema(**values)
+
+
+def _value(rng: random.Random, name: str, annotation: Any, kafka_type: str | None) -> Any:
+    is_union = get_origin(annotation) in (Union, UnionType)
+    members = [member for member in get_args(annotation) if member is not NoneType] if is_union else [annotation]
+    if is_union and NoneType in get_args(annotation) and rng.random() < 0.2:
+        return None
+    inner = members[0]
+    if get_origin(inner) is tuple:
+        count = rng.choice((0, 1, 1, 1, 2, ITEMS_MAX))
+        return tuple(_value(rng, name, get_args(inner)[0], kafka_type) for _ in range(count))
+    if kafka_type is None:
+        return _entity(rng, inner)
+    return VOCABULARY[kafka_type](rng, name)
+
+
+def _integer(bits: int) -> Callable[[random.Random, str], int]:
+    most = 2 ** (bits - 1) - 1
+    return lambda rng, _name: rng.choice((0, 0, 0, 1, -1, 2, 5, most, -most - 1))
+
+
+def _duration(rng: random.Random, name: str) -> timedelta:
+    # A fetch that waits would only hold up the requests behind it on its connection.
+    return timedelta(milliseconds=rng.choice(WAITS_MS if name == "max_wait" else TIMES_MS))
+
+
+def _batch(rng: random.Random, _name: str) -> bytes:
+    records = [Record(offset, 0, b"key", b"value", ()) for offset in range(rng.choice((0, 1, 3)) or 1)]
+    producer = rng.choice(((-1, -1, -1), (-1, -1, -1), (0, 0, 0), (1, 5, 7)))
+    return encode(records, producer_id=producer[0], producer_epoch=producer[1], base_sequence=producer[2])
+
+
+VOCABULARY: dict[str, Callable[[random.Random, str], Any]] = {
+    "bool": lambda rng, _name: rng.random() < 0.5,
+    "int8": _integer(8),
+    "int16": _integer(16),
+    "uint16": lambda rng, _name: rng.choice((0, 1, 9092, 2**16 - 1)),
+    "int32": _integer(32),
+    "int64": _integer(64),
+    "float64": lambda rng, _name: rng.choice((0.0, -1.0, 1e300)),
+    "string": lambda rng, _name: rng.choice(STRINGS),
+    "bytes": lambda rng, _name: rng.choice((b"", b"\x00" * 8, b"metadata")),
+    "records": _batch,
+    "uuid": lambda rng, _name: UUID(int=rng.choice((0, 1, 2**128 - 1))),
+    "timedelta_i32": _duration,
+    "timedelta_i64": _duration,
+}

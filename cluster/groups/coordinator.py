@@ -1,0 +1,264 @@
+"""The groups that this broker coordinates: requests in, answers out.
+
+A thin shell. The rules are in `group.py`, and what they ask for is done in `effects.py`; what is in memory of a
+partition of `__consumer_offsets` is in `shard.py`, and how it gets there and back in `keeping.py`.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.groups.effects import Performer
+from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
+from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
+from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.keeping import Keeper, Tasks
+from cordwood.cluster.groups.offsets import Changes, OffsetsByPartition
+from cordwood.cluster.groups.removal import Removal
+from cordwood.cluster.groups.settings import GroupSettings
+from cordwood.cluster.groups.shard import Shard
+from cordwood.cluster.groups.topic import OffsetsTopic
+from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.metadata.image import Image, changed_topics
+
+NAME_BYTES_MAX = 32_000
+"""Longer ids and names would not fit the records that keep them."""
+ID_PREFIX_CHARS_MAX = 200
+
+TopicPartition = tuple[str, int]
+Codes = dict[TopicPartition, ErrorCode]
+
+
+class Commit(NamedTuple):
+    """What a member wants committed for one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class MemberIdentity(NamedTuple):
+    """Who asks: a member in a generation, or someone without either."""
+
+    member_id: str = NO_MEMBER
+    generation: int = -1
+    instance_id: str | None = None
+
+
+class GroupCoordinator:
+    """All groups of this broker. Methods raise Refused where it does not, or not yet, or no longer serve a group."""
+
+    def __init__(
+        self,
+        *,
+        settings: GroupSettings,
+        topic: OffsetsTopic,
+        topic_exists: Callable[[str], bool],
+        wall_clock: Callable[[], int],
+        rng: random.Random,
+    ) -> None:
+        self._settings, self._topic_exists, self._wall_clock, self._rng = settings, topic_exists, wall_clock, rng
+        self._tasks = Tasks()
+        self._keeper = Keeper(topic, settings, self._tasks, wall_clock, self._loaded)
+        self._performer = Performer(self._keeper, self._tasks, wall_clock)
+        self._removal = Removal(self._keeper, self._performer, self._tasks, settings, wall_clock)
+
+    def start(self) -> None:
+        """Load the groups that there are, in the background."""
+        self._keeper.start()
+        self._removal.start()
+
+    async def close(self) -> None:
+        """Send everyone who waits to look for another coordinator. The groups stay as they are written down."""
+        self._removal.close()
+        self._performer.close()
+        await self._tasks.close()
+
+    async def place(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that keeps a group; its leader is the group's coordinator."""
+        return await self._keeper.place(_checked(group_id))
+
+    async def join(self, group_id: str, request: Join) -> JoinReply:
+        """Answers when the group's next generation begins. Raises Refused for what no group would take."""
+        self._check_join(group_id, request)
+        if request.member_id == NO_MEMBER:
+            shard = await self._keeper.find_or_create(group_id)
+            group = shard.open(group_id)
+        else:
+            found = self._find(group_id)
+            if found is None:
+                return JoinReply(ErrorCode.unknown_member_id, request.member_id)
+            shard, group = found
+        ticket = self._performer.joins.enter()
+        group.join(request, ticket, self._new_member_id(request), self._performer.now_ms())
+        self._performer.perform(shard, group)
+        return await self._performer.joins.wait(ticket)
+
+    async def sync(self, group_id: str, request: Sync) -> SyncReply:
+        """Answers when the leader's assignment is on disk."""
+        found = self._find(group_id, needs_name=True)
+        if found is None:
+            return SyncReply(ErrorCode.unknown_member_id)
+        shard, group = found
+        ticket = self._performer.syncs.enter()
+        group.sync(request, ticket, self._performer.now_ms())
+        self._performer.perform(shard, group)
+        return await self._performer.syncs.wait(ticket)
+
+    def heartbeat(self, group_id: str, member: MemberIdentity) -> ErrorCode:
+        try:
+            found = self._find(group_id, needs_name=True)
+        except Refused as refusal:
+            # Its session begins anew once the group is loaded; until then nobody can tell whether it is a member.
+            if refusal.code is ErrorCode.coordinator_load_in_progress:
+                return ErrorCode.none
+            raise
+        if found is None:
+            return ErrorCode.unknown_member_id
+        now_ms = self._performer.now_ms()
+        return found[1].heartbeat(member.member_id, member.instance_id, member.generation, now_ms)
+
+    def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[ErrorCode]:
+        """A code for each that was to leave."""
+        found = self._find(group_id, needs_name=True)
+        if found is None:
+            return [ErrorCode.unknown_member_id for _ in leavers]
+        shard, group = found
+        codes = group.leave(leavers, self._performer.now_ms())
+        self._performer.perform(shard, group)
+        return codes
+
+    async def commit(self, group_id: str, member: MemberIdentity, commits: Mapping[TopicPartition, Commit]) -> Codes:
+        """Have offsets committed; one append for all of them. Raises Refused where none may be.
+
+        GROUP_ID_NOT_FOUND is for a generation of a group that does not exist.
+        """
+        shard = await self._keeper.find_or_create(_checked(group_id))
+        self._check_commit(shard, group_id, member)
+        now_ms = self._wall_clock()
+        codes: Codes = {}
+        changes: dict[OffsetKey, CommittedOffset | None] = {}
+        for (topic, partition), commit in commits.items():
+            codes[topic, partition] = self._check_metadata(commit.metadata)
+            if codes[topic, partition] is ErrorCode.none:
+                key = OffsetKey(group_id, topic, partition)
+                changes[key] = CommittedOffset(commit.offset, commit.leader_epoch, commit.metadata, now_ms)
+        if changes:
+            await self._write_commit(shard, shard.open(group_id), changes)
+        return codes
+
+    def offsets_of(self, group_id: str) -> OffsetsByPartition:
+        """What a group has committed; nothing for one that does not exist."""
+        shard = self._keeper.find(_checked(group_id))
+        return {} if shard is None else shard.offsets.of(group_id)
+
+    async def delete_offsets(self, group_id: str, wanted: Iterable[TopicPartition]) -> Codes:
+        """Raises Refused for a group that does not exist, or of whose members nothing is known."""
+        shard, group = self._known(group_id)
+        code = group.check_offset_delete()
+        if code is not ErrorCode.none:
+            raise Refused(code)
+        codes, keys = {}, []
+        for topic, partition in wanted:
+            is_read = group.reads(topic)
+            codes[topic, partition] = ErrorCode.group_subscribed_to_topic if is_read else ErrorCode.none
+            key = OffsetKey(group_id, topic, partition)
+            if not is_read and shard.offsets.newest(key) is not None:
+                keys.append(key)
+        await self._keeper.write(shard, dict.fromkeys(keys))
+        return codes
+
+    async def delete_group(self, group_id: str) -> None:
+        """With its offsets. Raises Refused for one that has members, or does not exist."""
+        shard, group = self._known(group_id)
+        code = group.check_delete()
+        if code is not ErrorCode.none:
+            raise Refused(code)
+        await self._removal.remove(shard, group, shard.offsets.keys_of(group_id))
+
+    def group(self, group_id: str) -> Group | None:
+        """To look at, not to change."""
+        found = self._find(group_id)
+        return None if found is None else found[1]
+
+    def groups(self) -> Iterator[Group]:
+        """To look at, not to change. Raises Refused while some are not in memory yet."""
+        if self._keeper.is_loading:
+            raise Refused(ErrorCode.coordinator_load_in_progress)
+        return (group for shard in self._keeper.shards for group in list(shard.groups.values()))
+
+    def on_metadata_change(self, old: Image, new: Image) -> None:
+        """The quorum's listener: the offsets of a topic go with it."""
+        gone = [before.name for before, after in changed_topics(old, new) if after is None and before is not None]
+        if gone:
+            self._tasks.spawn(self._removal.forget_topics(frozenset(gone)))
+
+    def _check_join(self, group_id: str, request: Join) -> None:
+        _checked(group_id, needs_name=True)
+        if not (
+            self._settings.session_timeout_ms_min
+            <= request.session_timeout_ms
+            <= self._settings.session_timeout_ms_max
+        ):
+            raise Refused(ErrorCode.invalid_session_timeout)
+        names = (request.protocol_type, request.instance_id or "", *(protocol.name for protocol in request.protocols))
+        if any(len(name.encode()) > NAME_BYTES_MAX for name in names):
+            raise Refused(ErrorCode.invalid_request)
+
+    def _check_commit(self, shard: Shard, group_id: str, member: MemberIdentity) -> None:
+        group = shard.groups.get(group_id)
+        if group is not None:
+            now_ms = self._performer.now_ms()
+            code = group.check_commit(member.member_id, member.instance_id, member.generation, now_ms)
+            if code is not ErrorCode.none:
+                raise Refused(code)
+        elif member.generation >= 0:
+            raise Refused(ErrorCode.group_id_not_found)
+
+    def _check_metadata(self, metadata: str) -> ErrorCode:
+        limit = min(self._settings.offset_metadata_bytes_max, NAME_BYTES_MAX)
+        fits = len(metadata) <= limit and len(metadata.encode()) <= limit
+        return ErrorCode.none if fits else ErrorCode.offset_metadata_too_large
+
+    async def _write_commit(self, shard: Shard, group: Group, changes: Changes) -> None:
+        try:
+            await self._keeper.write(shard, changes)
+        except Refused as refusal:
+            # A group that came into being for this commit goes again.
+            self._performer.perform(shard, group)
+            if refusal.code is ErrorCode.message_too_large:
+                raise Refused(ErrorCode.invalid_commit_offset_size, refusal.message) from refusal
+            raise
+
+    def _find(self, group_id: str, *, needs_name: bool = False) -> tuple[Shard, Group] | None:
+        shard = self._keeper.find(_checked(group_id, needs_name=needs_name))
+        group = None if shard is None else shard.groups.get(group_id)
+        return None if shard is None or group is None else (shard, group)
+
+    def _known(self, group_id: str) -> tuple[Shard, Group]:
+        found = self._find(group_id)
+        if found is None:
+            raise Refused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+        return found
+
+    def _loaded(self, shard: Shard) -> None:
+        for group in list(shard.groups.values()):
+            self._performer.perform(shard, group)
+        gone = {key.topic for key in shard.offsets.live_keys() if not self._topic_exists(key.topic)}
+        if gone:
+            self._tasks.spawn(self._removal.forget_topics_in(shard, frozenset(gone)))
+
+    def _new_member_id(self, request: Join) -> str:
+        prefix = request.client_id if request.instance_id is None else request.instance_id
+        return f"{prefix[:ID_PREFIX_CHARS_MAX]}-{UUID(int=self._rng.getrandbits(128), version=4)}"
+
+
+def _checked(group_id: str, *, needs_name: bool = False) -> str:
+    """Only those who join need a name: offsets may be kept under the empty one, as in Kafka."""
+    if (needs_name and not group_id) or len(group_id.encode()) > NAME_BYTES_MAX:
+        raise Refused(ErrorCode.invalid_group_id)
+    return group_id
+

@@ -1,0 +1,166 @@
+"""What groups want done, done: waiting requests answered, groups written down, their deadlines waited for.
+
+One timer a group. A deadline that moves on leaves it as it is: when it fires, it looks again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from typing import Generic, TypeVar
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.groups.exchange import (
+    JoinAnswer,
+    JoinReply,
+    Purpose,
+    Rebalancing,
+    Store,
+    SyncAnswer,
+    SyncReply,
+    Ticket,
+)
+from cordwood.cluster.groups.formats import encode_group
+from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.keeping import Keeper, Tasks
+from cordwood.cluster.groups.shard import Shard
+from cordwood.cluster.kafka.call import Refused
+
+REASON_CHARS_MAX = 500
+"""Of what clients give as their reasons (KIP-800), so much goes to the log."""
+
+_ReplyT = TypeVar("_ReplyT", JoinReply, SyncReply)
+_events = structlog.get_logger("groups")
+
+
+class Waiting(Generic[_ReplyT]):
+    """Requests that wait for their answer. One whose client has gone is answered like any other, to nobody."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._futures: dict[Ticket, asyncio.Future[_ReplyT]] = {}
+
+    def enter(self) -> Ticket:
+        ticket = Ticket(next(self._numbers))
+        self._futures[ticket] = asyncio.get_running_loop().create_future()
+        return ticket
+
+    async def wait(self, ticket: Ticket) -> _ReplyT:
+        try:
+            return await self._futures[ticket]
+        finally:
+            del self._futures[ticket]
+
+    def answer(self, ticket: Ticket, reply: _ReplyT) -> None:
+        future = self._futures.get(ticket)
+        if future is not None and not future.done():
+            future.set_result(reply)
+
+    def refuse_all(self, refusal: Refused) -> None:
+        for future in self._futures.values():
+            if not future.done():
+                future.set_exception(refusal)
+
+
+class Performer:
+    """Does what the groups ask for by their effects."""
+
+    def __init__(self, keeper: Keeper, tasks: Tasks, wall_clock: Callable[[], int]) -> None:
+        self.joins: Waiting[JoinReply] = Waiting()
+        self.syncs: Waiting[SyncReply] = Waiting()
+        self._keeper, self._tasks, self._wall_clock = keeper, tasks, wall_clock
+        self._loop = asyncio.get_running_loop()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._is_closed = False
+
+    def now_ms(self) -> int:
+        """The clock by which groups count their deadlines."""
+        return round(self._loop.time() * 1000)
+
+    def close(self) -> None:
+        """Send everyone who waits to look for another coordinator."""
+        self._is_closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self.joins.refuse_all(Refused(ErrorCode.not_coordinator))
+        self.syncs.refuse_all(Refused(ErrorCode.not_coordinator))
+
+    def perform(self, shard: Shard, group: Group) -> None:
+        """Do what the group wants done, and wait for its next deadline."""
+        for effect in group.take_effects():
+            match effect:
+                case JoinAnswer(ticket, join_reply):
+                    self.joins.answer(ticket, join_reply)
+                case SyncAnswer(ticket, sync_reply):
+                    self.syncs.answer(ticket, sync_reply)
+                case Store():
+                    self._store(shard, group, effect)
+                case Rebalancing(reason):
+                    reason = reason[:REASON_CHARS_MAX]
+                    _events.info("group.rebalances", group=group.group_id, after=group.generation, reason=reason)
+        if shard.groups.get(group.group_id) is not group:
+            return
+        if group.is_vacant and not shard.is_kept(group.group_id):
+            self.forget(shard, group.group_id)
+            return
+        for excess in shard.note_unsaved(group):
+            self.forget(shard, excess)
+        self._await_deadline(shard, group)
+
+    def forget(self, shard: Shard, group_id: str) -> None:
+        shard.forget(group_id)
+        self._stop_timer(group_id)
+
+    def _store(self, shard: Shard, group: Group, store: Store) -> None:
+        now_ms = self._wall_clock()
+        if store.purpose is Purpose.EMPTIED:
+            group.emptied_ms = now_ms
+            if not shard.is_kept(group.group_id):
+                # It came to nothing before anything was written.
+                return
+        value = encode_group(store.group, now_ms)
+        before = shard.save(group.group_id, value)
+        self._tasks.spawn(self._write_group(shard, group, store, value, before))
+
+    async def _write_group(self, shard: Shard, group: Group, store: Store, value: bytes, before: bytes | None) -> None:
+        if shard.groups.get(group.group_id) is not group:
+            # It was deleted meanwhile, and must not come back.
+            return
+        code = ErrorCode.none
+        try:
+            await self._keeper.write(shard, {}, {group.group_id: value})
+        except Refused as refusal:
+            code = refusal.code
+            shard.save(group.group_id, before)
+            _events.warning("group.not_written", group=group.group_id, error=str(refusal))
+        if code is ErrorCode.message_too_large:
+            code = ErrorCode.unknown_server_error
+        group.stored(store, code, self.now_ms())
+        if not self._is_closed:
+            self.perform(shard, group)
+
+    def _await_deadline(self, shard: Shard, group: Group) -> None:
+        deadline_ms = group.next_deadline()
+        timer = self._timers.get(group.group_id)
+        if deadline_ms is None or self._is_closed:
+            self._stop_timer(group.group_id)
+            return
+        at = deadline_ms / 1000
+        if timer is not None:
+            if timer.when() <= at:
+                return
+            timer.cancel()
+        self._timers[group.group_id] = self._loop.call_at(at, self._deadline, shard, group)
+
+    def _deadline(self, shard: Shard, group: Group) -> None:
+        self._timers.pop(group.group_id, None)
+        if shard.groups.get(group.group_id) is group:
+            group.tick(self.now_ms())
+            self.perform(shard, group)
+
+    def _stop_timer(self, group_id: str) -> None:
+        timer = self._timers.pop(group_id, None)
+        if timer is not None:
+            timer.cancel()

@@ -1,0 +1,323 @@
+"""A consumer group as its coordinator sees it: the classic protocol as a state machine without clock or network.
+
+Kafka's rules, as its own GroupCoordinator has them (KIP-62, KIP-134, KIP-345, KIP-394, KIP-800, KIP-814). Times are
+milliseconds of one monotonic clock, handed in. What is to be done comes out of `take_effects` after each call, and
+`next_deadline` says when `tick` wants to be called. How a rebalance runs is in `rebalance.py`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.groups.exchange import (
+    NO_MEMBER,
+    Join,
+    JoinAnswer,
+    JoinReply,
+    Leaver,
+    MemberProtocol,
+    Purpose,
+    SavedGroup,
+    Store,
+    Sync,
+    SyncAnswer,
+    SyncReply,
+    Ticket,
+)
+from cordwood.cluster.groups.rebalance import Rebalance, State
+from cordwood.cluster.groups.roster import Member
+from cordwood.cluster.groups.settings import GroupSettings
+from cordwood.cluster.groups.subscription import CONSUMER
+
+
+class Group(Rebalance):
+    """One group. `join` and `sync` answer by effects, sooner or later; all else answers at once."""
+
+    __slots__ = ()
+
+    @classmethod
+    def restore(cls, group_id: str, saved: SavedGroup, settings: GroupSettings, now_ms: int) -> "Group":
+        """The group as it was written down. Its members' sessions begin now, so that they carry on undisturbed."""
+        group = cls(group_id, settings)
+        group.generation = saved.generation
+        group.protocol_type = saved.protocol_type or None
+        group.protocol = saved.protocol
+        group.emptied_ms = saved.since_ms if saved.since_ms >= 0 else None
+        for known in saved.members:
+            member = Member(
+                known.member_id,
+                known.instance_id,
+                known.client_id,
+                known.client_host,
+                known.session_timeout_ms,
+                known.session_timeout_ms if known.rebalance_timeout_ms < 0 else known.rebalance_timeout_ms,
+                (MemberProtocol(saved.protocol or "", known.subscription),),
+                known.assignment,
+            )
+            group.roster.add(member)
+            member.restart_session(now_ms)
+        group.subscribed_topics = group._topics()
+        if saved.members:
+            group.state = State.STABLE
+            if saved.leader in group.roster.members:
+                group.roster.leader = saved.leader
+        if len(group.roster) > settings.size_max:
+            group._prepare(f"{len(group.roster)} members where {settings.size_max} may be", now_ms)
+        return group
+
+    def join(self, request: Join, ticket: Ticket, new_id: str, now_ms: int) -> None:
+        """JoinGroup. `new_id` is the id that a newcomer gets."""
+        if not self._has_room_for(request.member_id):
+            self._turn_away(request.member_id, ticket, now_ms)
+        elif not self._suits(request):
+            self._refuse_join(ticket, ErrorCode.inconsistent_group_protocol, request.member_id)
+        elif request.member_id == NO_MEMBER:
+            self._join_newcomer(request, ticket, new_id, now_ms)
+        elif request.member_id in self.roster.pending and request.instance_id is None:
+            self._let_in(request, ticket, request.member_id, now_ms)
+        elif (code := self._check_member(request.member_id, request.instance_id)) is not ErrorCode.none:
+            self._refuse_join(ticket, code, request.member_id)
+        else:
+            self._rejoin(self.roster.members[request.member_id], request, ticket, now_ms)
+
+    def sync(self, request: Sync, ticket: Ticket, now_ms: int) -> None:
+        """SyncGroup: the leader hands in everybody's share, and everybody gets theirs."""
+        code = self._check_sync(request)
+        if code is not ErrorCode.none:
+            self.effects.append(SyncAnswer(ticket, SyncReply(code)))
+            return
+        member = self.roster.members[request.member_id]
+        member.restart_session(now_ms)
+        self._has_synced(member.id)
+        if self.state is State.STABLE:
+            self.effects.append(SyncAnswer(ticket, self._share(member)))
+            return
+        self._answer_sync(member, SyncReply(ErrorCode.rebalance_in_progress))
+        member.syncing = ticket
+        if member.id == self.roster.leader and not self.is_storing:
+            self.is_storing = True
+            shares = {known.id: request.assignments.get(known.id, b"") for known in self.roster}
+            self.effects.append(Store(Purpose.ASSIGNED, self._saved(shares)))
+
+    def stored(self, store: Store, code: ErrorCode, now_ms: int) -> None:
+        """What a `Store` asked for has been done, or not, as `code` says."""
+        match store.purpose:
+            case Purpose.ASSIGNED:
+                self._assigned(store.group, code, now_ms)
+            case Purpose.REPLACED:
+                self._replaced(store.answers[0], store.group.generation, code)
+            case Purpose.EMPTIED:
+                # Nobody waits. Should it not be on disk, the generation before it comes back and times out.
+                pass
+
+    def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
+        code = self._check_generation(member_id, instance_id, generation)
+        if code is not ErrorCode.none:
+            return code
+        self.roster.members[member_id].restart_session(now_ms)
+        is_preparing = self.state is State.PREPARING_REBALANCE
+        return ErrorCode.rebalance_in_progress if is_preparing else ErrorCode.none
+
+    def leave(self, leavers: Sequence[Leaver], now_ms: int) -> list[ErrorCode]:
+        """LeaveGroup: a code for each that was to leave. One rebalance serves all of them."""
+        count = len(self.roster)
+        codes = [self._leave(leaver) for leaver in leavers]
+        if len(self.roster) < count:
+            self._rebalance_or_complete(_farewell(leavers), now_ms)
+        else:
+            self._complete_if_all_joined(now_ms)
+        return codes
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
+        """Whether these offsets may be committed; a commit is also a sign of life.
+
+        Consumers that assign partitions to themselves have no generation and no member id, and a group without members.
+        """
+        if generation < 0 and self.state is State.EMPTY:
+            return ErrorCode.none
+        if generation < 0 and member_id == NO_MEMBER and instance_id is None:
+            return ErrorCode.unknown_member_id
+        code = self._check_generation(member_id, instance_id, generation)
+        if code is not ErrorCode.none:
+            return code
+        if self.state is State.COMPLETING_REBALANCE:
+            return ErrorCode.rebalance_in_progress
+        self.roster.members[member_id].restart_session(now_ms)
+        return ErrorCode.none
+
+    def check_delete(self) -> ErrorCode:
+        """Whether the group may be deleted: only one without members."""
+        return ErrorCode.none if self.state is State.EMPTY else ErrorCode.non_empty_group
+
+    def check_offset_delete(self) -> ErrorCode:
+        """Whether offsets may be deleted. Of what members of another protocol type read, nothing is known."""
+        if self.state is State.EMPTY or self.protocol_type == CONSUMER:
+            return ErrorCode.none
+        return ErrorCode.non_empty_group
+
+    def reads(self, topic: str) -> bool:
+        """Whether a consumer of the group has subscribed to the topic, or may have."""
+        topics = self.subscribed_topics
+        return self.protocol_type == CONSUMER if topics is None else topic in topics
+
+    def _has_room_for(self, member_id: str) -> bool:
+        roster, size_max = self.roster, self.settings.size_max
+        if self.state is State.EMPTY or len(roster) < size_max:
+            return True
+        member = roster.members.get(member_id)
+        if self.state is State.PREPARING_REBALANCE:
+            # Who waits already stays; so a group that is too large loses those who come back last.
+            return (member is not None and member.joining is not None) or roster.joining_count < size_max
+        return member is not None
+
+    def _turn_away(self, member_id: str, ticket: Ticket, now_ms: int) -> None:
+        self._dismiss(member_id, ErrorCode.group_max_size_reached)
+        self._refuse_join(ticket, ErrorCode.group_max_size_reached, NO_MEMBER)
+        self._complete_if_all_joined(now_ms)
+
+    def _suits(self, request: Join) -> bool:
+        if self.state is State.EMPTY:
+            return bool(request.protocol_type and request.protocols)
+        return request.protocol_type == self.protocol_type and self.roster.all_know_one_of(request.protocols)
+
+    def _join_newcomer(self, request: Join, ticket: Ticket, new_id: str, now_ms: int) -> None:
+        if request.instance_id is not None:
+            known_id = self.roster.static_ids.get(request.instance_id)
+            if known_id is None:
+                self._let_in(request, ticket, new_id, now_ms)
+            else:
+                self._replace(self.roster.members[known_id], request, ticket, new_id, now_ms)
+        elif request.must_know_id:
+            self.roster.pending[new_id] = now_ms + request.session_timeout_ms
+            self._refuse_join(ticket, ErrorCode.member_id_required, new_id)
+        else:
+            self._let_in(request, ticket, new_id, now_ms)
+
+    def _let_in(self, request: Join, ticket: Ticket, member_id: str, now_ms: int) -> None:
+        if not self.roster:
+            self.protocol_type = request.protocol_type
+        member = _member(request, member_id, ticket)
+        member.is_new = True
+        member.session_deadline_ms = now_ms + self.settings.new_member_join_timeout_ms
+        self.has_newcomers = True
+        self.roster.add(member)
+        self._rebalance_or_complete(f"{member_id} joins{_because(request)}", now_ms)
+
+    def _rejoin(self, member: Member, request: Join, ticket: Ticket, now_ms: int) -> None:
+        member.restart_session(now_ms)
+        is_same = member.protocols == request.protocols
+        must_rebalance = self.state is State.PREPARING_REBALANCE or not is_same
+        if self.state is State.STABLE and member.id == self.roster.leader:
+            # It may know of something that its metadata does not show, such as new partitions.
+            must_rebalance = True
+        if not must_rebalance:
+            # The answer to an earlier request was lost, or the member only asks where things stand.
+            self.effects.append(JoinAnswer(ticket, self._place(member)))
+            return
+        self._update(member, request, ticket)
+        self._rebalance_or_complete(f"{member.id} joins again{_because(request)}", now_ms)
+
+    def _update(self, member: Member, request: Join, ticket: Ticket) -> None:
+        self.roster.change_protocols(member, request.protocols)
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        self._answer_join(member, JoinReply(ErrorCode.rebalance_in_progress, member.id))
+        member.joining = ticket
+
+    def _replace(self, old: Member, request: Join, ticket: Ticket, new_id: str, now_ms: int) -> None:
+        """A static member has been restarted. If nothing changes for the others, they need not know (KIP-345)."""
+        former_leader = self.roster.leader
+        self._answer_join(old, JoinReply(ErrorCode.fenced_instance_id, old.id))
+        self._answer_sync(old, SyncReply(ErrorCode.fenced_instance_id))
+        member = _member(request, new_id, ticket)
+        member.assignment = old.assignment
+        member.restart_session(now_ms)
+        self._has_synced(old.id)
+        self.roster.replace(old, member)
+        if self.state is State.PREPARING_REBALANCE:
+            self._complete_if_all_joined(now_ms)
+        elif self.state is State.STABLE and self.roster.select_protocol() == self.protocol:
+            answer = JoinAnswer(ticket, self._returned(member, request, former_leader))
+            shares = {known.id: known.assignment for known in self.roster}
+            self.effects.append(Store(Purpose.REPLACED, self._saved(shares), (answer,)))
+        else:
+            # The leader may be at work on shares for the old id, or the protocol changes.
+            self._prepare(f"static member {request.instance_id} came back{_because(request)}", now_ms)
+
+    def _returned(self, member: Member, request: Join, former_leader: str | None) -> JoinReply:
+        """A client that cannot be told to skip the assignment must not learn that it leads."""
+        if request.may_skip_assignment:
+            return replace(self._place(member), skip_assignment=member.id == self.roster.leader)
+        return replace(self._place(member), leader=former_leader or NO_MEMBER, members=())
+
+    def _replaced(self, answer: JoinAnswer, generation: int, code: ErrorCode) -> None:
+        member = next((member for member in self.roster if member.joining == answer.ticket), None)
+        if member is None or self.state is not State.STABLE or self.generation != generation:
+            # A rebalance has begun meanwhile, and answers when it is over.
+            return
+        self._answer_join(member, answer.reply if code is ErrorCode.none else JoinReply(code, NO_MEMBER))
+
+    def _check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        if instance_id is not None:
+            known_id = self.roster.static_ids.get(instance_id)
+            if known_id is not None and known_id != member_id:
+                return ErrorCode.fenced_instance_id
+            if known_id is None:
+                return ErrorCode.unknown_member_id
+        return ErrorCode.none if member_id in self.roster.members else ErrorCode.unknown_member_id
+
+    def _check_generation(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        code = self._check_member(member_id, instance_id)
+        if code is ErrorCode.none and generation != self.generation:
+            return ErrorCode.illegal_generation
+        return code
+
+    def _check_sync(self, request: Sync) -> ErrorCode:
+        code = self._check_generation(request.member_id, request.instance_id, request.generation)
+        if code is not ErrorCode.none:
+            return code
+        for asked, chosen in ((request.protocol_type, self.protocol_type), (request.protocol, self.protocol)):
+            if asked is not None and chosen is not None and asked != chosen:
+                return ErrorCode.inconsistent_group_protocol
+        is_preparing = self.state is State.PREPARING_REBALANCE
+        return ErrorCode.rebalance_in_progress if is_preparing else ErrorCode.none
+
+    def _leave(self, leaver: Leaver) -> ErrorCode:
+        member_id = leaver.member_id
+        if member_id == NO_MEMBER:
+            member_id = self.roster.static_ids.get(leaver.instance_id or "", NO_MEMBER)
+        elif member_id not in self.roster.pending:
+            code = self._check_member(member_id, leaver.instance_id)
+            if code is not ErrorCode.none:
+                return code
+        if member_id == NO_MEMBER:
+            return ErrorCode.unknown_member_id
+        self._dismiss(member_id, ErrorCode.unknown_member_id)
+        return ErrorCode.none
+
+    def _refuse_join(self, ticket: Ticket, code: ErrorCode, member_id: str) -> None:
+        self.effects.append(JoinAnswer(ticket, JoinReply(code, member_id)))
+
+
+def _member(request: Join, member_id: str, ticket: Ticket) -> Member:
+    return Member(
+        member_id,
+        request.instance_id,
+        request.client_id,
+        request.client_host,
+        request.session_timeout_ms,
+        request.rebalance_timeout_ms,
+        request.protocols,
+        joining=ticket,
+    )
+
+
+def _farewell(leavers: Sequence[Leaver]) -> str:
+    gone = ", ".join(leaver.member_id or str(leaver.instance_id) for leaver in leavers)
+    reasons = "; ".join(leaver.reason for leaver in leavers if leaver.reason)
+    return f"{gone} left: {reasons}" if reasons else f"{gone} left"
+
+
+def _because(request: Join) -> str:
+    return f": {request.reason}" if request.reason else ""

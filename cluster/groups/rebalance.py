@@ -1,0 +1,279 @@
+"""How a group gets from one generation to the next: everyone joins, the leader assigns, everyone has their share.
+
+Empty → PreparingRebalance (until all have joined, or the rebalance timeout) → CompletingRebalance (until the leader has
+assigned and that is written down) → Stable. Whoever is not heard of in time is left behind on the way.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.groups.exchange import (
+    NO_MEMBER,
+    Effect,
+    JoinAnswer,
+    JoinReply,
+    Purpose,
+    Rebalancing,
+    SavedGroup,
+    Store,
+    SyncAnswer,
+    SyncReply,
+)
+from cordwood.cluster.groups.roster import Member, Roster
+from cordwood.cluster.groups.settings import GroupSettings
+from cordwood.cluster.groups.subscription import CONSUMER, topics_of
+
+
+class State(Enum):
+    """Where a group stands, by the names that Kafka's tools show."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+    """No group is in it: it is what is told of a group that does not exist."""
+
+
+class Rebalance:
+    """The state of a group and what moves it on. `Group` adds what its members may ask."""
+
+    __slots__ = (
+        "_extension_left_ms", "_extension_ms", "effects", "emptied_ms", "generation", "group_id", "has_newcomers",
+        "is_initial", "is_storing", "join_deadline_ms", "pending_sync", "protocol", "protocol_type", "roster",
+        "settings", "state", "subscribed_topics", "sync_deadline_ms",
+    )  # fmt: skip
+
+    def __init__(self, group_id: str, settings: GroupSettings) -> None:
+        self.group_id, self.settings = group_id, settings
+        self.state = State.EMPTY
+        self.generation = 0
+        self.protocol_type: str | None = None
+        """None for a group that has never had a member: its consumers assign partitions to themselves."""
+        self.protocol: str | None = None
+        self.roster = Roster()
+        self.subscribed_topics: frozenset[str] | None = None
+        self.pending_sync: set[str] = set()
+        self.join_deadline_ms: int | None = None
+        self.sync_deadline_ms: int | None = None
+        self.is_initial = False
+        """Whether this rebalance is the first after the group was empty, which gives others time to come too."""
+        self.has_newcomers = False
+        self.is_storing = False
+        """Whether the shares of this generation are being written down."""
+        self.emptied_ms: int | None = None
+        """Since when it has had no members, by the wall clock, for whom it is written down; None if not known."""
+        self.effects: list[Effect] = []
+        self._extension_ms = self._extension_left_ms = 0
+
+    def take_effects(self) -> list[Effect]:
+        """What is to be done now, in this order."""
+        effects, self.effects = self.effects, []
+        return effects
+
+    @property
+    def is_vacant(self) -> bool:
+        """Whether there is nobody in it, nor anyone promised a place."""
+        return not self.roster and not self.roster.pending
+
+    def next_deadline(self) -> int | None:
+        """When `tick` has something to do."""
+        return min(self._deadlines(), default=None)
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed."""
+        roster = self.roster
+        for member_id in [member_id for member_id, until_ms in roster.pending.items() if until_ms <= now_ms]:
+            del roster.pending[member_id]
+            self._complete_if_all_joined(now_ms)
+        for member in list(roster):
+            # One that goes may end the wait of others, whose sessions then begin anew.
+            if member.session_deadline_ms > now_ms or member.id not in roster.members:
+                continue
+            if member.may_be_silent:
+                member.restart_session(now_ms)
+            else:
+                self._dismiss(member.id, ErrorCode.unknown_member_id)
+                self._rebalance_or_complete(f"{member.id} was not heard of in time", now_ms)
+        if self.join_deadline_ms is not None and self.join_deadline_ms <= now_ms:
+            self._join_time_is_over(now_ms)
+        if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
+            self._sync_time_is_over(now_ms)
+
+    def _deadlines(self) -> Iterator[int]:
+        yield from self.roster.pending.values()
+        yield from (member.session_deadline_ms for member in self.roster)
+        yield from (at for at in (self.join_deadline_ms, self.sync_deadline_ms) if at is not None)
+
+    def _rebalance_or_complete(self, reason: str, now_ms: int) -> None:
+        """Someone has come or gone: that starts a rebalance, or may be what one has been waiting for."""
+        if self.state is State.PREPARING_REBALANCE:
+            self._complete_if_all_joined(now_ms)
+        else:
+            self._prepare(reason, now_ms)
+
+    def _prepare(self, reason: str, now_ms: int) -> None:
+        """Have everyone join anew."""
+        assert self.state is not State.PREPARING_REBALANCE, "a rebalance begins once"
+        if self.state is State.COMPLETING_REBALANCE:
+            self._void_shares(ErrorCode.rebalance_in_progress, now_ms)
+        self.pending_sync.clear()
+        self.sync_deadline_ms = None
+        self.is_initial = self.state is State.EMPTY
+        self.state = State.PREPARING_REBALANCE
+        self.effects.append(Rebalancing(reason))
+        if not self.is_initial:
+            self.join_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
+            self._complete_if_all_joined(now_ms)
+            return
+        self.has_newcomers = False
+        self._extension_ms = self.settings.initial_rebalance_delay_ms
+        self._extension_left_ms = max(self.roster.rebalance_timeout_ms - self._extension_ms, 0)
+        self.join_deadline_ms = now_ms + self._extension_ms
+        if self._extension_ms == 0:
+            self._complete_join(now_ms)
+
+    def _complete_if_all_joined(self, now_ms: int) -> None:
+        """An initial rebalance always takes its time: others may be on their way."""
+        if self.state is State.PREPARING_REBALANCE and not self.is_initial and self.roster.have_all_joined:
+            self._complete_join(now_ms)
+
+    def _join_time_is_over(self, now_ms: int) -> None:
+        if not self.is_initial or not self.has_newcomers or self._extension_left_ms == 0:
+            self._complete_join(now_ms)
+            return
+        self.has_newcomers = False
+        used_ms = self._extension_ms
+        self._extension_ms = min(self.settings.initial_rebalance_delay_ms, self._extension_left_ms)
+        self._extension_left_ms = max(self._extension_left_ms - used_ms, 0)
+        self.join_deadline_ms = now_ms + self._extension_ms
+
+    def _complete_join(self, now_ms: int) -> None:
+        """The next generation: those who have joined, and static members, who may be away for a session's time."""
+        for member in [member for member in self.roster if member.joining is None and not member.is_static]:
+            self.roster.remove(member.id)
+        if not self.roster.elect_joined_leader() and self.roster:
+            # Only static members are left, and none has come: wait until one does or their sessions end.
+            self.is_initial = False
+            self.join_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
+            return
+        self.join_deadline_ms = None
+        self.is_initial = False
+        self.generation += 1
+        self.is_storing = False
+        if self.roster:
+            self._begin_assignment(now_ms)
+        else:
+            self._become_empty()
+
+    def _become_empty(self) -> None:
+        self.state = State.EMPTY
+        self.protocol = None
+        self.subscribed_topics = self._topics()
+        self.effects.append(Store(Purpose.EMPTIED, self._saved({})))
+
+    def _begin_assignment(self, now_ms: int) -> None:
+        self.state = State.COMPLETING_REBALANCE
+        self.protocol = self.roster.select_protocol()
+        self.subscribed_topics = self._topics()
+        for member in self.roster:
+            self._answer_join(member, self._place(member))
+            member.restart_session(now_ms)
+            member.is_new = False
+            self.pending_sync.add(member.id)
+        self.sync_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
+
+    def _sync_time_is_over(self, now_ms: int) -> None:
+        """Members that never came for their share are gone."""
+        missing = sorted(self.pending_sync)
+        for member_id in missing:
+            self._dismiss(member_id, ErrorCode.unknown_member_id)
+        self._prepare(f"{', '.join(missing)} did not sync in time", now_ms)
+
+    def _has_synced(self, member_id: str) -> None:
+        self.pending_sync.discard(member_id)
+        if not self.pending_sync:
+            self.sync_deadline_ms = None
+
+    def _assigned(self, saved: SavedGroup, code: ErrorCode, now_ms: int) -> None:
+        """The leader's shares are on disk, or could not be put there."""
+        if self.state is not State.COMPLETING_REBALANCE or saved.generation != self.generation:
+            # A rebalance has begun meanwhile, and has told those who waited.
+            return
+        self.is_storing = False
+        if code is not ErrorCode.none:
+            self._void_shares(code, now_ms)
+            self._prepare(f"the assignment could not be written: {code.name}", now_ms)
+            return
+        self.state = State.STABLE
+        for known in saved.members:
+            if known.member_id in self.roster.members:
+                self.roster.members[known.member_id].assignment = known.assignment
+        for member in self.roster:
+            if member.syncing is not None:
+                self._answer_sync(member, self._share(member))
+                member.restart_session(now_ms)
+
+    def _void_shares(self, code: ErrorCode, now_ms: int) -> None:
+        for member in self.roster:
+            member.assignment = b""
+            if member.syncing is not None:
+                self._answer_sync(member, SyncReply(code))
+                member.restart_session(now_ms)
+
+    def _dismiss(self, member_id: str, code: ErrorCode) -> None:
+        """Take a member out, and tell it if it waits: if it is still there after all, it begins anew."""
+        member = self.roster.remove(member_id)
+        self._has_synced(member_id)
+        if member is not None:
+            self._answer_join(member, JoinReply(code, NO_MEMBER))
+            self._answer_sync(member, SyncReply(code))
+
+    def _answer_join(self, member: Member, reply: JoinReply) -> None:
+        if member.joining is not None:
+            self.effects.append(JoinAnswer(member.joining, reply))
+            member.joining = None
+
+    def _answer_sync(self, member: Member, reply: SyncReply) -> None:
+        if member.syncing is not None:
+            self.effects.append(SyncAnswer(member.syncing, reply))
+            member.syncing = None
+
+    def _place(self, member: Member) -> JoinReply:
+        """Where the member stands in this generation."""
+        is_leader = member.id == self.roster.leader
+        return JoinReply(
+            ErrorCode.none,
+            member.id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            self.roster.leader or NO_MEMBER,
+            members=tuple(known.joined(self.protocol) for known in self.roster) if is_leader else (),
+        )
+
+    def _share(self, member: Member) -> SyncReply:
+        return SyncReply(ErrorCode.none, member.assignment, self.protocol_type, self.protocol)
+
+    def _saved(self, shares: Mapping[str, bytes]) -> SavedGroup:
+        return SavedGroup(
+            self.protocol_type or "",
+            self.generation,
+            self.protocol,
+            self.roster.leader,
+            tuple(member.saved(self.protocol, shares[member.id]) for member in self.roster),
+        )
+
+    def _topics(self) -> frozenset[str] | None:
+        """What the group's consumers read; None if it is not consumers, or cannot be understood."""
+        if self.protocol_type != CONSUMER:
+            return None
+        topics: set[str] = set()
+        for member in self.roster:
+            own = topics_of(member.metadata(self.protocol))
+            if own is None:
+                return None
+            topics |= own
+        return frozenset(topics)

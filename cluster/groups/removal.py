@@ -1,0 +1,90 @@
+"""What a coordinator lets go of: deleted groups, offsets of deleted topics, and what nobody has used for long."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.groups.effects import Performer
+from cordwood.cluster.groups.formats import OffsetKey
+from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.keeping import Keeper, Tasks
+from cordwood.cluster.groups.offsets import expired
+from cordwood.cluster.groups.settings import GroupSettings
+from cordwood.cluster.groups.shard import Shard
+from cordwood.cluster.kafka.call import Refused
+
+_events = structlog.get_logger("groups")
+
+
+class Removal:
+    """Takes groups and offsets out of the log and then out of memory."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        performer: Performer,
+        tasks: Tasks,
+        settings: GroupSettings,
+        wall_clock: Callable[[], int],
+    ) -> None:
+        self._keeper, self._performer, self._tasks = keeper, performer, tasks
+        self._settings, self._wall_clock = settings, wall_clock
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look from now and then for what has expired."""
+        self._timer = self._loop.call_later(self._settings.expiry_check_interval_ms / 1000, self._expire)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def remove(self, shard: Shard, group: Group, keys: Iterable[OffsetKey]) -> None:
+        """Remove an empty group. Who joins while that is written comes into a new one."""
+        group_id = group.group_id
+        self._performer.forget(shard, group_id)
+        before = shard.save(group_id, None)
+        try:
+            await self._keeper.write(shard, dict.fromkeys(keys), {} if before is None else {group_id: None})
+        except Refused:
+            if group_id not in shard.groups:
+                shard.groups[group_id] = group
+                shard.save(group_id, before)
+            raise
+
+    async def forget_topics(self, topics: frozenset[str]) -> None:
+        for shard in self._keeper.shards:
+            await self.forget_topics_in(shard, topics)
+
+    async def forget_topics_in(self, shard: Shard, topics: frozenset[str]) -> None:
+        keys = [key for key in shard.offsets.live_keys() if key.topic in topics]
+        try:
+            await self._keeper.write(shard, dict.fromkeys(keys))
+        except Refused as refusal:
+            _events.warning("groups.offsets_not_removed", topics=sorted(topics), error=str(refusal))
+
+    def _expire(self) -> None:
+        self._tasks.spawn(self._expire_all())
+        self.start()
+
+    async def _expire_all(self) -> None:
+        for shard in self._keeper.shards:
+            for group in list(shard.groups.values()):
+                try:
+                    await self._expire_in(shard, group)
+                except Refused as refusal:
+                    _events.warning("groups.not_expired", group=group.group_id, error=str(refusal))
+                    return
+
+    async def _expire_in(self, shard: Shard, group: Group) -> None:
+        """An empty group goes with the last of its offsets."""
+        offsets = shard.offsets.of(group.group_id)
+        keys = expired(group, offsets, self._wall_clock(), self._settings.offsets_retention_ms)
+        is_over = group.check_delete() is ErrorCode.none and group.is_vacant
+        if is_over and not set(shard.offsets.keys_of(group.group_id)) - set(keys):
+            await self.remove(shard, group, keys)
+        elif keys:
+            await self._keeper.write(shard, dict.fromkeys(keys))

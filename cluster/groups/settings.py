@@ -1,0 +1,35 @@
+"""What an operator decides about consumer groups."""
+
+from dataclasses import dataclass
+
+from cordwood.cluster.config import Settings
+
+MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Kafka's `group.*` and `offsets.*` settings, with its defaults."""
+
+    session_timeout_ms_min: int = 6_000
+    session_timeout_ms_max: int = 1_800_000
+    initial_rebalance_delay_ms: int = 0
+    new_member_join_timeout_ms: int = 5 * MINUTE_MS
+    """A member that has just been let in may have gone without a word while it waited for its first answer."""
+    size_max: int = (1 << 31) - 1
+    offset_metadata_bytes_max: int = 4096
+    offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
+    expiry_check_interval_ms: int = 10 * MINUTE_MS
+
+
+def group_settings(settings: Settings) -> GroupSettings:
+    """The part of a broker's settings that is about groups."""
+    return GroupSettings(
+        session_timeout_ms_min=settings.group_min_session_timeout_ms,
+        session_timeout_ms_max=settings.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        size_max=settings.group_max_size,
+        offset_metadata_bytes_max=settings.offset_metadata_max_bytes,
+        offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
+        expiry_check_interval_ms=settings.offsets_retention_check_interval_ms,
+    )

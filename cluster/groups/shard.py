@@ -1,0 +1,118 @@
+"""The groups of one partition of `__consumer_offsets`, in memory, as its records tell of them."""
+
+from collections.abc import Iterable, Iterator
+
+from cordwood.cluster.groups.formats import (
+    GroupKey,
+    OffsetKey,
+    decode_group,
+    decode_key,
+    decode_offset,
+    encode_group_key,
+    encode_offset,
+    encode_offset_key,
+)
+from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.offsets import Changes, Offsets
+from cordwood.cluster.groups.settings import GroupSettings
+from cordwood.storage.records import Record
+
+UNSAVED_GROUPS_MAX = 1000
+"""Groups that so far only have given out ids. The oldest goes when another comes, and its newcomers begin anew."""
+
+Content = tuple[bytes, bytes | None]
+"""Key and value of a record; without a value it is a tombstone."""
+
+
+class Shard:
+    """One partition's groups and offsets. What is changed here has been appended to the partition."""
+
+    def __init__(self, index: int, settings: GroupSettings) -> None:
+        self.index = index
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self.is_compacting = False
+        self._settings = settings
+        self._saved: dict[str, bytes] = {}
+        self._unsaved: dict[str, None] = {}
+
+    def __len__(self) -> int:
+        """How many records its state needs."""
+        return len(self.offsets) + len(self._saved)
+
+    def restore(self, contents: Iterable[tuple[bytes, bytes]], now_ms: int) -> Iterator[None]:
+        """Take in the newest value of each key, one a step. Sessions begin at `now_ms`. Raises CorruptBatch."""
+        for raw_key, value in contents:
+            match decode_key(raw_key):
+                case OffsetKey() as key:
+                    self.offsets.put(key, decode_offset(value))
+                    if key.group_id not in self.groups:
+                        self.groups[key.group_id] = Group(key.group_id, self._settings)
+                case GroupKey(group_id):
+                    self.groups[group_id] = Group.restore(group_id, decode_group(value), self._settings, now_ms)
+                    self._saved[group_id] = value
+                case None:
+                    pass
+            yield
+
+    def open(self, group_id: str) -> Group:
+        """The group, made if there is none."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self._settings)
+        return group
+
+    def note_unsaved(self, group: Group) -> list[str]:
+        """A group without anything to keep. Returns the ids of those that have to go for it."""
+        if group.roster or self.is_kept(group.group_id):
+            self._unsaved.pop(group.group_id, None)
+            return []
+        self._unsaved[group.group_id] = None
+        excess = len(self._unsaved) - UNSAVED_GROUPS_MAX
+        return list(self._unsaved)[:excess] if excess > 0 else []
+
+    def is_kept(self, group_id: str) -> bool:
+        """Whether the log knows of the group, or is about to."""
+        return group_id in self._saved or bool(self.offsets.keys_of(group_id))
+
+    def forget(self, group_id: str) -> Group | None:
+        self._unsaved.pop(group_id, None)
+        return self.groups.pop(group_id, None)
+
+    def save(self, group_id: str, value: bytes | None) -> bytes | None:
+        """This is what the log is about to say of the group; None if it is to be removed. Returns what it said before.
+
+        A copy is kept, since the group itself has moved on by the time that the partition is compacted.
+        """
+        before = self._saved.pop(group_id, None)
+        if value is not None:
+            self._saved[group_id] = value
+            self._unsaved.pop(group_id, None)
+        return before
+
+    def all_keys(self) -> list[OffsetKey | GroupKey]:
+        """The keys of all that the log has to keep."""
+        return [*self.offsets.live_keys(), *map(GroupKey, self._saved)]
+
+    def contents(self, keys: Iterable[OffsetKey | GroupKey]) -> list[Content]:
+        """The newest of these as records, leaving out what is gone."""
+        contents: list[Content] = []
+        for key in keys:
+            if isinstance(key, OffsetKey):
+                committed = self.offsets.newest(key)
+                if committed is not None:
+                    contents.append((encode_offset_key(key), encode_offset(committed)))
+            elif (saved := self._saved.get(key.group_id)) is not None:
+                contents.append((encode_group_key(key.group_id), saved))
+        return contents
+
+
+def changes_as_contents(changes: Changes) -> list[Content]:
+    return [
+        (encode_offset_key(key), None if committed is None else encode_offset(committed))
+        for key, committed in changes.items()
+    ]
+
+
+def as_records(contents: Iterable[Content], now_ms: int) -> list[Record]:
+    return [Record(0, now_ms, key, value) for key, value in contents]

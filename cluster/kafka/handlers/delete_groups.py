@@ -1,0 +1,25 @@
+"""DeleteGroups: groups without members, and their offsets with them."""
+
+import asyncio
+
+from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+
+KEY, VERSIONS = ApiKey.DELETE_GROUPS, range(3)
+
+
+async def handle(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
+    async def result(group_id: str) -> DeletableGroupResult:
+        code = ErrorCode.none
+        try:
+            await call.services.groups.delete_group(group_id)
+        except Refused as refusal:
+            code = refusal.code
+        return DeletableGroupResult(group_id=group_id, error_code=code)
+
+    results = await asyncio.gather(*map(result, dict.fromkeys(request.groups_names)))
+    return DeleteGroupsResponse(throttle_time=NO_THROTTLE, results=tuple(results))

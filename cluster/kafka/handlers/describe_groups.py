@@ -1,0 +1,75 @@
+"""DescribeGroups: a group's state, its members, and what each of them has been assigned."""
+
+from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.rebalance import State
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.authorized import NOT_ASKED
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+
+KEY, VERSIONS = ApiKey.DESCRIBE_GROUPS, range(7)
+
+_FIRST_WITH_NOT_FOUND = 6
+
+_READ, _DELETE, _DESCRIBE = 3, 6, 8
+ON_GROUP = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE
+"""What may be done to a group (KIP-430): everything, as there is no access control."""
+
+
+async def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
+    operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED
+    described = tuple(_described(group_id, operations, call) for group_id in request.groups)
+    return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=described)
+
+
+def _described(group_id: str, operations: int, call: Call) -> DescribedGroup:
+    try:
+        group = call.services.groups.group(group_id)
+    except Refused as refusal:
+        return _absent(group_id, refusal.code, "", refusal.message)
+    if group is None:
+        # Until version 6 a group that nobody knows was one that is dead.
+        is_error = call.version >= _FIRST_WITH_NOT_FOUND
+        code, message = (ErrorCode.group_id_not_found, f"Group {group_id} not found.") if is_error else (None, None)
+        return _absent(group_id, code or ErrorCode.none, State.DEAD.value, message)
+    return DescribedGroup(
+        error_code=ErrorCode.none,
+        error_message=None,
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol or "") if group.state is State.STABLE else "",
+        members=_members(group),
+        authorized_operations=operations,
+    )
+
+
+def _members(group: Group) -> tuple[DescribedGroupMember, ...]:
+    """What members say about themselves counts only for the protocol that a stable group has chosen."""
+    is_stable = group.state is State.STABLE
+    return tuple(
+        DescribedGroupMember(
+            member_id=member.id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            member_metadata=member.metadata(group.protocol) if is_stable else b"",
+            member_assignment=member.assignment,
+        )
+        for member in group.roster
+    )
+
+
+def _absent(group_id: str, code: ErrorCode, state: str, message: str | None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=code,
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=(),
+    )

@@ -1,0 +1,80 @@
+"""FindCoordinator: the broker that a group's members have to turn to.
+
+Only groups have a coordinator so far. For transactions (key type 1) the answer is INVALID_REQUEST, which every client
+takes as final: COORDINATOR_NOT_AVAILABLE would have a producer ask again until it times out, and an authorization error
+would send its owner looking for missing rights.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v4.response import Coordinator, FindCoordinatorResponse
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.metadata.commands import Endpoint
+from cordwood.cluster.topics import CONSUMER_OFFSETS
+
+KEY, VERSIONS = ApiKey.FIND_COORDINATOR, range(5)
+
+GROUP = 0
+TRANSACTION = 1
+"""The types of keys that have a coordinator in Kafka."""
+
+_NOBODY = -1
+_NOWHERE = Endpoint("", "", _NOBODY)
+
+
+def lift(request: Any, version: int) -> FindCoordinatorRequest:  # noqa: ARG001
+    """Before version 4 there was one key a request; in version 0 it was a group's."""
+    return FindCoordinatorRequest(key_type=getattr(request, "key_type", GROUP), coordinator_keys=(request.key,))
+
+
+def lower(response: FindCoordinatorResponse, version: int) -> Any:  # noqa: ARG001
+    (only,) = response.coordinators
+    return SimpleNamespace(
+        throttle_time=response.throttle_time,
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+async def handle(request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
+    coordinators = [await _coordinator(request.key_type, key, call) for key in request.coordinator_keys]
+    return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(coordinators))
+
+
+async def _coordinator(key_type: int, key: str, call: Call) -> Coordinator:
+    code, message, broker_id, endpoint = ErrorCode.none, None, _NOBODY, _NOWHERE
+    try:
+        broker_id, endpoint = await _find(key_type, key, call)
+    except Refused as refusal:
+        code, message = refusal.code, refusal.message
+    return Coordinator(
+        key=key,
+        node_id=broker_id,
+        host=endpoint.host,
+        port=endpoint.port,
+        error_code=code,
+        error_message=message,
+    )
+
+
+async def _find(key_type: int, key: str, call: Call) -> tuple[int, Endpoint]:
+    if key_type == TRANSACTION:
+        raise Refused(ErrorCode.invalid_request, "This broker does not serve transactions yet.")
+    if key_type != GROUP:
+        raise Refused(ErrorCode.invalid_request, f"Keys of type {key_type} have no coordinator here.")
+    partition = await call.services.groups.place(key)
+    image = call.services.quorum.image
+    leader = image.topics_by_name[CONSUMER_OFFSETS].partitions[partition].leader
+    broker = image.brokers.get(leader)
+    endpoint = None if broker is None else broker.endpoint(call.listener)
+    if endpoint is None:
+        raise Refused(ErrorCode.coordinator_not_available)
+    return leader, endpoint

@@ -1,0 +1,18 @@
+"""Heartbeat: a member is alive, and learns whether it has to join anew."""
+
+from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
+
+from cordwood.cluster.groups.coordinator import MemberIdentity
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+
+KEY, VERSIONS = ApiKey.HEARTBEAT, range(5)
+
+
+async def handle(request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+    member = MemberIdentity(request.member_id, request.generation_id, request.group_instance_id)
+    try:
+        code = call.services.groups.heartbeat(request.group_id, member)
+    except Refused as refusal:
+        code = refusal.code
+    return HeartbeatResponse(throttle_time=NO_THROTTLE, error_code=code)

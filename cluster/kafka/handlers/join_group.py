@@ -1,0 +1,65 @@
+"""JoinGroup: into a group, or into its next generation. The answer waits for the other members."""
+
+from datetime import timedelta
+
+from kio.schema.errors import ErrorCode
+from kio.schema.join_group.v9.request import JoinGroupRequest
+from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
+
+from cordwood.cluster.groups.exchange import Join, JoinReply, MemberProtocol
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+
+KEY, VERSIONS = ApiKey.JOIN_GROUP, range(10)
+
+_FIRST_WITH_KNOWN_ID = 4
+_FIRST_WITH_NULL_PROTOCOL = 7
+_FIRST_WITH_SKIPPED_ASSIGNMENT = 9
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+async def handle(request: JoinGroupRequest, call: Call) -> JoinGroupResponse:
+    try:
+        reply = await call.services.groups.join(request.group_id, _join(request, call))
+    except Refused as refusal:
+        reply = JoinReply(refusal.code, request.member_id)
+    has_null = call.version >= _FIRST_WITH_NULL_PROTOCOL
+    return JoinGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=reply.code,
+        generation_id=reply.generation,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol if has_null else reply.protocol or "",
+        leader=reply.leader,
+        skip_assignment=reply.skip_assignment,
+        member_id=reply.member_id,
+        members=tuple(
+            JoinGroupResponseMember(
+                member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
+            )
+            for member in reply.members
+        ),
+    )
+
+
+def _join(request: JoinGroupRequest, call: Call) -> Join:
+    session_timeout_ms = request.session_timeout // _MILLISECOND
+    # Version 0 had one timeout for both.
+    rebalance_timeout_ms = request.rebalance_timeout // _MILLISECOND
+    if request.group_instance_id == "":
+        raise Refused(ErrorCode.invalid_request)
+    return Join(
+        member_id=request.member_id,
+        protocol_type=request.protocol_type,
+        protocols=tuple(MemberProtocol(protocol.name, protocol.metadata) for protocol in request.protocols),
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
+        instance_id=request.group_instance_id,
+        client_id=call.client_id,
+        # As Java prints an address, which is what Kafka's tools expect.
+        client_host=f"/{call.client_host}",
+        reason=request.reason or "",
+        must_know_id=call.version >= _FIRST_WITH_KNOWN_ID,
+        may_skip_assignment=call.version >= _FIRST_WITH_SKIPPED_ASSIGNMENT,
+    )

@@ -1,0 +1,48 @@
+"""LeaveGroup: members go, by their own wish or an administrator's."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
+
+from cordwood.cluster.groups.exchange import Leaver
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.codec import lift as lift_by_name
+
+KEY, VERSIONS = ApiKey.LEAVE_GROUP, range(6)
+
+_FIRST_WITH_MANY = 3
+
+
+def lift(request: Any, version: int) -> LeaveGroupRequest:
+    """Before version 3 each member left for itself."""
+    if version >= _FIRST_WITH_MANY:
+        lifted: LeaveGroupRequest = lift_by_name(KEY, version, VERSIONS[-1])(request)
+        return lifted
+    return LeaveGroupRequest(group_id=request.group_id, members=(MemberIdentity(member_id=request.member_id),))
+
+
+def lower(response: LeaveGroupResponse, version: int) -> Any:
+    if version >= _FIRST_WITH_MANY:
+        return response
+    code = next((member.error_code for member in response.members), response.error_code)
+    return SimpleNamespace(throttle_time=response.throttle_time, error_code=code)
+
+
+async def handle(request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
+    leavers = [Leaver(member.member_id, member.group_instance_id, member.reason or "") for member in request.members]
+    try:
+        codes = call.services.groups.leave(request.group_id, leavers)
+    except Refused as refusal:
+        return LeaveGroupResponse(throttle_time=NO_THROTTLE, error_code=refusal.code, members=())
+    return LeaveGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        members=tuple(
+            MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.instance_id, error_code=code)
+            for leaver, code in zip(leavers, codes, strict=True)
+        ),
+    )

@@ -1,0 +1,36 @@
+"""ListGroups: the groups that this broker coordinates, all or those of certain states and types."""
+
+from kio.schema.errors import ErrorCode
+from kio.schema.list_groups.v5.request import ListGroupsRequest
+from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+
+KEY, VERSIONS = ApiKey.LIST_GROUPS, range(6)
+
+CLASSIC = "classic"
+"""The only type of group so far (KIP-848 adds others)."""
+
+
+async def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
+    states = frozenset(state.lower() for state in request.states_filter)
+    types = frozenset(type_.lower() for type_ in request.types_filter)
+    try:
+        groups = call.services.groups.groups()
+    except Refused as refusal:
+        return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=refusal.code, groups=())
+    return ListGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        groups=tuple(
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=CLASSIC,
+            )
+            for group in groups
+            if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
+        ),
+    )

@@ -1,0 +1,102 @@
+"""OffsetFetch: what groups have committed, for some partitions or for all.
+
+Only what is on disk is told, so `require_stable` (KIP-447) has nothing to wait for while there are no transactions.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+from types import SimpleNamespace
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.offset_fetch.v9.request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kio.schema.offset_fetch.v9.response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+from cordwood.cluster.groups.formats import NO_EPOCH, CommittedOffset
+from cordwood.cluster.groups.offsets import OffsetsByPartition
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.codec import lift as lift_by_name
+
+KEY, VERSIONS = ApiKey.OFFSET_FETCH, range(1, 10)
+
+_FIRST_WITH_GROUP_ERROR = 2
+_FIRST_WITH_MANY = 8
+
+NOTHING = CommittedOffset(offset=-1, leader_epoch=NO_EPOCH, metadata="", committed_ms=-1)
+"""Stands for a partition without a committed offset."""
+
+
+def lift(request: Any, version: int) -> OffsetFetchRequest:
+    """Before version 8 there was one group a request."""
+    if version >= _FIRST_WITH_MANY:
+        lifted: OffsetFetchRequest = lift_by_name(KEY, version, VERSIONS[-1])(request)
+        return lifted
+    topics = None
+    if request.topics is not None:
+        topics = tuple(
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        )
+    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    return OffsetFetchRequest(groups=(group,), require_stable=getattr(request, "require_stable", False))
+
+
+def lower(response: OffsetFetchResponse, version: int) -> Any:
+    if version >= _FIRST_WITH_MANY:
+        return response
+    (only,) = response.groups
+    return SimpleNamespace(throttle_time=response.throttle_time, topics=only.topics, error_code=only.error_code)
+
+
+async def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+    groups = tuple(_group(group, call) for group in request.groups)
+    return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=groups)
+
+
+def _group(wanted: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
+    code, topics = ErrorCode.none, ()
+    try:
+        offsets = call.services.groups.offsets_of(wanted.group_id)
+    except Refused as refusal:
+        code = refusal.code
+        if call.version < _FIRST_WITH_GROUP_ERROR:
+            topics = tuple(_wanted(wanted, {}, code))
+    else:
+        topics = tuple(_all(offsets) if wanted.topics is None else _wanted(wanted, offsets, ErrorCode.none))
+    return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics, error_code=code)
+
+
+def _wanted(
+    wanted: OffsetFetchRequestGroup, offsets: OffsetsByPartition, code: ErrorCode
+) -> Iterator[OffsetFetchResponseTopics]:
+    for topic in wanted.topics or ():
+        partitions = (
+            _partition(index, offsets.get((topic.name, index), NOTHING), code) for index in topic.partition_indexes
+        )
+        yield OffsetFetchResponseTopics(name=topic.name, partitions=tuple(partitions))
+
+
+def _all(offsets: OffsetsByPartition) -> Iterator[OffsetFetchResponseTopics]:
+    for name, places in groupby(sorted(offsets), key=lambda place: place[0]):
+        partitions = (_partition(place[1], offsets[place], ErrorCode.none) for place in places)
+        yield OffsetFetchResponseTopics(name=name, partitions=tuple(partitions))
+
+
+def _partition(index: int, committed: CommittedOffset, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=code,
+    )

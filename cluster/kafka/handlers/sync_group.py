@@ -1,0 +1,40 @@
+"""SyncGroup: the leader hands in who gets which partitions, and each member is told its own."""
+
+from kio.schema.errors import ErrorCode
+from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
+
+from cordwood.cluster.groups.exchange import Sync, SyncReply
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+
+KEY, VERSIONS = ApiKey.SYNC_GROUP, range(6)
+
+_FIRST_WITH_PROTOCOL = 5
+
+
+async def handle(request: SyncGroupRequest, call: Call) -> SyncGroupResponse:
+    try:
+        reply = await _sync(request, call)
+    except Refused as refusal:
+        reply = SyncReply(refusal.code)
+    return SyncGroupResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=reply.code,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol,
+        assignment=reply.assignment,
+    )
+
+
+async def _sync(request: SyncGroupRequest, call: Call) -> SyncReply:
+    if call.version >= _FIRST_WITH_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
+        raise Refused(ErrorCode.inconsistent_group_protocol)
+    sync = Sync(
+        member_id=request.member_id,
+        generation=request.generation_id,
+        instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol=request.protocol_name,
+        assignments={share.member_id: share.assignment for share in request.assignments},
+    )
+    return await call.services.groups.sync(request.group_id, sync)

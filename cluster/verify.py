@@ -1,0 +1,94 @@
+"""A whole data directory looked at offline: what every kind of file in it is held against."""
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from cordwood.cluster import identity
+from cordwood.cluster.metadata import journal
+from cordwood.replication.log_directory import MARKS_FILE, METADATA, TOPICS
+from cordwood.storage.disk import Disk
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.marks import Marks
+from cordwood.storage.verify import (
+    CHECKPOINTS,
+    BatchLine,
+    Finding,
+    dump_segment,
+    verify_checkpoint,
+    verify_partition,
+    verify_segment,
+)
+
+LOG, INDEX, SNAPSHOT = ".log", ".index", ".snapshot"
+
+
+def verify(disk: Disk, path: str) -> Iterator[Finding]:
+    """What is damaged in a file, a partition, or a whole data directory. Writes nothing. Raises OSError."""
+    names = _names(disk, path)
+    if names is None:
+        yield from _verify_file(disk, path)
+    elif TOPICS in names or METADATA in names:
+        yield from _verify_data_directory(disk, path, names)
+    elif any(name.endswith(LOG) for name in names):
+        yield from verify_partition(disk, path, None)
+    else:
+        for name in names:
+            yield from verify(disk, f"{path}/{name}")
+
+
+def dump(disk: Disk, path: str) -> Iterator[BatchLine]:
+    """The batches of a segment, or of all segments in a directory. Raises OSError."""
+    names = _names(disk, path)
+    if names is None:
+        yield from dump_segment(disk, path)
+        return
+    for name in names:
+        if name.endswith(LOG) or _names(disk, f"{path}/{name}") is not None:
+            yield from dump(disk, f"{path}/{name}")
+
+
+def _verify_data_directory(disk: Disk, path: str, names: list[str]) -> Iterator[Finding]:
+    marks: Marks | None = None
+    for name in names:
+        if name == MARKS_FILE:
+            marks = Marks(disk.open(f"{path}/{name}"))
+            yield from map(_finding, marks.damage)
+        elif name == METADATA:
+            for entry in disk.list_directory(f"{path}/{name}"):
+                yield from _verify_file(disk, f"{path}/{name}/{entry}")
+        elif name != TOPICS:
+            yield from _verify_file(disk, f"{path}/{name}")
+    if TOPICS in names:
+        for topic in disk.list_directory(f"{path}/{TOPICS}"):
+            for partition in disk.list_directory(f"{path}/{TOPICS}/{topic}"):
+                mark = marks.get(UUID(topic), int(partition)) if marks is not None else None
+                yield from verify_partition(disk, f"{path}/{TOPICS}/{topic}/{partition}", mark)
+
+
+def _verify_file(disk: Disk, path: str) -> Iterator[Finding]:
+    name = path.rpartition("/")[2]
+    if name.endswith(LOG):
+        yield from verify_segment(disk, path)
+    elif name.endswith(INDEX):
+        yield from verify_segment(disk, path.removesuffix(INDEX) + LOG)
+    elif name in CHECKPOINTS or name == identity.NAME or name.endswith(SNAPSHOT):
+        yield from verify_checkpoint(disk, path)
+    elif name == journal.NAME:
+        try:
+            journal.check(disk, path)
+        except DamagedLog as damage:
+            yield _finding(damage)
+    elif name == MARKS_FILE:
+        yield from map(_finding, Marks(disk.open(path)).damage)
+
+
+def _finding(damage: DamagedLog) -> Finding:
+    return Finding(damage.path, damage.position, damage.what)
+
+
+def _names(disk: Disk, path: str) -> list[str] | None:
+    """What is in a directory; None for a file."""
+    try:
+        return disk.list_directory(path)
+    except NotADirectoryError:
+        return None

@@ -1,0 +1,220 @@
+"""Looking at logs on disk, offline: every byte of a partition's directory held against what vouches for it.
+
+Nothing is written. What the index covers is held against the index's checksums, what lies behind it against the
+batches' own, their order and the flush mark; the index, the checkpoints and the marks against theirs.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from cordwood.storage import checkpoint
+from cordwood.storage.batch import CODEC_MASK, BatchHeader, Compression, check, peek
+from cordwood.storage.disk import Disk, File
+from cordwood.storage.errors import CorruptBatch, DamagedLog
+from cordwood.storage.index import Index, Interval, load
+from cordwood.storage.marks import Mark
+from cordwood.storage.recovery import SCAN_BYTES, Window
+from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
+
+CHECKPOINTS = frozenset({RECOVERY_FILE, EPOCHS_FILE})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One place that is not what was written there."""
+
+    path: str
+    position: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLine:
+    """One batch, as `log dump` shows it. Times in milliseconds, sizes in bytes."""
+
+    path: str
+    position: int
+    base_offset: int
+    end_offset: int
+    records: int
+    size: int
+    leader_epoch: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    codec: str
+    is_control: bool
+
+
+def dump_segment(disk: Disk, path: str) -> Iterator[BatchLine]:
+    """The batches of one segment, up to its end or to the first that is damaged."""
+    file = disk.open(path)
+    try:
+        for position, header in _batches(file, 0):
+            yield _line(path, position, header)
+    except CorruptBatch:
+        return
+    finally:
+        file.close()
+
+
+def verify_partition(disk: Disk, directory: str, mark: Mark | None) -> Iterator[Finding]:
+    """Everything in a partition's directory. `mark` is what the flush marks say of it, None if nothing."""
+    names = disk.list_directory(directory)
+    for name in names:
+        if name in CHECKPOINTS:
+            yield from verify_checkpoint(disk, f"{directory}/{name}")
+    check = _SegmentCheck(disk, mark)
+    for name in names:
+        path = f"{directory}/{name}"
+        if name.endswith(".log"):
+            yield from check.run(path)
+        elif name.endswith(".index") and f"{name.removesuffix('.index')}.log" not in names:
+            yield Finding(path, 0, "an index without its segment")
+    if mark is not None and check.due < mark.end_offset:
+        yield Finding(directory, 0, f"the log ends at offset {check.due}, but was flushed up to {mark.end_offset}")
+
+
+def verify_checkpoint(disk: Disk, path: str) -> Iterator[Finding]:
+    """A file written by `checkpoint.write`."""
+    try:
+        checkpoint.read(disk, path)
+    except DamagedLog as damage:
+        yield Finding(damage.path, damage.position, damage.what)
+
+
+def verify_segment(disk: Disk, path: str) -> Iterator[Finding]:
+    """One segment and the index beside it."""
+    yield from _SegmentCheck(disk, None).run(path)
+
+
+class _SegmentCheck:
+    """Goes through the segments of a partition in order. `due` is the offset at which the next batch should begin."""
+
+    def __init__(self, disk: Disk, mark: Mark | None) -> None:
+        self._disk, self._mark = disk, mark
+        self.due = -1
+        self._latest_epoch = -1
+
+    def run(self, path: str) -> Iterator[Finding]:
+        base = int(path.rpartition("/")[2].removesuffix(".log"))
+        if self.due not in (-1, base):
+            yield Finding(path, 0, f"it begins at offset {base}, and the segment before ends at {self.due}")
+        self.due = base
+        index, damage = self._index(path, base)
+        if damage is not None:
+            yield Finding(damage.path, damage.position, damage.what)
+        file = self._disk.open(path)
+        try:
+            for interval in index:
+                yield from self._check_interval(file, interval, base)
+            yield from self._check_rest(file, index.end)
+        finally:
+            file.close()
+
+    def _index(self, path: str, base: int) -> tuple[Index, DamagedLog | None]:
+        index_path = path.removesuffix(".log") + ".index"
+        if not self._disk.exists(index_path):
+            return Index(), None
+        file = self._disk.open(index_path)
+        try:
+            return load(file, base)
+        finally:
+            file.close()
+
+    def _check_interval(self, file: File, interval: Interval, base: int) -> Iterator[Finding]:
+        data = file.pread(interval.size, interval.position)
+        if crc32c(data) != interval.crc:
+            at, what = _first_damage(data)
+            yield Finding(file.path, interval.position + at, what)
+            self.due = -1
+            return
+        if self.due not in (-1, base + interval.offset) and base + interval.offset < self.due:
+            yield Finding(file.path, interval.position, f"offset {base + interval.offset} where {self.due} is due")
+        position = 0
+        while position < len(data):
+            header = peek(data, position)
+            position, self.due = position + header.size, header.end
+            self._latest_epoch = max(self._latest_epoch, header.leader_epoch)
+
+    def _check_rest(self, file: File, start: int) -> Iterator[Finding]:
+        position = start
+        try:
+            for position, header in _batches(file, start):
+                complaint = self._complaint(header)
+                if complaint is not None:
+                    yield Finding(file.path, position, complaint)
+                self.due, self._latest_epoch = header.end, max(self._latest_epoch, header.leader_epoch)
+                position += header.size
+        except CorruptBatch as corrupt:
+            yield Finding(file.path, _first_non_zero(file, position), str(corrupt))
+
+    def _complaint(self, header: BatchHeader) -> str | None:
+        """What is wrong with a batch's offset or epoch, which its own checksum does not cover."""
+        if self.due not in (-1, header.base_offset):
+            return f"offset {header.base_offset} where {self.due} is due"
+        if header.leader_epoch < self._latest_epoch:
+            return f"leader epoch {header.leader_epoch} behind epoch {self._latest_epoch}"
+        if self._mark is not None and self._mark.rules_out(header):
+            return f"leader epoch {header.leader_epoch} before epoch {self._mark.leader_epoch}"
+        return None
+
+
+def _batches(file: File, position: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Each whole batch from `position` on, up to the end of the file or of what is not zero. Raises CorruptBatch."""
+    length = file.size()
+    window = Window(file, length)
+    while position < length:
+        try:
+            header = check(*window.batch_at(position))
+        except CorruptBatch:
+            if _first_non_zero(file, position) >= length:
+                return
+            raise
+        yield position, header
+        position += header.size
+
+
+def _first_damage(data: bytes) -> tuple[int, str]:
+    """The first batch of an interval that is wrong by itself; the interval's start where each is sound by itself."""
+    position = 0
+    while position < len(data):
+        try:
+            position += check(data, position).size
+        except CorruptBatch as corrupt:
+            return position, str(corrupt)
+    return 0, f"an offset or epoch in the {len(data)} bytes from here on is not what was written"
+
+
+def _first_non_zero(file: File, position: int) -> int:
+    """Where the first byte that is not zero stands at or behind `position`; the file's length where there is none."""
+    length = file.size()
+    while position < length:
+        data = file.pread(SCAN_BYTES, position)
+        rest = data.lstrip(b"\x00")
+        if rest:
+            return position + len(data) - len(rest)
+        position += len(data)
+    return length
+
+
+def _line(path: str, position: int, header: BatchHeader) -> BatchLine:
+    codec = header.attributes & CODEC_MASK
+    return BatchLine(
+        path=path,
+        position=position,
+        base_offset=header.base_offset,
+        end_offset=header.end,
+        records=header.record_count,
+        size=header.size,
+        leader_epoch=header.leader_epoch,
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        codec=Compression(codec).name.lower() if codec <= Compression.ZSTD else str(codec),
+        is_control=header.is_control,
+    )

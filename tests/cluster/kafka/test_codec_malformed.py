@@ -1,0 +1,66 @@
+"""Whatever bytes come, decoding ends in a request or in Malformed, soon, and without taking much memory."""
+
+import contextlib
+import random
+import time
+import tracemalloc
+
+import pytest
+
+from cordwood.chaos.live.malformed_frames import bursts
+from cordwood.chaos.live.wild_requests import api_versions, known_apis, wild_request
+from cordwood.cluster.kafka.codec import Malformed, decode_request, is_flexible, read_head
+
+FRAMES = 20_000
+FRAME_S_MAX = 1.0
+FRAME_BYTES_MAX = 32 << 20
+
+
+def decode(frame: bytes) -> object | None:
+    """The request in a frame's bytes, or None where they are no request of an API that anyone knows."""
+    view = memoryview(frame)[4:]
+    head = read_head(view, is_flexible)
+    if (head.api_key, head.version) not in KNOWN:
+        return None
+    request: object = decode_request(head.api_key, head.version, view, head.body)
+    return request
+
+
+KNOWN = frozenset(api_versions(known_apis()))
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "2"])
+def test_damaged_frames_are_decoded_or_refused(seed: str) -> None:
+    decoded = refused = 0
+    for burst in bursts(seed, FRAMES // 3):
+        for frame in burst.frames:
+            begin = time.perf_counter()
+            try:
+                decoded += decode(frame) is not None
+            except Malformed:
+                refused += 1
+            assert time.perf_counter() - begin < FRAME_S_MAX, f"{burst.kinds}: {frame.hex()}"
+    assert decoded > FRAMES // 20
+    assert refused > FRAMES // 20
+
+
+def test_no_frame_makes_the_decoder_take_much_memory() -> None:
+    tracemalloc.start()
+    try:
+        for burst in bursts("memory", 3000):
+            for frame in burst.frames:
+                tracemalloc.reset_peak()
+                before = tracemalloc.get_traced_memory()[0]
+                with contextlib.suppress(Malformed):
+                    decode(frame)
+                taken = tracemalloc.get_traced_memory()[1] - before
+                assert taken < FRAME_BYTES_MAX, f"{taken:,} bytes for {burst.kinds}: {frame.hex()}"
+    finally:
+        tracemalloc.stop()
+
+
+def test_sound_requests_of_every_version_are_decoded() -> None:
+    rng = random.Random(3)
+    for api_key, version in sorted(KNOWN):
+        wild = wild_request(rng, api_key, version)
+        assert decode(len(wild.frame).to_bytes(4, "big") + wild.frame) is not None, (api_key, version)

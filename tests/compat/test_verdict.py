@@ -1,0 +1,26 @@
+"""A foreign suite's failures are forgiven only by name and with a reason."""
+
+from pathlib import Path
+
+import pytest
+from suite_verdict import allowed_failures, judge
+
+
+def test_a_failure_off_the_list_is_broken_and_one_on_it_is_allowed() -> None:
+    verdict = judge({"a": "failed", "b": "failed", "c": "passed", "d": "skipped"}, {"a": "a reason"})
+    assert (verdict.broken, verdict.allowed, verdict.passed, verdict.skipped) == (("b",), ("a",), ("c",), ("d",))
+
+
+def test_entries_that_pass_or_are_gone_are_named() -> None:
+    verdict = judge({"a": "passed"}, {"a": "a reason", "gone": "a reason"})
+    assert (verdict.mended, verdict.vanished, verdict.broken) == (("a",), ("gone",), ())
+
+
+def test_every_line_of_the_list_has_a_reason() -> None:
+    assert allowed_failures("# why\n\na::b[1]  since it is so\n") == {"a::b[1]": "since it is so"}
+    with pytest.raises(ValueError, match="line 1 gives no reason for a::b"):
+        allowed_failures("a::b\n")
+
+
+def test_our_own_list_can_be_read() -> None:
+    assert allowed_failures((Path(__file__).parent / "kafka_python_allowed_failures.txt").read_text())

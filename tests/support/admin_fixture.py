@@ -1,0 +1,124 @@
+"""The admin handlers of a broker without sockets: requests go in and responses come out as bytes, in any version."""
+
+import asyncio
+import dataclasses
+import io
+import random
+from collections.abc import Mapping
+from datetime import timedelta
+from types import ModuleType
+from typing import Any, get_args, get_origin
+from uuid import UUID
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.config import Settings
+from cordwood.cluster.kafka import codec
+from cordwood.cluster.kafka.call import Call, Services
+from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, RegisterBroker
+from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.quorum import SingleVoter
+from cordwood.storage.disk import Syncable
+
+_RESPONSE_HEAD_BYTES = 8
+
+
+class AdminFixture:
+    """One cluster's metadata with the given brokers, and the handlers of broker 1 in front of it."""
+
+    def __init__(self, brokers: int = 1, **settings: Any) -> None:
+        self.settings = Settings(**settings)
+        self.runner = asyncio.Runner()
+        rng = random.Random(1)
+        self.voter = SingleVoter.open(SimulatedDisk(rng), "/metadata", _sync, rng, cluster_id="test-cluster")
+        for broker in range(1, brokers + 1):
+            listeners = (Endpoint("PLAINTEXT", f"host-{broker}", 9092), Endpoint("LAN", f"lan-{broker}", 9093))
+            self.propose(RegisterBroker(BrokerId(broker), UUID(int=broker), listeners, f"rack-{broker}"))
+        # The other services are not asked by these handlers.
+        here: dict[str, Any] = {"settings": self.settings, "quorum": self.voter, "rng": rng}
+        self.services = Services(**{field.name: here.get(field.name) for field in dataclasses.fields(Services)})
+
+    @property
+    def image(self) -> Image:
+        return self.voter.image
+
+    def propose(self, command: Command) -> Image:
+        return self.runner.run(self.voter.propose(command))
+
+    def ask(self, api: ModuleType, version: int, **fields: Any) -> Any:
+        """Send a request of one version; the response as that version's class. Nested fields are given as dicts."""
+        return self.runner.run(self.answer(api, version, **fields))
+
+    async def answer(self, api: ModuleType, version: int, listener: str = "PLAINTEXT", **fields: Any) -> Any:
+        """As `ask`, for stories in which several ask at once."""
+        request = _message(load_request_schema(api.KEY, version), fields)
+        decoded = codec.decode_request(api.KEY, version, memoryview(_written(request)), 0)
+        newest = api.VERSIONS[-1]
+        if version != newest:
+            decoded = api.lift(decoded, version) if hasattr(api, "lift") else _lifted(api.KEY, version, newest, decoded)
+        response = await api.handle(decoded, Call(self.services, version, "test", "127.0.0.1", listener))
+        if version != newest and hasattr(api, "lower"):
+            response = api.lower(response, version)
+        return _read_response(api.KEY, version, codec.encode_response(api.KEY, version, 7, response))
+
+    def close(self) -> None:
+        self.runner.run(self.voter.close())
+        self.runner.close()
+
+
+async def _sync(file: Syncable) -> None:
+    file.sync()
+
+
+def _lifted(api_key: int, version: int, newest: int, request: Any) -> Any:
+    return codec.lift(api_key, version, newest)(request)
+
+
+def _message(schema: Any, fields: Mapping[str, Any]) -> Any:
+    """The message with these fields; those that its version does not have are left out."""
+    values = {}
+    for field in dataclasses.fields(schema):
+        if field.name in fields:
+            values[field.name] = _value(field.type, fields[field.name])
+        elif field.default is dataclasses.MISSING:
+            values[field.name] = _nothing(field.type)
+    return schema(**values)
+
+
+def _value(annotation: Any, value: Any) -> Any:
+    entity = _entity_in(annotation)
+    if entity is None or value is None:
+        return value
+    return tuple(_message(entity, item) for item in value)
+
+
+def _entity_in(annotation: Any) -> Any:
+    """The class of the nested messages that a field holds, or None."""
+    if dataclasses.is_dataclass(annotation):
+        return annotation
+    return next((entity for inner in get_args(annotation) if (entity := _entity_in(inner))), None)
+
+
+def _nothing(annotation: Any) -> Any:
+    if type(None) in get_args(annotation):
+        return None
+    if get_origin(annotation) is tuple:
+        return ()
+    return next(empty for empty in (False, 0, "", timedelta(0)) if issubclass(annotation, type(empty)))
+
+
+def _written(message: Any) -> bytes:
+    buffer = io.BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()
+
+
+def _read_response(api_key: int, version: int, frame: bytes) -> Any:
+    schema = load_response_schema(api_key, version)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    head = _RESPONSE_HEAD_BYTES + bool(schema.__header_schema__.__flexible__)
+    response, size = entity_reader(schema)(frame, head)
+    assert head + size == len(frame)
+    return response

@@ -1,0 +1,137 @@
+"""One member of a consumer group in a process that a test can kill: prints what happens to it as JSON lines.
+
+    python group_member_process.py CLIENT BOOTSTRAP GROUP TOPIC PROTOCOL
+
+CLIENT is confluent, aiokafka or kafka-python; PROTOCOL is eager or cooperative. SIGTERM makes it leave the group.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+SESSION_MS = 3000
+HEARTBEAT_MS = 300
+
+stopping = False
+
+
+def stop(_number: int, _frame: object) -> None:
+    global stopping
+    stopping = True
+
+
+def tell(event: str, **what: Any) -> None:
+    sys.stdout.write(json.dumps({"event": event, **what}) + "\n")
+    sys.stdout.flush()
+
+
+def indexes(partitions: Iterable[Any]) -> list[int]:
+    return sorted(partition.partition for partition in partitions)
+
+
+def confluent(bootstrap: str, group: str, topic: str, is_cooperative: bool) -> None:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "partition.assignment.strategy": "cooperative-sticky" if is_cooperative else "range",
+        }
+    )
+    consumer.subscribe(
+        [topic],
+        on_assign=lambda _consumer, partitions: tell("assigned", partitions=indexes(partitions)),
+        on_revoke=lambda _consumer, partitions: tell("revoked", partitions=indexes(partitions)),
+        on_lost=lambda _consumer, partitions: tell("revoked", partitions=indexes(partitions)),
+    )
+    while not stopping:
+        messages = [message for message in consumer.consume(500, 0.1) if message.error() is None]
+        for message in messages:
+            tell("read", partition=message.partition(), offset=message.offset())
+        if messages:
+            consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def kafka_python(bootstrap: str, group: str, topic: str, is_cooperative: bool) -> None:
+    from kafka import ConsumerRebalanceListener, KafkaConsumer
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+
+    class Teller(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+            tell("assigned", partitions=indexes(assigned))
+
+        def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+            tell("revoked", partitions=indexes(revoked))
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        partition_assignment_strategy=[CooperativeStickyAssignor if is_cooperative else RangePartitionAssignor],
+    )
+    consumer.subscribe([topic], listener=Teller())
+    while not stopping:
+        polled = consumer.poll(timeout_ms=100)
+        for partition, messages in polled.items():
+            for message in messages:
+                tell("read", partition=partition.partition, offset=message.offset)
+        if polled:
+            consumer.commit()
+    consumer.close()
+
+
+def aiokafka(bootstrap: str, group: str, topic: str, is_cooperative: bool) -> None:
+    assert not is_cooperative, "aiokafka has no cooperative assignor"
+    asyncio.run(_aiokafka(bootstrap, group, topic))
+
+
+async def _aiokafka(bootstrap: str, group: str, topic: str) -> None:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.abc import ConsumerRebalanceListener
+
+    class Teller(ConsumerRebalanceListener):  # type: ignore[misc]
+        async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+            tell("assigned", partitions=indexes(assigned))
+
+        async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+            tell("revoked", partitions=indexes(revoked))
+
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+    )
+    consumer.subscribe([topic], listener=Teller())
+    await consumer.start()
+    while not stopping:
+        polled = await consumer.getmany(timeout_ms=100)
+        for partition, messages in polled.items():
+            for message in messages:
+                tell("read", partition=partition.partition, offset=message.offset)
+        if polled:
+            await consumer.commit()
+    await consumer.stop()
+
+
+CLIENTS = {"confluent": confluent, "kafka-python": kafka_python, "aiokafka": aiokafka}
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, stop)
+    client, bootstrap, group, topic, protocol = sys.argv[1:]
+    CLIENTS[client](bootstrap, group, topic, protocol == "cooperative")

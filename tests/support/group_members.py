@@ -1,0 +1,207 @@
+"""Members of a consumer group as processes, and the story that every client's group goes through."""
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from broker_fixture import wait_until
+
+PARTITIONS = 6
+REBALANCE_S = 25.0
+STOP_S = 15.0
+PROCESS = Path(__file__).with_name("group_member_process.py")
+KCAT_ASSIGNED = re.compile(r"(assigned|revoked): ?(.*)")
+KCAT_PARTITION = re.compile(r"\[(\d+)\]")
+
+
+class Member:
+    """A consumer in a process. What it was given and what it read is known here as it happens."""
+
+    def __init__(self, command: list[str], is_cooperative: bool) -> None:
+        self.assignment: set[int] = set()
+        self.ever_revoked: set[int] = set()
+        self.read: list[tuple[int, int]] = []
+        """(partition, offset) in the order of reading."""
+        self.errors: list[str] = []
+        self._is_cooperative = is_cooperative
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+        )
+        self._threads = [threading.Thread(target=follow, daemon=True) for follow in (self._outputs, self._complaints)]
+        for thread in self._threads:
+            thread.start()
+
+    def crash(self) -> None:
+        """SIGKILL: the coordinator hears nothing from it any more."""
+        self._end(signal.SIGKILL)
+
+    def leave(self) -> None:
+        """SIGTERM: it tells the coordinator that it goes."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(STOP_S)
+            raise
+        for thread in self._threads:
+            thread.join(STOP_S)
+
+    def stop(self) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._end(signal.SIGTERM)
+
+    def _outputs(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._output(line)
+
+    def _complaints(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._complaint(line)
+
+    def _output(self, line: str) -> None:
+        told = json.loads(line)
+        if told["event"] == "read":
+            self.read.append((told["partition"], told["offset"]))
+        else:
+            self._rebalanced(told["event"], set(told["partitions"]))
+
+    def _complaint(self, line: str) -> None:
+        self.errors.append(line.rstrip())
+
+    def _rebalanced(self, event: str, partitions: set[int]) -> None:
+        if event == "assigned":
+            self.assignment = self.assignment | partitions if self._is_cooperative else partitions
+        else:
+            self.assignment = self.assignment - partitions
+            self.ever_revoked |= partitions
+
+
+class KcatMember(Member):
+    """kcat tells of records on its output, and of rebalances among its complaints."""
+
+    def _output(self, line: str) -> None:
+        partition, offset = line.split()
+        self.read.append((int(partition), int(offset)))
+
+    def _complaint(self, line: str) -> None:
+        super()._complaint(line)
+        if found := KCAT_ASSIGNED.search(line):
+            self._rebalanced(found[1], {int(index) for index in KCAT_PARTITION.findall(found[2])})
+
+
+class Group:
+    """Members of one group on one topic."""
+
+    def __init__(self, client: str, bootstrap: str, topic: str, *, is_cooperative: bool = False) -> None:
+        self.members: list[Member] = []
+        self.crashed: list[Member] = []
+        self._client, self._bootstrap, self._topic = client, bootstrap, topic
+        self._is_cooperative = is_cooperative
+
+    def join(self) -> Member:
+        """One member more. Returns when all of them share the partitions evenly."""
+        name = f"group-of-{self._client}"
+        if self._client == "kcat":
+            strategy = "cooperative-sticky" if self._is_cooperative else "range"
+            options = {
+                "partition.assignment.strategy": strategy,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": "3000",
+                "heartbeat.interval.ms": "300",
+                "auto.commit.interval.ms": "200",
+            }
+            words = [word for key, value in options.items() for word in ("-X", f"{key}={value}")]
+            command = ["kcat", "-b", self._bootstrap, "-u", "-f", "%p %o\\n", *words, "-G", name, self._topic]
+            self.members.append(KcatMember(command, self._is_cooperative))
+        else:
+            protocol = "cooperative" if self._is_cooperative else "eager"
+            command = [sys.executable, str(PROCESS), self._client, self._bootstrap, name, self._topic, protocol]
+            self.members.append(Member(command, self._is_cooperative))
+        self.settle()
+        return self.members[-1]
+
+    def crash(self, member: Member) -> None:
+        member.crash()
+        self.members.remove(member)
+        self.crashed.append(member)
+        self.settle()
+
+    def leave(self, member: Member) -> None:
+        member.leave()
+        self.members.remove(member)
+        self.crashed.append(member)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until every partition has one owner and the members have equally many."""
+
+        def is_even() -> bool:
+            shares = [set(member.assignment) for member in self.members]
+            owned = [index for share in shares for index in share]
+            return sorted(owned) == list(range(PARTITIONS)) and max(map(len, shares)) - min(map(len, shares)) <= 1
+
+        try:
+            wait_until(is_even, REBALANCE_S, "an even assignment")
+        except AssertionError as error:
+            shares = [(sorted(member.assignment), member.errors[-3:]) for member in self.members]
+            raise AssertionError(f"{error}: {shares}") from None
+
+    def has_read(self, ends: dict[int, int]) -> bool:
+        """Whether the members, those that are gone included, have read each partition up to its end."""
+        seen = {place for member in (*self.members, *self.crashed) for place in list(member.read)}
+        return all((index, offset) in seen for index, end in ends.items() for offset in range(end))
+
+    def stop(self) -> None:
+        for member in self.members:
+            member.stop()
+
+
+@contextlib.contextmanager
+def group_of(client: str, bootstrap: str, topic: str, *, is_cooperative: bool = False) -> Iterator[Group]:
+    group = Group(client, bootstrap, topic, is_cooperative=is_cooperative)
+    try:
+        yield group
+    finally:
+        group.stop()
+
+
+def three_members_join_crash_and_leave(group: Group, produce: Callable[[], dict[int, int]]) -> None:
+    """`produce` sends some records to every partition and returns the ends of the partitions."""
+
+    def all_is_read() -> None:
+        ends = produce()
+        wait_until(lambda: group.has_read(ends), REBALANCE_S, f"the group to read up to {ends}")
+
+    first, second, third = (group.join() for _ in range(3))
+    assert [len(member.assignment) for member in (first, second, third)] == [2, 2, 2]
+    all_is_read()
+    group.crash(third)
+    all_is_read()
+    group.leave(second)
+    assert first.assignment == set(range(PARTITIONS))
+    all_is_read()
+    # What a member that left had committed is not read again; only a crash may leave something uncommitted.
+    assert not set(second.read) & set(first.read[-PARTITIONS:])
+
+
+def kept_partitions_are_not_revoked(group: Group) -> None:
+    """KIP-429: while members come, those that stay give up only what moves to the others."""
+    first = group.join()
+    assert first.assignment == set(range(PARTITIONS))
+    group.join()
+    group.join()
+    assert len(first.assignment) == 2
+    assert not first.assignment & first.ever_revoked

@@ -1,0 +1,57 @@
+"""Records that clients send and read back byte for byte: all kinds of keys, values, headers and timestamps."""
+
+import os
+import random
+import time
+from dataclasses import dataclass
+
+RECORDS = int(os.environ.get("CORDWOOD_RECORDS", "2000"))
+"""How many a test sends; CORDWOOD_RECORDS=100000 is the full form of the promise."""
+PARTITIONS = 3
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One record as its producer means it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+def records(count: int = RECORDS, seed: int = 1) -> list[Sent]:
+    """The same records for the same seed and count, but for their timestamps, which end about now."""
+    rng = random.Random(seed)
+    begin_ms = int(time.time() * 1000) - count
+    return [
+        Sent(_key(rng, number), _value(rng, number), _headers(rng, number), begin_ms + number)
+        for number in range(count)
+    ]
+
+
+def partition_of(number: int) -> int:
+    """Where the record of that number goes: in turn, so that each partition's order is known."""
+    return number % PARTITIONS
+
+
+def by_partition(sent: list[Sent]) -> dict[int, list[Sent]]:
+    """What each partition must hold, in order."""
+    return {index: sent[index::PARTITIONS] for index in range(PARTITIONS)}
+
+
+def _key(rng: random.Random, number: int) -> bytes | None:
+    return (None, b"", b"key %d" % number, rng.randbytes(8))[number % 4]
+
+
+def _value(rng: random.Random, number: int) -> bytes | None:
+    # Long runs, so that the codecs have something to do, and noise, which they have to leave as it is.
+    return (None, b"", b"value %d " % number * 10, rng.randbytes(rng.randrange(1, 200)), bytes(range(256)))[number % 5]
+
+
+def _headers(rng: random.Random, number: int) -> Headers:
+    several = (("a", b"1"), ("a", b"2"), ("é", rng.randbytes(5)), ("empty", b""), ("none", None))
+    return several[: number % 6]

@@ -1,0 +1,33 @@
+"""Topics of a running broker: made for a test, and read back by a reader that trusts nobody."""
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+
+def make_topic(bootstrap: str, name: str, partitions: int) -> str:
+    """Returns the name, once the topic is there."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(15)
+    return name
+
+
+def values_of(bootstrap: str, topic: str, partition: int) -> list[bytes | None]:
+    """All values of a partition from its first offset to its end."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    place = TopicPartition(topic, partition, 0)
+    _, end = consumer.get_watermark_offsets(place, 15)
+    consumer.assign([place])
+    values: list[bytes | None] = []
+    offset = 0
+    while offset < end:
+        messages = consumer.consume(5000, 15)
+        assert messages, f"nothing more came after offset {offset} of {end}"
+        for message in messages:
+            assert message.error() is None, message.error()
+            assert message.offset() == offset
+            value = message.value()
+            assert value is None or isinstance(value, bytes)
+            values.append(value)
+            offset += 1
+    consumer.close()
+    return values
