@@ -12,6 +12,7 @@ from cordwood.replication.housekeeping import Housekeeping
 from cordwood.replication.partition import PartitionRefused, Place
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.config import LogConfig
+from cordwood.storage.errors import StorageError
 
 _events = structlog.get_logger("replicas")
 
@@ -29,13 +30,16 @@ class Assignments:
         """Open every replica that the image assigns to this broker, recovering it. Waits for the disk."""
         for topic in image.topics_by_id.values():
             self._open(topic, 0, self._log_config(topic, image))
-        self._housekeeping.remove_orphans(self._replicas.orphans())
+        # A topic that exists is no orphan, even where none of its replicas could be opened.
+        orphans = [orphan for orphan in self._replicas.orphans() if orphan[1] not in image.topics_by_id]
+        self._housekeeping.remove_orphans(orphans)
 
     def follow(self, old: Image, new: Image) -> None:
+        """Do what the change asks for. A disk that fails costs replicas, never the metadata: nothing is raised."""
         for before, after in changed_topics(old, new):
             if after is None:
                 assert before is not None, "a change has at least one side"
-                self._housekeeping.remove_topic(self._replicas.remove(before.name))
+                self._remove(before)
             elif before is None:
                 self._open(after, 0, self._log_config(after, new))
             else:
@@ -46,6 +50,13 @@ class Assignments:
             for topic in new.topics_by_id.values():
                 self._replicas.configure(topic.name, self._log_config(topic, new))
 
+    def _remove(self, topic: TopicImage) -> None:
+        try:
+            self._housekeeping.remove_topic(self._replicas.remove(topic.name))
+        except OSError as error:
+            # What is left of it is an orphan at the next start.
+            _events.error("topic.not_removed", topic=topic.name, error=str(error))
+
     def _open(self, topic: TopicImage, first: int, config: LogConfig) -> None:
         now_ms = self._wall_clock()
         for index in range(first, len(topic.partitions)):
@@ -55,8 +66,10 @@ class Assignments:
             place = Place(topic.name, index, topic.id)
             try:
                 damage = self._replicas.open(place, partition.leader_epoch, config, now_ms)
-            except PartitionRefused as refused:
-                _events.error("partition.offline", topic=topic.name, partition=index, reason=str(refused))
+            except (PartitionRefused, StorageError, OSError) as error:
+                # An OSError has taken the log directory offline before it came here (Replicas.open).
+                reason = str(error.__cause__ or error)
+                _events.error("partition.offline", topic=topic.name, partition=index, reason=reason)
                 continue
             for damaged in damage:
                 _events.error("log.damaged", topic=topic.name, partition=index, damage=str(damaged))
@@ -66,4 +79,3 @@ class Assignments:
             self._settings, image.configs_of_broker(self._settings.node_id), image.configs_of_all_brokers
         )
         return log_config(topic.configs, broker)
-

@@ -91,6 +91,8 @@ class Broker:
             on_failure=self._metadata_failed,
         )
         image = self._quorum.image
+        for repaired in self._quorum.damage:
+            self._damaged(repaired)
         for directory in directories:
             damage = claim(self._disk, directory.path, image.cluster_id, settings.node_id, self._uuid())
             for found in (*directory.marks.damage, damage):

@@ -119,7 +119,9 @@ class Settings:
     )
     offsets_retention_check_interval_ms: int = _setting(600 * SECOND_MS, long(1), "How often expired offsets go.")
     offset_metadata_max_bytes: int = _setting(4096, integer(0), "The longest text that may come with an offset.")
-    group_min_session_timeout_ms: int = _setting(6 * SECOND_MS, integer(1), "The shortest session a member may ask.")
+    group_min_session_timeout_ms: int = _setting(
+        SECOND_MS, integer(1), "The shortest session a member may ask. Kafka wants 6 s; a fast failover wants less."
+    )
     group_max_session_timeout_ms: int = _setting(1800 * SECOND_MS, integer(1), "The longest session a member may ask.")
     group_initial_rebalance_delay_ms: int = _setting(
         0,

@@ -1,7 +1,7 @@
 """Where the broker listens, and the address that clients of each listener are told to come back to."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from cordwood.cluster.config import Settings
@@ -68,6 +68,11 @@ def listeners_of(settings: Settings, hostname: str = "localhost") -> tuple[Liste
             f"advertised.listeners names {name}, which is not in listeners: add it there, or remove it."
         )
     return tuple(_listener(*address, protocols, advertised, hostname) for address in bound)
+
+
+def advertised_text(endpoints: Iterable[Endpoint]) -> str:
+    """What clients are told, as `advertised.listeners` would be written."""
+    return ",".join(f"{at.listener}://{_address(at.host, at.port)}" for at in endpoints)
 
 
 def _listener(

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from cordwood.cluster import identity
-from cordwood.cluster.metadata import journal
+from cordwood.cluster.metadata import healing, journal
+from cordwood.cluster.metadata.mirror import copy_of
 from cordwood.replication.log_directory import MARKS_FILE, METADATA, TOPICS
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
@@ -54,8 +55,7 @@ def _verify_data_directory(disk: Disk, path: str, names: list[str]) -> Iterator[
             marks = Marks(disk.open(f"{path}/{name}"))
             yield from map(_finding, marks.damage)
         elif name == METADATA:
-            for entry in disk.list_directory(f"{path}/{name}"):
-                yield from _verify_file(disk, f"{path}/{name}/{entry}")
+            yield from _verify_metadata(disk, f"{path}/{name}")
         elif name != TOPICS:
             yield from _verify_file(disk, f"{path}/{name}")
     if TOPICS in names:
@@ -63,6 +63,15 @@ def _verify_data_directory(disk: Disk, path: str, names: list[str]) -> Iterator[
             for partition in disk.list_directory(f"{path}/{TOPICS}/{topic}"):
                 mark = marks.get(UUID(topic), int(partition)) if marks is not None else None
                 yield from verify_partition(disk, f"{path}/{TOPICS}/{topic}/{partition}", mark)
+
+
+def _verify_metadata(disk: Disk, path: str) -> Iterator[Finding]:
+    """Each file of either copy by itself; and if nothing is wrong with any, the copies as a whole."""
+    found: list[Finding] = []
+    for directory in (path, copy_of(path)):
+        for name in disk.list_directory(directory) if disk.exists(directory) else ():
+            found += _verify_file(disk, f"{directory}/{name}")
+    yield from found or map(_finding, healing.verify(disk, path))
 
 
 def _verify_file(disk: Disk, path: str) -> Iterator[Finding]:
@@ -74,10 +83,13 @@ def _verify_file(disk: Disk, path: str) -> Iterator[Finding]:
     elif name in CHECKPOINTS or name == identity.NAME or name.endswith(SNAPSHOT):
         yield from verify_checkpoint(disk, path)
     elif name == journal.NAME:
+        file = disk.open(path)
         try:
-            journal.check(disk, path)
+            journal.check(path, file.pread(file.size(), 0))
         except DamagedLog as damage:
             yield _finding(damage)
+        finally:
+            file.close()
     elif name == MARKS_FILE:
         yield from map(_finding, Marks(disk.open(path)).damage)
 

@@ -180,8 +180,8 @@ class Log:
     def truncate(self, end: int) -> None:
         """Give up every batch with a record at or above `end` (a follower whose leader does not have them).
 
-        Waits for the disk: the recovery point must come down before the bytes do, or a crash in between would look
-        like a loss. The cut itself is sure with the next sync: one that a power cut undoes is made again.
+        Sure when this returns: it waits for the disk. The recovery point comes down before the bytes do, or a crash in
+        between would look like a loss.
         """
         assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
         if end >= self.log_end:
@@ -192,10 +192,13 @@ class Log:
             end = next(segment.headers(position, segment.size))[1].base_offset
         if end < self.recovery_point:
             self.recovery_point = self.log_start
-            save(self.disk, self.directory, LogState(self.log_start, self.log_start, b"", self.epochs.encode()))
+            producers = self.producers.encode(self.log_start)
+            save(self.disk, self.directory, LogState(self.log_start, self.log_start, producers, self.epochs.encode()))
         while self.segments[-1] is not segment:
             self._remove(self.segments.pop())
         segment.truncate(position, end)
+        segment.file.sync()
+        sync_directory(self.disk, self.directory)
         self._places.clear()
         self.log_end = end
         self.flushed_end = min(self.flushed_end, end)
@@ -203,7 +206,6 @@ class Log:
         self._covered_end = min(self._covered_end, end)
         self.epochs.truncate_end(end)
         self._rebuild_producers()
-        self._touch(segment.file)
 
     def raise_log_start(self, offset: int) -> None:
         """Records below `offset` are deleted (DeleteRecords, retention). Sure once `save_state` has run."""
@@ -334,15 +336,13 @@ class Log:
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         """Readers at the tail ask next for where the last flush or read ended: keep the last few of those places."""
         if len(self._places) >= 8:
-            del self._places[next(iter(self._places))]
+            self._places.pop(list(self._places)[0], None)
         self._places[offset] = (segment, position)
 
     def _keep_open(self, segment: Segment) -> None:
         if not segment.is_sealed or (self._opened and self._opened[-1] is segment):
             return
-        if segment in self._opened:
-            self._opened.remove(segment)
-        self._opened.append(segment)
+        self._opened = [*(other for other in self._opened if other is not segment), segment]
         self._close_some()
 
     def _close_some(self) -> None:
@@ -353,10 +353,11 @@ class Log:
             self._opened.pop(0).release()
 
     def _rebuild_producers(self) -> None:
-        self.producers.clear()
+        before, self.producers = self.producers, Producers()
         for _, _, header in self.headers_from(self.log_start):
             if header.producer_id >= 0:
                 self.producers.appended(header, header.base_offset, header.end, header.max_timestamp)
+        self.producers.adopt(before, self.log_start)
 
     def _remove(self, segment: Segment) -> None:
         self._unsynced_files.pop(segment.path, None)

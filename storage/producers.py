@@ -99,8 +99,13 @@ class Producers:
         for producer_id in gone:
             del self._by_id[producer_id]
 
-    def clear(self) -> None:
-        self._by_id.clear()
+    def adopt(self, earlier: "Producers", end: int) -> None:
+        """Remember those of `earlier` that are unknown here, as of offset `end`: their batches have been deleted."""
+        for producer_id, producer in earlier:
+            batches = [batch for batch in producer.batches if batch.end_offset <= end]
+            if batches and producer_id not in self._by_id:
+                known = self._by_id[producer_id] = Producer(producer.epoch, producer.last_timestamp)
+                known.batches.extend(batches)
 
     def encode(self, end: int) -> bytes:
         """A snapshot as of offset `end`: per producer id, epoch, last timestamp and batches below that offset.

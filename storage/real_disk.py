@@ -69,6 +69,9 @@ class RealFile:
             os.close(self._fd)
             self._fd = -1
 
+    def __del__(self) -> None:
+        self.close()
+
 
 class RealDirectory:
     """A directory held open so that its entries can be synced."""

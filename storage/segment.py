@@ -83,11 +83,14 @@ class Segment:
     @property
     def index(self) -> Index:
         """The index, loaded when first needed, and rebuilt from the segment where it is missing or wrong."""
-        if self._index is None:
-            self._index = self._load_index()
-            if self.is_sealed and self._index.end < self.size:
-                self._index_rest_of_sealed()
-        return self._index
+        index = self._index
+        if index is None:
+            index = self._load_index()
+            if self.is_sealed and index.end < self.size:
+                index = self._completed(index)
+            # Set last: a read in a thread and one on the loop may both be here, and each finds a whole index.
+            self._index = index
+        return index
 
     @property
     def max_timestamp(self) -> int:
@@ -227,7 +230,7 @@ class Segment:
     def resume(self, flushed_end: int) -> None:
         """Stand where the index ends, ready to take in what lies behind (see `recovery.scan`).
 
-        The index is trusted up to `flushed_end`: of what was not flushed, it may have survived where the batches did not.
+        The index is trusted up to `flushed_end`: what it says of batches that were never flushed may have outlived them.
         """
         self.close_interval()
         doubtful = self.index.row_of_offset(flushed_end - self.base_offset)
@@ -284,10 +287,11 @@ class Segment:
             file.close()
 
     def release(self) -> None:
-        """Give back the file descriptor and the index's memory; both come back when needed."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Give back the file descriptor and the index's memory; both come back when needed.
+
+        The file closes when the last read of it, which may be in a thread, lets go of it.
+        """
+        self._file = None
         if self.is_sealed:
             if self._index is not None and self._max_timestamp is None:
                 self._max_timestamp = self._index.max_timestamp()
@@ -358,11 +362,15 @@ class Segment:
             index.truncate(0)
         return index
 
-    def _index_rest_of_sealed(self) -> None:
-        """Index what the index file lacks. Damage met on the way is found again, and named, by whoever reads there."""
-        end_offset, size = self.end_offset, self.size
-        self.resume(self.end_offset)
-        while (tear := scan(self, self._must_not_fall_back)) is not None and step_over(self, tear):
+    def _completed(self, index: Index) -> Index:
+        """The index of a sealed segment with what its file lacks. Damage met on the way is named by whoever reads."""
+        whole = Segment(self._disk, self.path.rpartition("/")[0], self.base_offset, self._interval_bytes)
+        whole._index = index
+        whole.resume(self.end_offset)
+        while (tear := scan(whole, whole._must_not_fall_back)) is not None and step_over(whole, tear):
             pass
-        self.close_interval()
-        self.end_offset, self.size = end_offset, min(size, self.index.end) if tear is None else size
+        whole.close_interval()
+        if whole.end_offset == self.end_offset:
+            # All there: what follows is space that was allocated, and given back too late for a power cut.
+            self.size = whole.size
+        return index

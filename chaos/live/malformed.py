@@ -71,10 +71,14 @@ def flood(port: int, pid: int, frames: int, seed: int, processes: int, progress:
                     before = max(before, resident_mb(pid))
                 if tally.taken >= frames:
                     break
-            time.sleep(SETTLE_S)
-            after = resident_mb(pid)
         except (OSError, ProcessLookupError) as error:
             complaints.append(f"the broker is gone: {error}")
+    # The senders are gone, and with them what they held open.
+    time.sleep(SETTLE_S)
+    try:
+        after = resident_mb(pid)
+    except ProcessLookupError as error:
+        complaints.append(f"the broker is gone: {error}")
     observed = bystander.stop()
     complaints += [f"the bystander saw: {error}" for error in observed.errors[:5]]
     if after - before > GROWTH_MB_MAX:

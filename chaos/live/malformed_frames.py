@@ -8,7 +8,7 @@ from enum import Enum
 
 from crc32c import crc32c
 
-from cordwood.chaos.live.wild_requests import HEAD, TOPIC, WildRequest, pool, wild_request
+from cordwood.chaos.live.wild_requests import HEAD, TOPIC, WildRequest, any_requests, served_requests, wild_request
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.records import Record, encode
 
@@ -19,21 +19,27 @@ LENGTH = struct.Struct(">i")
 
 
 class After(Enum):
-    """What the sender does once the last frame of a connection is out."""
+    """What the sender does with and after the last frame of a connection."""
 
-    READ = "read until a last, sound request is answered or the broker closes"
+    READ = "read until a sound request behind it is answered or the broker closes"
     HANG_UP = "close its side in the middle of a frame"
     STAY = "leave the connection half-open and say nothing more"
-    DRIBBLE = "send what is left a byte at a time"
+    DRIBBLE = "send it a byte at a time, then read"
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """What one connection sends: some frames, and what becomes of the connection."""
+    """What one connection sends: frames that it may survive, a last one, and what becomes of the connection."""
 
     frames: tuple[bytes, ...]
+    last: bytes
     after: After
     kinds: tuple[str, ...]
+    """What was done to the frames, and to the last one."""
+
+    @property
+    def all_frames(self) -> tuple[bytes, ...]:
+        return (*self.frames, self.last)
 
 
 def framed(request: bytes) -> bytes:
@@ -42,7 +48,7 @@ def framed(request: bytes) -> bytes:
 
 
 def sound(_rng: random.Random, request: WildRequest) -> bytes:
-    """No damage: a well-formed request, though hardly a sensible one."""
+    """Well-formed, with fields that no client would send together."""
     return framed(request.frame)
 
 
@@ -129,9 +135,11 @@ def broken_off(rng: random.Random, request: WildRequest) -> bytes:
 
 Damage = Callable[[random.Random, WildRequest], bytes]
 
-OFTEN_SURVIVED: tuple[Damage, ...] = (sound, flipped, flipped, nonsense_batch, grown, giant_array)
-"""After these the broker often keeps the connection."""
+OFTEN_SURVIVED: tuple[Damage, ...] = (sound, sound, nonsense_batch, nonsense_batch, grown, grown, flipped)
+"""After these the broker mostly keeps the connection."""
 USUALLY_FATAL: tuple[Damage, ...] = (
+    flipped,
+    flipped,
     flipped_head,
     cut_short,
     giant_array,
@@ -147,21 +155,23 @@ USUALLY_FATAL: tuple[Damage, ...] = (
 def bursts(seed: str, frames: int) -> list[Burst]:
     """Connections that together send about so many frames; the same for the same seed."""
     rng = random.Random(seed)
-    requests = pool(rng, POOL_OF_EACH)
+    served, known = served_requests(rng, POOL_OF_EACH), any_requests(rng, POOL_OF_EACH // 4)
     drawn: list[Burst] = []
     left = frames
     while left > 0:
-        burst = _burst(rng, requests)
+        burst = _burst(rng, served, known)
         drawn.append(burst)
-        left -= len(burst.frames)
+        left -= len(burst.all_frames)
     return drawn
 
 
-def _burst(rng: random.Random, requests: list[WildRequest]) -> Burst:
+def _burst(rng: random.Random, served: list[WildRequest], known: list[WildRequest]) -> Burst:
     damages = [rng.choice(OFTEN_SURVIVED) for _ in range(rng.randrange(FRAMES_PER_CONNECTION_MAX))]
-    damages.append(rng.choice(USUALLY_FATAL))
-    frames = tuple(damage(rng, rng.choice(requests)) for damage in damages)
-    return Burst(frames, _after(rng, damages[-1]), tuple(damage.__name__ for damage in damages))
+    frames = tuple(damage(rng, rng.choice(served)) for damage in damages)
+    fatal = rng.choice(USUALLY_FATAL)
+    last = fatal(rng, rng.choice(rng.choice((served, served, known))))
+    kinds = tuple(damage.__name__ for damage in (*damages, fatal))
+    return Burst(frames, last, _after(rng, fatal), kinds)
 
 
 def _after(rng: random.Random, last: Damage) -> After:

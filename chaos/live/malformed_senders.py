@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from cordwood.chaos.live.malformed_frames import After, Burst, bursts, framed
 from cordwood.chaos.live.wild_requests import HEAD
 
+CONNECT_S = 10.0
 ANSWER_S = 0.5
-LAST_ID = 0x7E57FACE
-LAST_REQUEST = framed(HEAD.pack(18, 0, LAST_ID) + b"\xff\xff")
+DRIBBLED_BYTES_MAX = 100
+DRIBBLE_PAUSE_S = 0.001
+FENCE_ID = 0x7E57FACE
+FENCE = framed(HEAD.pack(18, 0, FENCE_ID) + b"\xff\xff")
+"""A sound ApiVersions request. Answers come in order, so its answer says that all before it has been taken."""
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -34,60 +38,81 @@ class Tally:
         )
 
 
+class Ended(Exception):
+    """The broker closed the connection after so many answers."""
+
+    def __init__(self, answers: int) -> None:
+        self.answers = answers
+
+
+class Stalled(Exception):
+    """The broker neither answered in time nor closed, after so many answers."""
+
+    def __init__(self, answers: int) -> None:
+        self.answers = answers
+
+
 def send(port: int, burst: Burst, kept_open: list[socket.socket]) -> Tally:
     """One connection's frames. Raises OSError where the broker takes no connections."""
-    connection = socket.create_connection(("127.0.0.1", port), timeout=5)
+    connection = socket.create_connection(("127.0.0.1", port), CONNECT_S)
     connection.settimeout(ANSWER_S)
     # The end of a connection is a reset: a million of them would use up the ports otherwise.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-    data = b"".join(burst.frames)
+    taken = 0
     try:
-        if burst.after is After.STAY:
-            connection.sendall(data)
-            kept_open.append(connection)
-            return Tally(len(burst.frames), 1)
-        if burst.after is After.DRIBBLE:
-            data, rest = b"".join(burst.frames[:-1]), burst.frames[-1]
-            connection.sendall(data)
-            for at in range(min(len(rest), 100)):
-                connection.sendall(rest[at : at + 1])
-                time.sleep(0.001)
-            data = rest[100:]
-        if burst.after is After.HANG_UP:
-            connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
-        else:
-            connection.sendall(data + LAST_REQUEST)
-        answered, is_closed = _read_answers(connection)
-        taken = len(burst.frames) if answered is None else min(answered + is_closed, len(burst.frames))
-        return Tally(taken, 1, int(is_closed), int(answered is not None and not is_closed))
-    except (ConnectionError, TimeoutError) as error:
-        is_closed = not isinstance(error, TimeoutError)
-        return Tally(1, 1, int(is_closed), int(not is_closed))
+        _exchange(connection, b"".join(burst.frames) + FENCE)
+        taken = len(burst.frames)
+        _send_last(connection, burst)
+        return Tally(taken + 1, 1)
+    except Ended as ended:
+        return Tally(min(taken + ended.answers, len(burst.frames)) + 1, 1, closed_by_broker=1)
+    except Stalled as stalled:
+        return Tally(min(taken + stalled.answers, len(burst.frames)), 1, stalled=1)
     finally:
-        if connection not in kept_open:
+        if burst.after is After.STAY:
+            kept_open.append(connection)
+        else:
             connection.close()
 
 
-def _read_answers(connection: socket.socket) -> tuple[int | None, bool]:
-    """(None, False) once the last request is answered; else how many answers came, and whether the broker closed."""
+def _send_last(connection: socket.socket, burst: Burst) -> None:
+    """The frame that most likely ends it, in the way that the burst says. Raises Ended and Stalled."""
+    match burst.after:
+        case After.READ:
+            _exchange(connection, burst.last + FENCE)
+        case After.HANG_UP:
+            _exchange(connection, burst.last, hangs_up=True)
+        case After.STAY:
+            _exchange(connection, burst.last, waits=False)
+        case After.DRIBBLE:
+            for at in range(min(len(burst.last), DRIBBLED_BYTES_MAX)):
+                _exchange(connection, burst.last[at : at + 1], waits=False)
+                time.sleep(DRIBBLE_PAUSE_S)
+            _exchange(connection, burst.last[DRIBBLED_BYTES_MAX:] + FENCE)
+
+
+def _exchange(connection: socket.socket, data: bytes, *, hangs_up: bool = False, waits: bool = True) -> None:
+    """Send, then read until the fence is answered. Raises Ended and Stalled."""
     buffer = b""
     answers = 0
-    while True:
-        try:
-            data = connection.recv(1 << 16)
-        except ConnectionError:
-            return answers, True
-        except TimeoutError:
-            return answers, False
-        if not data:
-            return answers, True
-        buffer += data
-        while len(buffer) >= 8 and len(buffer) >= 4 + (size := int.from_bytes(buffer[:4], "big")):
-            if int.from_bytes(buffer[4:8], "big") == LAST_ID:
-                return None, False
-            answers += 1
-            buffer = buffer[4 + size :]
+    try:
+        connection.sendall(data)
+        if hangs_up:
+            connection.shutdown(socket.SHUT_WR)
+        while waits:
+            received = connection.recv(1 << 16)
+            if not received:
+                raise Ended(answers)
+            buffer += received
+            while len(buffer) >= 8 and len(buffer) >= 4 + (size := int.from_bytes(buffer[:4], "big")):
+                if int.from_bytes(buffer[4:8], "big") == FENCE_ID:
+                    return
+                answers += 1
+                buffer = buffer[4 + size :]
+    except TimeoutError:
+        raise Stalled(answers) from None
+    except OSError:
+        raise Ended(answers) from None
 
 
 def send_chunk(work: tuple[int, str, int]) -> Tally:

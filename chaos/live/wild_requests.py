@@ -18,7 +18,7 @@ from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_writer
 
-from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.registry import HANDLERS
 from cordwood.storage.records import Record, encode
 
 TOPIC = "wild"
@@ -61,13 +61,16 @@ def wild_request(rng: random.Random, api_key: int, version: int) -> WildRequest:
     return WildRequest(api_key, version, head + body.getvalue(), len(head))
 
 
-def pool(rng: random.Random, of_each: int) -> list[WildRequest]:
-    """Requests to begin mutations with; served APIs come three times as often as those we do not know."""
-    served = [int(key) for key in ApiKey]
-    others = [key for key in known_apis() if key not in served]
-    drawn = [wild_request(rng, *api) for api in api_versions(served) for _ in range(of_each)]
-    strange = api_versions(others)
-    return drawn + [wild_request(rng, *rng.choice(strange)) for _ in range(len(drawn) // 3)]
+def served_requests(rng: random.Random, of_each: int) -> list[WildRequest]:
+    """So many of every version that our broker serves."""
+    served = {(int(module.KEY), version) for module in HANDLERS for version in module.VERSIONS}
+    writable = [api for api in api_versions(known_apis()) if api in served]
+    return [wild_request(rng, *api) for api in writable for _ in range(of_each)]
+
+
+def any_requests(rng: random.Random, of_each: int) -> list[WildRequest]:
+    """So many of every version that is known of Kafka, for clients or between brokers."""
+    return [wild_request(rng, *api) for api in api_versions(known_apis()) for _ in range(of_each)]
 
 
 def _entity(rng: random.Random, schema: type[Any]) -> Any:

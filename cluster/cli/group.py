@@ -169,13 +169,14 @@ def _move(admin: "AdminClient", group: str, targets: "Offsets") -> None:
     wanted = [TopicPartition(name.topic, name.partition, offset) for name, offset in targets.items()]
     try:
         moved = answer(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)])[group])
+        errors = [part.error for part in moved.topic_partitions if part.error is not None]
     except KafkaException as error:
-        if error.args[0].code() in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID):
-            raise Failure(f"group {group!r} has running members: stop them first, then reset.") from None
-        raise
-    refused = [part for part in moved.topic_partitions if part.error is not None]
-    if refused:
-        raise Failure(f"{refused[0].topic} [{refused[0].partition}] was not reset: {refused[0].error.str()}.")
+        errors = [error.args[0]]
+    # A commit from outside is what a group with members takes for that of a member it does not know.
+    if any(error.code() in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID) for error in errors):
+        raise Failure(f"group {group!r} has running members: stop them first, then reset.")
+    if errors:
+        raise KafkaException(errors[0])
 
 
 def _print_described(
@@ -199,7 +200,8 @@ def _print_described(
             }
         )
         return
-    typer.echo(f"{group}: {state}, {len(description.members)} members, coordinator {coordinator}")
+    where = f"broker {coordinator.id} at {coordinator.host}:{coordinator.port}" if coordinator else "unknown"
+    typer.echo(f"{group}: {state}, {len(description.members)} members, coordinator: {where}")
     for member in description.members:
         static = f", static as {member.group_instance_id}" if member.group_instance_id else ""
         typer.echo(f"  {member.member_id} ({member.client_id} at {member.host}{static})")

@@ -63,7 +63,7 @@ def verify(path: LogPath, as_json: AsJson = False) -> None:
     elif not findings:
         typer.echo(f"{path}: {size} bytes, nothing wrong")
     if findings:
-        raise Failure(f"{path} is damaged in {len(findings)} places.")
+        raise Failure(f"{path} is damaged: {len(findings)} findings.")
 
 
 def _in_words(batch: "BatchLine") -> str:

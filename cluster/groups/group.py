@@ -37,8 +37,8 @@ class Group(Rebalance):
     __slots__ = ()
 
     @classmethod
-    def restore(cls, group_id: str, saved: SavedGroup, settings: GroupSettings, now_ms: int) -> "Group":
-        """The group as it was written down. Its members' sessions begin now, so that they carry on undisturbed."""
+    def restore(cls, group_id: str, saved: SavedGroup, settings: GroupSettings) -> "Group":
+        """The group as it was written down; `begin_sessions` is to follow."""
         group = cls(group_id, settings)
         group.generation = saved.generation
         group.protocol_type = saved.protocol_type or None
@@ -56,15 +56,19 @@ class Group(Rebalance):
                 known.assignment,
             )
             group.roster.add(member)
-            member.restart_session(now_ms)
         group.subscribed_topics = group._topics()
         if saved.members:
             group.state = State.STABLE
             if saved.leader in group.roster.members:
                 group.roster.leader = saved.leader
-        if len(group.roster) > settings.size_max:
-            group._prepare(f"{len(group.roster)} members where {settings.size_max} may be", now_ms)
         return group
+
+    def begin_sessions(self, now_ms: int) -> None:
+        """Of restored members: those who are still there carry on undisturbed."""
+        for member in self.roster:
+            member.restart_session(now_ms)
+        if len(self.roster) > self.settings.size_max:
+            self._prepare(f"{len(self.roster)} members where {self.settings.size_max} may be", now_ms)
 
     def join(self, request: Join, ticket: Ticket, new_id: str, now_ms: int) -> None:
         """JoinGroup. `new_id` is the id that a newcomer gets."""

@@ -23,9 +23,9 @@ from cordwood.storage.errors import StorageError
 from cordwood.storage.records import decode, encode
 
 RECORDS_PER_BATCH_MAX = 2000
-COMPACTION_RECORDS_MIN = 20_000
+COMPACTION_RECORDS_MIN = 4_000
 COMPACTION_RATIO = 8
-"""A partition is compacted when it has so many times the records that its state needs: a seventh is written again."""
+"""A partition is compacted once it has so many times the records that its state needs: each is an eighth more work."""
 TURN_S = 0.004
 """Loading leaves the loop to others after so long."""
 
@@ -142,7 +142,7 @@ class Keeper:
         if self._is_empty(index):
             return self._loaded(Shard(index, self._settings))
         if index not in self._loading:
-            self._waiting.pop(index, None)
+            self._begin_loading(index)
             self._tasks.spawn(self._load(index))
         raise Refused(ErrorCode.coordinator_load_in_progress)
 
@@ -158,11 +158,14 @@ class Keeper:
     async def _load_waiting(self) -> None:
         while self._waiting:
             index = next(iter(self._waiting))
-            del self._waiting[index]
+            self._begin_loading(index)
             await self._load(index)
 
-    async def _load(self, index: int) -> None:
+    def _begin_loading(self, index: int) -> None:
+        self._waiting.pop(index, None)
         self._loading.add(index)
+
+    async def _load(self, index: int) -> None:
         try:
             shard = await self._read(index)
         except (StorageError, Refused) as error:
@@ -186,8 +189,9 @@ class Keeper:
                 offset = max(offset, _take_newest(batch, offset, newest))
                 await turn.maybe_end()
         shard = Shard(index, self._settings)
-        for _ in shard.restore(newest.items(), round(self._loop.time() * 1000)):
+        for _ in shard.restore(newest.items()):
             await turn.maybe_end()
+        shard.begin_sessions(round(self._loop.time() * 1000))
         return shard
 
     def _compact_if_due(self, shard: Shard) -> None:

@@ -40,8 +40,8 @@ class Shard:
         """How many records its state needs."""
         return len(self.offsets) + len(self._saved)
 
-    def restore(self, contents: Iterable[tuple[bytes, bytes]], now_ms: int) -> Iterator[None]:
-        """Take in the newest value of each key, one a step. Sessions begin at `now_ms`. Raises CorruptBatch."""
+    def restore(self, contents: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
+        """Take in the newest value of each key, one a step. Raises CorruptBatch."""
         for raw_key, value in contents:
             match decode_key(raw_key):
                 case OffsetKey() as key:
@@ -49,11 +49,16 @@ class Shard:
                     if key.group_id not in self.groups:
                         self.groups[key.group_id] = Group(key.group_id, self._settings)
                 case GroupKey(group_id):
-                    self.groups[group_id] = Group.restore(group_id, decode_group(value), self._settings, now_ms)
+                    self.groups[group_id] = Group.restore(group_id, decode_group(value), self._settings)
                     self._saved[group_id] = value
                 case None:
                     pass
             yield
+
+    def begin_sessions(self, now_ms: int) -> None:
+        """Members that were restored have not been heard of yet: they have a whole session's time from now on."""
+        for group in self.groups.values():
+            group.begin_sessions(now_ms)
 
     def open(self, group_id: str) -> Group:
         """The group, made if there is none."""

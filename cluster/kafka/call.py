@@ -20,7 +20,7 @@ NO_THROTTLE = timedelta(0)
 
 
 class Refused(Exception):
-    """An expected outcome that a client is told as a Kafka error code, with a sentence where the API has room for one."""
+    """An expected outcome, told to the client as a Kafka error code, with a sentence where the API has room for one."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or code.name)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
-from kio.index import load_request_schema, load_response_schema
+from kio.index import KioIndexError, load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 _FRAME = struct.Struct(">ii")
@@ -84,12 +84,12 @@ def lift(api_key: int, version: int, newest: int) -> Lift:
     return _lifter(load_request_schema(api_key, version), load_request_schema(api_key, newest))
 
 
-@functools.cache
+@functools.lru_cache(1024)
 def is_flexible(api_key: int, version: int) -> bool:
     """Whether requests of this version carry tagged fields (KIP-482). False for those that nobody knows."""
     try:
         return bool(load_request_schema(api_key, version).__flexible__)
-    except Exception:
+    except KioIndexError:
         return False
 
 
@@ -132,7 +132,7 @@ def _field_lifter(name: str, old: Any, new: Any) -> Lift:
 
 
 def _constant(value: object) -> Lift:
-    return lambda request: value
+    return lambda _request: value
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:

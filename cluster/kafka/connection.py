@@ -174,7 +174,8 @@ class Connection(asyncio.BufferedProtocol):
         while self._transport is not None and self._is_reading and self._end - self._start >= 4:
             size = int.from_bytes(view[self._start : self._start + 4], "big", signed=True)
             if not 8 <= size <= self._owner.request_bytes_max:
-                return self.close(f"a request of {size} bytes, where 8 to {self._owner.request_bytes_max} are taken")
+                self.close(f"a request of {size} bytes, where 8 to {self._owner.request_bytes_max} are taken")
+                return
             if self._end - self._start < 4 + size:
                 break
             begin = self._start + 4
@@ -257,7 +258,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             piece = await self._owner.run_blocking(chunk.next_piece)
         except (DamagedLog, OSError) as error:
-            return self._cannot_read(error)
+            self._cannot_read(error)
+            return
         self._is_fetching_piece = False
         if self._transport is not None:
             if not chunk.size:

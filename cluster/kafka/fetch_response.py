@@ -1,4 +1,4 @@
-"""The Fetch response, written by hand around slices of segments: only what lies between the batches is bytes of ours."""
+"""The Fetch response, written by hand around slices of segments: what lies between the batches is ours."""
 
 import struct
 from uuid import UUID

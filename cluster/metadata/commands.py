@@ -12,6 +12,8 @@ from uuid import UUID
 
 import msgpack
 
+from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
+
 BrokerId = NewType("BrokerId", int)
 
 Assignment = tuple[BrokerId, ...]
@@ -112,8 +114,32 @@ class AllocateProducerIds:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class CreateAcls:
+    """ACLs by their ids. One that is there already, under whatever id, is let be."""
+
+    KIND: ClassVar[int] = 8
+    acls: tuple[tuple[UUID, Acl], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAcls:
+    """By id, so that a late one cannot delete what was created alike since. Ids that are gone are passed over."""
+
+    KIND: ClassVar[int] = 9
+    ids: tuple[UUID, ...]
+
+
 Command = (
-    FormatCluster | RegisterBroker | CreateTopic | DeleteTopic | CreatePartitions | AlterConfigs | AllocateProducerIds
+    FormatCluster
+    | RegisterBroker
+    | CreateTopic
+    | DeleteTopic
+    | CreatePartitions
+    | AlterConfigs
+    | AllocateProducerIds
+    | CreateAcls
+    | DeleteAcls
 )
 
 
@@ -125,6 +151,10 @@ def _alter_configs(resource_type: int, name: str, changes: Any) -> AlterConfigs:
     return AlterConfigs(ResourceType(resource_type), name, tuple(ConfigChange(*change) for change in changes))
 
 
+def _create_acls(rows: Any) -> CreateAcls:
+    return CreateAcls(tuple((acl_id, acl_of(fields)) for acl_id, fields in rows))
+
+
 # The numbers are in journals on users' disks: they are never changed and never given to another command.
 _KINDS: dict[int, Callable[..., Command]] = {
     FormatCluster.KIND: FormatCluster,
@@ -134,6 +164,8 @@ _KINDS: dict[int, Callable[..., Command]] = {
     CreatePartitions.KIND: CreatePartitions,
     AlterConfigs.KIND: _alter_configs,
     AllocateProducerIds.KIND: AllocateProducerIds,
+    CreateAcls.KIND: _create_acls,
+    DeleteAcls.KIND: DeleteAcls,
 }
 
 _UUID_EXTENSION = 1
@@ -173,6 +205,13 @@ def unpack(data: bytes) -> Any:
         raise ValueError(str(error) or type(error).__name__) from None
 
 
+def acl_of(fields: Any) -> Acl:
+    """An ACL from the sequence it was packed as. Raises ValueError."""
+    resource, name, pattern, principal, host, operation, permission = fields
+    on = ResourcePattern(AclResource(resource), name, Pattern(pattern))
+    return Acl(on, principal, host, Operation(operation), Permission(permission))
+
+
 def _pack_ours(value: object) -> object:
     match value:
         case UUID():
@@ -181,6 +220,8 @@ def _pack_ours(value: object) -> object:
             return (listener, host, port)
         case ConfigChange(key, expected, changed):
             return (key, expected, changed)
+        case Acl(ResourcePattern(resource, name, pattern), principal, host, operation, permission):
+            return (resource, name, pattern, principal, host, operation, permission)
         case _:
             raise TypeError(f"{type(value).__name__} has no place in the metadata")
 

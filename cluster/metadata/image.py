@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -15,8 +16,10 @@ from cordwood.cluster.metadata.commands import (
     BrokerId,
     Command,
     ConfigChange,
+    CreateAcls,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
     Endpoint,
     FormatCluster,
@@ -87,6 +90,7 @@ class Image:
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Dynamic broker configs by broker id as text; ALL_BROKERS for those that hold for all."""
     next_producer_id: int = 0
+    acls: Mapping[UUID, Acl] = field(default_factory=dict)
 
     def configs_of_broker(self, broker_id: int) -> Mapping[str, str]:
         """The dynamic configs set for this one broker."""
@@ -145,6 +149,10 @@ class Draft:
                 self._allocate_producer_ids(command)
             case RegisterBroker():
                 self._register_broker(command, index)
+            case CreateAcls():
+                self._create_acls(command)
+            case DeleteAcls():
+                self._delete_acls(command)
             case FormatCluster():
                 self._format(command)
             case _:
@@ -222,6 +230,20 @@ class Draft:
             message = f"The next producer id is {self._rest.next_producer_id} by now."
             raise CommandRefused(ErrorCode.invalid_update_version, message)
         self._rest = replace(self._rest, next_producer_id=command.expected_next + command.count)
+
+    def _create_acls(self, command: CreateAcls) -> None:
+        acls = dict(self._rest.acls)
+        known = set(acls.values())
+        for acl_id, acl in command.acls:
+            if acl not in known:
+                acls[acl_id] = acl
+                known.add(acl)
+        self._rest = replace(self._rest, acls=acls)
+
+    def _delete_acls(self, command: DeleteAcls) -> None:
+        gone = set(command.ids)
+        kept = {acl_id: acl for acl_id, acl in self._rest.acls.items() if acl_id not in gone}
+        self._rest = replace(self._rest, acls=kept)
 
     def _check_brokers(self, assignments: Iterable[Assignment]) -> None:
         for broker_id in {broker_id for assignment in assignments for broker_id in assignment}:

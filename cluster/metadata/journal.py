@@ -17,6 +17,8 @@ from cordwood.storage.errors import DamagedLog
 MAGIC = b"CWMETA\r\n"
 VERSION = 1
 NAME = "journal"
+STAGED = NAME + ".new"
+"""A journal that is to take the place of the one there is, and is not yet finished."""
 
 _HEADER = Struct("<8sII")
 """Magic, version, CRC-32C of both."""
@@ -52,7 +54,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class _Content:
+class Content:
     """What the records of a file amount to, and where the sound ones end."""
 
     entries: list[Entry]
@@ -65,7 +67,7 @@ class _Content:
 class Journal:
     """The log as it is on disk, with all its entries in memory too: a snapshot keeps their number small."""
 
-    def __init__(self, disk: Disk, path: str, file: File, content: _Content) -> None:
+    def __init__(self, disk: Disk, path: str, file: File, content: Content) -> None:
         self._disk, self._path, self._file = disk, path, file
         self._content = content
 
@@ -80,7 +82,7 @@ class Journal:
             _replace(disk, path, b"")
         file = disk.open(path)
         data = file.pread(file.size(), 0)
-        content = _read(path, data)
+        content = parse(path, data)
         if content.end < len(data):
             file.truncate(content.end)
         # A process that was killed may have left entries that only the page cache has. They are about to be believed.
@@ -169,20 +171,50 @@ class Journal:
         self._content.end += len(data)
 
 
-def check(disk: Disk, path: str) -> list[Entry]:
-    """The entries of a journal that nobody has open. Changes nothing.
-
-    Raises DamagedLog at the first byte that is not sound, a torn end included.
-    """
-    file = disk.open(path)
-    try:
-        data = file.pread(file.size(), 0)
-    finally:
-        file.close()
-    content = _read(path, data)
+def check(path: str, data: bytes) -> Content:
+    """As `parse`, for who reads strictly: a torn end raises DamagedLog too."""
+    content = parse(path, data)
     if content.end < len(data):
         raise DamagedLog(path, content.end, f"{len(data) - content.end} bytes are no record: torn or damaged")
-    return content.entries
+    return content
+
+
+def parse(path: str, data: bytes) -> Content:
+    """What the bytes of a journal amount to, up to the first that a torn write may have left.
+
+    Raises DamagedLog where they had been synced and are not sound.
+    """
+    _check_header(path, data)
+    content = Content([])
+    while (record := _record_at(data, content.end)) is not None:
+        kind, body = record
+        _take(path, content, kind, body)
+        content.end += _RECORD_BYTES + len(body)
+    if content.end < _synced_end_behind(data, content.end):
+        raise DamagedLog(path, content.end, "a record that had been synced is no longer sound")
+    return content
+
+
+def record_starts(data: bytes) -> list[int]:
+    """Where the sound records of a journal begin, and where the last of them ends."""
+    starts = [_HEADER.size]
+    while (record := _record_at(data, starts[-1])) is not None:
+        starts.append(starts[-1] + _RECORD_BYTES + len(record[1]))
+    return starts
+
+
+def replace_file(disk: Disk, path: str, data: bytes) -> None:
+    """Put `data` in the place of the file at `path`, if any: after a crash it is the one or the other. Blocks."""
+    staged = path + ".new"
+    file = disk.open(staged, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite((data,), 0)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(staged, path)
+    sync_directory(disk, path.rpartition("/")[0] or ".")
 
 
 def _record(kind: _Kind, body: bytes) -> bytes:
@@ -198,29 +230,8 @@ def _replace(disk: Disk, path: str, records: bytes) -> int:
     """Put a journal with these records in the place of the one at `path`, if any. Its length in bytes."""
     fixed = _HEADER.pack(MAGIC, VERSION, 0)[: -_CHECKSUM.size]
     data = fixed + _CHECKSUM.pack(crc32c(fixed)) + records
-    staged = path + ".new"
-    file = disk.open(staged, create=True)
-    try:
-        file.truncate(0)
-        file.pwrite((data,), 0)
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(staged, path)
-    sync_directory(disk, path.rpartition("/")[0] or ".")
+    replace_file(disk, path, data)
     return len(data)
-
-
-def _read(path: str, data: bytes) -> _Content:
-    _check_header(path, data)
-    content = _Content([])
-    while (record := _record_at(data, content.end)) is not None:
-        kind, body = record
-        _take(path, content, kind, body)
-        content.end += _RECORD_BYTES + len(body)
-    if content.end < _synced_end_behind(data, content.end):
-        raise DamagedLog(path, content.end, "a record that had been synced is no longer sound")
-    return content
 
 
 def _check_header(path: str, data: bytes) -> None:
@@ -247,7 +258,7 @@ def _record_at(data: bytes, position: int) -> tuple[int, bytes] | None:
     return kind, body
 
 
-def _take(path: str, content: _Content, kind: int, body: bytes) -> None:
+def _take(path: str, content: Content, kind: int, body: bytes) -> None:
     match kind:
         case _Kind.ENTRY:
             index, term = _ENTRY.unpack_from(body)

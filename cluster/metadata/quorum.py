@@ -1,18 +1,21 @@
 """Where commands become metadata: written down, on disk, then applied, in one order for everybody.
 
 `SingleVoter` is the quorum of one. Its journal, snapshots and callers are those that a quorum of several will have.
+What it has beyond them is a second copy of its files, since there are no peers to repair from (docs/adr/0005).
 """
 
 import asyncio
 import base64
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import Command, FormatCluster, decode, encode
+from cordwood.cluster.metadata.healing import heal, tidy
 from cordwood.cluster.metadata.image import CommandRefused, Draft, Image
-from cordwood.cluster.metadata.journal import NAME, Entry, Journal, check
+from cordwood.cluster.metadata.journal import NAME, Entry, Journal
+from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage.disk import Disk, Syncable, sync_directory
 from cordwood.storage.errors import DamagedLog
@@ -38,6 +41,11 @@ class Quorum(Protocol):
         """The newest image. Each one is immutable."""
         ...
 
+    @property
+    def term(self) -> int:
+        """Raft's term, which Kafka calls the leader epoch of the metadata."""
+        ...
+
     async def propose(self, command: Command) -> Image:
         """Have a command applied, and return an image that has it. It is on disk by then.
 
@@ -51,7 +59,7 @@ class Quorum(Protocol):
 
 
 class SingleVoter:
-    """A quorum of one: what it has synced is committed."""
+    """A quorum of one: what it has synced, in both copies, is committed."""
 
     def __init__(
         self,
@@ -59,6 +67,7 @@ class SingleVoter:
         directory: str,
         journal: Journal,
         image: Image,
+        damage: list[DamagedLog],
         sync: Callable[[Syncable], Awaitable[None]],
         snapshot_interval_bytes: int,
         on_failure: Callable[[QuorumFailed], None] | None,
@@ -66,6 +75,8 @@ class SingleVoter:
         """Made by `open`, which says what these are."""
         self._disk, self._directory = disk, directory
         self._journal, self._image = journal, image
+        self.damage = damage
+        """What `open` found damaged in one copy, and repaired from the other."""
         self._sync, self._on_failure = sync, on_failure
         self._snapshot_interval_bytes = snapshot_interval_bytes
         self._listeners: list[Listener] = []
@@ -90,28 +101,28 @@ class SingleVoter:
 
         `sync` waits for an fdatasync without blocking the loop. A new cluster is called `cluster_id`, or by random;
         an old one that is called otherwise raises CommandRefused. `on_failure` is told once when writing has become
-        impossible: then the broker has to stop. Raises DamagedLog with file and byte, and UnknownCommand after a
-        downgrade.
+        impossible: then the broker has to stop. Raises DamagedLog with file and byte where both copies are damaged,
+        and UnknownCommand after a downgrade.
         """
-        for parent in disk.make_directories(directory):
+        mirrored = MirroredDisk(disk, directory)
+        for parent in disk.make_directories(copy_of(directory)):
             sync_directory(disk, parent)
         # A snapshot that is seen but not yet sure must not be what its forerunner is removed for.
-        sync_directory(disk, directory)
-        known = snapshot.read_newest(disk, directory)
-        if known is not None and not disk.exists(f"{directory}/{NAME}"):
-            raise DamagedLog(
-                f"{directory}/{NAME}", 0, f"it is gone, and {snapshot.name_of(known)} is not all there was"
-            )
-        journal = Journal.open(disk, f"{directory}/{NAME}")
-        entries = map(journal.__getitem__, range(len(journal)))
-        image = _replay(f"{directory}/{NAME}", entries, known.image if known else Image())
+        sync_directory(mirrored, directory)
+        known, damage = heal(disk, directory)
+        journal = Journal.open(mirrored, f"{directory}/{NAME}")
+        image = _replay(journal, known.image if known else Image())
         image = _formatted(journal, image, cluster_id or image.cluster_id or _new_cluster_id(rng))
-        snapshot.remove_all_but_newest(disk, directory)
-        return cls(disk, directory, journal, image, sync, snapshot_interval_bytes, on_failure)
+        tidy(disk, directory)
+        return cls(mirrored, directory, journal, image, damage, sync, snapshot_interval_bytes, on_failure)
 
     @property
     def image(self) -> Image:
         return self._image
+
+    @property
+    def term(self) -> int:
+        return self._journal.term
 
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -188,22 +199,11 @@ class SingleVoter:
             self._on_failure(QuorumFailed(failure))
 
 
-def verify(disk: Disk, directory: str) -> Image:
-    """Read the metadata that no broker has open, and change nothing. Raises DamagedLog with file and byte.
-
-    Stricter than `SingleVoter.open`: a write that a power cut tore is told too.
-    """
-    known = snapshot.read_newest(disk, directory)
-    path = f"{directory}/{NAME}"
-    return _replay(path, check(disk, path), known.image if known else Image())
-
-
-def _replay(path: str, entries: Iterable[Entry], image: Image) -> Image:
+def _replay(journal: Journal, image: Image) -> Image:
     """All entries behind the image, applied. Those that were refused once are refused again."""
     draft, known = Draft(image), image.index
-    for entry in entries:
-        if entry.index > known + 1:
-            raise DamagedLog(path, 0, f"it starts at entry {entry.index}, and no snapshot reaches there")
+    for entry in map(journal.__getitem__, range(len(journal))):
+        assert entry.index <= known + 1, "the journal and its snapshot have been seen to fit"
         if entry.index == known + 1:
             _attempt(draft, decode(entry.command), entry.index)
             known = entry.index

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cordwood.cluster.metadata.commands import Endpoint, pack, unpack
+from cordwood.cluster.metadata.commands import Endpoint, acl_of, pack, unpack
 from cordwood.cluster.metadata.image import EMPTY, BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog
 
-VERSION = 1
+VERSION = 2
+
+_FIRST_WITH_ACLS = 2
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.snapshot")
 
@@ -47,6 +49,11 @@ def read_newest(disk: Disk, directory: str) -> Snapshot | None:
     return Snapshot(image, term)
 
 
+def names(disk: Disk, directory: str) -> list[str]:
+    """The snapshots there are, the one that reaches furthest last."""
+    return [name for name, _, _ in _names(disk, directory)]
+
+
 def remove_all_but_newest(disk: Disk, directory: str) -> None:
     """Remove the snapshots that a newer one has replaced, and what was left of one that never was finished."""
     old = [name for name, _, _ in _names(disk, directory)[:-1]]
@@ -72,6 +79,7 @@ def encode(image: Image) -> bytes:
             [_broker_fields(broker) for broker in image.brokers.values()],
             [_topic_fields(topic) for topic in image.topics_by_name.values()],
             {name: dict(configs) for name, configs in image.broker_configs.items()},
+            list(image.acls.items()),
         ]
     )
 
@@ -79,9 +87,11 @@ def encode(image: Image) -> bytes:
 def decode(payload: bytes) -> Image:
     """The image that was encoded. Raises ValueError, TypeError or LookupError for anything else."""
     version, *rest = unpack(payload)
-    if version != VERSION:
-        raise ValueError(f"version {version} is newer than this Cordwood, which knows version {VERSION}")
-    index, cluster_id, next_producer_id, brokers, topics, broker_configs = rest
+    if version not in range(1, VERSION + 1):
+        raise ValueError(f"version {version} is not known to this Cordwood, which knows those up to {VERSION}")
+    if version < _FIRST_WITH_ACLS:
+        rest.append(())
+    index, cluster_id, next_producer_id, brokers, topics, broker_configs, acls = rest
     alike: dict[Any, PartitionImage] = {}
     by_name = {fields[1]: _topic(fields, alike) for fields in topics}
     return Image(
@@ -92,6 +102,7 @@ def decode(payload: bytes) -> Image:
         {topic.id: topic for topic in by_name.values()},
         broker_configs,
         next_producer_id,
+        {acl_id: acl_of(fields) for acl_id, fields in acls},
     )
 
 

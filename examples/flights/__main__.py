@@ -152,8 +152,8 @@ def report(console: Console, expected: dict[str, Delays], back: ReadBack, sendin
 def delays_table(expected: dict[str, Delays], found: dict[str, Delays]) -> Table:
     """One row for each carrier with what came back, and a second with what pandas says where that differs."""
     names = carrier_names()
-    table = Table(title="Delays in minutes, from the records read back", box=SIMPLE)
-    table.add_column("carrier", no_wrap=True, max_width=20)
+    table = Table(title="Delays in minutes, from the records read back", box=SIMPLE, pad_edge=False)
+    table.add_column("carrier", no_wrap=True, max_width=18)
     for heading in ("flights", "depart.\nmean", "depart.\nmax", "arrival\nmean", "arrival\nmax", "pandas\nsays"):
         table.add_column(heading, justify="right", no_wrap=True, min_width=7)
     for carrier in sorted(expected.keys() | found.keys()):

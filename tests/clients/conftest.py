@@ -1,4 +1,4 @@
-"""What the tests of every client share: a broker with quick groups, topics of it, and a broker behind a proxy that cuts."""
+"""What the tests of every client share: a broker with quick groups, its topics, and a broker behind a cutting proxy."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

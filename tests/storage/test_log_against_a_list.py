@@ -209,5 +209,7 @@ def numbered(producer: int, sequence: int) -> BatchHeader:
     return check(encode([one], producer_id=producer, producer_epoch=0, base_sequence=sequence))
 
 
-LogAgainstAList.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, report_multiple_bugs=False)
+LogAgainstAList.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, report_multiple_bugs=False
+)
 TestLogAgainstAList = LogAgainstAList.TestCase

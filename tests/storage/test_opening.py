@@ -283,8 +283,7 @@ def test_a_full_disk_refuses_and_the_log_is_as_it_was(log: LogFixture) -> None:
     log.append(*MANY[:5]).flush()
     log.disk.leave_free(0)
     with pytest.raises(OSError, match="No space"):
-        for _ in range(100_000):
-            log.append(LARGE)
+        log.append(*[LARGE] * 100_000)
     kept = log.values()
     assert kept[:5] == MANY[:5]
     log.disk.leave_free(1 << 24)

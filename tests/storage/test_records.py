@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import cramjam
 import pytest
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder  # type: ignore[import-untyped]
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st

@@ -9,7 +9,7 @@ NOW = 1_000_000
 KEEP_ALL = LogConfig(retention_ms=-1, retention_bytes=-1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Segment:
     size: int
     end_offset: int

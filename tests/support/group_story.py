@@ -182,7 +182,8 @@ class GroupStory:
 
     def restart_broker(self, saved: SavedGroup) -> None:
         """All that is left is what was written down."""
-        self.group = Group.restore("group", saved, self.settings, self.now_ms)
+        self.group = Group.restore("group", saved, self.settings)
+        self.group.begin_sessions(self.now_ms)
         self._perform()
 
     def _ticket(self) -> tuple[Ticket, Asked]:

@@ -9,7 +9,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.storage.batch import check, split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.log import Appended, Log
+from cordwood.storage.log import Appended
 from cordwood.storage.marks import Marks
 from cordwood.storage.opening import open_log
 from cordwood.storage.records import Record, decode, encode
@@ -55,9 +55,7 @@ class LogFixture:
     def send(self, sequence: int, *values: str, producer: int = 7, epoch: int = 0) -> Appended:
         """One batch of an idempotent producer."""
         records = self._records(values, None, None)
-        return self._append(
-            encode(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
-        )
+        return self._append(encode(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence))
 
     def flush(self) -> Self:
         """One group commit: sync all that was appended so far, then note how far that is."""

@@ -11,6 +11,8 @@ from cordwood.storage.batch import peek, split, stamp
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.records import Record, decode
 
+BATCHES_PER_READ = 500
+
 
 @dataclass
 class Partition:
@@ -22,7 +24,7 @@ class Partition:
 
 
 class OffsetsInMemory:
-    """The topic. Close `gate` and nothing is committed; set `refusal` and nothing is appended."""
+    """The topic. Clear `gate` and nothing is committed, `read_gate` and nothing is read; `refusal` stops writing."""
 
     def __init__(self, partition_count: int = 4) -> None:
         self.partitions: list[Partition] = []
@@ -30,6 +32,8 @@ class OffsetsInMemory:
         self.damaged: set[int] = set()
         self.gate = asyncio.Event()
         self.gate.set()
+        self.read_gate = asyncio.Event()
+        self.read_gate.set()
         self.refusal: ErrorCode | None = None
         self.appends = 0
         self.reads = 0
@@ -54,10 +58,11 @@ class OffsetsInMemory:
     async def read(self, partition: int, offset: int) -> bytes:
         self.reads += 1
         await asyncio.sleep(0)
+        await self.read_gate.wait()
         if partition in self.damaged:
             raise DamagedLog("a segment", 61, "the checksum does not match")
         batches = self.partitions[partition].batches
-        return b"".join([batch for batch in batches.values() if peek(batch).end > offset][:3])
+        return b"".join([batch for batch in batches.values() if peek(batch).end > offset][:BATCHES_PER_READ])
 
     async def append(self, partition: int, batch: bytes) -> None:
         self.appends += 1

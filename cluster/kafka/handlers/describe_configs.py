@@ -1,5 +1,7 @@
 """DescribeConfigs: what every config of a topic or a broker is worth, and where that comes from (KIP-226, KIP-569)."""
 
+from dataclasses import replace
+
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import (
     DescribeConfigsResourceResult,
@@ -10,14 +12,17 @@ from kio.schema.describe_configs.v4.response import (
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster import topic_configs
-from cordwood.cluster.config_rows import ConfigRow, broker_config
+from cordwood.cluster.config_rows import ConfigRow, Source, Synonym, broker_config
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.config_resources import check_broker, topic_own, type_of
-from cordwood.cluster.metadata.commands import ResourceType
-from cordwood.cluster.metadata.image import ALL_BROKERS
+from cordwood.cluster.listeners import advertised_text
+from cordwood.cluster.metadata.commands import BrokerId, ResourceType
+from cordwood.cluster.metadata.image import ALL_BROKERS, BrokerImage
 
 KEY, VERSIONS = ApiKey.DESCRIBE_CONFIGS, range(1, 5)
+
+_ADVERTISED = "advertised.listeners"
 
 
 async def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
@@ -55,7 +60,16 @@ def _rows(resource: DescribeConfigsResource, call: Call) -> list[ConfigRow]:
     if int(name) != call.services.settings.node_id:
         message = f"Unexpected broker id, expected {call.services.settings.node_id}, but received {name}: ask that one."
         raise Refused(ErrorCode.invalid_request, message)
-    return broker.rows()
+    registered = image.brokers[BrokerId(int(name))]
+    return [_as_registered(row, registered) if row.key == _ADVERTISED else row for row in broker.rows()]
+
+
+def _as_registered(row: ConfigRow, broker: BrokerImage) -> ConfigRow:
+    """What clients are really told: the broker works out at its start what `advertised.listeners` leaves open."""
+    value = advertised_text(broker.endpoints)
+    told = Synonym(_ADVERTISED, value, Source.STATIC_BROKER)
+    others = tuple(synonym for synonym in row.synonyms if synonym.source is Source.DEFAULT)
+    return replace(row, value=value, source=told.source, synonyms=(told, *others))
 
 
 def _config(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

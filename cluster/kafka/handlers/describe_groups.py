@@ -32,9 +32,9 @@ def _described(group_id: str, operations: int, call: Call) -> DescribedGroup:
         return _absent(group_id, refusal.code, "", refusal.message)
     if group is None:
         # Until version 6 a group that nobody knows was one that is dead.
-        is_error = call.version >= _FIRST_WITH_NOT_FOUND
-        code, message = (ErrorCode.group_id_not_found, f"Group {group_id} not found.") if is_error else (None, None)
-        return _absent(group_id, code or ErrorCode.none, State.DEAD.value, message)
+        if call.version < _FIRST_WITH_NOT_FOUND:
+            return _absent(group_id, ErrorCode.none, State.DEAD.value, None)
+        return _absent(group_id, ErrorCode.group_id_not_found, State.DEAD.value, f"Group {group_id} not found.")
     return DescribedGroup(
         error_code=ErrorCode.none,
         error_message=None,

@@ -113,8 +113,8 @@ class Poll:
     """One Fetch request, from its arrival to its answer."""
 
     __slots__ = (
-        "_bytes_max", "_bytes_min", "_fetching", "_head", "_is_done", "_is_incremental", "_is_reading", "_session", "_slot",
-        "_timer", "_wait_s", "_wanted", "_watched",
+        "_bytes_max", "_bytes_min", "_fetching", "_head", "_is_done", "_is_incremental", "_is_reading", "_session",
+        "_slot", "_timer", "_wait_s", "_wanted", "_watched",
     )  # fmt: skip
 
     def __init__(

@@ -1,9 +1,9 @@
 """ListOffsets: where a partition starts, ends, or stood at a point in time."""
 
 from kio.schema.errors import ErrorCode
-from kio.schema.list_offsets.v8 import ListOffsetsRequest, ListOffsetsResponse
-from kio.schema.list_offsets.v8.request import ListOffsetsPartition
-from kio.schema.list_offsets.v8.response import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
+from kio.schema.list_offsets.v11 import ListOffsetsRequest, ListOffsetsResponse
+from kio.schema.list_offsets.v11.request import ListOffsetsPartition
+from kio.schema.list_offsets.v11.response import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
@@ -11,10 +11,20 @@ from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.replication.partition import Partition
 from cordwood.storage.timestamps import Found, first_at_or_after, latest_by_time
 
-KEY, VERSIONS = ApiKey.LIST_OFFSETS, range(1, 9)
+KEY, VERSIONS = ApiKey.LIST_OFFSETS, range(1, 12)
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 NONE = -1
+
+_FIRST_WITH = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version from which on a number below zero stands for a place rather than a time."""
 
 
 async def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
@@ -26,10 +36,12 @@ async def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse
 
 
 async def _partition(topic: str, wanted: ListOffsetsPartition, call: Call) -> ListOffsetsPartitionResponse:
-    index = wanted.partition_index
+    index, timestamp = wanted.partition_index, wanted.timestamp
+    if timestamp < 0 and (timestamp not in _FIRST_WITH or call.version < _FIRST_WITH[timestamp]):
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.unsupported_version)
     try:
         partition = call.services.replicas.led(topic, index, wanted.current_leader_epoch)
-        found = await _look_up(partition, wanted.timestamp, call)
+        found = await _look_up(partition, timestamp, call)
     except EXPECTED as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=code_of(error))
     if found is None:
@@ -50,6 +62,9 @@ async def _look_up(partition: Partition, timestamp: int, call: Call) -> Found | 
         return Found(end, NONE, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Found(log.log_start, NONE, log.epochs.epoch_at(log.log_start))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        # Nothing is tiered (KIP-405), and nothing waits for it.
+        return None
     if timestamp == MAX_TIMESTAMP:
         latest: Found | None = await call.services.run_blocking(latest_by_time, log, end)
         return latest

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, so that a reader finds out that its log was cut (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch: where a leader epoch ended, so that a reader notices a log that was cut (KIP-101, KIP-320)."""
 
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_for_leader_epoch.v4 import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse

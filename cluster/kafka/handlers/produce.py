@@ -17,6 +17,7 @@ from cordwood.cluster.kafka.codec import Malformed, RequestHead, decode_request
 from cordwood.cluster.kafka.connection import Slot
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.wire import legacy_string, uvarint
+from cordwood.cluster.topics import INTERNAL_TOPICS
 from cordwood.replication.replicas import Replicas
 
 KEY, VERSIONS = ApiKey.PRODUCE, range(3, 12)
@@ -101,6 +102,8 @@ class Producing:
                     outcome.code = ErrorCode.unsupported_version
                 elif acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
                     outcome.code = ErrorCode.invalid_required_acks
+                elif topic.name in INTERNAL_TOPICS:
+                    outcome.code = ErrorCode.invalid_topic_exception
                 else:
                     self._append(topic.name, data, outcome, acks, now_ms)
         if acks == ACKS_NONE:

@@ -68,7 +68,8 @@ def test_offsets_of_topics_that_are_read_may_not_be_deleted(group: GroupStory) -
     group.join("ben", protocols=subscribed_to("weather"))
     group.join("anna")
     assert group.group.check_offset_delete() is ErrorCode.none
-    assert [group.group.reads(topic) for topic in ("flights", "planes", "weather", "trains")] == [True, True, True, False]
+    assert all(group.group.reads(topic) for topic in ("flights", "planes", "weather"))
+    assert not group.group.reads("trains")
     group.leave("anna", "ben")
     assert not group.group.reads("flights")
 

@@ -2,97 +2,21 @@
 
 import asyncio
 import random
-from collections.abc import Coroutine
-from typing import Any
 from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
+from quorum_fixture import COPY, DIRECTORY, ONE, QuorumFixture, finished, run, started, topic
 
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.metadata import snapshot as snapshots
 from cordwood.cluster.metadata.commands import (
-    BrokerId,
     Command,
     CreateTopic,
     DeleteTopic,
-    Endpoint,
-    RegisterBroker,
 )
 from cordwood.cluster.metadata.image import CommandRefused, Image
-from cordwood.cluster.metadata.quorum import QuorumFailed, SingleVoter, verify
-from cordwood.storage.disk import Syncable
-from cordwood.storage.errors import DamagedLog
-
-DIRECTORY = "/data/metadata"
-ONE = BrokerId(1)
-
-
-class QuorumFixture:
-    """A quorum of one on a simulated disk. `gate`, where it is closed, holds syncs up."""
-
-    def __init__(self, seed: int = 1, snapshot_interval_bytes: int = 1 << 20) -> None:
-        self.disk = SimulatedDisk(random.Random(seed))
-        self.rng = random.Random(seed)
-        self.snapshot_interval_bytes = snapshot_interval_bytes
-        self.syncs = 0
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.failures: list[QuorumFailed] = []
-        self.changes: list[tuple[int, int]] = []
-        self.open()
-
-    def open(self, cluster_id: str = "") -> Image:
-        self.voter = SingleVoter.open(
-            self.disk,
-            DIRECTORY,
-            self.sync,
-            self.rng,
-            cluster_id=cluster_id,
-            snapshot_interval_bytes=self.snapshot_interval_bytes,
-            on_failure=self.failures.append,
-        )
-        self.voter.subscribe(lambda old, new: self.changes.append((old.index, new.index)))
-        return self.voter.image
-
-    async def sync(self, file: Syncable) -> None:
-        self.syncs += 1
-        await self.gate.wait()
-        file.sync()
-
-    async def create(self, *names: str) -> list[Image]:
-        return await asyncio.gather(*(self.voter.propose(topic(name)) for name in names))
-
-    def power_cut(self, keep: float | None = 0) -> Image:
-        self.disk.power_cut(keep)
-        return self.open()
-
-    def names(self) -> list[str]:
-        return list(self.voter.image.topics_by_name)
-
-
-def topic(name: str) -> CreateTopic:
-    return CreateTopic(UUID(bytes=name.encode().rjust(16, b"\0")), name, ((ONE,),))
-
-
-def registration(start: int = 1) -> RegisterBroker:
-    return RegisterBroker(ONE, UUID(int=start), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),))
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 30))
-
-
-async def finished(proposer: asyncio.Future[list[Image]]) -> bool:
-    """Whether it was applied. A process that died never answers, and a simulated disk makes nobody wait long."""
-    for _ in range(100):
-        await asyncio.sleep(0)
-    return proposer.done() and proposer.exception() is None
-
-
-async def started(**options: int) -> QuorumFixture:
-    quorum = QuorumFixture(**options)
-    await quorum.voter.propose(registration())
-    return quorum
+from cordwood.cluster.metadata.quorum import QuorumFailed
 
 
 def test_what_was_answered_outlives_a_power_cut() -> None:
@@ -221,10 +145,10 @@ def test_a_snapshot_takes_the_place_of_the_journal_before_it() -> None:
         quorum = await started(snapshot_interval_bytes=2000)
         for at in range(60):
             await quorum.create(f"t{at}")
-        files = quorum.disk.list_directory(DIRECTORY)
-        assert len(files) == 2
-        assert files[0].endswith(".snapshot")
-        assert len(quorum.disk.content(f"{DIRECTORY}/journal")) < 2200
+        for directory in (DIRECTORY, COPY):
+            (snapshot,) = snapshots.names(quorum.disk, directory)
+            assert quorum.disk.content(f"{directory}/{snapshot}")
+            assert len(quorum.disk.content(f"{directory}/journal")) < 2200
         before = quorum.voter.image
         assert quorum.power_cut() == before
         assert len(quorum.names()) == 60
@@ -249,48 +173,6 @@ def test_a_power_cut_at_any_moment_loses_nothing_that_was_answered(seed: int) ->
             quorum.disk.faults.die_after(None)
             quorum.power_cut(keep=None)
             assert answered <= set(quorum.names())
-
-    run(story())
-
-
-def test_a_journal_that_is_gone_is_not_taken_for_a_new_cluster() -> None:
-    async def story() -> None:
-        quorum = await started(snapshot_interval_bytes=300)
-        await quorum.create("a", "b", "c", "d", "e")
-        quorum.disk.remove(f"{DIRECTORY}/journal")
-        with pytest.raises(DamagedLog, match="journal is damaged at byte 0: it is gone"):
-            quorum.open()
-
-    run(story())
-
-
-def test_a_snapshot_that_is_gone_is_missed() -> None:
-    async def story() -> None:
-        quorum = await started(snapshot_interval_bytes=300)
-        await quorum.create("a", "b", "c", "d", "e")
-        await quorum.create("f")
-        quorum.disk.remove(f"{DIRECTORY}/{quorum.disk.list_directory(DIRECTORY)[0]}")
-        with pytest.raises(DamagedLog, match="no snapshot reaches there"):
-            quorum.open()
-
-    run(story())
-
-
-def test_metadata_can_be_verified_without_opening_it() -> None:
-    async def story() -> None:
-        quorum = await started(snapshot_interval_bytes=300)
-        await quorum.create(*(f"t{at}" for at in range(10)))
-        await quorum.create("last")
-        await quorum.voter.close()
-        before = {path: quorum.disk.content(path) for path in quorum.disk.files()}
-        assert verify(quorum.disk, DIRECTORY) == quorum.voter.image
-        assert {path: quorum.disk.content(path) for path in quorum.disk.files()} == before
-        for path, content in before.items():
-            for position in range(0, len(content), 7):
-                quorum.disk.flip(path, position, position % 8)
-                with pytest.raises(DamagedLog, match=path):
-                    verify(quorum.disk, DIRECTORY)
-                quorum.disk.flip(path, position, position % 8)
 
     run(story())
 

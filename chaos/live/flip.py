@@ -1,0 +1,146 @@
+"""A bit turned over anywhere in a stopped broker's data: `python -m cordwood.chaos.live.flip --flips 20`.
+
+Whatever the byte, `cordwood log verify` must name the file, and the broker must start, serve everything that the byte
+has nothing to do with, and serve no wrong byte.
+"""
+
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from cordwood.chaos.live.ledger import Anomaly
+from cordwood.chaos.live.process import BrokerEnded, BrokerProcess, run_cordwood
+from cordwood.chaos.live.skipping_reader import Place, read_what_is_served
+
+TOPICS = {"flipped": 2, "beside": 1}
+RECORDS = 30
+RECORD_BYTES = 1000
+ZEROS_TRIED = 64
+"""How far into reserved space, behind the last byte that is not zero."""
+ANSWER_S = 20.0
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """One bit of one file; `path` is relative to the data directory."""
+
+    path: Path
+    position: int
+    bit: int
+
+    def apply(self, data: Path) -> None:
+        with (data / self.path).open("r+b") as file:
+            file.seek(self.position)
+            byte = file.read(1)[0]
+            file.seek(self.position)
+            file.write(bytes([byte ^ (1 << self.bit)]))
+
+    def __str__(self) -> str:
+        return f"bit {self.bit} of byte {self.position} of {self.path}"
+
+
+@app.command()
+def main(
+    flips: Annotated[int, typer.Option(min=1, help="How many bits to turn over, one at a time.")] = 20,
+    seed: Annotated[int, typer.Option(help="Decides which.")] = 1,
+    killed: Annotated[bool, typer.Option(help="Stop the broker with SIGKILL before, instead of cleanly.")] = False,
+) -> None:
+    """Turn over single bits in a stopped broker's data, and see that each is found, named and never served.
+
+    Exits with 1 where one is not.
+    """
+    rng = random.Random(seed)
+    anomalies: list[Anomaly] = []
+    with tempfile.TemporaryDirectory(prefix="cordwood-flips-") as place:
+        pristine = Path(place) / "pristine"
+        served = prepare(pristine, is_killed=killed)
+        for number in range(flips):
+            flip = choose(pristine, rng)
+            typer.echo(f"{number + 1} of {flips}: {flip}", err=True)
+            anomalies += examine(pristine, Path(place) / "data", flip, served)
+    for anomaly in anomalies:
+        typer.echo(f"{anomaly.name}: {anomaly.what}")
+    typer.echo(f"{flips} flips, {len(anomalies)} anomalies")
+    if anomalies:
+        raise typer.Exit(1)
+
+
+def prepare(data: Path, *, is_killed: bool) -> dict[Place, bytes]:
+    """Fill a data directory by a broker that is then stopped. Returns what is to be read from it."""
+    broker = BrokerProcess(data)
+    with broker:
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        for created in admin.create_topics([NewTopic(name, count, 1) for name, count in TOPICS.items()]).values():
+            created.result(ANSWER_S)
+        producer = Producer({"bootstrap.servers": broker.address, "enable.idempotence": True, "linger.ms": 0})
+        for number in range(RECORDS):
+            for topic, partition in partitions():
+                value = f"{topic} {partition} {number} ".encode().ljust(RECORD_BYTES, b".")
+                producer.produce(topic, value, partition=partition)
+            # One batch for each record: damage then costs few of them.
+            producer.flush(ANSWER_S)
+        _commit_something(broker.address)
+        served = read_what_is_served(broker.address, partitions())
+        if not is_killed:
+            broker.stop()
+    return served
+
+
+def partitions() -> list[tuple[str, int]]:
+    return [(topic, partition) for topic, count in TOPICS.items() for partition in range(count)]
+
+
+def choose(data: Path, rng: random.Random) -> Flip:
+    """Any bit of any file, each file as likely as another."""
+    files = sorted(path for path in data.rglob("*") if path.is_file() and path.stat().st_size)
+    path = rng.choice(files)
+    content = path.read_bytes()
+    tried = min(len(content), len(content.rstrip(b"\0")) + ZEROS_TRIED)
+    return Flip(path.relative_to(data), rng.randrange(tried), rng.randrange(8))
+
+
+def examine(pristine: Path, data: Path, flip: Flip, served: dict[Place, bytes]) -> Iterator[Anomaly]:
+    """What goes wrong with a copy of the data after one flip."""
+    shutil.rmtree(data, ignore_errors=True)
+    shutil.copytree(pristine, data)
+    flip.apply(data)
+    verified = run_cordwood("log", "verify", str(data))
+    if verified.returncode != 1 or str(flip.path) not in verified.stdout:
+        yield Anomaly("unnamed", f"{flip}: log verify said {verified.stdout.strip()} {verified.stderr.strip()}")
+    try:
+        with BrokerProcess(data) as broker:
+            found = read_what_is_served(broker.address, partitions())
+    except BrokerEnded as ended:
+        yield Anomaly("died", f"{flip}: {ended}")
+        return
+    wrong = sorted(place for place, value in found.items() if served.get(place) != value)
+    if wrong:
+        yield Anomaly("wrong-byte", f"{flip}: {wrong[0]} is not what was written")
+    lost = sorted(place for place in served if place not in found)
+    if not flip.path.name.endswith(".log") and lost:
+        yield Anomaly("not-served", f"{flip}: {len(lost)} sound records, among them {lost[0]}")
+    elif len({(topic, partition) for topic, partition, _ in lost}) > 1:
+        yield Anomaly("not-served", f"{flip}: records of several partitions, among them {lost[0]} and {lost[-1]}")
+
+
+def _commit_something(address: str) -> None:
+    """Give the internal topic of committed offsets something to lose."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "flips"})
+    try:
+        consumer.commit(offsets=[TopicPartition("flipped", 0, 7)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,91 @@
+"""What producers were promised, and whether it is what readers find: each record, once, in order, where it was said."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Sent(NamedTuple):
+    """A record's name: its producer, its partition, and its place among what that producer sent there."""
+
+    producer: int
+    partition: int
+    number: int
+
+    def encode(self) -> bytes:
+        return b"%d/%d/%d" % self
+
+    @classmethod
+    def decode(cls, value: bytes) -> "Sent":
+        return cls(*map(int, value.split(b"/")))
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """One broken promise. Names are those of Jepsen's Kafka workload."""
+
+    name: str
+    what: str
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Sends, acknowledgements and failures as clients saw them."""
+
+    acknowledged: dict[Sent, int] = field(default_factory=dict)
+    """The offset each acknowledged record was said to have."""
+    failed: dict[Sent, str] = field(default_factory=dict)
+    """Why a send was given up. Its record may or may not be in the log."""
+    _numbers: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def next(self, producer: int, partition: int) -> Sent:
+        """The name of the record that this producer sends to this partition next."""
+        number = self._numbers[producer, partition]
+        self._numbers[producer, partition] += 1
+        return Sent(producer, partition, number)
+
+    def acknowledge(self, sent: Sent, offset: int) -> None:
+        self.acknowledged[sent] = offset
+
+    def fail(self, sent: Sent, reason: str) -> None:
+        self.failed[sent] = reason
+
+    def compare(self, found: dict[int, list[tuple[int, Sent]]]) -> list[Anomaly]:
+        """What was broken. `found` has each partition's records in the order of a read from start to end."""
+        anomalies: list[Anomaly] = []
+        for partition, records in sorted(found.items()):
+            anomalies += _misplaced(partition, records, self.acknowledged)
+            anomalies += _disordered(partition, records)
+        there = {sent for records in found.values() for _, sent in records}
+        anomalies += (
+            Anomaly("lost-write", f"{sent} was acknowledged at offset {offset}, and is not there")
+            for sent, offset in sorted(self.acknowledged.items())
+            if sent not in there
+        )
+        anomalies += (Anomaly("failed-send", f"{sent}: {reason}") for sent, reason in sorted(self.failed.items()))
+        return anomalies
+
+
+def _misplaced(partition: int, records: list[tuple[int, Sent]], promised: dict[Sent, int]) -> Iterator[Anomaly]:
+    places: dict[Sent, int] = {}
+    for offset, sent in records:
+        if sent.partition != partition:
+            yield Anomaly("inconsistent-offsets", f"{sent} is in partition {partition}")
+        if sent in places:
+            yield Anomaly("duplicate", f"{sent} is at offset {places[sent]} and at {offset}")
+        elif promised.get(sent, offset) != offset:
+            yield Anomaly("inconsistent-offsets", f"{sent} was said to be at {promised[sent]}, and is at {offset}")
+        places.setdefault(sent, offset)
+
+
+def _disordered(partition: int, records: list[tuple[int, Sent]]) -> Iterator[Anomaly]:
+    """An idempotent producer's records have neither a gap nor a step back, whether acknowledged or not."""
+    due: Counter[int] = Counter()
+    for offset, sent in records:
+        if sent.number > due[sent.producer]:
+            missing = f"{due[sent.producer]} to {sent.number}"
+            yield Anomaly("gap", f"offset {offset} of partition {partition}: {sent} where numbers {missing} are due")
+        elif sent.number < due[sent.producer]:
+            yield Anomaly("nonmonotonic-send", f"offset {offset} of partition {partition}: {sent} comes too late")
+        due[sent.producer] = max(due[sent.producer], sent.number + 1)

@@ -1,0 +1,129 @@
+"""Power cuts under load: an ext4 file system shut down in mid-write. `python -m cordwood.chaos.live.power_cut`."""
+
+import contextlib
+import fcntl
+import os
+import random
+import shutil
+import struct
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Self
+
+import typer
+
+from cordwood.chaos.live.process import BrokerEnded, BrokerProcess
+from cordwood.chaos.live.rounds import run
+
+EXT4_IOC_SHUTDOWN = 0x8004587D
+NO_LOG_FLUSH = 2
+"""Not even the journal's last transaction gets to the disk (EXT4_GOING_FLAGS_NOLOGFLUSH)."""
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+
+class CannotMount(Exception):
+    """This machine or this user may not mount a file system."""
+
+
+class LoopFileSystem:
+    """An ext4 file system in a file, mounted below `place`. Whoever leaves the block finds it unmounted."""
+
+    def __init__(self, place: Path, size_bytes: int) -> None:
+        self._image = place / "disk.ext4"
+        self.path = place / "disk"
+        self._size_bytes = size_bytes
+
+    def __enter__(self) -> Self:
+        if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
+            raise CannotMount("this needs root and mkfs.ext4")
+        with self._image.open("wb") as image:
+            image.truncate(self._size_bytes)
+        _run("mkfs.ext4", "-q", str(self._image))
+        self.path.mkdir()
+        self._mount()
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(CannotMount):
+            self._unmount()
+
+    def cut_power(self) -> None:
+        """From this instant nothing gets to the disk; every call on the file system fails."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.ioctl(descriptor, EXT4_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+        finally:
+            os.close(descriptor)
+
+    def restore_power(self) -> None:
+        """Mount again, as after a boot: the journal is replayed. No process may hold a file here."""
+        self._unmount()
+        self._mount()
+
+    def _mount(self) -> None:
+        _run("mount", "-o", "loop", str(self._image), str(self.path))
+
+    def _unmount(self) -> None:
+        _run("umount", str(self.path))
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        raise CannotMount(f"{command[0]} failed: {done.stderr.strip()}")
+
+
+@app.command()
+def main(
+    rounds: Annotated[int, typer.Option(min=1, help="How many times to cut the power.")] = 20,
+    seed: Annotated[int, typer.Option(help="Decides when, and what is sent.")] = 1,
+    size_mib: Annotated[int, typer.Option(min=64, help="Size of the file system in MiB.")] = 2048,
+) -> None:
+    """Cut the power of the disk below a broker while idempotent producers write to it, and start it again.
+
+    The disk is an ext4 file system in a file, so this needs root. At the end everything that was acknowledged must be
+    there, once, in order. Exits with 1 where it is not, with 2 where no file system can be mounted.
+    """
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="cordwood-power-") as place,
+            LoopFileSystem(Path(place), size_mib << 20) as file_system,
+        ):
+            _run_on(file_system, rounds, seed)
+    except CannotMount as reason:
+        typer.echo(f"No power can be cut here: {reason}.", err=True)
+        raise typer.Exit(2) from None
+
+
+def _run_on(file_system: LoopFileSystem, rounds: int, seed: int) -> None:
+    broker = BrokerProcess(file_system.path / "data")
+    broker.output_path = file_system.path.with_name("broker.log")
+
+    def crash() -> None:
+        file_system.cut_power()
+        broker.kill()
+        file_system.restore_power()
+
+    try:
+        verdict = run(
+            broker,
+            crash,
+            rounds,
+            random.Random(seed),
+            told=lambda number: typer.echo(f"round {number} of {rounds}", err=True),
+        )
+    except BrokerEnded as ended:
+        typer.echo(str(ended))
+        raise typer.Exit(1) from None
+    finally:
+        broker.kill()
+    verdict.tell()
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,74 @@
+"""Load, crash, restart, again and again; then the verdict: is all that was acknowledged there, once, in order?"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import typer
+
+from cordwood.chaos.live.ledger import Anomaly
+from cordwood.chaos.live.load import Load
+from cordwood.chaos.live.process import BrokerProcess
+
+TOPIC = "rounds"
+ANOMALIES_SHOWN = 20
+SERVED_S = 20.0
+LOAD_S = (0.1, 1.0)
+"""How long the load runs on before each crash once the broker acknowledges again, at least and at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How some rounds ended. `slowest_start_s` is from the start of the process to the first connection."""
+
+    rounds: int
+    acknowledged: int
+    found: int
+    slowest_start_s: float
+    anomalies: list[Anomaly]
+
+    def tell(self) -> None:
+        """Print it, and end the program with 1 where a promise was broken."""
+        for anomaly in self.anomalies[:ANOMALIES_SHOWN]:
+            typer.echo(f"{anomaly.name}: {anomaly.what}")
+        if len(self.anomalies) > ANOMALIES_SHOWN:
+            typer.echo(f"and {len(self.anomalies) - ANOMALIES_SHOWN} more")
+        outcome = "all there, once, in order" if not self.anomalies else f"{len(self.anomalies)} anomalies"
+        typer.echo(
+            f"{self.rounds} rounds: {self.acknowledged} acknowledged, {self.found} read, {outcome}; "
+            f"slowest start {self.slowest_start_s:.2f} s"
+        )
+        if self.anomalies:
+            raise typer.Exit(1)
+
+
+def run(
+    broker: BrokerProcess,
+    crash: Callable[[], None],
+    rounds: int,
+    rng: random.Random,
+    *,
+    partitions: int = 4,
+    producers: int = 3,
+    told: Callable[[int], None] = lambda _round: None,
+) -> Verdict:
+    """Run the broker through `rounds` crashes. `crash` ends its process, and what else it likes; `told` hears of each.
+
+    Raises BrokerEnded where the broker does not come back.
+    """
+    slowest_start_s = broker.start()
+    load = Load(broker.address, TOPIC, partitions, producers, rng)
+    load.create_topic()
+    anomalies: list[Anomaly] = []
+    for number in range(rounds):
+        if not load.run_until_served(SERVED_S):
+            anomalies.append(Anomaly("unavailable", f"round {number + 1}: nothing acknowledged for {SERVED_S:.0f} s"))
+        load.run_for(rng.uniform(*LOAD_S))
+        crash()
+        slowest_start_s = max(slowest_start_s, broker.start())
+        told(number + 1)
+    if not load.settle():
+        anomalies.append(Anomaly("unanswered", "some sends were never answered"))
+    found = load.read_back()
+    anomalies += load.ledger.compare(found)
+    return Verdict(rounds, len(load.ledger.acknowledged), sum(map(len, found.values())), slowest_start_s, anomalies)

@@ -1,0 +1,48 @@
+"""A reader that steps over what it cannot get, to find out all that a damaged log still serves."""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, TopicPartition
+
+ANSWER_S = 20.0
+STALLED_S = 1.5
+"""A record that has not come by then is not going to."""
+
+
+class Place(NamedTuple):
+    """Where a record is."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+def read_what_is_served(address: str, partitions: Sequence[tuple[str, int]]) -> dict[Place, bytes]:
+    """Every record that can be read, by its place."""
+    found: dict[Place, bytes] = {}
+    for topic, partition in partitions:
+        settings = {"bootstrap.servers": address, "group.id": "skipping-reader", "log_level": 0}
+        consumer = Consumer({**settings, "enable.auto.commit": False, "fetch.error.backoff.ms": 10})
+        try:
+            _read(consumer, topic, partition, found)
+        finally:
+            consumer.close()
+    return found
+
+
+def _read(consumer: Consumer, topic: str, partition: int, found: dict[Place, bytes]) -> None:
+    start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)
+    offset = start
+    consumer.assign([TopicPartition(topic, partition, offset)])
+    moved_at = time.monotonic()
+    while offset < end:
+        for message in consumer.consume(500, 0.1):
+            read, value = message.offset(), message.value()
+            if message.error() is None and read is not None and value is not None:
+                found[Place(topic, partition, read)] = value
+                offset, moved_at = read + 1, time.monotonic()
+        if time.monotonic() - moved_at > STALLED_S:
+            offset, moved_at = offset + 1, time.monotonic()
+            consumer.assign([TopicPartition(topic, partition, offset)])

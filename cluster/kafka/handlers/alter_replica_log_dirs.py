@@ -1,0 +1,68 @@
+"""AlterReplicaLogDirs: have a replica lie in another of the broker's log directories (KIP-113).
+
+Replicas stay where they are: the directory that has one already is accepted, any other of the broker's is refused with
+INVALID_REQUEST. The answer has no room for a sentence, so the log says why.
+"""
+
+from collections import defaultdict
+from posixpath import normpath
+
+import structlog
+from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDirsRequest
+from kio.schema.alter_replica_log_dirs.v2.response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.replication.replicas import Replicas
+
+KEY, VERSIONS = ApiKey.ALTER_REPLICA_LOG_DIRS, range(1, 3)
+
+_events = structlog.get_logger("log_directory")
+
+
+async def handle(request: AlterReplicaLogDirsRequest, call: Call) -> AlterReplicaLogDirsResponse:
+    # Of a replica that is to be in several directories, the last one counts.
+    wanted: dict[str, dict[int, str]] = defaultdict(dict)
+    for directory in request.dirs:
+        for topic in directory.topics:
+            wanted[topic.name] |= dict.fromkeys(topic.partitions, directory.path)
+    results = tuple(
+        AlterReplicaLogDirTopicResult(
+            topic_name=topic,
+            partitions=tuple(
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=index, error_code=_move(topic, index, path, call.services.replicas)
+                )
+                for index, path in paths.items()
+            ),
+        )
+        for topic, paths in wanted.items()
+    )
+    return AlterReplicaLogDirsResponse(throttle_time=NO_THROTTLE, results=results)
+
+
+def _move(topic: str, index: int, path: str, replicas: Replicas) -> ErrorCode:
+    target = next((known for known in replicas.directories if normpath(known.path) == normpath(path)), None)
+    if target is None:
+        return ErrorCode.log_dir_not_found
+    partition = replicas.get(topic, index)
+    if target.is_offline or (partition is not None and partition.directory.is_offline):
+        return ErrorCode.kafka_storage_error
+    if partition is None:
+        return ErrorCode.replica_not_available
+    if partition.directory is target:
+        return ErrorCode.none
+    _events.warning(
+        "replica.not_moved",
+        topic=topic,
+        partition=index,
+        directory=partition.directory.path,
+        wanted=target.path,
+        reason="moving a replica to another log directory is not supported",
+    )
+    return ErrorCode.invalid_request

@@ -1,0 +1,91 @@
+"""CreateAcls: new ACLs, all that are valid in one command; one that exists already is created in name only.
+
+They are kept, and not enforced: this version has no authentication. Kafka without an authorizer keeps none and answers
+SECURITY_DISABLED.
+"""
+
+import random
+from collections.abc import Collection
+from uuid import UUID
+
+import structlog
+from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
+from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.commands import CreateAcls
+
+KEY, VERSIONS = ApiKey.CREATE_ACLS, range(1, 4)
+
+CLUSTER_NAME = "kafka-cluster"
+"""The only resource of type CLUSTER, as Kafka calls it."""
+
+_events = structlog.get_logger("acls")
+
+
+async def handle(request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
+    checked = [_checked(creation) for creation in request.creations]
+    wanted = dict.fromkeys(acl for acl in checked if isinstance(acl, Acl))
+    known = set(call.services.quorum.image.acls.values())
+    failure = None
+    try:
+        await _create([acl for acl in wanted if acl not in known], call)
+    except Refused as refusal:
+        failure = refusal
+    results = (_result(acl if isinstance(acl, Refused) else failure) for acl in checked)
+    return CreateAclsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+
+
+async def _create(acls: Collection[Acl], call: Call) -> None:
+    if not acls:
+        return
+    taken = call.services.quorum.image.acls
+    await propose(CreateAcls(tuple((_new_id(taken, call.services.rng), acl) for acl in acls)), call)
+    _events.warning("acls.created", count=len(acls), enforced="no: this version has no authentication")
+
+
+def _checked(creation: AclCreation) -> Acl | Refused:
+    try:
+        acl = _acl(creation)
+    except ValueError as error:
+        return Refused(ErrorCode.invalid_request, f"The ACL has an unknown element: {error}.")
+    if acl.on.resource is AclResource.ANY:
+        return Refused(ErrorCode.invalid_request, "Invalid resourceType ANY")
+    if acl.on.pattern not in (Pattern.LITERAL, Pattern.PREFIXED):
+        return Refused(ErrorCode.invalid_request, f"Invalid patternType {acl.on.pattern.name}")
+    if acl.operation is Operation.ANY:
+        return Refused(ErrorCode.invalid_request, "Invalid operation ANY")
+    if acl.permission is Permission.ANY:
+        return Refused(ErrorCode.invalid_request, "Invalid permissionType ANY")
+    if not acl.on.name:
+        return Refused(ErrorCode.invalid_request, "Resource name should not be empty")
+    if acl.on.resource is AclResource.CLUSTER and acl.on.name != CLUSTER_NAME:
+        return Refused(ErrorCode.invalid_request, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if ":" not in acl.principal:
+        message = f"Could not parse principal from `{acl.principal}`: write it as type:name, such as User:alice."
+        return Refused(ErrorCode.invalid_request, message)
+    return acl
+
+
+def _acl(creation: AclCreation) -> Acl:
+    on = ResourcePattern(
+        AclResource(creation.resource_type), creation.resource_name, Pattern(creation.resource_pattern_type)
+    )
+    operation, permission = Operation(creation.operation), Permission(creation.permission_type)
+    return Acl(on, creation.principal, creation.host, operation, permission)
+
+
+def _new_id(taken: Collection[UUID], rng: random.Random) -> UUID:
+    while (acl_id := UUID(int=rng.getrandbits(128), version=4)) in taken:
+        pass
+    return acl_id
+
+
+def _result(refusal: Refused | None) -> AclCreationResult:
+    if refusal is None:
+        return AclCreationResult(error_code=ErrorCode.none, error_message=None)
+    return AclCreationResult(error_code=refusal.code, error_message=refusal.message)

@@ -1,0 +1,105 @@
+"""DescribeTopicPartitions: topics in the order of their names, a page of partitions at a time (KIP-966).
+
+Java's admin client describes topics by it, and follows `next_cursor` to the last page.
+"""
+
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+from kio.schema.describe_topic_partitions.v0.response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.authorized import ON_TOPIC
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.metadata.image import Image, PartitionImage
+from cordwood.cluster.topics import INTERNAL_TOPICS, check_name
+
+KEY, VERSIONS = ApiKey.DESCRIBE_TOPIC_PARTITIONS, range(1)
+
+PARTITIONS_PER_PAGE_MAX = 2000
+"""As Kafka's max.request.partition.size.limit has it."""
+
+_NO_LEADER = -1
+
+
+async def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
+    image, cursor = call.services.quorum.image, request.cursor
+    asked = {topic.name for topic in request.topics}
+    first, start = ("", 0) if cursor is None else (cursor.topic_name, max(cursor.partition_index, 0))
+    if asked and cursor is not None and first not in asked:
+        refused = Refused(ErrorCode.invalid_request, f"The topic list should contain the cursor topic: {first}")
+        topics = tuple(_topic(topic.name, refused.code, image, ()) for topic in request.topics)
+        return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=None)
+    names = sorted(name for name in asked or image.topics_by_name if name >= first)
+    # A page without any partition would have the client come back for ever.
+    limit = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
+    return _Page(image, call.listener, limit).of(names, {first: start})
+
+
+class _Page:
+    """One answer, filled until it has as many partitions as it may."""
+
+    def __init__(self, image: Image, listener: str, limit: int) -> None:
+        self._image, self._room = image, limit
+        self._reachable = {broker.id for broker in image.brokers.values() if broker.endpoint(listener) is not None}
+
+    def of(self, names: list[str], starts: dict[str, int]) -> DescribeTopicPartitionsResponse:
+        """These topics as far as there is room, each from its partition in `starts`, or else from its first, on."""
+        topics, cursor = [], None
+        for name in names:
+            start = starts.get(name, 0)
+            if self._room == 0:
+                cursor = Cursor(topic_name=name, partition_index=start)
+                break
+            known = self._image.topics_by_name.get(name)
+            if known is None:
+                topics.append(_topic(name, _why_unknown(name), self._image, ()))
+                continue
+            page = known.partitions[start : start + self._room]
+            self._room -= len(page)
+            rows = tuple(self._partition(index, partition) for index, partition in enumerate(page, start))
+            topics.append(_topic(name, ErrorCode.none, self._image, rows))
+            if start + len(page) < len(known.partitions):
+                cursor = Cursor(topic_name=name, partition_index=start + len(page))
+                break
+        return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=cursor)
+
+    def _partition(self, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+        return DescribeTopicPartitionsResponsePartition(
+            error_code=ErrorCode.none,
+            partition_index=index,
+            leader_id=int(partition.leader) if partition.leader in self._reachable else _NO_LEADER,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=partition.replicas,
+            isr_nodes=partition.isr,
+            # Empty rather than null, as Kafka has it: replicas out of sync are never eligible here.
+            eligible_leader_replicas=(),
+            last_known_elr=(),
+            offline_replicas=tuple(replica for replica in partition.replicas if replica not in self._image.brokers),
+        )
+
+
+def _why_unknown(name: str) -> ErrorCode:
+    try:
+        check_name(name)
+    except Refused as refusal:
+        return refusal.code
+    return ErrorCode.unknown_topic_or_partition
+
+
+def _topic(
+    name: str, code: ErrorCode, image: Image, partitions: tuple[DescribeTopicPartitionsResponsePartition, ...]
+) -> DescribeTopicPartitionsResponseTopic:
+    known = image.topics_by_name.get(name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=None if known is None else known.id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=ON_TOPIC,
+    )

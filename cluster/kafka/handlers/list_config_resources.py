@@ -1,0 +1,42 @@
+"""ListConfigResources: what configs can belong to, by name (KIP-1142). Version 0 lists client metrics alone (KIP-714).
+
+Of the types that Kafka has, topics and brokers have configs here. The others are known, and there are none of them.
+"""
+
+from kio.schema.errors import ErrorCode
+from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+from kio.schema.list_config_resources.v1.response import ConfigResource, ListConfigResourcesResponse
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+
+KEY, VERSIONS = ApiKey.LIST_CONFIG_RESOURCES, range(2)
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+_TYPES_OF_VERSION_0 = (CLIENT_METRICS,)
+
+
+async def handle(request: ListConfigResourcesRequest, call: Call) -> ListConfigResourcesResponse:
+    types = _TYPES_OF_VERSION_0 if call.version == 0 else _TYPES
+    wanted = frozenset(request.resource_types or types)
+    if not wanted.issubset(types):
+        return ListConfigResourcesResponse(
+            throttle_time=NO_THROTTLE, error_code=ErrorCode.unsupported_version, config_resources=()
+        )
+    image = call.services.quorum.image
+    names = {
+        TOPIC: tuple(image.topics_by_name),
+        BROKER: tuple(str(broker.id) for broker in image.brokers.values() if broker.endpoint(call.listener)),
+    }
+    return ListConfigResourcesResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        config_resources=tuple(
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in types
+            if kind in wanted
+            for name in names.get(kind, ())
+        ),
+    )

@@ -1,0 +1,61 @@
+"""`cordwood serve` as a process: how it starts, what it says, how it ends."""
+
+import signal
+from pathlib import Path
+
+from broker_fixture import RunningBroker, free_port
+from command import cordwood, start_cordwood
+
+from cordwood.cluster.cli.exits import ExitCode
+
+
+def test_sigterm_is_a_clean_end_and_everything_is_there_afterwards(broker: RunningBroker) -> None:
+    cordwood("topic", "create", "t", bootstrap=broker.bootstrap)
+    cordwood("produce", "t", stdin=b"kept\n", bootstrap=broker.bootstrap)
+    assert broker.terminate() == ExitCode.OK
+    broker.restart()
+    assert cordwood("consume", "t", bootstrap=broker.bootstrap).lines == [b"kept"]
+
+
+def test_it_says_in_one_line_what_clients_will_be_told(tmp_path: Path) -> None:
+    told = f"PLAINTEXT://localhost:{free_port()}"
+    broker = RunningBroker(tmp_path / "data", advertised_listeners=told).start()
+    try:
+        assert f"127.0.0.1:{broker.port}" in broker.output
+        assert told.removeprefix("PLAINTEXT://") in broker.output
+    finally:
+        broker.stop()
+
+
+def test_an_address_or_a_directory_that_is_taken_is_named(broker: RunningBroker, tmp_path: Path) -> None:
+    elsewhere = f"listeners=PLAINTEXT://127.0.0.1:{free_port()}"
+    for taken in (
+        [f"log.dirs={tmp_path / 'other'}", f"listeners=PLAINTEXT://{broker.bootstrap}"],
+        [f"log.dirs={broker.data}", elsewhere],
+    ):
+        outcome = cordwood("serve", "--set", taken[0], "--set", taken[1])
+        assert outcome.exit_code == ExitCode.FAILED
+        assert outcome.stderr.startswith("cordwood: the broker cannot start")
+
+
+def test_file_environment_and_options_are_read_in_this_order(tmp_path: Path) -> None:
+    port = free_port()
+    config = tmp_path / "broker.toml"
+    config.write_text(
+        f'num.partitions = 2\nlisteners = "PLAINTEXT://127.0.0.1:{port}"\nlog.dirs = "{tmp_path}/wrong"\n'
+    )
+    serving = start_cordwood(
+        "serve", "--config", str(config), "--set", f"log.dirs={tmp_path}/data", CORDWOOD_NUM_PARTITIONS="3"
+    )
+    assert serving.stderr is not None
+    try:
+        assert any(b"broker.ready" in line for line in serving.stderr), "it ended before it was ready"
+        cordwood("topic", "create", "t", bootstrap=f"127.0.0.1:{port}")
+        [topic] = cordwood("topic", "list", "--json", bootstrap=f"127.0.0.1:{port}").json
+    finally:
+        serving.send_signal(signal.SIGINT)
+        serving.communicate(timeout=30)
+    assert serving.returncode == ExitCode.OK
+    assert topic["partitions"] == 3
+    assert (tmp_path / "data").is_dir()
+    assert not (tmp_path / "wrong").exists()

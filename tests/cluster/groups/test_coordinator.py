@@ -1,0 +1,283 @@
+"""The coordinator on a loop: who waits is answered, time runs out, and a restart finds everything again."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from coordinator_fixture import GROUP, CoordinatorFixture
+from kio.schema.errors import ErrorCode
+from virtual_time import run
+
+from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
+from cordwood.cluster.groups.exchange import Sync
+from cordwood.cluster.groups.rebalance import State
+from cordwood.cluster.kafka.call import Refused
+
+
+async def refusal_of(work: Coroutine[Any, Any, object]) -> ErrorCode:
+    with pytest.raises(Refused) as refused:
+        await work
+    return refused.value.code
+
+
+def state_of(fixture: CoordinatorFixture) -> State:
+    group = fixture.coordinator.group(GROUP)
+    return State.DEAD if group is None else group.state
+
+
+def test_members_join_share_and_go() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.stabilize("anna", "ben", "carl")
+        assert state_of(groups) is State.STABLE
+        assert groups.heartbeat("anna") is ErrorCode.none
+        assert groups.leave("carl") == [ErrorCode.none]
+        assert groups.heartbeat("anna") is ErrorCode.rebalance_in_progress
+        await asyncio.gather(groups.join("anna"), groups.join("ben"))
+        assert len(groups.group_size()) == 2
+
+    run(story())
+
+
+def test_a_silent_member_is_gone_after_its_session() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.stabilize("anna", "ben")
+        for _ in range(9):
+            await asyncio.sleep(1)
+            groups.heartbeat("anna")
+        assert len(groups.group_size()) == 2
+        await asyncio.sleep(1.1)
+        assert groups.group_size() == [groups.members["anna"]]
+        assert groups.heartbeat("anna") is ErrorCode.rebalance_in_progress
+
+    run(story())
+
+
+def test_a_group_waits_for_its_first_members() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture(initial_rebalance_delay_ms=3_000)
+        started = asyncio.get_running_loop().time()
+        replies = await asyncio.gather(*(groups.join(name) for name in ("anna", "ben", "carl")))
+        assert [reply.generation for reply in replies] == [1, 1, 1]
+        assert 3 <= asyncio.get_running_loop().time() - started < 60
+
+    run(story())
+
+
+def test_a_restart_disturbs_nobody() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.stabilize("anna", "ben")
+        await groups.commit(42, "anna")
+        await groups.restart()
+        assert groups.heartbeat("anna") is groups.heartbeat("ben") is ErrorCode.none
+        assert (await groups.sync("ben")).assignment == b"ben"
+        assert groups.offsets() == {("flights", 0): 42}
+        await groups.commit(43, "anna")
+        await asyncio.sleep(11)
+        assert state_of(groups) is State.EMPTY
+
+    run(story())
+
+
+def test_an_empty_group_is_still_there_after_a_restart() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.stabilize("anna")
+        generation = groups.generation
+        groups.leave("anna")
+        await groups.until(lambda: groups.topic.appends == 2)
+        await groups.restart()
+        assert state_of(groups) is State.EMPTY
+        assert (await groups.join("ben")).generation == generation + 2
+
+    run(story())
+
+
+def test_a_commit_is_told_and_seen_only_once_it_is_on_disk() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.commit(1)
+        groups.topic.gate.clear()
+        commit = asyncio.ensure_future(groups.commit(2))
+        await asyncio.sleep(1)
+        assert not commit.done()
+        assert groups.offsets() == {("flights", 0): 1}
+        groups.topic.gate.set()
+        await commit
+        assert groups.offsets() == {("flights", 0): 2}
+
+    run(story())
+
+
+def test_all_partitions_of_a_commit_share_one_append() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        commits = {("flights", partition): Commit(partition, 3, f"note {partition}") for partition in range(100)}
+        codes = await groups.coordinator.commit(GROUP, MemberIdentity(), commits)
+        assert set(codes.values()) == {ErrorCode.none}
+        assert groups.topic.appends == 1
+        await groups.restart()
+        committed = groups.coordinator.offsets_of(GROUP)["flights", 99]
+        assert (committed.offset, committed.leader_epoch, committed.metadata) == (99, 3, "note 99")
+
+    run(story())
+
+
+def test_a_commit_is_refused_to_those_who_may_not() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture(offset_metadata_bytes_max=3)
+        commits = {("flights", 0): Commit(1, -1, "")}
+        stranger = MemberIdentity("nobody", 7)
+        assert await refusal_of(groups.coordinator.commit(GROUP, stranger, commits)) is ErrorCode.group_id_not_found
+        await groups.stabilize("anna")
+        assert await refusal_of(groups.coordinator.commit(GROUP, stranger, commits)) is ErrorCode.unknown_member_id
+        assert await refusal_of(groups.commit(1)) is ErrorCode.unknown_member_id
+        old = MemberIdentity(groups.members["anna"], 0)
+        assert await refusal_of(groups.coordinator.commit(GROUP, old, commits)) is ErrorCode.illegal_generation
+        assert await refusal_of(groups.commit(1, "anna")) is ErrorCode.offset_metadata_too_large
+        assert groups.offsets() == {}
+
+    run(story())
+
+
+def test_a_commit_that_cannot_be_written_leaves_nothing_behind() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.coordinator.place(GROUP)
+        groups.topic.refusal = ErrorCode.coordinator_not_available
+        assert await refusal_of(groups.commit(1)) is ErrorCode.coordinator_not_available
+        assert state_of(groups) is State.DEAD
+        groups.topic.refusal = ErrorCode.message_too_large
+        assert await refusal_of(groups.commit(1)) is ErrorCode.invalid_commit_offset_size
+        groups.topic.refusal = None
+        await groups.commit(2)
+        assert groups.offsets() == {("flights", 0): 2}
+
+    run(story())
+
+
+def test_a_group_that_cannot_be_written_starts_its_rebalance_again() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.join("anna")
+        groups.topic.refusal = ErrorCode.message_too_large
+        assert (await groups.sync("anna", anna=b"all")).code is ErrorCode.unknown_server_error
+        assert state_of(groups) is State.PREPARING_REBALANCE
+        groups.topic.refusal = None
+        await groups.join("anna")
+        assert (await groups.sync("anna", anna=b"all")).assignment == b"all"
+
+    run(story())
+
+
+@pytest.mark.parametrize("name", ["", "long" * 10_000])
+def test_a_group_has_a_name_that_can_be_kept(name: str) -> None:
+    async def story() -> None:
+        coordinator = CoordinatorFixture().coordinator
+        assert await refusal_of(coordinator.sync(name, Sync("anna", 1))) is ErrorCode.invalid_group_id
+        for ask in (lambda: coordinator.heartbeat(name, MemberIdentity()), lambda: coordinator.leave(name, [])):
+            with pytest.raises(Refused) as refused:
+                ask()
+            assert refused.value.code is ErrorCode.invalid_group_id
+
+    run(story())
+
+
+def test_offsets_may_be_kept_without_a_name() -> None:
+    async def story() -> None:
+        coordinator = CoordinatorFixture().coordinator
+        await coordinator.commit("", MemberIdentity(), {("flights", 0): Commit(5, -1, "")})
+        assert coordinator.offsets_of("")["flights", 0].offset == 5
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"session_timeout_ms": 5_999}, ErrorCode.invalid_session_timeout),
+        ({"session_timeout_ms": 1_800_001}, ErrorCode.invalid_session_timeout),
+        ({"instance_id": "x" * 40_000}, ErrorCode.invalid_request),
+    ],
+)
+def test_some_requests_no_group_would_take(changes: dict[str, object], code: ErrorCode) -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        assert await refusal_of(groups.join("anna", **changes)) is code
+
+    run(story())
+
+
+def test_who_is_asked_about_a_group_that_never_was_says_so() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        for _ in range(2):
+            groups.members["anna"] = "made up"
+            assert (await groups.join("anna")).code is ErrorCode.unknown_member_id
+            assert (await groups.sync("anna")).code is ErrorCode.unknown_member_id
+            assert groups.heartbeat("anna") is ErrorCode.unknown_member_id
+            assert groups.leave("anna") == [ErrorCode.unknown_member_id]
+            assert groups.offsets() == {}
+            assert await refusal_of(groups.coordinator.delete_group(GROUP)) is ErrorCode.group_id_not_found
+            assert await refusal_of(groups.coordinator.delete_offsets(GROUP, [])) is ErrorCode.group_id_not_found
+            assert list(groups.coordinator.groups()) == []
+            await groups.coordinator.place(GROUP)
+
+    run(story())
+
+
+def test_newcomers_that_never_come_back_leave_nothing_behind() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        fields = {"protocols": (), "protocol_type": "consumer"}
+        assert (await groups.join("anna", **fields)).code is ErrorCode.inconsistent_group_protocol
+        assert state_of(groups) is State.DEAD
+        joining = asyncio.ensure_future(groups.join("anna"))
+        await asyncio.sleep(0)
+        joining.cancel()
+        await asyncio.sleep(3600)
+        assert state_of(groups) is State.DEAD
+        assert groups.topic.appends == 0
+
+    run(story())
+
+
+def test_whoever_waits_is_sent_elsewhere_when_the_broker_stops() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.stabilize("anna", "ben")
+        await groups.restart()
+        joining = asyncio.ensure_future(groups.join("anna"))
+        await asyncio.sleep(0.01)
+        await groups.coordinator.close()
+        assert await refusal_of(joining) is ErrorCode.not_coordinator  # type: ignore[arg-type]
+        assert len(asyncio.all_tasks()) == 1
+
+    run(story())
+
+
+def test_a_client_that_vanishes_while_it_waits_leaves_no_request_behind() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.stabilize("anna")
+        joining = asyncio.ensure_future(groups.join("ben"))
+        await groups.until(lambda: len(groups.group_size()) == 2)
+        joining.cancel()
+        await groups.join("anna")
+        assert state_of(groups) is State.COMPLETING_REBALANCE
+
+    run(story())
+
+
+def test_another_brokers_groups_are_not_served() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.coordinator.place(GROUP)
+        groups.topic.not_led = {0, 1, 2, 3}
+        assert await refusal_of(groups.join("anna")) is ErrorCode.not_coordinator
+        assert groups.code_of(groups.offsets) is ErrorCode.not_coordinator
+
+    run(story())

@@ -1,0 +1,222 @@
+"""Groups over the real `__consumer_offsets`: created when needed, on a disk that can be cut off, full or broken."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.assignments import Assignments
+from cordwood.cluster.config import Settings
+from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
+from cordwood.cluster.groups.settings import group_settings
+from cordwood.cluster.groups.topic import RECORD_BYTES_MAX, ReplicatedTopic
+from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker
+from cordwood.cluster.metadata.quorum import SingleVoter
+from cordwood.cluster.topics import CONSUMER_OFFSETS
+from cordwood.replication.flusher import Flusher
+from cordwood.replication.housekeeping import Housekeeping, Intervals
+from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.replicas import Replicas
+from cordwood.replication.syncers import Done, Failure
+from cordwood.replication.waiters import Wakeups
+from cordwood.storage.disk import Syncable
+from cordwood.storage.records import Record, encode
+
+NOW_MS = 1_700_000_000_000
+
+
+class DirectSyncer:
+    """Syncs at once, and tells so at the loop's next turn."""
+
+    def sync(self, files: Any, done: Done) -> None:
+        failures: list[Failure] = []
+        for file in files:
+            try:
+                file.sync()
+            except OSError as error:
+                failures.append((file, error))
+        asyncio.get_running_loop().call_soon(done, failures)
+
+    def close(self) -> None: ...
+
+
+class NodeFixture:
+    """What of a broker keeps groups. `power_cut` loses what was not synced."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = Settings(log_dirs=("/data",), offsets_topic_num_partitions=3, **settings)
+        self.rng = random.Random(1)
+        self.disk = SimulatedDisk(self.rng)
+
+    async def start(self) -> None:
+        loop, wakeups = asyncio.get_running_loop(), Wakeups()
+        directory = LogDirectory(self.disk, "/data", lambda _: None)
+        self.voter = SingleVoter.open(self.disk, "/data/metadata", sync, self.rng)
+        self.replicas = Replicas([directory], Flusher(loop, DirectSyncer(), wakeups), wakeups)
+        housekeeping = Housekeeping(self.replicas, run_blocking, lambda: NOW_MS, Intervals(300, 60))
+        assignments = Assignments(self.replicas, housekeeping, self.settings, lambda: NOW_MS)
+        assignments.begin(self.voter.image)
+        self.voter.subscribe(assignments.follow)
+        endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
+        await self.voter.propose(RegisterBroker(BrokerId(1), UUID(int=1), (endpoint,)))
+        self.topic = ReplicatedTopic(
+            self.voter, self.replicas, self.settings, run_blocking, lambda: NOW_MS, self.rng
+        )
+        self.groups = GroupCoordinator(
+            settings=group_settings(self.settings),
+            topic=self.topic,
+            topic_exists=lambda _: True,
+            wall_clock=lambda: NOW_MS,
+            rng=self.rng,
+        )
+        self.groups.start()
+
+    async def power_cut(self) -> None:
+        await self.groups.close()
+        self.disk.power_cut()
+        await self.start()
+
+    async def commit(self, offset: int) -> dict[tuple[str, int], ErrorCode]:
+        return await self.groups.commit("group", MemberIdentity(), {("flights", 0): Commit(offset, -1, "")})
+
+    async def offset(self) -> int:
+        while True:
+            try:
+                return self.groups.offsets_of("group")["flights", 0].offset
+            except Refused as refusal:
+                if refusal.code is not ErrorCode.coordinator_load_in_progress:
+                    raise
+            await asyncio.sleep(0)
+
+
+async def sync(file: Syncable) -> None:
+    file.sync()
+
+
+async def run_blocking(function: Callable[..., Any], *arguments: Any) -> Any:
+    await asyncio.sleep(0)
+    return function(*arguments)
+
+
+def told(story: Callable[[NodeFixture], Coroutine[Any, Any, None]], **settings: Any) -> None:
+    async def whole() -> None:
+        node = NodeFixture(**settings)
+        await node.start()
+        await story(node)
+        await node.groups.close()
+        await node.voter.close()
+
+    asyncio.run(asyncio.wait_for(whole(), 30))
+
+
+def test_the_topic_comes_with_the_first_group() -> None:
+    async def story(node: NodeFixture) -> None:
+        assert node.topic.partition_count() == 0
+        places = await asyncio.gather(*(node.groups.place(name) for name in ("a", "b", "c")))
+        assert sorted(places) == [0, 1, 2]
+        topic = node.voter.image.topics_by_name[CONSUMER_OFFSETS]
+        assert len(topic.partitions) == 3
+        assert topic.configs["cleanup.policy"] == "compact"
+        assert topic.configs["segment.bytes"] == str(node.settings.offsets_topic_segment_bytes)
+
+    told(story)
+
+
+def test_the_topic_cannot_have_more_replicas_than_there_are_brokers() -> None:
+    async def story(node: NodeFixture) -> None:
+        with pytest.raises(Refused) as refused:
+            await node.groups.place("group")
+        assert refused.value.code is ErrorCode.coordinator_not_available
+        assert "only 1 broker" in str(refused.value)
+
+    told(story, offsets_topic_replication_factor=3)
+
+
+def test_what_was_committed_survives_a_power_cut() -> None:
+    async def story(node: NodeFixture) -> None:
+        for offset in range(5):
+            assert set((await node.commit(offset)).values()) == {ErrorCode.none}
+            await node.power_cut()
+            assert await node.offset() == offset
+
+    told(story)
+
+
+def test_a_long_log_is_read_back_piece_by_piece() -> None:
+    async def story(node: NodeFixture) -> None:
+        partition = await node.groups.place("group")
+        await node.commit(1)
+        record = Record(0, NOW_MS, b"\x00\x03a kind of record that is not known", bytes(300_000))
+        for _ in range(9):
+            await node.topic.append(partition, encode([record]))
+        await node.commit(2)
+        await node.power_cut()
+        assert await node.offset() == 2
+
+    told(story)
+
+
+def test_what_was_trimmed_is_not_read_again() -> None:
+    async def story(node: NodeFixture) -> None:
+        partition = await node.groups.place("group")
+        for offset in range(10):
+            await node.commit(offset)
+        node.topic.trim(partition, 9)
+        assert node.topic.bounds(partition) == (9, 10)
+        await node.groups.close()
+        node.groups = GroupCoordinator(
+            settings=group_settings(node.settings),
+            topic=node.topic,
+            topic_exists=lambda _: True,
+            wall_clock=lambda: NOW_MS,
+            rng=node.rng,
+        )
+        node.groups.start()
+        assert await node.offset() == 9
+
+    told(story)
+
+
+def test_a_full_disk_takes_no_commits_until_there_is_room() -> None:
+    async def story(node: NodeFixture) -> None:
+        await node.commit(1)
+        room = node.disk.capacity_bytes
+        node.disk.capacity_bytes = 0
+        partition = await node.groups.place("group")
+        large = encode([Record(0, NOW_MS, b"key", bytes(1 << 20))])
+        with pytest.raises(Refused) as refused:
+            await node.topic.append(partition, large)
+        assert refused.value.code is ErrorCode.coordinator_not_available
+        node.disk.capacity_bytes = room
+        await node.commit(2)
+        assert await node.offset() == 2
+
+    told(story)
+
+
+def test_a_group_that_is_too_large_for_a_record_is_refused() -> None:
+    async def story(node: NodeFixture) -> None:
+        partition = await node.groups.place("group")
+        with pytest.raises(Refused) as refused:
+            await node.topic.append(partition, encode([Record(0, NOW_MS, b"key", bytes(RECORD_BYTES_MAX))]))
+        assert refused.value.code is ErrorCode.message_too_large
+
+    told(story)
+
+
+def test_a_partition_that_is_elsewhere_is_not_served() -> None:
+    async def story(node: NodeFixture) -> None:
+        await node.groups.place("group")
+        assert not node.topic.is_led(7)
+        for ask in (lambda: node.topic.bounds(7), lambda: node.topic.trim(7, 0)):
+            with pytest.raises(Refused) as refused:
+                ask()
+            assert refused.value.code is ErrorCode.not_coordinator
+
+    told(story)

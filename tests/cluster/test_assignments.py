@@ -1,0 +1,129 @@
+"""What the metadata assigns to a broker with a failing disk: it costs the replicas there, and nothing else."""
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.assignments import Assignments
+from cordwood.cluster.config import Settings
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
+from cordwood.replication.flusher import Flusher
+from cordwood.replication.housekeeping import Housekeeping, Intervals
+from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.partition import PartitionRefused
+from cordwood.replication.replicas import Replicas
+from cordwood.replication.syncers import ThreadSyncer
+from cordwood.replication.waiters import Wakeups
+
+ONE = BrokerId(1)
+START_MS = 1_700_000_000_000
+
+
+def topic(name: str) -> TopicImage:
+    return TopicImage(UUID(bytes=name.encode().rjust(16, b"\0")), name, (PartitionImage((ONE,), (ONE,), ONE),))
+
+
+def image_of(*names: str) -> Image:
+    topics = [topic(name) for name in names]
+    return replace(
+        Image(),
+        index=len(topics),
+        topics_by_name={topic.name: topic for topic in topics},
+        topics_by_id={topic.id: topic for topic in topics},
+    )
+
+
+class BrokerFixture:
+    """The replicas of broker 1, in two log directories on a simulated disk, and the assignments that they follow."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        loop, wakeups = asyncio.get_running_loop(), Wakeups()
+        self.disk, self.image = disk, Image()
+        self.directories = [LogDirectory(disk, f"/data-{at}", lambda _: None) for at in (1, 2)]
+        flusher = Flusher(loop, ThreadSyncer(loop, ThreadPoolExecutor(1)), wakeups)
+        self.replicas = Replicas(self.directories, flusher, wakeups)
+        self.housekeeping = Housekeeping(self.replicas, _run_here, lambda: START_MS, Intervals(1e9, 0))
+        self.assignments = Assignments(self.replicas, self.housekeeping, Settings(node_id=ONE), lambda: START_MS)
+
+    def follow(self, *names: str) -> None:
+        before, self.image = self.image, image_of(*names)
+        self.assignments.follow(before, self.image)
+
+    def put_log_of(self, name: str) -> str:
+        """A topic whose partition has a checkpoint in the first directory, as an earlier life left it."""
+        path = self.directories[0].partition_path(topic(name).id, 0)
+        self.disk.make_directories(path)
+        self.disk.open(f"{path}/recovery", create=True)
+        return path
+
+    def serves(self, name: str) -> bool:
+        try:
+            self.replicas.led(name, 0)
+        except PartitionRefused:
+            return False
+        return True
+
+
+async def _run_here(function: Any, *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 30))
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk(random.Random(1))
+
+
+def with_a_log_that_cannot_be_read(disk: SimulatedDisk) -> tuple[BrokerFixture, str]:
+    path = BrokerFixture(disk).put_log_of("bad")
+    disk.open(f"{path}/recovery").pwrite([b"x"], 0)
+    disk.faults.fail_reads(path)
+    return BrokerFixture(disk), path
+
+
+def test_a_log_that_cannot_be_opened_takes_its_directory_offline_and_nothing_else(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker, _ = with_a_log_that_cannot_be_read(disk)
+        broker.follow("bad")
+        broker.follow("bad", "good")
+        assert [directory.is_offline for directory in broker.directories] == [True, False]
+        assert (broker.serves("bad"), broker.serves("good")) == (False, True)
+
+    run(story())
+
+
+def test_a_log_that_could_not_be_opened_is_no_orphan(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker, path = with_a_log_that_cannot_be_read(disk)
+        orphan = broker.put_log_of("deleted")
+        broker = BrokerFixture(disk)
+        broker.assignments.begin(image_of("bad"))
+        while disk.exists(orphan):
+            await asyncio.sleep(0)
+        assert disk.exists(f"{path}/recovery")
+
+    run(story())
+
+
+def test_removing_a_topic_from_a_failing_disk_raises_nothing(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker = BrokerFixture(disk)
+        broker.follow("a", "b")
+        broker.directories[0].marks.slot(topic("a").id, 0)
+        disk.faults.fail_next_write("/flushed")
+        broker.follow("b")
+        assert not broker.serves("a")
+        assert broker.serves("b")
+
+    run(story())

@@ -1,0 +1,126 @@
+"""A group coordinator over `__consumer_offsets` in memory, and clients that talk to it by name."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from kio.schema.errors import ErrorCode
+from offsets_in_memory import OffsetsInMemory
+
+from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
+from cordwood.cluster.groups.exchange import Join, JoinReply, Leaver, MemberProtocol, Sync, SyncReply
+from cordwood.cluster.groups.settings import GroupSettings
+from cordwood.cluster.groups.topic import partition_of
+from cordwood.cluster.kafka.call import Refused
+
+GROUP = "group"
+DEADLINE_S = 3600.0
+
+
+class CoordinatorFixture:
+    """To be made on a running loop. `restart` loses all but what was appended."""
+
+    def __init__(self, **settings: int) -> None:
+        self.settings = GroupSettings(**settings)
+        self.topic = OffsetsInMemory()
+        self.topics = {"flights", "planes"}
+        self.rng = random.Random(1)
+        self.members: dict[str, str] = {}
+        self.generation = -1
+        self._loop = asyncio.get_running_loop()
+        self.open()
+
+    @property
+    def partition(self) -> int:
+        return partition_of(GROUP, self.topic.partition_count())
+
+    def wall_clock(self) -> int:
+        return 1_700_000_000_000 + round(self._loop.time() * 1000)
+
+    def open(self) -> GroupCoordinator:
+        self.coordinator = GroupCoordinator(
+            settings=self.settings,
+            topic=self.topic,
+            topic_exists=self.topics.__contains__,
+            wall_clock=self.wall_clock,
+            rng=self.rng,
+        )
+        self.coordinator.start()
+        return self.coordinator
+
+    async def restart(self) -> None:
+        await self.coordinator.close()
+        self.open()
+        await self.until(lambda: self.code_of(self.coordinator.groups) is ErrorCode.none)
+
+    async def join(self, name: str, **changes: object) -> JoinReply:
+        """With the id that is required, where one is."""
+        fields: dict[str, object] = {
+            "member_id": self.members.get(name, ""),
+            "protocol_type": "consumer",
+            "protocols": (MemberProtocol("range", b"about range"),),
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "client_id": name,
+        }
+        reply = await self.coordinator.join(GROUP, Join(**{**fields, **changes}))  # type: ignore[arg-type]
+        if reply.code is ErrorCode.member_id_required:
+            self.members[name] = reply.member_id
+            return await self.join(name, **changes)
+        if reply.code is ErrorCode.none:
+            self.members[name], self.generation = reply.member_id, reply.generation
+        return reply
+
+    async def sync(self, name: str, **shares: bytes) -> SyncReply:
+        assignments = {self.members[other]: share for other, share in shares.items()}
+        return await self.coordinator.sync(GROUP, Sync(self.members[name], self.generation, assignments=assignments))
+
+    async def stabilize(self, *names: str) -> None:
+        """All of these in a stable group; the first leads, and each share is the member's name."""
+        first = await self.join(names[0])
+        assert first.code is ErrorCode.none
+        if len(names) > 1:
+            others = [asyncio.ensure_future(self.join(name)) for name in names[1:]]
+            await self.until(lambda: len(self.group_size()) == len(names))
+            await self.join(names[0])
+            await asyncio.gather(*others)
+        shares = {name: name.encode() for name in names}
+        replies = await asyncio.gather(self.sync(names[0], **shares), *map(self.sync, names[1:]))
+        assert [reply.assignment.decode() for reply in replies] == list(names)
+
+    def group_size(self) -> list[str]:
+        group = self.coordinator.group(GROUP)
+        return [] if group is None else list(group.roster.members)
+
+    def heartbeat(self, name: str) -> ErrorCode:
+        return self.coordinator.heartbeat(GROUP, MemberIdentity(self.members[name], self.generation))
+
+    def leave(self, name: str) -> list[ErrorCode]:
+        return self.coordinator.leave(GROUP, [Leaver(self.members[name])])
+
+    async def commit(self, offset: int, name: str | None = None, topic: str = "flights", partition: int = 0) -> None:
+        """By a member, or by someone without a group. Fails with the first code that is an error."""
+        member = MemberIdentity() if name is None else MemberIdentity(self.members[name], self.generation)
+        codes = await self.coordinator.commit(GROUP, member, {(topic, partition): Commit(offset, -1, "note")})
+        for code in codes.values():
+            if code is not ErrorCode.none:
+                raise Refused(code)
+
+    def offsets(self) -> dict[tuple[str, int], int]:
+        committed = self.coordinator.offsets_of(GROUP)
+        return {place: offset.offset for place, offset in committed.items()}
+
+    def code_of(self, ask: Callable[[], object]) -> ErrorCode:
+        """What asking is refused with."""
+        try:
+            ask()
+        except Refused as refusal:
+            return refusal.code
+        return ErrorCode.none
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait for a condition."""
+        deadline = self._loop.time() + DEADLINE_S
+        while not is_so():
+            assert self._loop.time() < deadline, "it never came to be"
+            await asyncio.sleep(0.001)

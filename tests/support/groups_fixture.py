@@ -1,0 +1,123 @@
+"""The handlers of group requests, on the wire's side of a coordinator: bytes in any version go in and come out."""
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from admin_fixture import AdminFixture
+from kio.schema.errors import ErrorCode
+from offsets_in_memory import OffsetsInMemory
+
+from cordwood.cluster.groups.coordinator import GroupCoordinator
+from cordwood.cluster.groups.settings import group_settings
+from cordwood.cluster.kafka.handlers import join_group, offset_commit, offset_fetch, sync_group
+from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
+from cordwood.cluster.topics import CONSUMER_OFFSETS
+
+GROUP = "group"
+OFFSETS_PARTITIONS = 4
+NOW_MS = 1_700_000_000_000
+
+
+class GroupsFixture(AdminFixture):
+    """A broker with a topic `flights` of three partitions, that anyone may read in `GROUP`."""
+
+    def __init__(self, brokers: int = 1, **settings: Any) -> None:
+        super().__init__(brokers, **settings)
+        for number, (name, partitions) in enumerate(((CONSUMER_OFFSETS, OFFSETS_PARTITIONS), ("flights", 3))):
+            self.propose(CreateTopic(UUID(int=number + 1), name, ((BrokerId(1),),) * partitions))
+        self.topic = OffsetsInMemory(OFFSETS_PARTITIONS)
+        self.runner.run(self._open())
+
+    async def _open(self) -> None:
+        await self.topic.create()
+        self.services.groups = GroupCoordinator(
+            settings=group_settings(self.settings),
+            topic=self.topic,
+            topic_exists=lambda name: name in self.image.topics_by_name,
+            wall_clock=lambda: NOW_MS,
+            rng=self.services.rng,
+        )
+        self.services.groups.start()
+
+    def restart(self) -> None:
+        """Without waiting for what is loaded in the background."""
+        self.runner.run(self.services.groups.close())
+        self.runner.run(self._open())
+
+    def join(self, version: int = 9, **fields: Any) -> Any:
+        """As a member that knows its id, if `fields` has one, or does not."""
+        request = {
+            "group_id": GROUP,
+            "session_timeout": timedelta(seconds=10),
+            "rebalance_timeout": timedelta(seconds=60),
+            "protocol_type": "consumer",
+            "protocols": ({"name": "range", "metadata": b"about range"},),
+        }
+        return self.ask(join_group, version, **{**request, **fields})
+
+    def sync(self, member_id: str, version: int = 5, generation: int = 1, **fields: Any) -> Any:
+        """As the leader, who gives everything to itself."""
+        request = {
+            "group_id": GROUP,
+            "generation_id": generation,
+            "member_id": member_id,
+            "protocol_type": "consumer",
+            "protocol_name": "range",
+            "assignments": ({"member_id": member_id, "assignment": b"everything"},),
+        }
+        return self.ask(sync_group, version, **{**request, **fields})
+
+    def member(self) -> str:
+        """The id of the only member of a stable group."""
+        member_id: str = self.join().member_id
+        assert self.join(member_id=member_id).error_code is ErrorCode.none
+        assert self.sync(member_id).error_code is ErrorCode.none
+        return member_id
+
+    def commit(self, offset: int, version: int = 9, partition: int = 0, **fields: Any) -> ErrorCode:
+        request = {
+            "group_id": GROUP,
+            "generation_id_or_member_epoch": -1,
+            "topics": (
+                {
+                    "name": fields.pop("topic", "flights"),
+                    "partitions": (
+                        {
+                            "partition_index": partition,
+                            "committed_offset": offset,
+                            "committed_leader_epoch": 3,
+                            "committed_metadata": fields.pop("metadata", "note"),
+                        },
+                    ),
+                },
+            ),
+        }
+        response = self.ask(offset_commit, version, **{**request, **fields})
+        code: ErrorCode = response.topics[0].partitions[0].error_code
+        return code
+
+    def fetch(self, version: int, *partitions: int, group_id: str = GROUP) -> Any:
+        """The group's answer in any version; of all partitions if none is named."""
+        topics = ({"name": "flights", "partition_indexes": partitions},) if partitions else None
+        if version >= 8:
+            group = {"group_id": group_id, "topics": topics}
+            return self.ask(offset_fetch, version, groups=(group,), require_stable=True).groups[0]
+        return self.ask(offset_fetch, version, group_id=group_id, topics=topics)
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.runner.run(work)
+
+    def until_loaded(self) -> None:
+        self.runner.run(self._until_loaded())
+
+    async def _until_loaded(self) -> None:
+        async with asyncio.timeout(10):
+            while self.services.groups._keeper.is_loading:
+                await asyncio.sleep(0)
+
+    def close(self) -> None:
+        self.runner.run(self.services.groups.close())
+        super().close()

@@ -1,0 +1,85 @@
+"""A quorum of one on a simulated disk, and verbs for what happens to it."""
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from typing import Any
+from uuid import UUID
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, Endpoint, RegisterBroker
+from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.quorum import QuorumFailed, SingleVoter
+from cordwood.storage.disk import Syncable
+
+DIRECTORY = "/data/metadata"
+COPY = "/data/metadata/copy"
+ONE = BrokerId(1)
+
+
+class QuorumFixture:
+    """A quorum of one. `gate`, where it is closed, holds syncs up."""
+
+    def __init__(self, seed: int = 1, snapshot_interval_bytes: int = 1 << 20) -> None:
+        self.disk = SimulatedDisk(random.Random(seed))
+        self.rng = random.Random(seed)
+        self.snapshot_interval_bytes = snapshot_interval_bytes
+        self.syncs = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failures: list[QuorumFailed] = []
+        self.changes: list[tuple[int, int]] = []
+        self.open()
+
+    def open(self, cluster_id: str = "") -> Image:
+        self.voter = SingleVoter.open(
+            self.disk,
+            DIRECTORY,
+            self.sync,
+            self.rng,
+            cluster_id=cluster_id,
+            snapshot_interval_bytes=self.snapshot_interval_bytes,
+            on_failure=self.failures.append,
+        )
+        self.voter.subscribe(lambda old, new: self.changes.append((old.index, new.index)))
+        return self.voter.image
+
+    async def sync(self, file: Syncable) -> None:
+        self.syncs += 1
+        await self.gate.wait()
+        file.sync()
+
+    async def create(self, *names: str) -> list[Image]:
+        return await asyncio.gather(*(self.voter.propose(topic(name)) for name in names))
+
+    def power_cut(self, keep: float | None = 0) -> Image:
+        self.disk.power_cut(keep)
+        return self.open()
+
+    def names(self) -> list[str]:
+        return list(self.voter.image.topics_by_name)
+
+
+def topic(name: str) -> CreateTopic:
+    return CreateTopic(UUID(bytes=name.encode().rjust(16, b"\0")), name, ((ONE,),))
+
+
+def registration(start: int = 1) -> RegisterBroker:
+    return RegisterBroker(ONE, UUID(int=start), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),))
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 30))
+
+
+async def finished(proposer: asyncio.Future[list[Image]]) -> bool:
+    """Whether it was applied. A process that died never answers, and a simulated disk makes nobody wait long."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+    return proposer.done() and proposer.exception() is None
+
+
+async def started(**options: int) -> QuorumFixture:
+    quorum = QuorumFixture(**options)
+    await quorum.voter.propose(registration())
+    return quorum
