@@ -12,6 +12,7 @@ from cordwood.replication.waiters import OffsetWaiters, Waiter, Wakeups, Watcher
 from cordwood.storage.admission import admit
 from cordwood.storage.batch import check
 from cordwood.storage.config import FlushPolicy, LogConfig
+from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DiskFailed, DiskFull
 from cordwood.storage.log import Appended, Log, Unsynced
 
@@ -71,7 +72,7 @@ class Partition:
     def config(self) -> LogConfig:
         return self.log.config
 
-    def append(self, batch: bytes, now_ms: int) -> Appended:
+    def append(self, batch: Bytes, now_ms: int) -> Appended:
         """Take one batch from a client into memory, to be flushed with the next group.
 
         Raises what `check`, `admit` and `Log.append` raise; DiskFull where there is no room, DiskFailed where the disk

@@ -2,11 +2,12 @@
 
 from cordwood.storage.batch import CODEC_MASK, NO_PRODUCER, BatchHeader, Compression
 from cordwood.storage.config import LogConfig
+from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import BatchTooLarge, InvalidRecord, InvalidTimestamp
 from cordwood.storage.records import decode
 
 
-def admit(batch: bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     """Raises BatchTooLarge, InvalidTimestamp or InvalidRecord for a batch that this topic does not take.
 
     The rules are Kafka's (`LogValidator`): one batch, its offsets without gaps, nothing that only brokers write.
@@ -29,7 +30,7 @@ def admit(batch: bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> 
         raise InvalidRecord("an idempotent batch needs an epoch and a sequence number")
     if not config.log_append_time:
         _admit_timestamps(header, config, now_ms)
-    if config.compacted and any(record.key is None for record in decode(batch)):
+    if config.compacted and any(record.key is None for record in decode(bytes(batch))):
         raise InvalidRecord("a compacted topic takes only records with a key")
 
 

@@ -117,7 +117,7 @@ def stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
     return _STAMP.pack(base_offset, header.length, leader_epoch)
 
 
-def with_append_time(batch: bytes, now_ms: int) -> bytes:
+def with_append_time(batch: Bytes, now_ms: int) -> bytes:
     """The batch with the broker's time as every record's timestamp (`message.timestamp.type=LogAppendTime`)."""
     changed = bytearray(batch)
     attributes = _ATTRIBUTES.unpack_from(changed, 21)[0] | LOG_APPEND_TIME

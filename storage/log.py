@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cordwood.storage.batch import BatchHeader, check, stamp, with_append_time
 from cordwood.storage.config import LogConfig
-from cordwood.storage.disk import Disk, File, Syncable, sync_directory
+from cordwood.storage.disk import Bytes, Disk, File, Syncable, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
 from cordwood.storage.producers import Producers
@@ -78,7 +78,7 @@ class Log:
         """Bytes of all batches."""
         return sum(segment.size for segment in self.segments)
 
-    def append(self, batch: bytes, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+    def append(self, batch: Bytes, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
         """Take one batch from a client: stamp its offset and epoch, and write it to memory.
 
         `header` is `check(batch)`. A batch of an idempotent producer that is already here is not written again.
@@ -235,7 +235,8 @@ class Log:
         if self.segments:
             self.segments[-1].save_index()
         self.unsaved_bytes = 0
-        return LogState(self.log_start, self.flushed_end, self.producers.encode(self.flushed_end), self.epochs.take_changes())
+        producers = self.producers.encode(self.flushed_end)
+        return LogState(self.log_start, self.flushed_end, producers, self.epochs.take_changes())
 
     def saved(self, state: LogState) -> None:
         """`state` is on disk: recovery will begin there."""
@@ -336,7 +337,8 @@ class Log:
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         """Readers at the tail ask next for where the last flush or read ended: keep the last few of those places."""
         if len(self._places) >= 8:
-            self._places.pop(list(self._places)[0], None)
+            oldest, *_ = self._places
+            self._places.pop(oldest, None)
         self._places[offset] = (segment, position)
 
     def _keep_open(self, segment: Segment) -> None:

@@ -230,7 +230,7 @@ class Segment:
     def resume(self, flushed_end: int) -> None:
         """Stand where the index ends, ready to take in what lies behind (see `recovery.scan`).
 
-        The index is trusted up to `flushed_end`: what it says of batches that were never flushed may have outlived them.
+        The index is trusted up to `flushed_end`: its rows of batches that were never flushed may have outlived them.
         """
         self.close_interval()
         doubtful = self.index.row_of_offset(flushed_end - self.base_offset)

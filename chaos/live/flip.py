@@ -23,6 +23,8 @@ from cordwood.chaos.live.skipping_reader import Place, read_what_is_served
 TOPICS = {"flipped": 2, "beside": 1}
 RECORDS = 30
 RECORD_BYTES = 1000
+LOST_MAX = 5
+"""So many records share an interval of the index, which is served as a whole or not at all."""
 ZEROS_TRIED = 64
 """How far into reserved space, behind the last byte that is not zero."""
 ANSWER_S = 20.0
@@ -129,8 +131,8 @@ def examine(pristine: Path, data: Path, flip: Flip, served: dict[Place, bytes]) 
     lost = sorted(place for place in served if place not in found)
     if not flip.path.name.endswith(".log") and lost:
         yield Anomaly("not-served", f"{flip}: {len(lost)} sound records, among them {lost[0]}")
-    elif len({(topic, partition) for topic, partition, _ in lost}) > 1:
-        yield Anomaly("not-served", f"{flip}: records of several partitions, among them {lost[0]} and {lost[-1]}")
+    elif len({(topic, partition) for topic, partition, _ in lost}) > 1 or len(lost) > LOST_MAX:
+        yield Anomaly("not-served", f"{flip}: {len(lost)} records from {lost[0]} to {lost[-1]}, most of them sound")
 
 
 def _commit_something(address: str) -> None:

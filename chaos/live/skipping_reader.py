@@ -7,7 +7,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, TopicPartition
 
 ANSWER_S = 20.0
-STALLED_S = 1.5
+STALLED_S = 1.0
 """A record that has not come by then is not going to."""
 
 
@@ -24,7 +24,9 @@ def read_what_is_served(address: str, partitions: Sequence[tuple[str, int]]) -> 
     found: dict[Place, bytes] = {}
     for topic, partition in partitions:
         settings = {"bootstrap.servers": address, "group.id": "skipping-reader", "log_level": 0}
-        consumer = Consumer({**settings, "enable.auto.commit": False, "fetch.error.backoff.ms": 10})
+        consumer = Consumer(
+            {**settings, "enable.auto.commit": False, "fetch.error.backoff.ms": 10, "reconnect.backoff.max.ms": 50}
+        )
         try:
             _read(consumer, topic, partition, found)
         finally:

@@ -9,20 +9,20 @@ import functools
 import io
 import struct
 from collections.abc import Callable
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from datetime import timedelta
+from typing import Any
 
 from kio.index import KioIndexError, load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
+
+from cordwood.cluster.kafka.bounds import check_bounds
+from cordwood.cluster.kafka.schema import entity_in, is_nullable, is_tuple
+from cordwood.cluster.kafka.wire import Malformed, skip_tags
 
 _FRAME = struct.Struct(">ii")
 _HEAD = struct.Struct(">hhih")
 
 Lift = Callable[[Any], Any]
-
-
-class Malformed(Exception):
-    """Bytes that are no request of the version they claim."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def read_head(frame: memoryview, flexible: Callable[[int, int], bool]) -> Reques
             raise Malformed(f"a client id of {length} bytes")
         client_id = str(frame[_HEAD.size : position], "utf-8") if length > 0 else ""
         if flexible(api_key, version):
-            position = _skip_tags(frame, position)
+            position = skip_tags(frame, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Malformed(f"no request header: {error}") from error
     return RequestHead(api_key, version, correlation_id, client_id, position)
@@ -57,7 +57,10 @@ def decode_request(api_key: int, version: int, frame: memoryview, position: int)
     Bytes behind the last field are let be, as Kafka does: librdkafka sends some with Metadata.
     """
     try:
+        check_bounds(load_request_schema(api_key, version), frame, position)
         request, _ = _reader(api_key, version)(frame, position)
+    except Malformed:
+        raise
     except Exception as error:
         # kio tells bad bytes by several kinds of error; whichever it is, they are the client's.
         raise Malformed(str(error) or type(error).__name__) from error
@@ -122,11 +125,11 @@ def _lifter(old: type, new: type) -> Lift:
 
 
 def _field_lifter(name: str, old: Any, new: Any) -> Lift:
-    old_entity, new_entity = _entity_in(old), _entity_in(new)
+    old_entity, new_entity = entity_in(old), entity_in(new)
     if old_entity is None or new_entity is None:
         return lambda request: getattr(request, name)
     inner = _lifter(old_entity, new_entity)
-    if _is_tuple(new):
+    if is_tuple(new):
         return lambda request: None if (items := getattr(request, name)) is None else tuple(map(inner, items))
     return lambda request: None if (item := getattr(request, name)) is None else inner(item)
 
@@ -135,55 +138,13 @@ def _constant(value: object) -> Lift:
     return lambda _request: value
 
 
-def _members(annotation: Any) -> tuple[Any, ...]:
-    is_union = get_origin(annotation) in (Union, UnionType)
-    return get_args(annotation) if is_union else (annotation,)
-
-
-def _is_tuple(annotation: Any) -> bool:
-    return any(get_origin(member) is tuple for member in _members(annotation))
-
-
-def _entity_in(annotation: Any) -> type | None:
-    for member in _members(annotation):
-        inner = get_args(member)[0] if get_origin(member) is tuple else member
-        if dataclasses.is_dataclass(inner) and isinstance(inner, type):
-            return inner
-    return None
-
-
 def _implicit_default(annotation: Any) -> object:
     """What a field that an older version lacks is taken to be, as in Kafka's generated messages."""
-    members = _members(annotation)
-    if NoneType in members:
+    if is_nullable(annotation):
         return None
-    if _is_tuple(annotation):
+    if is_tuple(annotation):
         return ()
-    for kind, value in ((bool, False), (str, ""), (bytes, b""), (int, 0)):
-        if isinstance(members[0], type) and issubclass(members[0], kind):
+    for kind, value in ((bool, False), (str, ""), (bytes, b""), (int, 0), (timedelta, timedelta(0))):
+        if isinstance(annotation, type) and issubclass(annotation, kind):
             return value
     raise TypeError(f"no default for {annotation}")
-
-
-def _skip_tags(frame: memoryview, position: int) -> int:
-    count, position = _read_uvarint(frame, position)
-    for _ in range(count):
-        _, position = _read_uvarint(frame, position)
-        size, position = _read_uvarint(frame, position)
-        position += size
-        if position > len(frame):
-            raise Malformed("a tagged field that reaches behind the request")
-    return position
-
-
-def _read_uvarint(frame: memoryview, position: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = frame[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, position
-        shift += 7
-        if shift > 28:
-            raise Malformed("a length of more than 32 bits")

@@ -11,7 +11,6 @@ import structlog
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.codec import (
-    Malformed,
     RequestHead,
     decode_request,
     encode_response,
@@ -22,6 +21,7 @@ from cordwood.cluster.kafka.codec import (
 from cordwood.cluster.kafka.connection import Connection, Slot
 from cordwood.cluster.kafka.handlers import api_versions, fetch, produce
 from cordwood.cluster.kafka.registry import HANDLERS
+from cordwood.cluster.kafka.wire import Malformed
 
 _events = structlog.get_logger("request")
 

@@ -1,8 +1,14 @@
-"""The few primitives of Kafka's wire format that the hand-written responses need."""
+"""The few primitives of Kafka's wire format that are read and written by hand."""
 
 import struct
 
 _SHORT = struct.Struct(">h").pack
+_read_short = struct.Struct(">h").unpack_from
+_read_int = struct.Struct(">i").unpack_from
+
+
+class Malformed(Exception):
+    """Bytes that are no request of the version they claim."""
 
 
 def uvarint(number: int) -> bytes:
@@ -27,3 +33,66 @@ def compact_string(text: str) -> bytes:
     """A string with its length plus one in front, as a varint."""
     encoded = text.encode()
     return uvarint(len(encoded) + 1) + encoded
+
+
+def read_uvarint(frame: memoryview, position: int) -> tuple[int, int]:
+    """The number at `position`, and the position behind it. Raises IndexError at the frame's end, and Malformed."""
+    byte = frame[position]
+    if byte < 0x80:
+        return byte, position + 1
+    number, shift = byte & 0x7F, 7
+    while True:
+        position += 1
+        byte = frame[position]
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position + 1
+        shift += 7
+        if shift > 28:
+            raise Malformed("a length of more than 32 bits")
+
+
+def read_length(frame: memoryview, position: int, flexible: bool) -> tuple[int, int]:
+    """The length of an array or of bytes, and the position behind it; -1 stands for null."""
+    if flexible:
+        number, position = read_uvarint(frame, position)
+        return number - 1, position
+    return _read_int(frame, position)[0], position + 4
+
+
+def read_string(frame: memoryview, position: int, flexible: bool) -> tuple[str | None, int]:
+    """A nullable string, and the position behind it."""
+    if flexible:
+        length, position = read_length(frame, position, True)
+    else:
+        length, position = _read_short(frame, position)[0], position + 2
+    if length < 0:
+        return None, position
+    end = behind(frame, position, length)
+    return str(frame[position:end], "utf-8"), end
+
+
+def read_count(frame: memoryview, position: int, flexible: bool, item_bytes: int) -> tuple[int, int]:
+    """How many items an array has, held against the bytes that remain; null counts as none."""
+    count, position = read_length(frame, position, flexible)
+    if count * item_bytes > len(frame) - position:
+        raise Malformed(f"an array of {count} items where {len(frame) - position} bytes remain")
+    return max(count, 0), position
+
+
+def behind(frame: memoryview, position: int, length: int) -> int:
+    """The position behind `length` bytes. Raises Malformed where the frame does not have them."""
+    end = position + length
+    if end > len(frame):
+        raise Malformed(f"a field of {length} bytes where {len(frame) - position} remain")
+    return end
+
+
+def skip_tags(frame: memoryview, position: int) -> int:
+    """The position behind a structure's tagged fields."""
+    count, position = read_uvarint(frame, position)
+    for _ in range(count):
+        _, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
+        position = behind(frame, position, size)
+    return position

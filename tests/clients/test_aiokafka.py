@@ -89,7 +89,7 @@ def test_an_idempotent_producer_whose_connections_are_cut(
     async def send() -> None:
         settings = {"bootstrap_servers": proxy.bootstrap, "max_batch_size": 500, "retry_backoff_ms": 20}
         async with AIOKafkaProducer(**settings, enable_idempotence=True) as producer:
-            proxy.cut_every(10, 40)
+            proxy.cut_every(2, 8)
             futures = [await producer.send("numbers", b"%d" % number, partition=number % 2) for number in range(4000)]
             await asyncio.wait_for(asyncio.gather(*futures), 60)
             proxy.heal()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from log_fixture import ALL_BYTES, LogFixture
 
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -16,11 +16,14 @@ from cordwood.storage.errors import OutOfOrderSequence
 from cordwood.storage.records import Record, encode
 
 TINY = LogConfig(segment_bytes=400, index_interval_bytes=150, retention_ms=-1)
+ROOMY = LogConfig(segment_bytes=6000, index_interval_bytes=1000, retention_ms=-1)
 PRODUCERS = (7, 8)
 
 a_share = st.floats(0, 1)
 a_producer = st.sampled_from(PRODUCERS)
 some_records = st.integers(1, 4)
+padding = st.sampled_from([0, 0, 700])
+"""What makes a record reach over several sectors."""
 
 
 class LogAgainstAList(RuleBasedStateMachine):
@@ -38,16 +41,19 @@ class LogAgainstAList(RuleBasedStateMachine):
         self.sure_start = self.wanted_start = 0
         self.written = 0
         self.next_sequence = dict.fromkeys(PRODUCERS, 0)
-        self.is_interrupted = False
 
-    @rule(count=some_records)
-    def append(self, count: int) -> None:
-        self.log.append_batch(*self._new_values(count))
+    @initialize(config=st.sampled_from([TINY, ROOMY]))
+    def create(self, config: LogConfig) -> None:
+        self.log = LogFixture(config, SimulatedDisk(random.Random(0)))
 
-    @rule(count=some_records, producer=a_producer)
-    def send(self, count: int, producer: int) -> None:
+    @rule(count=some_records, padding=padding)
+    def append(self, count: int, padding: int) -> None:
+        self.log.append_batch(*self._new_values(count, padding))
+
+    @rule(count=some_records, padding=padding, producer=a_producer)
+    def send(self, count: int, padding: int, producer: int) -> None:
         sequence = self.next_sequence[producer]
-        values = self._new_values(count)
+        values = self._new_values(count, padding)
         self.log.send(sequence, *values, producer=producer)
         self.next_sequence[producer] = sequence + count
 
@@ -113,15 +119,16 @@ class LogAgainstAList(RuleBasedStateMachine):
 
     @rule(
         what=st.sampled_from(["append", "send", "flush", "checkpoint", "truncate", "retain", "close", "reopen"]),
+        padding=padding,
         changes=st.integers(0, 12),
         is_power_cut=st.booleans(),
         seed=st.integers(0, 1 << 16),
     )
-    def die_within(self, what: str, changes: int, is_power_cut: bool, seed: int) -> None:
+    def die_within(self, what: str, padding: int, changes: int, is_power_cut: bool, seed: int) -> None:
         self.log.disk.rng = random.Random(seed)
         self.log.disk.faults.die_after(changes)
         try:
-            self._does(what)()
+            self._does(what, padding)()
         except Died:
             if is_power_cut:
                 self.log.power_cut()
@@ -137,10 +144,10 @@ class LogAgainstAList(RuleBasedStateMachine):
         assert self.log.end == len(self.values)
         assert self.sure_start <= self.log.start <= self.log.end
 
-    def _does(self, what: str) -> Callable[[], object]:
+    def _does(self, what: str, padding: int) -> Callable[[], object]:
         return {
-            "append": lambda: self.append(3),
-            "send": lambda: self.send(2, PRODUCERS[0]),
+            "append": lambda: self.append(3, padding),
+            "send": lambda: self.send(2, padding, PRODUCERS[0]),
             "flush": self.flush,
             "checkpoint": self.checkpoint,
             "truncate": lambda: self.truncate(0.5),
@@ -149,8 +156,8 @@ class LogAgainstAList(RuleBasedStateMachine):
             "reopen": self.kill,
         }[what]
 
-    def _new_values(self, count: int) -> list[str]:
-        values = [f"value {self.written + place}" for place in range(count)]
+    def _new_values(self, count: int, padding: int) -> list[str]:
+        values = [f"value {self.written + place}".ljust(padding, ".") for place in range(count)]
         self.written += count
         self.values = self.values + values
         return values

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import random
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import ModuleType
 from typing import Any, get_args, get_origin
@@ -14,13 +15,23 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.config import Settings
 from cordwood.cluster.kafka import codec
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, RegisterBroker
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
+from cordwood.replication.flusher import Flusher
+from cordwood.replication.housekeeping import Housekeeping, Intervals
+from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.replicas import Replicas
+from cordwood.replication.syncers import ThreadSyncer
+from cordwood.replication.waiters import Wakeups
 from cordwood.storage.disk import Syncable
+
+NOW_MS = 1_700_000_000_000
+"""What the broker's clock shows, always."""
 
 _RESPONSE_HEAD_BYTES = 8
 
@@ -37,7 +48,13 @@ class AdminFixture:
             listeners = (Endpoint("PLAINTEXT", f"host-{broker}", 9092), Endpoint("LAN", f"lan-{broker}", 9093))
             self.propose(RegisterBroker(BrokerId(broker), UUID(int=broker), listeners, f"rack-{broker}"))
         # The other services are not asked by these handlers.
-        here: dict[str, Any] = {"settings": self.settings, "quorum": self.voter, "rng": rng}
+        here: dict[str, Any] = {
+            "settings": self.settings,
+            "quorum": self.voter,
+            "rng": rng,
+            "run_blocking": _run_here,
+            "wall_clock": lambda: NOW_MS,
+        }
         self.services = Services(**{field.name: here.get(field.name) for field in dataclasses.fields(Services)})
 
     @property
@@ -46,6 +63,16 @@ class AdminFixture:
 
     def propose(self, command: Command) -> Image:
         return self.runner.run(self.voter.propose(command))
+
+    def keep_replicas(self, *paths: str) -> list[LogDirectory]:
+        """Give the broker log directories. From now on it holds what it is assigned."""
+        disk, loop, wakeups = SimulatedDisk(random.Random(1)), self.runner.get_loop(), Wakeups()
+        directories = [LogDirectory(disk, path, lambda _: None) for path in paths]
+        replicas = Replicas(directories, Flusher(loop, ThreadSyncer(loop, ThreadPoolExecutor(1)), wakeups), wakeups)
+        housekeeping = Housekeeping(replicas, _run_here, lambda: NOW_MS, Intervals(1e9, 0))
+        self.voter.subscribe(Assignments(replicas, housekeeping, self.settings, lambda: NOW_MS).follow)
+        self.services.replicas = replicas
+        return directories
 
     def ask(self, api: ModuleType, version: int, **fields: Any) -> Any:
         """Send a request of one version; the response as that version's class. Nested fields are given as dicts."""
@@ -72,6 +99,10 @@ async def _sync(file: Syncable) -> None:
     file.sync()
 
 
+async def _run_here(function: Any, *arguments: Any) -> Any:
+    return function(*arguments)
+
+
 def _lifted(api_key: int, version: int, newest: int, request: Any) -> Any:
     return codec.lift(api_key, version, newest)(request)
 
@@ -91,6 +122,8 @@ def _value(annotation: Any, value: Any) -> Any:
     entity = _entity_in(annotation)
     if entity is None or value is None:
         return value
+    if isinstance(value, Mapping):
+        return _message(entity, value)
     return tuple(_message(entity, item) for item in value)
 
 

@@ -44,7 +44,8 @@ def by_partition(sent: list[Sent]) -> dict[int, list[Sent]]:
 
 
 def _key(rng: random.Random, number: int) -> bytes | None:
-    return (None, b"", b"key %d" % number, rng.randbytes(8))[number % 4]
+    # Some clients refuse a record with neither key nor value.
+    return (None if number % 5 else b"\x00", b"", b"key %d" % number, rng.randbytes(8))[number % 4]
 
 
 def _value(rng: random.Random, number: int) -> bytes | None:

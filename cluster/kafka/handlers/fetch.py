@@ -7,15 +7,15 @@ by piece as the client takes them.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v16 import FetchRequest, FetchResponse
+from kio.schema.fetch.v16 import FetchResponse
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
-from cordwood.cluster.kafka.codec import RequestHead, decode_request
+from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.connection import Slot
+from cordwood.cluster.kafka.fetch_request import FetchRequest, read_fetch
 from cordwood.cluster.kafka.fetch_response import Row, encode, encode_error
 from cordwood.cluster.kafka.fetch_sessions import (
     FULL_EPOCH,
@@ -36,10 +36,6 @@ from cordwood.storage.errors import DamagedLog
 from cordwood.storage.segment import NotInMemory
 
 KEY, VERSIONS = ApiKey.FETCH, range(4, 17)
-
-_SESSIONS_FROM = 7
-_LEADER_EPOCH_FROM = 9
-_TOPIC_IDS_FROM = 13
 
 
 async def handle(request: FetchRequest, call: Call) -> FetchResponse:
@@ -65,19 +61,16 @@ class Fetching:
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
         """Answer now, or begin a long poll. Raises Malformed."""
-        request = decode_request(KEY, head.version, frame, head.body)
-        asked = _asked(request, head.version)
-        session, is_incremental = None, False
-        if head.version >= _SESSIONS_FROM:
-            try:
-                session, is_incremental = self._session(request, head.version, asked)
-            except SessionNotFound:
-                slot.fill([encode_error(head, ErrorCode.fetch_session_id_not_found)])
-                return
-            except WrongSessionEpoch:
-                slot.fill([encode_error(head, ErrorCode.invalid_fetch_session_epoch)])
-                return
-        wanted = asked if session is None else list(session.partitions.items())
+        request = read_fetch(head, frame)
+        try:
+            session, is_incremental = self._session(request)
+        except SessionNotFound:
+            slot.fill([encode_error(head, ErrorCode.fetch_session_id_not_found)])
+            return
+        except WrongSessionEpoch:
+            slot.fill([encode_error(head, ErrorCode.invalid_fetch_session_epoch)])
+            return
+        wanted = request.wanted if session is None else list(session.partitions.items())
         Poll(self, head, slot, request, wanted, session, is_incremental).begin()
 
     def find(self, key: PartitionKey, leader_epoch: int) -> Partition:
@@ -90,9 +83,7 @@ class Fetching:
             topic = name
         return self.replicas.led(topic, index, leader_epoch)
 
-    def _session(
-        self, request: Any, version: int, asked: list[tuple[PartitionKey, FetchedPartition]]
-    ) -> tuple[Session | None, bool]:
+    def _session(self, request: FetchRequest) -> tuple[Session | None, bool]:
         """The session that a request begins, continues or does without, and whether only changes are answered."""
         now_ms = self._wall_clock()
         if request.session_epoch == FULL_EPOCH:
@@ -100,12 +91,12 @@ class Fetching:
             return None, False
         if request.session_epoch == INITIAL_EPOCH:
             self._sessions.end(request.session_id)
-            session = self._sessions.create(now_ms) if asked else None
+            session = self._sessions.create(now_ms) if request.wanted else None
             if session is not None:
-                session.change(asked, ())
+                session.change(request.wanted, ())
             return session, False
         session = self._sessions.use(request.session_id, request.session_epoch, now_ms)
-        session.change(asked, _forgotten(request, version))
+        session.change(request.wanted, request.forgotten)
         return session, True
 
 
@@ -122,16 +113,16 @@ class Poll:
         fetching: Fetching,
         head: RequestHead,
         slot: Slot,
-        request: Any,
+        request: FetchRequest,
         wanted: list[tuple[PartitionKey, FetchedPartition]],
         session: Session | None,
         is_incremental: bool,
     ) -> None:
         self._fetching, self._head, self._slot = fetching, head, slot
         self._wanted, self._session, self._is_incremental = wanted, session, is_incremental
-        self._wait_s = request.max_wait.total_seconds()
-        self._bytes_min = request.min_bytes
-        self._bytes_max = min(request.max_bytes, fetching.response_bytes_max)
+        self._wait_s = request.wait_ms / 1000
+        self._bytes_min = request.bytes_min
+        self._bytes_max = min(request.bytes_max, fetching.response_bytes_max)
         self._timer: asyncio.TimerHandle | None = None
         self._watched: list[Partition] = []
         self._is_done = self._is_reading = False
@@ -150,6 +141,7 @@ class Poll:
     def _expire(self) -> None:
         if not self._is_done and not self._is_reading:
             self._try(is_last_chance=True)
+            self._slot.connection.wake()
 
     def _watch(self) -> None:
         """Wait for news of every partition that could be found."""
@@ -254,29 +246,3 @@ class Poll:
             # Whoever got data goes last the next time, so that no partition starves the others.
             session.partitions.move_to_end(row.key)
         return is_news
-
-
-def _asked(request: Any, version: int) -> list[tuple[PartitionKey, FetchedPartition]]:
-    by_id = version >= _TOPIC_IDS_FROM
-    with_epoch = version >= _LEADER_EPOCH_FROM
-    return [
-        (
-            (topic.topic_id if by_id else topic.topic, wanted.partition),
-            FetchedPartition(
-                wanted.fetch_offset,
-                wanted.partition_max_bytes,
-                wanted.current_leader_epoch if with_epoch else -1,
-            ),
-        )
-        for topic in request.topics
-        for wanted in topic.partitions
-    ]
-
-
-def _forgotten(request: Any, version: int) -> list[PartitionKey]:
-    by_id = version >= _TOPIC_IDS_FROM
-    return [
-        (topic.topic_id if by_id else topic.topic, index)
-        for topic in request.forgotten_topics_data
-        for index in topic.partitions
-    ]

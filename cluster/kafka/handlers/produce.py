@@ -1,22 +1,22 @@
 """Produce: batches from clients into logs, acknowledged when they are as safe as the client asked.
 
-On the hot path: all of it happens in the connection's callback, and the response is written by hand, since the
-generic writer takes longer than everything else together for a small batch.
+On the hot path: all of it happens in the connection's callback, and request and response are read and written by
+hand, since the generic writer takes longer than everything else together for a small batch.
 """
 
 import struct
 from collections.abc import Callable
-from typing import Any
 
 from kio.schema.errors import ErrorCode
 from kio.schema.produce.v11 import ProduceRequest, ProduceResponse
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
-from cordwood.cluster.kafka.codec import Malformed, RequestHead, decode_request
+from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.connection import Slot
+from cordwood.cluster.kafka.produce_request import PartitionData, read_produce
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
-from cordwood.cluster.kafka.wire import legacy_string, uvarint
+from cordwood.cluster.kafka.wire import Malformed, legacy_string, uvarint
 from cordwood.cluster.topics import INTERNAL_TOPICS
 from cordwood.replication.replicas import Replicas
 
@@ -26,8 +26,6 @@ ADVERTISED_FROM = 0
 
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 NO_OFFSET = NO_TIME = -1
-_OLDEST_NEEDED = 3
-_NULL_TRANSACTIONAL_ID = b"\xff\xff"
 
 _HEAD = struct.Struct(">ii").pack
 _PARTITION_V3 = struct.Struct(">ihqq").pack
@@ -88,33 +86,35 @@ class Producing:
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
         """Append what the request holds, and fill `slot` when that is committed. Raises Malformed."""
-        request = _decode(head, frame)
+        if not 0 <= head.version <= VERSIONS[-1]:
+            raise Malformed(f"Produce in version {head.version}, which this broker does not serve")
+        request = read_produce(head, frame)
         pending = PendingProduce(head, slot)
         acks = request.acks
         now_ms = self._wall_clock()
-        for topic in request.topic_data:
+        for topic, partitions in request.topics:
             outcomes: list[Outcome] = []
-            pending.topics.append((topic.name, outcomes))
-            for data in topic.partition_data:
-                outcome = Outcome(pending, data.index)
+            pending.topics.append((topic, outcomes))
+            for data in partitions:
+                outcome = Outcome(pending, data.partition)
                 outcomes.append(outcome)
-                if head.version < _OLDEST_NEEDED:
+                if head.version < VERSIONS[0]:
                     outcome.code = ErrorCode.unsupported_version
                 elif acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
                     outcome.code = ErrorCode.invalid_required_acks
-                elif topic.name in INTERNAL_TOPICS:
+                elif topic in INTERNAL_TOPICS:
                     outcome.code = ErrorCode.invalid_topic_exception
                 else:
-                    self._append(topic.name, data, outcome, acks, now_ms)
+                    self._append(topic, data, outcome, acks, now_ms)
         if acks == ACKS_NONE:
             self._end_unacknowledged(pending)
         else:
             pending.one_done()
 
-    def _append(self, topic: str, data: Any, outcome: Outcome, acks: int, now_ms: int) -> None:
+    def _append(self, topic: str, data: PartitionData, outcome: Outcome, acks: int, now_ms: int) -> None:
         try:
-            partition = self._replicas.led(topic, data.index)
-            appended = partition.append(data.records or b"", now_ms)
+            partition = self._replicas.led(topic, data.partition)
+            appended = partition.append(data.records, now_ms)
         except EXPECTED as error:
             outcome.refused(error)
             return
@@ -132,16 +132,6 @@ class Producing:
             pending.slot.connection.close(f"produce with acks=0 refused: {failed[0].message or failed[0].code}")
         else:
             pending.slot.fill([])
-
-
-def _decode(head: RequestHead, frame: memoryview) -> ProduceRequest:
-    if head.version in VERSIONS:
-        return decode_request(KEY, head.version, frame, head.body)
-    if head.version >= _OLDEST_NEEDED:
-        raise Malformed(f"Produce in version {head.version}, which this broker does not serve")
-    # Versions 0 to 2 are version 3 without its first field: enough to refuse every partition by name.
-    as_v3 = memoryview(_NULL_TRANSACTIONAL_ID + frame[head.body :])
-    return decode_request(KEY, _OLDEST_NEEDED, as_v3, 0)
 
 
 def encode(head: RequestHead, topics: list[tuple[str, list[Outcome]]]) -> bytes:

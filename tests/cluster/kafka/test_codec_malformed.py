@@ -9,7 +9,8 @@ import pytest
 
 from cordwood.chaos.live.malformed_frames import bursts
 from cordwood.chaos.live.wild_requests import api_versions, known_apis, wild_request
-from cordwood.cluster.kafka.codec import Malformed, decode_request, is_flexible, read_head
+from cordwood.cluster.kafka.codec import decode_request, is_flexible, read_head
+from cordwood.cluster.kafka.wire import Malformed
 
 FRAMES = 20_000
 FRAME_S_MAX = 1.0

@@ -4,14 +4,17 @@ from uuid import UUID
 
 import pytest
 
+from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
     BrokerId,
     Command,
     ConfigChange,
+    CreateAcls,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
     Endpoint,
     FormatCluster,
@@ -24,6 +27,9 @@ from cordwood.cluster.metadata.commands import (
 )
 
 ONE, TWO = BrokerId(1), BrokerId(2)
+READ_FLIGHTS = Acl(
+    ResourcePattern(AclResource.TOPIC, "flights", Pattern.PREFIXED), "User:a", "*", Operation.READ, Permission.ALLOW
+)
 
 COMMANDS: list[Command] = [
     FormatCluster("cluster"),
@@ -35,6 +41,8 @@ COMMANDS: list[Command] = [
     AlterConfigs(ResourceType.TOPIC, "flights", (ConfigChange("a", None, "1"), ConfigChange("b", "2", None))),
     AlterConfigs(ResourceType.BROKER, "", ()),
     AllocateProducerIds(ONE, 1000, 1000),
+    CreateAcls(((UUID(int=9), READ_FLIGHTS),)),
+    DeleteAcls((UUID(int=9),)),
 ]
 
 
@@ -54,6 +62,8 @@ def test_the_numbers_never_change() -> None:
         CreatePartitions: 5,
         AlterConfigs: 6,
         AllocateProducerIds: 7,
+        CreateAcls: 8,
+        DeleteAcls: 9,
     }
 
 
@@ -63,7 +73,8 @@ def test_a_command_of_a_newer_version_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\xc1", b"\x91", pack(5), pack([]), pack([1]), pack([4, b"x", 2]), pack([6, 9])]
+    "data",
+    [b"", b"\xc1", b"\x91", pack(5), pack([]), pack([1]), pack([4, b"x", 2]), pack([6, 9]), pack([8, [[1, [0]]]])],
 )
 def test_what_is_no_command_is_refused(data: bytes) -> None:
     with pytest.raises(UnknownCommand):

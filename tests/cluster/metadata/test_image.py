@@ -5,14 +5,17 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
     BrokerId,
     Command,
     ConfigChange,
+    CreateAcls,
     CreatePartitions,
     CreateTopic,
+    DeleteAcls,
     DeleteTopic,
     Endpoint,
     FormatCluster,
@@ -183,3 +186,23 @@ def test_the_topics_that_differ_are_named_as_they_were_and_are() -> None:
     new = apply(apply(grown, DeleteTopic(OTHER), 10), create(UUID(int=3), "third"), 11)
     differing = [(a and a.name, b and b.name, b and len(b.partitions)) for a, b in changed_topics(old, new)]
     assert differing == [("flights", "flights", 3), ("other", None, None), (None, "third", 2)]
+
+
+def acl(principal: str) -> Acl:
+    on = ResourcePattern(AclResource.TOPIC, "flights", Pattern.LITERAL)
+    return Acl(on, principal, "*", Operation.READ, Permission.ALLOW)
+
+
+def test_an_acl_that_is_there_already_is_let_be() -> None:
+    first, second, third = UUID(int=1), UUID(int=2), UUID(int=3)
+    alice, bob = acl("User:alice"), acl("User:bob")
+    image = image_of(CreateAcls(((first, alice),)), CreateAcls(((second, alice), (third, bob))))
+    assert image.acls == {first: alice, third: bob}
+
+
+def test_acls_are_deleted_by_id_and_a_late_command_spares_those_created_alike_since() -> None:
+    first, second = UUID(int=1), UUID(int=2)
+    again = CreateAcls(((second, acl("User:alice")),))
+    deletion = DeleteAcls((first,))
+    image = image_of(CreateAcls(((first, acl("User:alice")),)), deletion, again, deletion)
+    assert image.acls == {second: acl("User:alice")}

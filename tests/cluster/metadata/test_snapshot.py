@@ -8,7 +8,8 @@ import pytest
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.metadata import snapshot
-from cordwood.cluster.metadata.commands import BrokerId, Endpoint
+from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.commands import BrokerId, Endpoint, pack
 from cordwood.cluster.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage.errors import DamagedLog
@@ -29,6 +30,15 @@ IMAGE = Image(
     topics_by_id={TOPIC.id: TOPIC, PLAIN.id: PLAIN},
     broker_configs={"": {"flush.policy": "os"}},
     next_producer_id=2000,
+    acls={
+        UUID(int=7): Acl(
+            ResourcePattern(AclResource.TOPIC, "flights", Pattern.LITERAL),
+            "User:a",
+            "*",
+            Operation.READ,
+            Permission.DENY,
+        )
+    },
 )
 
 
@@ -42,6 +52,17 @@ def disk() -> SimulatedDisk:
 def test_an_image_is_read_as_it_was_written() -> None:
     assert snapshot.decode(snapshot.encode(IMAGE)) == IMAGE
     assert snapshot.decode(snapshot.encode(Image())) == Image()
+
+
+def test_an_image_of_the_first_version_has_no_acls() -> None:
+    first = pack([1, 42, "cluster", 2000, [], [], {"": {"flush.policy": "os"}}])
+    image = Image(index=42, cluster_id="cluster", broker_configs={"": {"flush.policy": "os"}}, next_producer_id=2000)
+    assert snapshot.decode(first) == image
+
+
+def test_an_image_of_a_later_version_is_refused() -> None:
+    with pytest.raises(ValueError, match="version 3"):
+        snapshot.decode(pack([3]))
 
 
 def test_partitions_that_are_alike_stay_one_object() -> None:

@@ -65,6 +65,13 @@ def test_every_version_tells_all_of_a_broker(admin: AdminFixture, version: int) 
     assert (rows["log.retention.ms"].value, rows["log.retention.hours"].value) == (None, "168")
 
 
+def test_the_advertised_listeners_are_those_that_clients_are_told(admin: AdminFixture) -> None:
+    row = rows_of(describe(admin, BROKER, "1", include_synonyms=True))["advertised.listeners"]
+    assert (row.value, row.config_source) == ("PLAINTEXT://host-1:9092,LAN://lan-1:9093", STATIC)
+    assert row.read_only
+    assert (row.synonyms[0].value, row.synonyms[0].source) == (row.value, STATIC)
+
+
 def test_a_filter_leaves_the_keys_that_it_names(admin: AdminFixture) -> None:
     assert set(rows_of(describe(admin, TOPIC, "flights", keys=("retention.ms", "no.such")))) == {"retention.ms"}
     assert len(rows_of(describe(admin, TOPIC, "flights", keys=()))) == len(TOPIC_CONFIGS)

@@ -1,0 +1,116 @@
+"""The Fetch request, read by hand: one for each few hundred KiB that a consumer takes, and often one a record."""
+
+import struct
+from typing import NamedTuple
+from uuid import UUID
+
+from cordwood.cluster.kafka.codec import RequestHead
+from cordwood.cluster.kafka.fetch_sessions import FULL_EPOCH, NO_SESSION, FetchedPartition, PartitionKey, Topic
+from cordwood.cluster.kafka.wire import Malformed, behind, read_count, read_string, skip_tags
+
+REPLICA_ID_UNTIL = 14
+SESSIONS_FROM = 7
+LEADER_EPOCH_FROM = 9
+LOG_START_FROM = 5
+FLEXIBLE_FROM = 12
+TOPIC_IDS_FROM = 13
+NO_EPOCH = -1
+
+_LIMITS = struct.Struct(">iiib")
+_SESSION = struct.Struct(">ii")
+_INDEX = struct.Struct(">i")
+_PARTITION_V12 = struct.Struct(">iiqiqi")
+_PARTITION_V9 = struct.Struct(">iiqqi")
+_PARTITION_V5 = struct.Struct(">iqqi")
+_PARTITION_V4 = struct.Struct(">iqi")
+_UUID_BYTES = 16
+
+
+class FetchRequest(NamedTuple):
+    """What a client wants, and how long and for how much it would wait. Times in milliseconds, sizes in bytes."""
+
+    wait_ms: int
+    bytes_min: int
+    bytes_max: int
+    session_id: int
+    session_epoch: int
+    wanted: list[tuple[PartitionKey, FetchedPartition]]
+    forgotten: list[PartitionKey]
+
+
+def read_fetch(head: RequestHead, frame: memoryview) -> FetchRequest:
+    """Versions 4 to 16. Raises Malformed."""
+    try:
+        return _read(head.version, frame, head.body)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise Malformed(f"a fetch request that does not parse: {error}") from error
+
+
+def _read(version: int, frame: memoryview, position: int) -> FetchRequest:
+    position += 4 if version <= REPLICA_ID_UNTIL else 0
+    wait_ms, bytes_min, bytes_max, _isolation = _LIMITS.unpack_from(frame, position)
+    position += _LIMITS.size
+    session_id, session_epoch = NO_SESSION, FULL_EPOCH
+    if version >= SESSIONS_FROM:
+        session_id, session_epoch = _SESSION.unpack_from(frame, position)
+        position += _SESSION.size
+    wanted, position = _read_wanted(version, frame, position)
+    forgotten: list[PartitionKey] = []
+    if version >= SESSIONS_FROM:
+        forgotten, position = _read_forgotten(version, frame, position)
+    return FetchRequest(wait_ms, bytes_min, bytes_max, session_id, session_epoch, wanted, forgotten)
+
+
+def _read_wanted(
+    version: int, frame: memoryview, position: int
+) -> tuple[list[tuple[PartitionKey, FetchedPartition]], int]:
+    flexible = version >= FLEXIBLE_FROM
+    wanted: list[tuple[PartitionKey, FetchedPartition]] = []
+    count, position = read_count(frame, position, flexible, 2)
+    for _ in range(count):
+        topic, position = _read_topic(version, frame, position)
+        partitions, position = read_count(frame, position, flexible, _PARTITION_V4.size)
+        for _ in range(partitions):
+            index, fetched, position = _read_partition(version, frame, position)
+            wanted.append(((topic, index), fetched))
+            position = skip_tags(frame, position) if flexible else position
+        position = skip_tags(frame, position) if flexible else position
+    return wanted, position
+
+
+def _read_partition(version: int, frame: memoryview, position: int) -> tuple[int, FetchedPartition, int]:
+    if version >= FLEXIBLE_FROM:
+        index, epoch, offset, _, _, size = _PARTITION_V12.unpack_from(frame, position)
+        return index, FetchedPartition(offset, size, epoch), position + _PARTITION_V12.size
+    if version >= LEADER_EPOCH_FROM:
+        index, epoch, offset, _, size = _PARTITION_V9.unpack_from(frame, position)
+        return index, FetchedPartition(offset, size, epoch), position + _PARTITION_V9.size
+    if version >= LOG_START_FROM:
+        index, offset, _, size = _PARTITION_V5.unpack_from(frame, position)
+        return index, FetchedPartition(offset, size, NO_EPOCH), position + _PARTITION_V5.size
+    index, offset, size = _PARTITION_V4.unpack_from(frame, position)
+    return index, FetchedPartition(offset, size, NO_EPOCH), position + _PARTITION_V4.size
+
+
+def _read_forgotten(version: int, frame: memoryview, position: int) -> tuple[list[PartitionKey], int]:
+    flexible = version >= FLEXIBLE_FROM
+    forgotten: list[PartitionKey] = []
+    count, position = read_count(frame, position, flexible, 2)
+    for _ in range(count):
+        topic, position = _read_topic(version, frame, position)
+        indexes, position = read_count(frame, position, flexible, _INDEX.size)
+        for _ in range(indexes):
+            forgotten.append((topic, _INDEX.unpack_from(frame, position)[0]))
+            position += _INDEX.size
+        position = skip_tags(frame, position) if flexible else position
+    return forgotten, position
+
+
+def _read_topic(version: int, frame: memoryview, position: int) -> tuple[Topic, int]:
+    if version >= TOPIC_IDS_FROM:
+        end = behind(frame, position, _UUID_BYTES)
+        return UUID(bytes=bytes(frame[position:end])), end
+    name, position = read_string(frame, position, version >= FLEXIBLE_FROM)
+    if name is None:
+        raise Malformed("a topic without a name")
+    return name, position

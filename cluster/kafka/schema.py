@@ -1,0 +1,29 @@
+"""What the fields of kio's generated messages are, by their annotations."""
+
+import dataclasses
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+
+def members(annotation: Any) -> tuple[Any, ...]:
+    """The alternatives of a union; of anything else, itself."""
+    is_union = get_origin(annotation) in (Union, UnionType)
+    return get_args(annotation) if is_union else (annotation,)
+
+
+def is_nullable(annotation: Any) -> bool:
+    return NoneType in members(annotation)
+
+
+def is_tuple(annotation: Any) -> bool:
+    return any(get_origin(member) is tuple for member in members(annotation))
+
+
+def entity_in(annotation: Any) -> type | None:
+    """The message class that a field holds, one of or many; None for primitives."""
+    for member in members(annotation):
+        inner = get_args(member)[0] if get_origin(member) is tuple else member
+        for candidate in members(inner):
+            if dataclasses.is_dataclass(candidate) and isinstance(candidate, type):
+                return candidate
+    return None

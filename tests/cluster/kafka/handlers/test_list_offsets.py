@@ -1,0 +1,59 @@
+"""ListOffsets in every version: which of the numbers below zero stands for a place, since when, and for which."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from admin_fixture import AdminFixture
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.handlers import list_offsets
+from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
+
+
+@pytest.fixture
+def admin(admin: AdminFixture) -> AdminFixture:
+    admin.keep_replicas("/data")
+    admin.propose(CreateTopic(UUID(int=1), "flights", ((BrokerId(1),),)))
+    return admin
+
+
+def look_up(admin: AdminFixture, version: int, timestamp: int) -> Any:
+    wanted = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
+    (topic,) = admin.ask(list_offsets, version, topics=({"name": "flights", "partitions": (wanted,)},)).topics
+    (row,) = topic.partitions
+    return row
+
+
+@pytest.mark.parametrize("version", list_offsets.VERSIONS)
+def test_every_version_knows_where_a_partition_starts_and_ends(admin: AdminFixture, version: int) -> None:
+    for place in (EARLIEST, LATEST):
+        row = look_up(admin, version, place)
+        assert (row.error_code, row.offset, row.timestamp) == (ErrorCode.none, 0, -1)
+    row = look_up(admin, version, 5)
+    assert (row.error_code, row.offset, row.timestamp) == (ErrorCode.none, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("place", "since"),
+    [
+        (MAX_TIMESTAMP, 7),
+        (EARLIEST_LOCAL, 8),
+        (LATEST_TIERED, 9),
+        (EARLIEST_PENDING_UPLOAD, 11),
+        (-7, 99),
+        (-(1 << 63), 99),
+    ],
+)
+def test_a_place_is_known_from_a_version_on(admin: AdminFixture, place: int, since: int) -> None:
+    for version in list_offsets.VERSIONS:
+        code = ErrorCode.none if version >= since else ErrorCode.unsupported_version
+        assert look_up(admin, version, place).error_code is code
+
+
+@pytest.mark.parametrize("place", [LATEST_TIERED, EARLIEST_PENDING_UPLOAD])
+def test_nothing_is_tiered(admin: AdminFixture, place: int) -> None:
+    row = look_up(admin, 11, place)
+    assert (row.error_code, row.offset, row.timestamp, row.leader_epoch) == (ErrorCode.none, -1, -1, -1)

@@ -1,0 +1,76 @@
+"""Which ACLs a filter finds: Kafka's rules for pattern types, wildcards and texts."""
+
+import pytest
+
+from cordwood.cluster.metadata.acls import (
+    Acl,
+    AclFilter,
+    AclResource,
+    Operation,
+    Pattern,
+    Permission,
+    ResourcePattern,
+)
+
+TOPIC, GROUP = AclResource.TOPIC, AclResource.GROUP
+LITERAL, PREFIXED, ANY, MATCH = Pattern.LITERAL, Pattern.PREFIXED, Pattern.ANY, Pattern.MATCH
+
+PATTERNS = {
+    "flights": ResourcePattern(TOPIC, "flights", LITERAL),
+    "fl...": ResourcePattern(TOPIC, "fl", PREFIXED),
+    "flights...": ResourcePattern(TOPIC, "flights", PREFIXED),
+    "*": ResourcePattern(TOPIC, "*", LITERAL),
+    "group": ResourcePattern(GROUP, "flights", LITERAL),
+}
+
+
+def acl_on(pattern: ResourcePattern) -> Acl:
+    return Acl(pattern, "User:alice", "10.0.0.1", Operation.READ, Permission.ALLOW)
+
+
+def found(resource: AclResource, name: str | None, pattern: Pattern) -> set[str]:
+    wanted = AclFilter(resource, name, pattern, None, None, Operation.ANY, Permission.ANY)
+    return {word for word, pattern in PATTERNS.items() if wanted.matches(acl_on(pattern))}
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "pattern", "words"),
+    [
+        (TOPIC, "flights", LITERAL, {"flights"}),
+        (TOPIC, "flights", PREFIXED, {"flights..."}),
+        (TOPIC, "flights", ANY, {"flights", "flights..."}),
+        (TOPIC, "flights", MATCH, {"flights", "fl...", "flights...", "*"}),
+        (TOPIC, "flow", MATCH, {"fl...", "*"}),
+        (TOPIC, "*", LITERAL, {"*"}),
+        (TOPIC, "*", MATCH, {"*"}),
+        (TOPIC, None, LITERAL, {"flights", "*"}),
+        (TOPIC, None, MATCH, {"flights", "fl...", "flights...", "*"}),
+        (GROUP, None, ANY, {"group"}),
+        (AclResource.ANY, "flights", LITERAL, {"flights", "group"}),
+        (AclResource.ANY, None, ANY, set(PATTERNS)),
+        (AclResource.CLUSTER, None, ANY, set()),
+    ],
+)
+def test_a_filter_finds_resource_patterns(
+    resource: AclResource, name: str | None, pattern: Pattern, words: set[str]
+) -> None:
+    assert found(resource, name, pattern) == words
+
+
+@pytest.mark.parametrize(
+    ("principal", "host", "operation", "permission", "is_found"),
+    [
+        (None, None, Operation.ANY, Permission.ANY, True),
+        ("User:alice", "10.0.0.1", Operation.READ, Permission.ALLOW, True),
+        ("User:bob", None, Operation.ANY, Permission.ANY, False),
+        ("User:*", None, Operation.ANY, Permission.ANY, False),
+        (None, "*", Operation.ANY, Permission.ANY, False),
+        (None, None, Operation.ALL, Permission.ANY, False),
+        (None, None, Operation.ANY, Permission.DENY, False),
+    ],
+)
+def test_a_filter_compares_the_entry_word_by_word(
+    principal: str | None, host: str | None, operation: Operation, permission: Permission, is_found: bool
+) -> None:
+    wanted = AclFilter(TOPIC, None, ANY, principal, host, operation, permission)
+    assert wanted.matches(acl_on(PATTERNS["flights"])) is is_found
