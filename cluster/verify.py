@@ -38,7 +38,7 @@ def verify(disk: Disk, path: str) -> Iterator[Finding]:
 
 
 def dump(disk: Disk, path: str) -> Iterator[BatchLine]:
-    """The batches of a segment, or of all segments in a directory. Raises OSError."""
+    """The batches of a segment, or of all segments in a directory. Raises DamagedLog, OSError."""
     names = _names(disk, path)
     if names is None:
         yield from dump_segment(disk, path)

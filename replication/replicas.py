@@ -22,6 +22,7 @@ class Replicas:
         self._flusher, self._wakeups = flusher, wakeups
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._names: dict[UUID, str] = {}
+        self._offline: set[tuple[str, int]] = set()
         self._homes: dict[tuple[UUID, int], LogDirectory] = {}
         for directory in directories:
             for place in directory.found():
@@ -45,6 +46,7 @@ class Replicas:
             log = open_log(directory.disk, path, config, mark, now_ms)
             damage = log.damage
         except OSError as error:
+            self._offline.add((place.topic, place.partition))
             directory.fail(error)
             raise PartitionRefused(Refusal.OFFLINE) from error
         partition = Partition(place, log, directory, self._flusher, self._wakeups, leader_epoch)
@@ -67,7 +69,7 @@ class Replicas:
         partitions = self._by_topic.get(topic)
         partition = None if partitions is None else partitions.get(index)
         if partition is None:
-            raise PartitionRefused(Refusal.UNKNOWN)
+            raise PartitionRefused(Refusal.OFFLINE if (topic, index) in self._offline else Refusal.UNKNOWN)
         if partition.directory.error is not None:
             raise PartitionRefused(Refusal.OFFLINE)
         if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:
@@ -88,8 +90,12 @@ class Replicas:
             self._homes.pop((partition.topic_id, partition.index), None)
             partition.directory.partition_count -= 1
             partition.directory.unsaved.pop(partition, None)
-            partition.directory.marks.forget(partition.topic_id, partition.index)
             partition.deleted()
+            try:
+                partition.directory.marks.forget(partition.topic_id, partition.index)
+            except OSError as error:
+                partition.directory.fail(error)
+        self._offline = {place for place in self._offline if place[0] != topic}
         return removed
 
     def orphans(self) -> list[tuple[LogDirectory, UUID, int]]:
@@ -119,6 +125,7 @@ class Replicas:
         if key not in self._homes:
             usable = [directory for directory in self.directories if not directory.is_offline]
             if not usable:
+                self._offline.add((place.topic, place.partition))
                 raise PartitionRefused(Refusal.OFFLINE)
             self._homes[key] = min(usable, key=lambda directory: directory.partition_count)
             self._homes[key].partition_count += 1

@@ -50,13 +50,15 @@ class BatchLine:
 
 
 def dump_segment(disk: Disk, path: str) -> Iterator[BatchLine]:
-    """The batches of one segment, up to its end or to the first that is damaged."""
+    """The batches of one segment. Raises DamagedLog at the first that is not whole."""
     file = disk.open(path)
+    position = 0
     try:
         for position, header in _batches(file, 0):
             yield _line(path, position, header)
-    except CorruptBatch:
-        return
+            position += header.size
+    except CorruptBatch as corrupt:
+        raise DamagedLog(path, _first_non_zero(file, position), str(corrupt)) from corrupt
     finally:
         file.close()
 

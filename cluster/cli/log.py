@@ -12,6 +12,7 @@ import typer
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import AsJson
 from cordwood.cluster.cli.output import print_json, print_json_line, progress_bar
+from cordwood.storage.errors import DamagedLog
 from cordwood.storage.real_disk import RealDisk, RealFile
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ def _reading(path: Path) -> Iterator[_WatchedDisk]:
         yield _WatchedDisk()
     except BrokenPipeError:
         raise
+    except DamagedLog as damage:
+        raise Failure(str(damage)) from None
     except OSError as error:
         raise Failure(f"cannot read {error.filename or path}: {error.strerror}.") from None
 

@@ -26,7 +26,8 @@ def read(consumer: Any, count: int) -> Iterator[Any]:
 def test_records_come_back_byte_for_byte(shared: RunningBroker, topic: str, codec: str) -> None:
     if codec != "none" and not getattr(kafka.codec, f"has_{codec}")():
         pytest.skip(f"kafka-python has no {codec} here: its own extra of that name is not installed")
-    sent = records()
+    # It refuses to send a header without a value, though it can read one.
+    sent = records(null_headers=False)
     producer = KafkaProducer(
         bootstrap_servers=shared.bootstrap, compression_type=None if codec == "none" else codec, acks="all", linger_ms=5
     )
@@ -109,12 +110,12 @@ def test_an_idempotent_producer_whose_connections_are_cut(
     # The producer's id is asked for first, and kafka-python gives up where that very answer is lost.
     producer.send("numbers", b"0", partition=0).get(15)
     producer.send("numbers", b"1", partition=1).get(15)
-    proxy.cut_every(10, 40)
+    proxy.cut_every(2, 8)
     futures = [producer.send("numbers", b"%d" % number, partition=number % 2) for number in range(2, 4000)]
     producer.flush(60)
     proxy.heal()
     assert all(future.succeeded() for future in futures)
     producer.close()
-    assert proxy.cuts >= 5
+    assert proxy.cuts >= 10
     for partition in range(2):
         assert values_of(proxy.bootstrap, "numbers", partition) == [b"%d" % n for n in range(partition, 4000, 2)]

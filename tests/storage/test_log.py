@@ -1,11 +1,13 @@
 """A log in use: what is appended is read, across segments, from any offset, in whole batches."""
 
+import contextlib
 import struct
 
 import pytest
 from crc32c import crc32c
 from log_fixture import START_MS, LogFixture
 
+from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import check, split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import CorruptBatch, OffsetOutOfRange
@@ -193,6 +195,30 @@ def test_a_cut_takes_whole_batches(log: LogFixture) -> None:
     log.append_batch("b", "c", "d")
     log.truncate(2)
     assert (log.end, log.values()) == (1, ["a"])
+
+
+def test_a_segment_that_a_cut_removed_needs_no_sync_any_more(log: LogFixture) -> None:
+    log.append(*MANY).truncate(5).append("new").flush()
+    assert log.power_cut(keep=0).reopen().values() == [*MANY[:5], "new"]
+
+
+@pytest.mark.parametrize("changes", range(30))
+def test_a_process_that_died_cutting_its_log_lost_nothing_else(log: LogFixture, changes: int) -> None:
+    log.append(*MANY).flush().close().reopen()
+    log.disk.faults.die_after(changes)
+    with contextlib.suppress(Died):
+        log.truncate(30)
+    log.reopen()
+    assert 30 <= log.end <= 100
+    assert log.values() == MANY[: log.end]
+    # Its index may be ahead of a segment that was cut, and is then made anew.
+    assert [damaged for damaged in log.damage if damaged.path.endswith(".log")] == []
+
+
+def test_producers_are_known_after_a_cut_and_a_restart(log: LogFixture) -> None:
+    log.send(0, "a", "b")
+    log.append("c").flush().delete_records(1).checkpoint().truncate(2).kill().reopen()
+    assert log.send(0, "a", "b").is_duplicate
 
 
 def test_a_flush_that_was_under_way_during_a_cut_says_nothing_of_what_came_after(log: LogFixture) -> None:

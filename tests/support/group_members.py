@@ -16,7 +16,8 @@ PARTITIONS = 6
 REBALANCE_S = 25.0
 STOP_S = 15.0
 PROCESS = Path(__file__).with_name("group_member_process.py")
-KCAT_ASSIGNED = re.compile(r"(assigned|revoked): ?(.*)")
+# "… assigned: t [0], t [1]", or for a cooperative group "… incremental assignment of 2 partition(s) (…): t [0], t [1]".
+KCAT_REBALANCED = re.compile(r"rebalanced.* (assign|revoke)[^:]*: ?(.*)")
 KCAT_PARTITION = re.compile(r"\[(\d+)\]")
 
 
@@ -98,8 +99,9 @@ class KcatMember(Member):
 
     def _complaint(self, line: str) -> None:
         super()._complaint(line)
-        if found := KCAT_ASSIGNED.search(line):
-            self._rebalanced(found[1], {int(index) for index in KCAT_PARTITION.findall(found[2])})
+        if found := KCAT_REBALANCED.search(line):
+            event = "assigned" if found[1] == "assign" else "revoked"
+            self._rebalanced(event, {int(index) for index in KCAT_PARTITION.findall(found[2])})
 
 
 class Group:

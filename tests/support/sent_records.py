@@ -23,13 +23,18 @@ class Sent:
     timestamp_ms: int
 
 
-def records(count: int = RECORDS, seed: int = 1) -> list[Sent]:
-    """The same records for the same seed and count, but for their timestamps, which end about now."""
-    rng = random.Random(seed)
-    begin_ms = int(time.time() * 1000) - count
+def records(*, null_headers: bool = True) -> list[Sent]:
+    """RECORDS of them, the same every time but for their timestamps, which end about now."""
+    rng = random.Random(1)
+    begin_ms = int(time.time() * 1000) - RECORDS
     return [
-        Sent(_key(rng, number), _value(rng, number), _headers(rng, number), begin_ms + number)
-        for number in range(count)
+        Sent(
+            _key(rng, number),
+            _value(rng, number),
+            _headers(rng, number)[: None if null_headers else 4],
+            begin_ms + number,
+        )
+        for number in range(RECORDS)
     ]
 
 
