@@ -23,10 +23,7 @@ def read_what_is_served(address: str, partitions: Sequence[tuple[str, int]]) -> 
     """Every record that can be read, by its place."""
     found: dict[Place, bytes] = {}
     for topic, partition in partitions:
-        settings = {"bootstrap.servers": address, "group.id": "skipping-reader", "log_level": 0}
-        consumer = Consumer(
-            {**settings, "enable.auto.commit": False, "fetch.error.backoff.ms": 10, "reconnect.backoff.max.ms": 50}
-        )
+        consumer = Consumer(_consumer_settings(address))
         try:
             _read(consumer, topic, partition, found)
         finally:
@@ -48,3 +45,15 @@ def _read(consumer: Consumer, topic: str, partition: int, found: dict[Place, byt
         if time.monotonic() - moved_at > STALLED_S:
             offset, moved_at = offset + 1, time.monotonic()
             consumer.assign([TopicPartition(topic, partition, offset)])
+
+
+def _consumer_settings(address: str) -> dict[str, str | int | bool]:
+    return {
+        "bootstrap.servers": address,
+        "group.id": "skipping-reader",
+        "enable.auto.commit": False,
+        "fetch.error.backoff.ms": 10,
+        "reconnect.backoff.ms": 10,
+        "reconnect.backoff.max.ms": 50,
+        "log_level": 0,
+    }

@@ -199,9 +199,7 @@ class GroupCoordinator:
     def _check_join(self, group_id: str, request: Join) -> None:
         _checked(group_id, needs_name=True)
         if not (
-            self._settings.session_timeout_ms_min
-            <= request.session_timeout_ms
-            <= self._settings.session_timeout_ms_max
+            self._settings.session_timeout_ms_min <= request.session_timeout_ms <= self._settings.session_timeout_ms_max
         ):
             raise Refused(ErrorCode.invalid_session_timeout)
         names = (request.protocol_type, request.instance_id or "", *(protocol.name for protocol in request.protocols))
@@ -261,4 +259,3 @@ def _checked(group_id: str, *, needs_name: bool = False) -> str:
     if (needs_name and not group_id) or len(group_id.encode()) > NAME_BYTES_MAX:
         raise Refused(ErrorCode.invalid_group_id)
     return group_id
-

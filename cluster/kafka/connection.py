@@ -114,6 +114,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._slots.clear()
         self._out.clear()
+        # Whoever still holds the connection, a long poll for one, does not hold its memory.
+        self._buffer = bytearray()
         self._owner.closed(self)
 
     def close(self, reason: str | None = None) -> None:
@@ -197,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._queued_bytes <= self._owner.queued_bytes_max and len(self._slots) <= SLOTS_MAX
 
     def _make_room(self) -> None:
-        """Have at least a little free behind what has arrived, and enough for the frame that is arriving."""
+        """Have room for more behind what has arrived. The buffer grows as it fills, not by what a frame claims."""
         waiting = self._end - self._start
         if waiting == 0:
             self._start = self._end = 0
@@ -207,12 +209,11 @@ class Connection(asyncio.BufferedProtocol):
         need = 4
         if waiting >= 4:
             need += int.from_bytes(self._buffer[self._start : self._start + 4], "big", signed=True)
-        need = max(min(need, 4 + self._owner.request_bytes_max), waiting + 1)
-        if need > len(self._buffer):
-            self._resize(max(BUFFER_BYTES_USUAL, 1 << (need - 1).bit_length()))
-        elif self._start + need > len(self._buffer):
+        if self._start + max(need, waiting + 1) > len(self._buffer):
             self._buffer[:waiting] = self._buffer[self._start : self._end]
             self._start, self._end = 0, waiting
+        if waiting == len(self._buffer):
+            self._resize(max(BUFFER_BYTES_USUAL, min(4 * waiting, 1 << (need - 1).bit_length())))
 
     def _resize(self, size: int) -> None:
         waiting = self._end - self._start

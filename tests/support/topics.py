@@ -20,7 +20,7 @@ def values_of(bootstrap: str, topic: str, partition: int) -> list[bytes | None]:
     values: list[bytes | None] = []
     offset = 0
     while offset < end:
-        messages = consumer.consume(5000, 15)
+        messages = consumer.consume(min(5000, end - offset), 15)
         assert messages, f"nothing more came after offset {offset} of {end}"
         for message in messages:
             assert message.error() is None, message.error()

@@ -81,9 +81,7 @@ def test_an_initial_wait_whose_only_member_leaves_ends_in_an_empty_group() -> No
         ({"member_id": "made up", "instance_id": "unheard of"}, ErrorCode.unknown_member_id),
     ],
 )
-def test_an_empty_group_does_not_take_everyone(
-    group: GroupStory, changes: dict[str, object], code: ErrorCode
-) -> None:
+def test_an_empty_group_does_not_take_everyone(group: GroupStory, changes: dict[str, object], code: ErrorCode) -> None:
     assert group.ask_to_join("anna", **changes).code is code
     assert group.state is State.EMPTY
 

@@ -77,9 +77,7 @@ def test_a_member_commits_in_its_generation_only(broker: GroupsFixture, version:
     member_id = broker.member()
 
     def commit(member: str, generation: int, group_id: str = GROUP) -> ErrorCode:
-        return broker.commit(
-            5, version, member_id=member, generation_id_or_member_epoch=generation, group_id=group_id
-        )
+        return broker.commit(5, version, member_id=member, generation_id_or_member_epoch=generation, group_id=group_id)
 
     assert commit(member_id, 1) is ErrorCode.none
     assert commit(member_id, 0) is ErrorCode.illegal_generation

@@ -65,9 +65,7 @@ class NodeFixture:
         self.voter.subscribe(assignments.follow)
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
         await self.voter.propose(RegisterBroker(BrokerId(1), UUID(int=1), (endpoint,)))
-        self.topic = ReplicatedTopic(
-            self.voter, self.replicas, self.settings, run_blocking, lambda: NOW_MS, self.rng
-        )
+        self.topic = ReplicatedTopic(self.voter, self.replicas, self.settings, run_blocking, lambda: NOW_MS, self.rng)
         self.groups = GroupCoordinator(
             settings=group_settings(self.settings),
             topic=self.topic,
