@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check clean
+.PHONY: help demo test check compat bench bench-compare malformed clean
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Send 336,776 flights through a broker that is killed half-way, and check them against pandas
 	$(BIN)/python -m examples.flights
@@ -22,6 +22,18 @@ check: $(READY) ## What CI runs: ruff, mypy --strict, the import arrows, the tes
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/pytest
+
+compat: $(READY) ## Run kafka-python's own integration suite against a broker
+	$(BIN)/python tests/compat/kafka_python_suite.py
+
+malformed: $(READY) ## Flood a broker with a million malformed frames beside a client that must not notice
+	$(BIN)/python -m cordwood.chaos.live.malformed --frames 1000000
+
+bench: $(READY) ## Measure a broker: throughput, latency, CPU, memory (COMPARE=1: beside Apache Kafka)
+	$(BIN)/python -m cordwood.bench $(if $(COMPARE),--compare --rounds 3)
+
+bench-compare: ## Measure a broker and Apache Kafka in turn, three rounds
+	$(MAKE) bench COMPARE=1
 
 clean: ## Remove all that these targets made
 	rm -rf $(VENV) build dist src/cordwood.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

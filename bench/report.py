@@ -31,7 +31,7 @@ def show(console: Console, results: Results, limits: Sequence[DiskLimit], genera
     for system in systems:
         table.add_column(system, justify="right")
     for system in others:
-        table.add_column(f"times {system}", justify="right")
+        table.add_column(f"vs {system}", justify="right")
     for name, samples in results.items():
         unit = next(iter(samples.values())).unit
         cells = [_cell(samples[system]) if system in samples else "-" for system in systems]
@@ -43,7 +43,7 @@ def show(console: Console, results: Results, limits: Sequence[DiskLimit], genera
     console.print(table)
     if others:
         console.print(
-            "Medians (least to most of the rounds). A figure above 1 is Cordwood's win, also where less is better."
+            "Medians (least to most of the rounds). In a column “vs”, more than 1 is better, also where less of the unit is."
         )
     for limit in limits:
         console.print(

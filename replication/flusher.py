@@ -67,11 +67,14 @@ class Flusher:
         finished, self._syncing = self._syncing, []
         failed = {id(file): error for file, error in failures}
         for replica, unsynced in finished:
-            error = failed and _first_error(unsynced, failed)
-            if error:
+            error = _first_error(unsynced, failed) if failed else None
+            try:
+                if error is None:
+                    replica.flushed(unsynced)
+            except OSError as noted:
+                error = noted
+            if error is not None:
                 replica.flush_failed(error)
-            else:
-                replica.flushed(unsynced)
         # The next group goes to the disk before anyone is woken: it need not wait for the answers of this one.
         self._flush()
         for replica, _ in finished:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
-from cordwood.storage.disk import Disk
+from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.log import Log
 from cordwood.storage.marks import Marks
 
@@ -31,6 +31,7 @@ class LogDirectory:
         disk.make_directories(f"{path}/{TOPICS}")
         self.disk, self.path = disk, path
         self.marks = Marks(disk.open(f"{path}/{MARKS_FILE}", create=True))
+        sync_directory(disk, path)
         self.error: OSError | None = None
         self.partition_count = 0
         self.unsaved: dict[Saveable, None] = {}

@@ -16,7 +16,8 @@ from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DiskFailed, DiskFull
 from cordwood.storage.log import Appended, Log, Unsynced
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors that say nothing against the disk: once there is room again, it goes on."""
 
 
 class Refusal(Enum):
@@ -85,7 +86,7 @@ class Partition:
         try:
             appended = self.log.append(batch, header, self.leader_epoch, now_ms)
         except OSError as error:
-            if error.errno in _FULL:
+            if error.errno in NO_ROOM:
                 raise DiskFull(f"{self.directory.path} has no room for {len(batch)} more bytes") from error
             self.directory.fail(error)
             raise DiskFailed(str(error)) from error

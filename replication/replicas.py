@@ -5,7 +5,7 @@ from uuid import UUID
 
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import Partition, PartitionRefused, Place, Refusal
+from cordwood.replication.partition import NO_ROOM, Partition, PartitionRefused, Place, Refusal
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import DamagedLog
@@ -39,20 +39,19 @@ class Replicas:
         An empty partition gets its directory with its first batch. Waits for the disk.
         """
         directory = self._home(place)
-        damage: list[DamagedLog] = []
         try:
             path = directory.partition_path(place.topic_id, place.partition)
             mark = directory.marks.get(place.topic_id, place.partition)
             log = open_log(directory.disk, path, config, mark, now_ms)
-            damage = log.damage
+            partition = Partition(place, log, directory, self._flusher, self._wakeups, leader_epoch)
         except OSError as error:
             self._offline.add((place.topic, place.partition))
-            directory.fail(error)
+            if error.errno not in NO_ROOM:
+                directory.fail(error)
             raise PartitionRefused(Refusal.OFFLINE) from error
-        partition = Partition(place, log, directory, self._flusher, self._wakeups, leader_epoch)
         self._by_topic.setdefault(place.topic, {})[place.partition] = partition
         self._names[place.topic_id] = place.topic
-        return damage
+        return log.damage
 
     def get(self, topic: str, index: int) -> Partition | None:
         partitions = self._by_topic.get(topic)

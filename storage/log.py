@@ -158,8 +158,9 @@ class Log:
         self._keep_open(segment)
         start = self._locate(segment, offset, wait)
         stop = segment.size if end >= segment.end_offset else self._locate(segment, end, wait)
-        if stop - start > max_bytes:
-            stop = segment.cut(start, stop, max_bytes, wait=wait)
+        sound = segment.sound_end(start, stop)
+        if stop - start > max_bytes or sound < stop:
+            stop = segment.cut(start, sound, max_bytes, wait=wait)
         elif end < segment.end_offset:
             self._remember(end, segment, stop)
         return Slice(segment, start, stop)
@@ -190,6 +191,7 @@ class Log:
         position = segment.locate(end)
         if position < segment.size:
             end = next(segment.headers(position, segment.size))[1].base_offset
+            self.log_start = min(self.log_start, end)
         if end < self.recovery_point:
             self.recovery_point = self.log_start
             producers = self.producers.encode(self.log_start)
@@ -356,9 +358,11 @@ class Log:
 
     def _rebuild_producers(self) -> None:
         before, self.producers = self.producers, Producers()
+        seen = {producer_id: producer.last_timestamp for producer_id, producer in before}
         for _, _, header in self.headers_from(self.log_start):
             if header.producer_id >= 0:
-                self.producers.appended(header, header.base_offset, header.end, header.max_timestamp)
+                timestamp = seen.get(header.producer_id, header.max_timestamp)
+                self.producers.appended(header, header.base_offset, header.end, timestamp)
         self.producers.adopt(before, self.log_start)
 
     def _remove(self, segment: Segment) -> None:

@@ -54,11 +54,16 @@ class Marks:
         return self._marks.get((topic_id, partition))
 
     def slot(self, topic_id: UUID, partition: int) -> int:
-        """Where the log's mark is kept, claimed at the first call."""
+        """Where the log's mark is kept, claimed at the first call. Raises OSError where there is no room for one.
+
+        Its place is written at once, so that noting a mark never needs more room.
+        """
         key = (topic_id, partition)
         if key not in self._slots:
-            self._slots[key] = self._free.pop() if self._free else self._count
-            self._count = max(self._count, self._slots[key] + 1)
+            slot = self._free.pop() if self._free else self._count
+            self.file.pwrite([_FREE], slot * SLOT_BYTES)
+            self._slots[key] = slot
+            self._count = max(self._count, slot + 1)
         return self._slots[key]
 
     def note(self, slot: int, topic_id: bytes, partition: int, end_offset: int, leader_epoch: int) -> None:

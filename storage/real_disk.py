@@ -33,7 +33,10 @@ class RealFile:
         written = os.pwritev(self._fd, pieces, position)
         wanted = sum(map(len, pieces))
         if written != wanted:
-            raise OSError(errno.EIO, f"short write: {written} of {wanted} bytes", self._path)
+            rest = memoryview(b"".join(pieces))[written:]
+            # The rest tells why not all of it was written: most likely there is no room.
+            if os.pwrite(self._fd, rest, position + written) != len(rest):
+                raise OSError(errno.EIO, f"short write: {written} of {wanted} bytes", self._path)
 
     def pread(self, length: int, position: int) -> bytes:
         return os.pread(self._fd, length, position)

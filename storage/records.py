@@ -23,8 +23,11 @@ from cordwood.storage.errors import CorruptBatch
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
-UNPACKED_BYTES_MAX = 256 << 20
+UNPACKED_BYTES_MAX = 64 << 20
 """A batch that unpacks to more is refused: nobody's topic allows a batch near this size."""
+
+RECORD_BYTES_MIN = 7
+"""Length, attributes, two deltas, key, value and header count: a byte each."""
 
 Header = tuple[str, bytes | None]
 
@@ -78,13 +81,17 @@ def decode(batch: bytes) -> list[Record]:
         raise CorruptBatch(f"unknown codec {codec}")
     body = _decompress(Compression(codec), batch[HEADER_BYTES : header.size])
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    if header.record_count > len(body) // RECORD_BYTES_MIN:
+        raise CorruptBatch(f"{header.record_count} records in {len(body)} bytes")
     records, position = [], 0
     try:
         for _ in range(header.record_count):
             length, position = _read_varint(body, position)
-            record = _decode_record(body, position, header.base_offset, header.base_timestamp)
+            record, end = _decode_record(body, position, header.base_offset, header.base_timestamp)
+            if end != position + length:
+                raise CorruptBatch(f"a record of {end - position} bytes that claims {length}")
             records.append(record if append_time is None else record._replace(timestamp=append_time))
-            position += length
+            position = end
     except (IndexError, UnicodeDecodeError) as error:
         raise CorruptBatch(f"a record that does not parse: {error}") from error
     if position != len(body):
@@ -100,7 +107,7 @@ def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> b
     return bytes(out)
 
 
-def _decode_record(body: bytes, position: int, base_offset: int, base_timestamp: int) -> Record:
+def _decode_record(body: bytes, position: int, base_offset: int, base_timestamp: int) -> tuple[Record, int]:
     timestamp_delta, position = _read_varint(body, position + 1)
     offset_delta, position = _read_varint(body, position)
     key, position = _read_bytes(body, position)
@@ -111,7 +118,7 @@ def _decode_record(body: bytes, position: int, base_offset: int, base_timestamp:
         name, position = _read_bytes(body, position)
         content, position = _read_bytes(body, position)
         headers.append(((name or b"").decode(), content))
-    return Record(base_offset + offset_delta, base_timestamp + timestamp_delta, key, value, tuple(headers))
+    return Record(base_offset + offset_delta, base_timestamp + timestamp_delta, key, value, tuple(headers)), position
 
 
 def _varint(number: int) -> bytes:

@@ -31,8 +31,8 @@ class Segment:
     """Batches from `base_offset` to `end_offset`, in the first `size` bytes of a file."""
 
     __slots__ = (
-        "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp", "_open",
-        "base_offset", "end_offset", "first_timestamp", "is_sealed", "path", "size",
+        "_allocated", "_damaged", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp",
+        "_open", "base_offset", "end_offset", "first_timestamp", "is_sealed", "path", "size",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int) -> None:
@@ -47,6 +47,7 @@ class Segment:
         self._index: Index | None = None
         self._index_damage: DamagedLog | None = None
         self._open = Interval(0, 0, 0, 0, -1)
+        self._damaged: list[Interval] = []
         self._max_timestamp: int | None = None
         self._allocated = 0
 
@@ -168,6 +169,18 @@ class Segment:
         for interval in intervals:
             self._prove(interval, data[interval.position - begin : interval.end - begin])
         return data[start - begin : stop - begin]
+
+    def sound_end(self, start: int, stop: int) -> int:
+        """Where a read from `start` to `stop` has to end so that it leaves out what is known to be damaged.
+
+        Raises DamagedLog where it would begin in it.
+        """
+        for interval in self._damaged:
+            if interval.position <= start < interval.end:
+                raise DamagedLog(self.path, interval.position, f"the {interval.size} bytes from here on are damaged")
+            if start < interval.position < stop:
+                stop = interval.position
+        return stop
 
     def piece_end(self, start: int, stop: int, size: int) -> int:
         """Where to end a piece of about `size` bytes of a longer read: between two intervals if there is room."""
@@ -327,6 +340,8 @@ class Segment:
 
     def _prove(self, interval: Interval, data: Bytes) -> None:
         if crc32c(data) != interval.crc:
+            if interval not in self._damaged:
+                self._damaged.append(interval)
             what = f"the {interval.size} bytes from here on are not what was written"
             raise DamagedLog(self.path, interval.position, what)
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from cordwood.storage import checkpoint
-from cordwood.storage.batch import CODEC_MASK, BatchHeader, Compression, check, peek
+from cordwood.storage.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchHeader, Compression, check, peek
 from cordwood.storage.disk import Disk, File
 from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.index import Index, Interval, load
 from cordwood.storage.marks import Mark
-from cordwood.storage.recovery import SCAN_BYTES, Window
+from cordwood.storage.recovery import SCAN_BYTES, Window, has_hole
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
 
 CHECKPOINTS = frozenset({RECOVERY_FILE, EPOCHS_FILE})
@@ -152,7 +152,16 @@ class _SegmentCheck:
                 self.due, self._latest_epoch = header.end, max(self._latest_epoch, header.leader_epoch)
                 position += header.size
         except CorruptBatch as corrupt:
-            yield Finding(file.path, _first_non_zero(file, position), str(corrupt))
+            if not self._is_torn(file, position):
+                yield Finding(file.path, _first_non_zero(file, position), str(corrupt))
+
+    def _is_torn(self, file: File, position: int) -> bool:
+        """Whether a batch is merely unfinished: the next in order, never flushed, and with a hole in it."""
+        head = file.pread(HEADER_BYTES, position)
+        if self._mark is None or self.due < self._mark.end_offset or len(head) < HEADER_BYTES:
+            return False
+        header = peek(head)
+        return header.magic == MAGIC and header.base_offset == self.due and has_hole(file, position)
 
     def _complaint(self, header: BatchHeader) -> str | None:
         """What is wrong with a batch's offset or epoch, which its own checksum does not cover."""

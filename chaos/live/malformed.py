@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -50,8 +50,13 @@ class Verdict:
     complaints: tuple[str, ...]
 
 
-def flood(port: int, pid: int, frames: int, seed: int, processes: int, progress: Progress) -> Verdict:
-    """Send the frames and judge. The broker's memory is compared with what it was after the first chunks."""
+def flood(
+    port: int, pid: int, frames: int, seed: int, processes: int, taken: Callable[[int], None] = lambda _frames: None
+) -> Verdict:
+    """Send the frames and judge; `taken` hears how many the broker has taken so far.
+
+    The broker's memory is compared with what it was over the first chunks.
+    """
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
     for created in admin.create_topics([NewTopic(name, 1, 1) for name in (TOPIC, BYSTANDER_TOPIC)]).values():
         created.result(30)
@@ -61,12 +66,11 @@ def flood(port: int, pid: int, frames: int, seed: int, processes: int, progress:
     tally = Tally()
     before = after = 0.0
     complaints: list[str] = []
-    bar = progress.add_task("frames", total=frames)
     with multiprocessing.get_context("spawn").Pool(processes) as senders:
         try:
             for number, sent in enumerate(senders.imap_unordered(send_chunk, _chunks(port, seed, frames))):
                 tally += sent
-                progress.update(bar, completed=min(tally.taken, frames))
+                taken(tally.taken)
                 if number < WARM_UP_CHUNKS:
                     before = max(before, resident_mb(pid))
                 if tally.taken >= frames:
@@ -146,7 +150,12 @@ def main(
         port, pid = stack.enter_context(broker(place))
         columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True)) as progress:
-            verdict = flood(port, pid, frames, seed, processes, progress)
+            bar = progress.add_task("frames", total=frames)
+
+            def show(taken: int) -> None:
+                progress.update(bar, completed=min(taken, frames))
+
+            verdict = flood(port, pid, frames, seed, processes, show)
     tally, observed = verdict.tally, verdict.observed
     console.print(
         f"seed {seed}: {tally.taken:,} frames on {tally.connections:,} connections in {verdict.seconds:,.0f} s; "

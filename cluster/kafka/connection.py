@@ -233,6 +233,8 @@ class Connection(asyncio.BufferedProtocol):
                 texts.append(out.popleft())
             if out and isinstance(out[0], Slice) and out[0].size <= WRITE_BUFFER_BYTES:
                 texts += self._take_piece(out[0])
+                if self._transport is None:
+                    return
             self._transport.write(texts[0] if len(texts) == 1 else b"".join(texts))  # type: ignore[arg-type]
 
     def _send_piece(self, chunk: Slice) -> None:

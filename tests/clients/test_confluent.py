@@ -105,7 +105,7 @@ def test_an_idempotent_producer_whose_connections_are_cut(
     )
     failures = []
     proxy.cut_every(3, 15)
-    for number in range(10_000):
+    for number in range(4000):
         producer.produce(
             "numbers",
             str(number),
@@ -118,4 +118,4 @@ def test_an_idempotent_producer_whose_connections_are_cut(
     assert not failures
     assert proxy.cuts >= 10
     for partition in range(2):
-        assert values_of(proxy.bootstrap, "numbers", partition) == [b"%d" % n for n in range(partition, 10_000, 2)]
+        assert values_of(proxy.bootstrap, "numbers", partition) == [b"%d" % n for n in range(partition, 4000, 2)]

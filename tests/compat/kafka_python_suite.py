@@ -95,7 +95,8 @@ def report(console: Console, verdict: Verdict, allowed: dict[str, str]) -> int:
         console.print(f"FAILED    {test}", soft_wrap=True, markup=False)
     console.print(
         f"{NAME} {VERSION}: {len(verdict.passed)} passed, {len(verdict.skipped)} skipped, "
-        f"{len(verdict.allowed)} failed as the list allows, {len(verdict.broken)} failed."
+        f"{len(verdict.allowed)} failed as the list allows, {len(verdict.broken)} failed.",
+        soft_wrap=True,
     )
     return 1 if verdict.broken else 0
 
