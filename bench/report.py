@@ -42,9 +42,7 @@ def show(console: Console, results: Results, limits: Sequence[DiskLimit], genera
         table.add_row(name, unit, *cells, *ratios)
     console.print(table)
     if others:
-        console.print(
-            "Medians (least to most of the rounds). In a column “vs”, more than 1 is better, also where less of the unit is."
-        )
+        console.print("Medians (least to most of the rounds). Beside “vs”, more than 1 is better in every row.")
     for limit in limits:
         console.print(
             f"The disk alone: {limit.append_bytes // 1024:,} KiB append and fdatasync, {limit.appends_per_s:,.0f}/s, "

@@ -27,6 +27,7 @@ class Bystander:
         self.observed = Observed()
         self._topic = topic
         self._stopping = threading.Event()
+        self._is_broker_gone = False
         common = {"bootstrap.servers": bootstrap, "error_cb": self._failed, "log_level": 0}
         self._producer = Producer({**common, "enable.idempotence": True, "linger.ms": 0})
         self._consumer = Consumer(
@@ -38,8 +39,9 @@ class Bystander:
         for thread in self._threads:
             thread.start()
 
-    def stop(self) -> Observed:
-        """Wait until the reader has all that was acknowledged, and return what was observed."""
+    def stop(self, *, is_broker_gone: bool = False) -> Observed:
+        """Wait until the reader has all that was acknowledged, if it can come, and return what was observed."""
+        self._is_broker_gone = is_broker_gone
         self._stopping.set()
         for thread in self._threads:
             thread.join()
@@ -65,7 +67,7 @@ class Bystander:
             self._producer.produce(self._topic, str(number), on_delivery=acknowledged)
             number += 1
             self._producer.poll(PAUSE_S)
-        self._producer.flush(LAST_RECORDS_S)
+        self._producer.flush(0.1 if self._is_broker_gone else LAST_RECORDS_S)
 
     def _consume(self) -> None:
         self._consumer.subscribe([self._topic])
@@ -75,8 +77,9 @@ class Bystander:
             if message is not None:
                 self._take(message)
             if self._stopping.is_set() and not self._threads[0].is_alive() and deadline is None:
-                deadline = time.monotonic() + LAST_RECORDS_S
-        self._consumer.close()
+                deadline = time.monotonic() + (0.1 if self._is_broker_gone else LAST_RECORDS_S)
+        if not self._is_broker_gone:
+            self._consumer.close()
 
     def _take(self, message: Message) -> None:
         error = message.error()

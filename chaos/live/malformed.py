@@ -77,13 +77,14 @@ def flood(
                     break
         except (OSError, ProcessLookupError) as error:
             complaints.append(f"the broker is gone: {error}")
-    # The senders are gone, and with them what they held open.
-    time.sleep(SETTLE_S)
     try:
-        after = resident_mb(pid)
+        if not complaints:
+            # The senders are gone, and with them what they held open.
+            time.sleep(SETTLE_S)
+            after = resident_mb(pid)
     except ProcessLookupError as error:
         complaints.append(f"the broker is gone: {error}")
-    observed = bystander.stop()
+    observed = bystander.stop(is_broker_gone=bool(complaints))
     complaints += [f"the bystander saw: {error}" for error in observed.errors[:5]]
     if after - before > GROWTH_MB_MAX:
         complaints.append(f"the broker grew by {after - before:.1f} MB, where {GROWTH_MB_MAX:.0f} are allowed")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,8 @@ def start_cordwood(*words: str, bootstrap: str | None = None, **environ: str) ->
         variables["CORDWOOD_BOOTSTRAP_SERVERS"] = bootstrap
     return subprocess.Popen(
         [sys.executable, "-m", "cordwood.cluster.cli", *words],
+        # A shell that starts the tests in its background has them ignore SIGINT, and what they start inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
