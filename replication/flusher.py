@@ -8,6 +8,8 @@ from cordwood.replication.waiters import Wakeups
 from cordwood.storage.disk import Syncable
 from cordwood.storage.log import Unsynced
 
+LAZY_AFTER_S = 1.0
+
 
 class Flushable(Protocol):
     """A replica as the flusher sees it."""
@@ -31,6 +33,7 @@ class Flusher:
     def __init__(self, loop: asyncio.AbstractEventLoop, syncer: Syncer, wakeups: Wakeups) -> None:
         self._loop, self._syncer, self._wakeups = loop, syncer, wakeups
         self._gathering: dict[Flushable, None] = {}
+        self._lazy: dict[Flushable, None] = {}
         self._syncing: list[tuple[Flushable, Unsynced]] = []
         self._is_busy = self._is_scheduled = False
         self._idle_waiters: list[asyncio.Future[None]] = []
@@ -42,12 +45,24 @@ class Flusher:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
 
+    def touch_later(self, replica: Flushable) -> None:
+        """As `touch`, but nobody waits for it: the replica joins a group within a second."""
+        if not self._lazy:
+            self._loop.call_later(LAZY_AFTER_S, self._touch_lazy)
+        self._lazy[replica] = None
+
     async def drain(self) -> None:
         """Wait until nothing is left to sync."""
+        self._touch_lazy()
         while self._is_busy or self._gathering:
             waiter = self._loop.create_future()
             self._idle_waiters.append(waiter)
             await waiter
+
+    def _touch_lazy(self) -> None:
+        lazy, self._lazy = self._lazy, {}
+        for replica in lazy:
+            self.touch(replica)
 
     def _flush(self) -> None:
         self._is_scheduled = False

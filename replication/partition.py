@@ -91,9 +91,11 @@ class Partition:
             self.directory.fail(error)
             raise DiskFailed(str(error)) from error
         if not appended.is_duplicate:
-            self._flusher.touch(self)
             if self.log.config.flush_policy is FlushPolicy.OS:
+                self._flusher.touch_later(self)
                 self._advance()
+            else:
+                self._flusher.touch(self)
         return appended
 
     def when_committed(self, end: int, waiter: Waiter) -> bool:

@@ -107,12 +107,21 @@ class AioSyncer:
             block = (number, 0, 0, _FDSYNC, 0, fd, 0, 0, 0, 0, _FLAG_RESFD, self._eventfd)
             _IOCB.pack_into(self._blocks, place * _IOCB.size, *block)
             self._pointers[place] = self._block_address + place * _IOCB.size
-        accepted = 0
-        while accepted < len(some):
-            remaining = ctypes.byref(self._pointers, accepted * ctypes.sizeof(ctypes.c_void_p))
-            accepted += self._call(_SUBMIT, self._context, len(some) - accepted, remaining)
-        self._submitted += accepted
-        self._pending = accepted
+        passed = 0
+        while passed < len(some):
+            remaining = ctypes.byref(self._pointers, passed * ctypes.sizeof(ctypes.c_void_p))
+            try:
+                accepted = self._call(_SUBMIT, self._context, len(some) - passed, remaining)
+            except OSError as error:
+                # The first of those that remain cannot be synced at all.
+                self._failures.append((some[passed], error))
+                passed += 1
+                continue
+            passed += accepted
+            self._pending += accepted
+        self._submitted += passed
+        if not self._pending:
+            self._loop.call_soon(self._go_on)
 
     def _reap(self) -> None:
         try:
@@ -125,8 +134,11 @@ class AioSyncer:
             if result < 0:
                 self._failures.append((self._files[number], OSError(-result, os.strerror(-result))))
         self._pending -= count
-        if self._pending:
-            return
+        if not self._pending:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """All that was submitted is done: submit the rest, or tell how it went."""
         if self._submitted < len(self._files):
             self._submit_some()
         else:

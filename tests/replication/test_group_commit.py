@@ -1,0 +1,170 @@
+"""An acknowledgement waits for the disk, one sync serves everyone who came meanwhile, and a failed one is final."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+from replica_fixture import ReplicaStory
+
+from cordwood.replication.partition import PartitionRefused, Refusal
+from cordwood.storage.config import FlushPolicy, LogConfig
+from cordwood.storage.errors import DiskFailed, DiskFull
+
+Story = Callable[[ReplicaStory], Awaitable[None]]
+
+
+def tell(story: Story, config: LogConfig | None = None, directories: int = 1) -> None:
+    async def told() -> None:
+        await story(ReplicaStory(config, directories))
+
+    asyncio.run(told())
+
+
+def test_nobody_is_answered_before_the_sync() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        waiting = broker.produce("a")
+        await broker.turn()
+        assert (waiting.outcome, broker.partition().high_watermark) == ("waits", 0)
+        broker.syncer.let_go()
+        assert (waiting.outcome, broker.partition().high_watermark) == ("reached", 1)
+
+    tell(story)
+
+
+def test_one_sync_serves_all_that_came_while_another_was_under_way() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        first = broker.produce("a")
+        await broker.turn()
+        later = [broker.produce(str(number), index=number % 3) for number in range(30)]
+        await broker.turn()
+        broker.syncer.let_go()
+        assert first.outcome == "reached"
+        assert {waiting.outcome for waiting in later} == {"waits"}
+        broker.syncer.let_go()
+        assert {waiting.outcome for waiting in later} == {"reached"}
+        assert broker.syncer.count == 2
+
+    tell(story)
+
+
+def test_what_came_during_a_sync_is_not_covered_by_it() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        broker.produce("a")
+        await broker.turn()
+        second = broker.produce("b")
+        broker.syncer.let_go()
+        assert (second.outcome, broker.partition().high_watermark) == ("waits", 1)
+
+    tell(story)
+
+
+def test_a_batch_sent_again_waits_for_the_sync_of_the_first() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        first, again = broker.produce("a", sequence=0), broker.produce("a", sequence=0)
+        await broker.turn()
+        assert (first.outcome, again.outcome, broker.partition().log.log_end) == ("waits", "waits", 1)
+        broker.syncer.let_go()
+        assert (first.outcome, again.outcome) == ("reached", "reached")
+        assert broker.produce("a", sequence=0).outcome == "at once"
+
+    tell(story)
+
+
+def test_with_the_policy_of_the_operating_system_nobody_waits() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        assert broker.produce("a").outcome == "at once"
+        await broker.turn()
+        assert broker.syncer.count == 0
+        drained = asyncio.ensure_future(broker.flusher.drain())
+        await broker.turn()
+        broker.syncer.let_go()
+        await drained
+        assert broker.partition().log.flushed_end == 1
+
+    tell(story, replace(LogConfig(), flush_policy=FlushPolicy.OS))
+
+
+def test_a_failed_sync_takes_the_directory_offline_for_good() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        waiting = broker.produce("a")
+        await broker.turn()
+        broker.disk.faults.fail_next_sync()
+        broker.syncer.let_go()
+        assert isinstance(waiting.outcome, PartitionRefused)
+        assert waiting.outcome.reason is Refusal.OFFLINE
+        assert broker.failed == broker.directories
+        with pytest.raises(DiskFailed):
+            broker.produce("b")
+        with pytest.raises(PartitionRefused):
+            broker.replicas.led("t", 0)
+        assert broker.partition().high_watermark == 0
+
+    tell(story)
+
+
+def test_a_failed_directory_leaves_the_others_alone() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        waiting = [broker.produce("a", index=0), broker.produce("b", index=1)]
+        assert broker.partition(0).directory is not broker.partition(1).directory
+        broker.partition(0).directory.fail(OSError(5, "gone"))
+        await broker.turn()
+        broker.syncer.let_go()
+        assert isinstance(waiting[0].outcome, PartitionRefused)
+        assert waiting[1].outcome == "reached"
+        assert broker.produce("c", index=1).outcome == "waits"
+
+    tell(story, directories=2)
+
+
+def test_a_full_disk_refuses_and_goes_on_when_there_is_room_again() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        broker.produce("a")
+        await broker.turn()
+        broker.syncer.let_go()
+        broker.disk.capacity_bytes, room = 0, broker.disk.capacity_bytes
+        with pytest.raises(DiskFull):
+            while True:
+                broker.produce("x" * 5000)
+        assert not broker.failed
+        broker.disk.capacity_bytes = room
+        assert broker.produce("b").outcome == "waits"
+
+    tell(story)
+
+
+def test_who_waits_for_a_deleted_partition_is_told() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        waiting = broker.produce("a")
+        await broker.turn()
+        broker.replicas.remove("t")
+        assert isinstance(waiting.outcome, PartitionRefused)
+        assert waiting.outcome.reason is Refusal.DELETED
+        broker.syncer.let_go()
+        assert broker.replicas.get("t", 0) is None
+
+    tell(story)
+
+
+class Poll:
+    """A long poll that counts how often it was woken, and what had been answered by then."""
+
+    def __init__(self, seen: Callable[[], object]) -> None:
+        self.seen = seen
+        self.woken: list[object] = []
+
+    def wake(self) -> None:
+        self.woken.append(self.seen())
+
+
+def test_long_polls_are_woken_once_and_after_the_answers() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        waiting = [broker.produce("a"), broker.produce("b"), broker.produce("c", index=1)]
+        poll = Poll(lambda: [one.outcome for one in waiting])
+        broker.partition(0).watchers[poll] = None
+        broker.partition(1).watchers[poll] = None
+        await broker.turn()
+        broker.syncer.let_go()
+        assert poll.woken == [["reached", "reached", "reached"]]
+
+    tell(story)
