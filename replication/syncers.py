@@ -112,9 +112,9 @@ class AioSyncer:
             remaining = ctypes.byref(self._pointers, passed * ctypes.sizeof(ctypes.c_void_p))
             try:
                 accepted = self._call(_SUBMIT, self._context, len(some) - passed, remaining)
-            except OSError as error:
-                # The first of those that remain cannot be synced at all.
-                self._failures.append((some[passed], error))
+            except OSError:
+                # The first of those that remain cannot go this way, or the kernel has no room: then it waits its turn.
+                self._failures += _sync_all(some[passed : passed + 1])
                 passed += 1
                 continue
             passed += accepted
