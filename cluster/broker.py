@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -28,7 +27,7 @@ from cordwood.cluster.config import Settings
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.groups.topic import ReplicatedTopic
-from cordwood.cluster.identity import WrongDirectory, claim
+from cordwood.cluster.identity import WrongDirectory, claim, refuse_to_found
 from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.dispatch import Dispatcher
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
@@ -44,10 +43,11 @@ from cordwood.cluster.producer_ids import ProducerIds
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.log_directory import METADATA, LogDirectory
+from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import best_syncer
 from cordwood.replication.waiters import Wakeups
-from cordwood.storage.disk import Disk, Syncable
+from cordwood.storage.disk import Disk, Syncable, sync_directory
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.real_disk import RealDisk, lock_directory
 
@@ -76,11 +76,12 @@ class Broker:
         Blocks the loop while it recovers: nothing else is to be done yet.
         """
         settings = self._settings
-        self._wakeups = Wakeups()
+        self._wakeups = Wakeups(self._loop)
         self._syncer = best_syncer(self._loop, self._executor)
         self._flusher = Flusher(self._loop, self._syncer, self._wakeups)
         directories = [LogDirectory(self._disk, path, self._directory_failed) for path in settings.log_dirs]
         metadata = f"{settings.log_dirs[0]}/{METADATA}"
+        refuse_to_found(self._disk, metadata, settings.log_dirs)
         self._quorum = SingleVoter.open(
             self._disk,
             metadata,
@@ -131,12 +132,19 @@ class Broker:
         await self._dispatcher.close()
         await self._housekeeping.stop()
         await self._flusher.drain()
-        for partition in self._replicas:
-            if not partition.directory.is_offline:
-                partition.close()
+        closing = [self._run_blocking(self._close, partition) for partition in self._replicas]
+        await asyncio.gather(*closing)
         await self._quorum.close()
         self._syncer.close()
         self._executor.shutdown(wait=True)
+
+    def _close(self, partition: Partition) -> None:
+        """In a thread. A log that cannot be put away is recovered by the next start."""
+        if not partition.directory.is_offline:
+            try:
+                partition.close()
+            except OSError as error:
+                _events.error("log.not_closed", directory=partition.log.directory, error=str(error))
 
     def _build_groups(self) -> GroupCoordinator:
         topic = ReplicatedTopic(
@@ -206,13 +214,15 @@ def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit code. Raises CannotStart."""
     _configure_logging()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    disk = RealDisk(settings.log_dir_headroom_bytes)
     locks: list[int] = []
     try:
         for directory in settings.log_dirs:
-            Path(directory).mkdir(parents=True, exist_ok=True)
+            for changed in disk.make_directories(directory):
+                sync_directory(disk, changed)
             locks.append(lock_directory(directory))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(settings))
+            return runner.run(_serve(settings, disk))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise CannotStart(f"{where}{error.strerror or error}") from error
@@ -223,10 +233,10 @@ def run(settings: Settings) -> int:
             os.close(lock)
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, disk: Disk) -> int:
     loop = asyncio.get_running_loop()
     started = loop.time()
-    broker = Broker(settings, RealDisk(settings.log_dir_headroom_bytes), _wall_clock, random.SystemRandom())
+    broker = Broker(settings, disk, _wall_clock, random.SystemRandom())
     loop.set_exception_handler(broker_exception_handler(broker))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,9 +1,12 @@
 """Whose log directory this is: the broker and the cluster it was first used by, and a lock while it is in use."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from cordwood.cluster.metadata import journal
+from cordwood.cluster.metadata.mirror import COPY
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
@@ -22,6 +25,21 @@ class Identity:
     cluster_id: str
     node_id: int
     directory_id: UUID
+
+
+def refuse_to_found(disk: Disk, metadata: str, directories: Sequence[str]) -> None:
+    """Raises WrongDirectory where there is no metadata, but a log directory that was in use: it would look abandoned.
+
+    A new cluster knows no topics, so everything in there would be removed.
+    """
+    if any(disk.exists(f"{place}/{journal.NAME}") for place in (metadata, f"{metadata}/{COPY}")):
+        return
+    for directory in directories:
+        if disk.exists(f"{directory}/{NAME}"):
+            raise WrongDirectory(
+                f"{directory} has been in use, but its cluster's metadata is missing from {metadata}:"
+                " put it back, or give this broker an empty log.dirs."
+            )
 
 
 def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUID) -> DamagedLog | None:

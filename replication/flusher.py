@@ -24,7 +24,12 @@ class Flushable(Protocol):
         """Tell those who wait how far the replica has come."""
         ...
 
-    def flush_failed(self, error: OSError) -> None: ...
+    def flush_failed(self, synced: Unsynced, error: OSError) -> None:
+        """Something of `synced` did not reach the disk. Nothing of the replica is synced ever again."""
+        ...
+
+    @property
+    def is_offline(self) -> bool: ...
 
 
 class Flusher:
@@ -70,12 +75,15 @@ class Flusher:
             return
         self._is_busy = True
         group, self._gathering = self._gathering, {}
-        self._syncing = [(replica, replica.take_unsynced()) for replica in group]
+        self._syncing = [(replica, replica.take_unsynced()) for replica in group if not replica.is_offline]
         files: list[Syncable] = []
         for _, unsynced in self._syncing:
             files += unsynced.files
             files += unsynced.directories
-        self._syncer.sync(files, self._synced)
+        try:
+            self._syncer.sync(files, self._synced)
+        except OSError as error:
+            self._loop.call_soon(self._synced, [(file, error) for file in files])
 
     def _synced(self, failures: list[Failure]) -> None:
         self._is_busy = False
@@ -89,7 +97,7 @@ class Flusher:
             except OSError as noted:
                 error = noted
             if error is not None:
-                replica.flush_failed(error)
+                replica.flush_failed(unsynced, error)
         # The next group goes to the disk before anyone is woken: it need not wait for the answers of this one.
         self._flush()
         for replica, _ in finished:

@@ -9,7 +9,7 @@ from uuid import UUID
 import structlog
 
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import Partition
+from cordwood.replication.partition import NO_ROOM, Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.segment import Segment
 from cordwood.storage.state import save
@@ -42,6 +42,8 @@ class Housekeeping:
         self._replicas, self._run_blocking, self._wall_clock = replicas, run_blocking, wall_clock
         self._intervals = intervals
         self._saved_at: dict[Partition, float] = {}
+        self._saving = asyncio.Lock()
+        self._save_under_way: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -52,9 +54,13 @@ class Housekeeping:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._save_under_way is not None:
+            await asyncio.wait([self._save_under_way])
 
     def remove_topic(self, partitions: Sequence[Partition]) -> None:
         """Remove the files of a deleted topic, once nobody can still be reading them."""
+        for partition in partitions:
+            self._saved_at.pop(partition, None)
         self._spawn(self._remove_partitions(partitions))
 
     def remove_orphans(self, orphans: Sequence[tuple[LogDirectory, UUID, int]]) -> None:
@@ -62,33 +68,46 @@ class Housekeeping:
         self._spawn(self._remove_orphans(orphans))
 
     async def save(self, partition: Partition) -> None:
-        """Checkpoint one log now. Raises DiskFailed's OSError after taking the directory offline."""
-        directory, log = partition.directory, partition.log
-        directory.unsaved.pop(partition, None)
-        if not log.segments or partition.is_deleted:
-            return
-        state = log.state()
-        try:
-            await self._run_blocking(save, directory.disk, log.directory, state)
-        except OSError as error:
-            if not partition.is_deleted:
-                directory.fail(error)
-                raise
-        log.saved(state)
+        """Checkpoint one log now. Raises OSError, having taken the directory offline unless it only lacks room."""
+        # One at a time: a checkpoint is staged in one file, and an older one must not replace a newer.
+        async with self._saving:
+            directory, log = partition.directory, partition.log
+            directory.unsaved.pop(partition, None)
+            if not log.segments or partition.is_deleted:
+                return
+            state = log.state()
+            self._save_under_way = asyncio.ensure_future(self._run_blocking(save, directory.disk, log.directory, state))
+            try:
+                await asyncio.shield(self._save_under_way)
+            except OSError as error:
+                log.not_saved(state)
+                directory.unsaved[partition] = None
+                if not partition.is_deleted:
+                    _fail_unless_full(directory, error)
+                    raise
+                return
+            log.saved(state)
 
     async def retain(self) -> None:
         """Apply retention to every log once, and forget producers that have long been silent."""
         now_ms = self._wall_clock()
         for partition in list(self._replicas):
-            if partition.directory.is_offline:
+            if partition.directory.is_offline or partition.is_deleted:
                 continue
             log = partition.log
             log.producers.expire(now_ms, log.config.producer_expiry_ms)
             if log.segments:
-                dropped = log.drop(partition.high_watermark, now_ms)
-                if dropped:
-                    await self.save(partition)
-                    self._spawn(self._remove_segments(partition, dropped))
+                try:
+                    await self._drop_old(partition, now_ms)
+                except OSError as error:
+                    _fail_unless_full(partition.directory, error)
+                    _events.error("retention.failed", directory=log.directory, error=str(error))
+
+    async def _drop_old(self, partition: Partition, now_ms: int) -> None:
+        dropped = partition.log.drop(partition.high_watermark, now_ms)
+        if dropped:
+            self._spawn(self._remove_segments(partition, dropped))
+            await self.save(partition)
 
     async def _checkpoint_for_ever(self) -> None:
         loop = asyncio.get_running_loop()
@@ -108,15 +127,12 @@ class Housekeeping:
                     self._saved_at.pop(partition, None)
             await self._run_blocking(directory.marks.file.sync)
         except OSError as error:
-            directory.fail(error)
+            _fail_unless_full(directory, error)
 
     async def _retain_for_ever(self) -> None:
         while True:
             await asyncio.sleep(self._intervals.retention_s)
-            try:
-                await self.retain()
-            except OSError as error:
-                _events.error("retention.failed", error=str(error))
+            await self.retain()
 
     async def _remove_segments(self, partition: Partition, segments: Sequence[Segment]) -> None:
         # A reader that was promised a slice of these may still be taking it.
@@ -126,8 +142,9 @@ class Housekeeping:
             await self._remove(partition.directory, segment.paths())
 
     async def _remove_partitions(self, partitions: Sequence[Partition]) -> None:
+        await asyncio.sleep(self._intervals.delete_delay_s)
         for partition in partitions:
-            while partition.log.is_syncing:
+            while partition.log.is_syncing and not partition.directory.is_offline:
                 await asyncio.sleep(CHECKPOINT_INTERVAL_S)
             partition.log.release()
             directory = partition.directory
@@ -158,3 +175,11 @@ class Housekeeping:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _events.error("task.failed", error=repr(error))
+
+
+def _fail_unless_full(directory: LogDirectory, error: OSError) -> None:
+    """A disk without room is no broken disk: what could not be written is written when there is room again."""
+    if error.errno in NO_ROOM:
+        _events.warning("disk.full", directory=directory.path, error=str(error))
+    else:
+        directory.fail(error)

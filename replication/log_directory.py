@@ -28,7 +28,8 @@ class LogDirectory:
 
     def __init__(self, disk: Disk, path: str, failed: Callable[["LogDirectory"], None]) -> None:
         """Raises OSError where the directory cannot be made or its marks cannot be read."""
-        disk.make_directories(f"{path}/{TOPICS}")
+        for changed in disk.make_directories(f"{path}/{TOPICS}"):
+            sync_directory(disk, changed)
         self.disk, self.path = disk, path
         self.marks = Marks(disk.open(f"{path}/{MARKS_FILE}", create=True))
         sync_directory(disk, path)

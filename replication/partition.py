@@ -128,8 +128,13 @@ class Partition:
     def announce(self) -> None:
         self._advance()
 
-    def flush_failed(self, error: OSError) -> None:
+    def flush_failed(self, synced: Unsynced, error: OSError) -> None:
+        self.log.sync_failed(synced)
         self.directory.fail(error)
+
+    @property
+    def is_offline(self) -> bool:
+        return self.directory.error is not None
 
     def go_offline(self) -> None:
         """The log directory is gone: whoever waits is told so."""

@@ -82,7 +82,7 @@ class Replicas:
             partition.log.config = config
 
     def remove(self, topic: str) -> list[Partition]:
-        """Forget a deleted topic's partitions at once; `housekeeping.remove_files` then removes what they leave."""
+        """Forget a deleted topic's partitions at once; `Housekeeping.remove_topic` then removes what they leave."""
         removed = list(self._by_topic.pop(topic, {}).values())
         for partition in removed:
             self._names.pop(partition.topic_id, None)

@@ -104,7 +104,20 @@ class AioSyncer:
         for place, file in enumerate(some):
             number = self._submitted + place
             fd = file.fileno()
-            block = (number, 0, 0, _FDSYNC, 0, fd, 0, 0, 0, 0, _FLAG_RESFD, self._eventfd)
+            block = (
+                number,
+                0,
+                0,
+                _FSYNC if file.is_directory else _FDSYNC,
+                0,
+                fd,
+                0,
+                0,
+                0,
+                0,
+                _FLAG_RESFD,
+                self._eventfd,
+            )
             _IOCB.pack_into(self._blocks, place * _IOCB.size, *block)
             self._pointers[place] = self._block_address + place * _IOCB.size
         passed = 0
@@ -127,6 +140,8 @@ class AioSyncer:
         try:
             os.eventfd_read(self._eventfd)
         except BlockingIOError:
+            return
+        if not self._pending:
             return
         count = self._call(_GETEVENTS, self._context, 0, _DEPTH, self._events, None)
         for place in range(count):

@@ -1,5 +1,6 @@
 """Who waits for what: acknowledgements for an offset, long polls for news; woken together at the end of a turn."""
 
+import asyncio
 from collections import deque
 from typing import Protocol
 
@@ -51,17 +52,20 @@ class OffsetWaiters:
 class Wakeups:
     """Whom to wake at the end of this turn, each once: connections with answers to send first, then long polls."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._is_scheduled = loop, False
         self._answered: dict[Watcher, None] = {}
         self._watching: dict[Watcher, None] = {}
 
     def answered(self, connection: Watcher) -> None:
         """The connection has an answer that can be sent."""
         self._answered[connection] = None
+        self._see_to_it()
 
     def moved(self, watchers: dict[Watcher, None]) -> None:
         """A partition that these watch has news."""
         self._watching.update(watchers)
+        self._see_to_it()
 
     def run(self) -> None:
         self._send()
@@ -69,6 +73,16 @@ class Wakeups:
         for watcher in woken:
             watcher.wake()
         self._send()
+
+    def _see_to_it(self) -> None:
+        """Whoever began this turn may not know that there is somebody to wake."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._run_scheduled)
+
+    def _run_scheduled(self) -> None:
+        self._is_scheduled = False
+        self.run()
 
     def _send(self) -> None:
         answered, self._answered = self._answered, {}

@@ -16,6 +16,11 @@ class Syncable(Protocol):
         """The descriptor, for the kernel's asynchronous sync; -1 where there is none (simulated)."""
         ...
 
+    @property
+    def is_directory(self) -> bool:
+        """Whether it takes a full fsync: an fdatasync of a directory may leave out its entries."""
+        ...
+
     def sync(self) -> None:
         """fdatasync for a file, fsync for a directory. Blocks. An OSError is final: what it covered may be lost."""
         ...

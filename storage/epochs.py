@@ -78,6 +78,10 @@ class LeaderEpochs:
         is_changed, self._is_changed = self._is_changed, False
         return self.encode() if is_changed else None
 
+    def changes_lost(self) -> None:
+        """What `take_changes` gave could not be kept."""
+        self._is_changed = True
+
     def encode(self) -> bytes:
         return b"".join(_ENTRY.pack(*entry) for entry in self._entries)
 

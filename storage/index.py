@@ -70,10 +70,6 @@ class Index:
         """Bytes of the rows, to be held against `segment.index.bytes`."""
         return len(self._rows)
 
-    @property
-    def unsaved_rows(self) -> int:
-        return len(self) - self._saved
-
     def append(self, interval: Interval) -> None:
         assert interval.position == self.end, "intervals lie end to end"
         self._rows += _ROW.pack(*interval)

@@ -16,7 +16,7 @@ from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
 from cordwood.storage.producers import Producers
 from cordwood.storage.retention import droppable
 from cordwood.storage.segment import Segment
-from cordwood.storage.slices import Slice
+from cordwood.storage.slices import PIECE_BYTES, Slice
 from cordwood.storage.state import LogState, save
 
 OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
@@ -141,6 +141,12 @@ class Log:
             self._remember(synced.end_offset, synced.segment, synced.position)
         self._close_some()
 
+    def sync_failed(self, synced: Unsynced) -> None:
+        """What became of `synced` is unknown; nothing more is to be synced here."""
+        self._is_syncing = False
+        for directory in synced.directories:
+            directory.close()
+
     def slice(self, offset: int, max_bytes: int, end: int, *, wait: bool = True) -> Slice | None:
         """The batches from the one that contains `offset`, up to `end`, at most `max_bytes` but at least one.
 
@@ -210,7 +216,7 @@ class Log:
         self._rebuild_producers()
 
     def raise_log_start(self, offset: int) -> None:
-        """Records below `offset` are deleted (DeleteRecords, retention). Sure once `save_state` has run."""
+        """Records below `offset` are deleted (DeleteRecords, retention). Sure once the log is checkpointed."""
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")
         self.log_start = offset
@@ -240,6 +246,11 @@ class Log:
         producers = self.producers.encode(self.flushed_end)
         return LogState(self.log_start, self.flushed_end, producers, self.epochs.take_changes())
 
+    def not_saved(self, state: LogState) -> None:
+        """`state` could not be put on disk: what it had to tell is still to be told."""
+        if state.epochs is not None:
+            self.epochs.changes_lost()
+
     def saved(self, state: LogState) -> None:
         """`state` is on disk: recovery will begin there."""
         self.recovery_point = max(self.recovery_point, state.recovery_point)
@@ -249,6 +260,7 @@ class Log:
         if self.segments and (flushed_end < self.log_end or flushed_end <= self.segments[-1].base_offset):
             for segment in self.segments:
                 if segment.end_offset >= flushed_end:
+                    _write_again(segment, flushed_end)
                     segment.file.sync()
             for directory in self._directories():
                 sync_directory(self.disk, directory)
@@ -371,3 +383,18 @@ class Log:
         for path in segment.paths():
             if self.disk.exists(path):
                 self.disk.remove(path)
+
+
+def _write_again(segment: Segment, offset: int) -> None:
+    """Write what the segment has from `offset` on once more, so that the next sync takes it to the disk.
+
+    After a sync that failed, memory holds what the disk does not, and calls it clean.
+    """
+    position = segment.locate(offset) if offset > segment.base_offset else 0
+    while position < segment.size:
+        end = segment.piece_end(position, segment.size, PIECE_BYTES)
+        try:
+            segment.file.pwrite([segment.read(position, end)], position)
+        except DamagedLog:
+            return
+        position = end

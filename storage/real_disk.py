@@ -15,6 +15,8 @@ _NOT_CACHED = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS})
 class RealFile:
     """A file of the operating system. Writes go to its page cache at once, and to the disk with `sync`."""
 
+    is_directory = False
+
     __slots__ = ("_fd", "_headroom_bytes", "_path")
 
     def __init__(self, path: str, fd: int, headroom_bytes: int = 0) -> None:
@@ -78,6 +80,8 @@ class RealFile:
 
 class RealDirectory:
     """A directory held open so that its entries can be synced."""
+
+    is_directory = True
 
     __slots__ = ("_fd", "_path")
 

@@ -159,6 +159,8 @@ class Segment:
         assert 0 <= start <= stop <= self.size, "a read within the segment"
         if start == stop:
             return b""
+        if self._index is None and not wait:
+            raise NotInMemory
         row = self.index.row_of_position(start)
         begin = self._interval(row).position
         intervals = [self._interval(row)]
@@ -184,6 +186,7 @@ class Segment:
 
     def piece_end(self, start: int, stop: int, size: int) -> int:
         """Where to end a piece of about `size` bytes of a longer read: between two intervals if there is room."""
+        assert size >= 0, "a piece has a size"
         if stop - start <= size:
             return stop
         row = self.index.row_of_position(start + size)
@@ -196,10 +199,11 @@ class Segment:
         """The position of the batch that contains `offset`; `size` for the segment's end. Raises as `read` does."""
         if offset >= self.end_offset:
             return self.size
-        row = self.index.row_of_offset(offset - self.base_offset)
-        if self._open.size and offset - self.base_offset >= self._open.offset:
-            row = len(self.index)
-        interval = self._interval(row)
+        if self._index is None and not wait:
+            raise NotInMemory
+        interval = self._open
+        if not interval.size or offset - self.base_offset < interval.offset:
+            interval = self._interval(self.index.row_of_offset(offset - self.base_offset))
         data = self._pread(interval.position, interval.size, wait)
         self._prove(interval, data)
         position = 0
@@ -288,7 +292,7 @@ class Segment:
         self.is_sealed = True
 
     def save_index(self, *, sync: bool = False) -> None:
-        """Write the closed intervals that are not yet on disk; for a segment that is full, the open one too."""
+        """Write the closed intervals that are not yet on disk."""
         if self._index is None:
             return
         file = self._disk.open(self.index_path, create=True)
@@ -322,11 +326,13 @@ class Segment:
         return self.path, self.index_path
 
     def _interval(self, row: int) -> Interval:
+        # Before the index is looked at: the loop may close the open interval while a thread reads.
+        still_open = self._open
         if row < len(self.index):
             return self.index[row]
-        if not self._open.size:
+        if not still_open.size:
             raise DamagedLog(self.path, self.index.end, "no batch can be made out from here on")
-        return self._open
+        return still_open
 
     def _pread(self, position: int, length: int, wait: bool) -> Bytes:
         data: Bytes | None = self.file.pread_cached(length, position)

@@ -190,6 +190,7 @@ class _Handle:
 
 class _SimulatedFile(_Handle):
     __slots__ = ("_pages",)
+    is_directory = False
 
     def __init__(self, disk: SimulatedDisk, path: str, pages: Pages) -> None:
         super().__init__(disk, path)
@@ -252,6 +253,7 @@ class _SimulatedFile(_Handle):
 
 class _SimulatedDirectory(_Handle):
     __slots__ = ("_directory",)
+    is_directory = True
 
     def __init__(self, disk: SimulatedDisk, path: str, directory: Directory) -> None:
         super().__init__(disk, path)

@@ -10,10 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cordwood.cluster.kafka.schema import entity_in, is_nullable, is_tuple
-from cordwood.cluster.kafka.wire import Malformed, behind, read_length, read_uvarint
-
-ITEMS_MAX = 100_000
-"""Items of all arrays of one request together."""
+from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed, behind, read_length, read_uvarint
 
 _FIXED_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4,
@@ -65,7 +62,7 @@ def _field_walk(field: "dataclasses.Field[Any]", flexible: bool, *, is_tagged: b
     nullable = is_nullable(field.type) and not is_tagged
     one = _walk_of(entity) if entity is not None else _primitive_walk(field.metadata["kafka_type"], flexible)
     if is_tuple(field.type):
-        return _array_walk(one, flexible)
+        return _array_walk(one, flexible, nullable)
     if entity is not None and nullable:
         return _nullable_walk(one)
     return one
@@ -91,9 +88,11 @@ def _behind_counted(walker: Walker, length: int, position: int) -> int:
     return behind(walker.frame, position, max(length, 0))
 
 
-def _array_walk(one: Walk, flexible: bool) -> Walk:
+def _array_walk(one: Walk, flexible: bool, nullable: bool) -> Walk:
     def walk(walker: Walker, position: int) -> int:
         count, position = read_length(walker.frame, position, flexible)
+        if count < 0 and not nullable:
+            raise Malformed("null where an array belongs")
         if count > len(walker.frame) - position:
             raise Malformed(f"an array of {count} items where {len(walker.frame) - position} bytes remain")
         walker.items_left -= max(count, 0)

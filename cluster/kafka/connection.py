@@ -82,7 +82,9 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._may_write = True
         self._is_fetching_piece = False
-        self.context: dict[str, Any] = {}
+        self._partial_since = 0.0
+        self.generic: deque[Callable[[], None]] = deque()
+        """Requests that are handled one at a time, in order: the first is under way (`dispatch.py`)."""
 
     @property
     def is_open(self) -> bool:
@@ -93,9 +95,9 @@ class Connection(asyncio.BufferedProtocol):
         """Whether an answer is still owed: such a connection is not idle."""
         return bool(self._slots or self._out)
 
-    @property
-    def has_partial_frame(self) -> bool:
-        return self._end > self._start
+    def partial_for(self, now: float) -> float:
+        """Seconds since the first byte of a request that has not arrived whole; 0 where there is none."""
+        return now - self._partial_since if self._partial_since and self._is_reading else 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are of no class of asyncio's.
@@ -114,6 +116,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self._slots.clear()
         self._out.clear()
+        self.generic.clear()
         # Whoever still holds the connection, a long poll for one, does not hold its memory.
         self._buffer = bytearray()
         self._owner.closed(self)
@@ -136,6 +139,10 @@ class Connection(asyncio.BufferedProtocol):
         self._take_frames()
         if filled and len(self._buffer) < BUFFER_BYTES_USUAL and self._transport is not None:
             self._resize(BUFFER_BYTES_USUAL)
+        if self._end == self._start:
+            self._partial_since = 0.0
+        elif not self._partial_since:
+            self._partial_since = self.last_active
         self._owner.wakeups.run()
 
     def eof_received(self) -> bool:
@@ -146,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._may_write = True
-        self._pump()
+        self.wake()
 
     def answered(self) -> None:
         """One of the slots has been filled."""
@@ -186,6 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         self._make_room()
 
     def _take(self, frame: memoryview) -> None:
+        self._partial_since = 0.0
         slot = Slot(self, len(frame))
         self._slots.append(slot)
         self._queued_bytes += slot.size
@@ -196,7 +204,9 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _has_room(self) -> bool:
-        return self._queued_bytes <= self._owner.queued_bytes_max and len(self._slots) <= SLOTS_MAX
+        is_within_limits = self._queued_bytes <= self._owner.queued_bytes_max and len(self._slots) <= SLOTS_MAX
+        # A client that does not take its answers asks no more questions.
+        return is_within_limits and self._may_write
 
     def _make_room(self) -> None:
         """Have room for more behind what has arrived. The buffer grows as it fills, not by what a frame claims."""

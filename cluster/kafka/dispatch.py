@@ -94,9 +94,17 @@ class Dispatcher:
             raise Malformed(f"API {head.api_key} in version {head.version}, which this broker does not serve")
         request = api.decode(head, frame)
         call = Call(self._services, head.version, head.client_id, connection.client_host, connection.listener)
-        task = asyncio.get_running_loop().create_task(self._answer(api, head, request, call, connection, slot))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        def begin() -> None:
+            task = asyncio.get_running_loop().create_task(self._answer(api, head, request, call, connection, slot))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        # As in Kafka, a connection's next request begins when the one before it has ended: a client that sends many
+        # at once takes turns with the others, and finds its own effects in order.
+        connection.generic.append(begin)
+        if len(connection.generic) == 1:
+            begin()
 
     async def _answer(
         self, api: Api, head: RequestHead, request: Any, call: Call, connection: Connection, slot: Slot
@@ -109,3 +117,7 @@ class Dispatcher:
             connection.close(f"{api.key.name} failed: {error!r}")
             return
         connection.wake()
+        if connection.generic:
+            connection.generic.popleft()
+        if connection.generic:
+            connection.generic[0]()

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.fetch_sessions import FULL_EPOCH, NO_SESSION, FetchedPartition, PartitionKey, Topic
-from cordwood.cluster.kafka.wire import Malformed, behind, read_count, read_string, skip_tags
+from cordwood.cluster.kafka.wire import Malformed, behind, check_items, read_count, read_string, skip_tags
 
 REPLICA_ID_UNTIL = 14
 SESSIONS_FROM = 7
@@ -58,7 +58,7 @@ def _read(version: int, frame: memoryview, position: int) -> FetchRequest:
     forgotten: list[PartitionKey] = []
     if version >= SESSIONS_FROM:
         forgotten, position = _read_forgotten(version, frame, position)
-    return FetchRequest(wait_ms, bytes_min, bytes_max, session_id, session_epoch, wanted, forgotten)
+    return FetchRequest(wait_ms, bytes_min, max(bytes_max, 0), session_id, session_epoch, wanted, forgotten)
 
 
 def _read_wanted(
@@ -72,9 +72,11 @@ def _read_wanted(
         partitions, position = read_count(frame, position, flexible, _PARTITION_V4.size)
         for _ in range(partitions):
             index, fetched, position = _read_partition(version, frame, position)
+            fetched.bytes_max = max(fetched.bytes_max, 0)
             wanted.append(((topic, index), fetched))
             position = skip_tags(frame, position) if flexible else position
         position = skip_tags(frame, position) if flexible else position
+        check_items(len(wanted))
     return wanted, position
 
 

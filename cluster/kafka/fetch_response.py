@@ -1,7 +1,6 @@
 """The Fetch response, written by hand around slices of segments: what lies between the batches is ours."""
 
 import struct
-from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -25,7 +24,6 @@ _PARTITION_V4 = struct.Struct(">ihqq").pack
 _INT = struct.Struct(">i").pack
 _LONG = struct.Struct(">q").pack
 _NULL_ARRAY = _NO_READ_REPLICA = b"\xff\xff\xff\xff"
-_NO_ID = UUID(int=0)
 
 
 class Row:
@@ -92,7 +90,7 @@ class _Writer:
         if isinstance(topic, str):
             self._texts.append(compact_string(topic) if self._is_flexible else legacy_string(topic))
         else:
-            self._texts.append((topic or _NO_ID).bytes)
+            self._texts.append(topic.bytes)
         self._texts.append(uvarint(partitions + 1) if self._is_flexible else _INT(partitions))
 
     def _write_partition(self, row: Row) -> None:

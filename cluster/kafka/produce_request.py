@@ -7,7 +7,7 @@ import struct
 from typing import NamedTuple
 
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.wire import Malformed, behind, read_count, read_length, read_string, skip_tags
+from cordwood.cluster.kafka.wire import Malformed, behind, check_items, read_count, read_length, read_string, skip_tags
 
 FLEXIBLE_FROM = 9
 TRANSACTIONAL_ID_FROM = 3
@@ -47,12 +47,15 @@ def _read(version: int, frame: memoryview, position: int) -> ProduceRequest:
     acks, _timeout_ms = _SETTINGS.unpack_from(frame, position)
     count, position = read_count(frame, position + _SETTINGS.size, flexible, 2)
     topics = []
+    items = 0
     for _ in range(count):
         name, position = read_string(frame, position, flexible)
         if name is None:
             raise Malformed("a topic without a name")
         partitions, position = _read_partitions(flexible, frame, position)
         topics.append((name, partitions))
+        items += len(partitions)
+        check_items(items)
     if flexible:
         skip_tags(frame, position)
     return ProduceRequest(transactional_id, acks, topics)

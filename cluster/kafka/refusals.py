@@ -33,7 +33,9 @@ EXPECTED = (errors.StorageError, PartitionRefused)
 
 
 def code_of(error: Exception) -> ErrorCode:
-    """The code for one of `EXPECTED`."""
+    """The code for one of `EXPECTED`, or for a read that the disk failed."""
+    if isinstance(error, OSError):
+        return ErrorCode.kafka_storage_error
     if isinstance(error, PartitionRefused):
         return _BY_REFUSAL[error.reason]
     return _BY_ERROR.get(type(error), ErrorCode.unknown_server_error)

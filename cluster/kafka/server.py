@@ -108,8 +108,8 @@ class Server:
         idle_after_s = self._settings.connections_max_idle_ms / 1000
         for connection in list(self._connections):
             idle_s = now - connection.last_active
-            if connection.has_partial_frame and idle_s > PARTIAL_FRAME_AFTER_S:
-                connection.close(f"a request has been incomplete for {idle_s:.0f} s")
+            if connection.partial_for(now) > PARTIAL_FRAME_AFTER_S:
+                connection.close(f"a request has been incomplete for {connection.partial_for(now):.0f} s")
             elif not connection.is_waited_for and idle_s > idle_after_s:
                 connection.close()
             elif idle_s > SHRINK_AFTER_S:

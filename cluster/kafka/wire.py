@@ -7,6 +7,10 @@ _read_short = struct.Struct(">h").unpack_from
 _read_int = struct.Struct(">i").unpack_from
 
 
+ITEMS_MAX = 100_000
+"""Items of all arrays of one request together."""
+
+
 class Malformed(Exception):
     """Bytes that are no request of the version they claim."""
 
@@ -77,7 +81,14 @@ def read_count(frame: memoryview, position: int, flexible: bool, item_bytes: int
     count, position = read_length(frame, position, flexible)
     if count * item_bytes > len(frame) - position:
         raise Malformed(f"an array of {count} items where {len(frame) - position} bytes remain")
+    check_items(count)
     return max(count, 0), position
+
+
+def check_items(count: int) -> None:
+    """Raises Malformed for more items than a request may hold."""
+    if count > ITEMS_MAX:
+        raise Malformed(f"more than {ITEMS_MAX} items in one request")
 
 
 def behind(frame: memoryview, position: int, length: int) -> int:

@@ -73,6 +73,10 @@ class _Both(Generic[_Kind]):
     def path(self) -> str:
         return self._first.path
 
+    @property
+    def is_directory(self) -> bool:
+        return self._first.is_directory
+
     def fileno(self) -> int:
         """None: one descriptor would sync one copy only."""
         return -1

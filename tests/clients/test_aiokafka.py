@@ -57,7 +57,9 @@ def test_a_group_of_three(shared: RunningBroker, group_topic: str, send_to_all: 
 def test_committed_offsets_survive_a_restart(broker: RunningBroker) -> None:
     topic = make_topic(broker.bootstrap, "numbers", 1)
     place = TopicPartition(topic, 0)
-    settings = {"bootstrap_servers": broker.bootstrap, "group_id": "g", "auto_offset_reset": "earliest"}
+    # Should the broker die before it has written down that the first consumer left, the second waits out its session.
+    session = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000}
+    settings = {"bootstrap_servers": broker.bootstrap, "group_id": "g", "auto_offset_reset": "earliest", **session}
 
     async def read(consumer: AIOKafkaConsumer, count: int) -> list[bytes | None]:
         return [(await asyncio.wait_for(consumer.getone(), 15)).value for _ in range(count)]

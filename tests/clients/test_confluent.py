@@ -69,7 +69,9 @@ def test_committed_offsets_survive_a_restart(broker: RunningBroker, end: str) ->
     for number in range(200):
         producer.produce(topic, str(number))
     assert producer.flush(15) == 0
-    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+    # Should the broker die before it has written down that the first consumer left, the second waits out its session.
+    session = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest", **session}
     consumer = Consumer({**settings, "enable.auto.commit": False})
     consumer.subscribe([topic])
     assert [message.value() for message in consumer.consume(100, 15)] == [b"%d" % number for number in range(100)]

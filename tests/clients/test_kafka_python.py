@@ -76,7 +76,9 @@ def test_committed_offsets_survive_a_restart(broker: RunningBroker) -> None:
         producer.send(topic, b"%d" % number)
     producer.flush(15)
     producer.close()
-    settings = {"bootstrap_servers": broker.bootstrap, "group_id": "g", "auto_offset_reset": "earliest"}
+    # Should the broker die before it has written down that the first consumer left, the second waits out its session.
+    session = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000}
+    settings = {"bootstrap_servers": broker.bootstrap, "group_id": "g", "auto_offset_reset": "earliest", **session}
     consumer = KafkaConsumer(topic, **settings, enable_auto_commit=False, consumer_timeout_ms=15_000)
     assert [message.value for message in read(consumer, 100)] == [b"%d" % number for number in range(100)]
     place = TopicPartition(topic, 0)

@@ -45,7 +45,7 @@ class BrokerFixture:
     """The replicas of broker 1, in two log directories on a simulated disk, and the assignments that they follow."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
-        loop, wakeups = asyncio.get_running_loop(), Wakeups()
+        loop, wakeups = asyncio.get_running_loop(), Wakeups(asyncio.get_running_loop())
         self.disk, self.image = disk, Image()
         self.directories = [LogDirectory(disk, f"/data-{at}", lambda _: None) for at in (1, 2)]
         flusher = Flusher(loop, ThreadSyncer(loop, ThreadPoolExecutor(1)), wakeups)

@@ -103,6 +103,22 @@ def test_a_failed_sync_takes_the_directory_offline_for_good() -> None:
     tell(story)
 
 
+def test_a_sync_that_fails_while_more_has_gathered_stops_nobody_else() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        first = broker.produce("a", index=0)
+        await broker.turn()
+        gathered = [broker.produce("b", index=0), broker.produce("c", index=1)]
+        broker.disk.faults.fail_next_sync()
+        broker.syncer.let_go()
+        assert isinstance(first.outcome, PartitionRefused)
+        assert isinstance(gathered[0].outcome, PartitionRefused)
+        broker.syncer.let_go()
+        assert gathered[1].outcome == "reached"
+        await broker.flusher.drain()
+
+    tell(story, directories=2)
+
+
 def test_a_failed_directory_leaves_the_others_alone() -> None:
     async def story(broker: ReplicaStory) -> None:
         waiting = [broker.produce("a", index=0), broker.produce("b", index=1)]

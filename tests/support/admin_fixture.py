@@ -66,7 +66,7 @@ class AdminFixture:
 
     def keep_replicas(self, *paths: str) -> list[LogDirectory]:
         """Give the broker log directories. From now on it holds what it is assigned."""
-        disk, loop, wakeups = SimulatedDisk(random.Random(1)), self.runner.get_loop(), Wakeups()
+        disk, loop, wakeups = SimulatedDisk(random.Random(1)), self.runner.get_loop(), Wakeups(self.runner.get_loop())
         directories = [LogDirectory(disk, path, lambda _: None) for path in paths]
         replicas = Replicas(directories, Flusher(loop, ThreadSyncer(loop, ThreadPoolExecutor(1)), wakeups), wakeups)
         housekeeping = Housekeeping(replicas, _run_here, lambda: NOW_MS, Intervals(1e9, 0))

@@ -64,7 +64,7 @@ class ReplicaStory:
 
     def __init__(self, config: LogConfig | None = None, directories: int = 1) -> None:
         self.disk = SimulatedDisk(random.Random(1))
-        self.wakeups = Wakeups()
+        self.wakeups = Wakeups(asyncio.get_running_loop())
         self.syncer = HeldSyncer()
         self.flusher = Flusher(asyncio.get_running_loop(), self.syncer, self.wakeups)
         self.failed: list[LogDirectory] = []

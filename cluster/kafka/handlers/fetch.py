@@ -29,6 +29,7 @@ from cordwood.cluster.kafka.fetch_sessions import (
     WrongSessionEpoch,
 )
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.wire import ITEMS_MAX
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
@@ -97,6 +98,9 @@ class Fetching:
             return session, False
         session = self._sessions.use(request.session_id, request.session_epoch, now_ms)
         session.change(request.wanted, request.forgotten)
+        if len(session.partitions) > ITEMS_MAX:
+            self._sessions.end(session.id)
+            raise SessionNotFound
         return session, True
 
 
@@ -121,8 +125,8 @@ class Poll:
         self._fetching, self._head, self._slot = fetching, head, slot
         self._wanted, self._session, self._is_incremental = wanted, session, is_incremental
         self._wait_s = request.wait_ms / 1000
-        self._bytes_min = request.bytes_min
         self._bytes_max = min(request.bytes_max, fetching.response_bytes_max)
+        self._bytes_min = min(request.bytes_min, self._bytes_max)
         self._timer: asyncio.TimerHandle | None = None
         self._watched: list[Partition] = []
         self._is_done = self._is_reading = False
@@ -190,7 +194,7 @@ class Poll:
             try:
                 partition = self._fetching.find(key, fetched.leader_epoch)
                 partition.log.slice(fetched.offset, fetched.bytes_max, partition.high_watermark)
-            except EXPECTED:
+            except (*EXPECTED, OSError):
                 continue
 
     def _collect(self, may_wait: bool) -> tuple[list[Row], int]:
@@ -210,13 +214,15 @@ class Poll:
                 room = self._bytes_max - size
                 if fetched.offset == row.high_watermark and fetched.offset >= log.log_start:
                     continue
-                if room <= 0:
+                if room <= 0 and size:
                     continue
-                found = log.slice(fetched.offset, min(fetched.bytes_max, room), row.high_watermark, wait=may_wait)
+                found = log.slice(
+                    fetched.offset, min(fetched.bytes_max, max(room, 0)), row.high_watermark, wait=may_wait
+                )
                 if found is not None and (found.size <= room or not size):
                     row.slice = found
                     size += found.size
-            except EXPECTED as error:
+            except (*EXPECTED, OSError) as error:
                 row.code = int(code_of(error))
                 if isinstance(error, DamagedLog):
                     self._fetching.damaged(error)

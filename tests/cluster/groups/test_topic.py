@@ -55,7 +55,7 @@ class NodeFixture:
         self.disk = SimulatedDisk(self.rng)
 
     async def start(self) -> None:
-        loop, wakeups = asyncio.get_running_loop(), Wakeups()
+        loop, wakeups = asyncio.get_running_loop(), Wakeups(asyncio.get_running_loop())
         directory = LogDirectory(self.disk, "/data", lambda _: None)
         self.voter = SingleVoter.open(self.disk, "/data/metadata", sync, self.rng)
         self.replicas = Replicas([directory], Flusher(loop, DirectSyncer(), wakeups), wakeups)
