@@ -1,6 +1,6 @@
 """Whether a client's batch may enter a log: rules over its header and, on compacted topics only, its keys."""
 
-from cordwood.storage.batch import CODEC_MASK, NO_PRODUCER, BatchHeader, Compression
+from cordwood.storage.batch import CODEC_MASK, CONTROL, NO_PRODUCER, TRANSACTIONAL, BatchHeader, Compression
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import BatchTooLarge, InvalidRecord, InvalidTimestamp
@@ -20,10 +20,9 @@ def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> 
         raise InvalidRecord(f"{header.record_count} records for {header.last_offset_delta + 1} offsets")
     if header.attributes & CODEC_MASK > Compression.ZSTD:
         raise InvalidRecord(f"unknown codec {header.attributes & CODEC_MASK}")
-    if header.is_control:
-        raise InvalidRecord("control batches are written by brokers only")
-    if header.is_transactional:
-        raise InvalidRecord("transactions are not supported yet")
+    if header.attributes & (CONTROL | TRANSACTIONAL):
+        kind = "control batches are written by brokers only" if header.is_control else "transactions are not served yet"
+        raise InvalidRecord(kind)
     if header.producer_id != NO_PRODUCER and (
         header.producer_id < 0 or header.base_sequence < 0 or header.producer_epoch < 0
     ):

@@ -98,13 +98,16 @@ def peek(data: Bytes, position: int = 0) -> BatchHeader:
 
 def check(data: Bytes, position: int = 0) -> BatchHeader:
     """The header of the whole, checksummed batch at `position`. Raises CorruptBatch saying what is wrong."""
-    header = peek(data, position)
+    remain = len(data) - position
+    if remain < HEADER_BYTES:
+        raise CorruptBatch(f"{remain} bytes where a batch header needs {HEADER_BYTES}")
+    header = BatchHeader._make(_unpack_header(data, position))
     if header.magic != MAGIC:
         raise CorruptBatch(f"magic {header.magic} where {MAGIC} belongs")
-    if header.length < HEADER_BYTES - LENGTH_PREFIX_BYTES or position + header.size > len(data):
-        remain = len(data) - position - LENGTH_PREFIX_BYTES
-        raise CorruptBatch(f"a length of {header.length} where {remain} bytes remain")
-    crc = crc32c(memoryview(data)[position + CRC_COVERS_FROM : position + header.size])
+    size = LENGTH_PREFIX_BYTES + header.length
+    if not HEADER_BYTES <= size <= remain:
+        raise CorruptBatch(f"a length of {header.length} where {remain - LENGTH_PREFIX_BYTES} bytes remain")
+    crc = crc32c(memoryview(data)[position + CRC_COVERS_FROM : position + size])
     if crc != header.crc:
         raise CorruptBatch(f"CRC-32C {crc:#010x} where the header says {header.crc:#010x}")
     if header.last_offset_delta < 0 or header.record_count < 0:

@@ -33,7 +33,9 @@ class RealFile:
 
     def pwrite(self, pieces: Sequence[Bytes], position: int) -> None:
         written = os.pwritev(self._fd, pieces, position)
-        wanted = sum(map(len, pieces))
+        wanted = 0
+        for piece in pieces:
+            wanted += len(piece)
         if written != wanted:
             rest = memoryview(b"".join(pieces))[written:]
             # The rest tells why not all of it was written: most likely there is no room.

@@ -106,13 +106,14 @@ class Segment:
         `pieces` are their bytes in order; `batches` says of each its offset, size and largest timestamp. Raises
         OSError: ENOSPC before anything was written (the segment is as it was), anything else leaves it unusable.
         """
-        total = sum(size for _, size, _ in batches)
-        self._reserve(total)
-        self.file.pwrite(pieces, self.size)
         if len(batches) == 1:
             offset, size, timestamp = batches[0]
+            self._reserve(size)
+            self.file.pwrite(pieces, self.size)
             self.note(offset, size, timestamp, pieces)
         else:
+            self._reserve(sum(size for _, size, _ in batches))
+            self.file.pwrite(pieces, self.size)
             joined = memoryview(b"".join(pieces))
             at = 0
             for offset, size, timestamp in batches:
@@ -132,7 +133,7 @@ class Segment:
         for piece in pieces:
             crc = crc32c(piece, crc)
         first, position, so_far, _, latest = self._open
-        self._open = Interval(first, position, so_far + size, crc, max(latest, max_timestamp))
+        self._open = Interval(first, position, so_far + size, crc, latest if latest > max_timestamp else max_timestamp)
         self.size += size
 
     def note_damage(self, size: int) -> None:

@@ -10,7 +10,7 @@ import io
 import struct
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from kio.index import KioIndexError, load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
@@ -25,8 +25,7 @@ _HEAD = struct.Struct(">hhih")
 Lift = Callable[[Any], Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(NamedTuple):
     """The fields that every request begins with. `body` is where its own begin."""
 
     api_key: int

@@ -7,13 +7,14 @@ import struct
 from typing import NamedTuple
 
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.wire import Malformed, behind, check_items, read_count, read_length, read_string, skip_tags
+from cordwood.cluster.kafka.wire import Malformed, behind, check_items, read_count, read_string, read_uvarint, skip_tags
 
 FLEXIBLE_FROM = 9
 TRANSACTIONAL_ID_FROM = 3
 
 _SETTINGS = struct.Struct(">hi")
-_INDEX = struct.Struct(">i")
+_INDEX_AND_LENGTH = struct.Struct(">ii")
+_read_index = struct.Struct(">i").unpack_from
 
 
 class PartitionData(NamedTuple):
@@ -46,28 +47,40 @@ def _read(version: int, frame: memoryview, position: int) -> ProduceRequest:
         transactional_id, position = read_string(frame, position, flexible)
     acks, _timeout_ms = _SETTINGS.unpack_from(frame, position)
     count, position = read_count(frame, position + _SETTINGS.size, flexible, 2)
+    read_partitions = _read_flexible_partitions if flexible else _read_legacy_partitions
     topics = []
     items = 0
     for _ in range(count):
         name, position = read_string(frame, position, flexible)
         if name is None:
             raise Malformed("a topic without a name")
-        partitions, position = _read_partitions(flexible, frame, position)
+        partitions, position = read_partitions(frame, position)
         topics.append((name, partitions))
         items += len(partitions)
         check_items(items)
-    if flexible:
-        skip_tags(frame, position)
     return ProduceRequest(transactional_id, acks, topics)
 
 
-def _read_partitions(flexible: bool, frame: memoryview, position: int) -> tuple[list[PartitionData], int]:
-    count, position = read_count(frame, position, flexible, 5)
+def _read_flexible_partitions(frame: memoryview, position: int) -> tuple[list[PartitionData], int]:
+    count, position = read_count(frame, position, True, 5)
     partitions = []
     for _ in range(count):
-        (index,) = _INDEX.unpack_from(frame, position)
-        length, position = read_length(frame, position + _INDEX.size, flexible)
+        index = _read_index(frame, position)[0]
+        length, position = read_uvarint(frame, position + 4)
+        end = behind(frame, position, max(length - 1, 0))
+        partitions.append(PartitionData(index, frame[position:end]))
+        # Hardly anybody sends tagged fields: a zero says that there are none.
+        position = end + 1 if frame[end] == 0 else skip_tags(frame, end)
+    return partitions, position + 1 if frame[position] == 0 else skip_tags(frame, position)
+
+
+def _read_legacy_partitions(frame: memoryview, position: int) -> tuple[list[PartitionData], int]:
+    count, position = read_count(frame, position, False, 8)
+    partitions = []
+    for _ in range(count):
+        index, length = _INDEX_AND_LENGTH.unpack_from(frame, position)
+        position += _INDEX_AND_LENGTH.size
         end = behind(frame, position, max(length, 0))
         partitions.append(PartitionData(index, frame[position:end]))
-        position = skip_tags(frame, end) if flexible else end
-    return partitions, skip_tags(frame, position) if flexible else position
+        position = end
+    return partitions, position

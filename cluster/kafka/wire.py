@@ -67,7 +67,8 @@ def read_length(frame: memoryview, position: int, flexible: bool) -> tuple[int, 
 def read_string(frame: memoryview, position: int, flexible: bool) -> tuple[str | None, int]:
     """A nullable string, and the position behind it."""
     if flexible:
-        length, position = read_length(frame, position, True)
+        length, position = read_uvarint(frame, position)
+        length -= 1
     else:
         length, position = _read_short(frame, position)[0], position + 2
     if length < 0:
@@ -79,10 +80,9 @@ def read_string(frame: memoryview, position: int, flexible: bool) -> tuple[str |
 def read_count(frame: memoryview, position: int, flexible: bool, item_bytes: int) -> tuple[int, int]:
     """How many items an array has, held against the bytes that remain; null counts as none."""
     count, position = read_length(frame, position, flexible)
-    if count * item_bytes > len(frame) - position:
+    if count > ITEMS_MAX or count * item_bytes > len(frame) - position:
         raise Malformed(f"an array of {count} items where {len(frame) - position} bytes remain")
-    check_items(count)
-    return max(count, 0), position
+    return count if count > 0 else 0, position
 
 
 def check_items(count: int) -> None:
