@@ -44,6 +44,8 @@ class LeaderEpochs:
 
     def epoch_at(self, offset: int) -> LeaderEpoch:
         """The epoch of the record at `offset`; NO_EPOCH where none is known."""
+        if self._entries and self._entries[-1].offset <= offset:
+            return self._entries[-1].epoch
         place = bisect_right(self._entries, offset, key=lambda entry: entry.offset)
         return self._entries[place - 1].epoch if place else NO_EPOCH
 

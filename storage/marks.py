@@ -69,7 +69,7 @@ class Marks:
     def note(self, slot: int, topic_id: bytes, partition: int, end_offset: int, leader_epoch: int) -> None:
         """Everything below `end_offset` is on disk."""
         checked = _CHECKED.pack(topic_id, partition, end_offset, leader_epoch)
-        self.file.pwrite([checked, crc32c(checked).to_bytes(4, "big")], slot * SLOT_BYTES)
+        self.file.pwrite([checked + crc32c(checked).to_bytes(4, "big")], slot * SLOT_BYTES)
 
     def forget(self, topic_id: UUID, partition: int) -> None:
         """The log is gone; its slot is free for another."""
