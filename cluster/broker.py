@@ -248,7 +248,7 @@ async def _serve(settings: Settings, disk: Disk) -> int:
     # What start-up made lives for ever: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(10_000, 20, 100)
     broker.failure.add_done_callback(lambda _: stopping.set())
     await stopping.wait()
     if broker.failure.done():
