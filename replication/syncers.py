@@ -103,21 +103,8 @@ class AioSyncer:
         some = self._files[self._submitted : self._submitted + _DEPTH]
         for place, file in enumerate(some):
             number = self._submitted + place
-            fd = file.fileno()
-            block = (
-                number,
-                0,
-                0,
-                _FSYNC if file.is_directory else _FDSYNC,
-                0,
-                fd,
-                0,
-                0,
-                0,
-                0,
-                _FLAG_RESFD,
-                self._eventfd,
-            )
+            opcode = _FSYNC if file.is_directory else _FDSYNC
+            block = (number, 0, 0, opcode, 0, file.fileno(), 0, 0, 0, 0, _FLAG_RESFD, self._eventfd)
             _IOCB.pack_into(self._blocks, place * _IOCB.size, *block)
             self._pointers[place] = self._block_address + place * _IOCB.size
         passed = 0

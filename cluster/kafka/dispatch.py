@@ -116,7 +116,6 @@ class Dispatcher:
             _events.exception("request.failed", api=api.key.name, version=head.version, client=connection.client_host)
             connection.close(f"{api.key.name} failed: {error!r}")
             return
-        connection.wake()
         if connection.generic:
             connection.generic.popleft()
         if connection.generic:

@@ -145,7 +145,6 @@ class Poll:
     def _expire(self) -> None:
         if not self._is_done and not self._is_reading:
             self._try(is_last_chance=True)
-            self._slot.connection.wake()
 
     def _watch(self) -> None:
         """Wait for news of every partition that could be found."""
@@ -184,10 +183,10 @@ class Poll:
         """Have the disk read what is asked for, beside the loop, then go on."""
         await self._fetching.run_blocking(self._touch)
         self._is_reading = False
-        if self._slot.connection.is_open and not self._is_done:
-            if not self._try(is_last_chance=is_last_chance, may_wait=True) and self._timer is None:
-                self._watch()
-            self._slot.connection.wake()
+        if not self._slot.connection.is_open or self._is_done:
+            return
+        if not self._try(is_last_chance=is_last_chance, may_wait=True) and self._timer is None:
+            self._watch()
 
     def _touch(self) -> None:
         for key, fetched in self._wanted:
