@@ -2,7 +2,8 @@
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -11,7 +12,7 @@ from cordwood.cluster import topic_configs
 from cordwood.cluster.config_rows import BrokerConfig
 from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.commands import Assignment, BrokerId, CreatePartitions, CreateTopic
-from cordwood.cluster.metadata.image import Image, TopicImage
+from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -87,7 +88,7 @@ def more_partitions(
         raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
-        placed = place(sorted(image.brokers), count - have, factor, rng.randrange(1 << 16))
+        placed = place(image.brokers.values(), count - have, factor, rng.randrange(1 << 16))
         return CreatePartitions(topic.id, have, placed)
     if len(assignments) != count - have:
         message = f"{count - have} partition(s) would be added, but {len(assignments)} assignment(s) were specified."
@@ -97,26 +98,67 @@ def more_partitions(
     return CreatePartitions(topic.id, have, tuple(assignments))
 
 
-def place(brokers: Sequence[BrokerId], partitions: int, replication_factor: int, first: int) -> tuple[Assignment, ...]:
-    """Leaders go round the brokers from `first` on; followers too, one step further at each round, as Kafka's do.
+def place(
+    brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, first: int
+) -> tuple[Assignment, ...]:
+    """Leaders go round the brokers that are alive from `first` on; followers too, one step further at each round.
 
-    So every broker leads as many partitions as the next, and a lost broker's load falls on all others.
+    So every broker leads as many partitions as the next, and a lost broker's load falls on all others. The replicas of
+    a partition are in as many racks as there are (KIP-36); where a broker has none, each counts as a rack of its own.
     """
-    count = len(brokers)
-    if not 1 <= replication_factor <= count:
-        message = (
-            f"Unable to replicate the partition {replication_factor} time(s): only {count} broker(s) are registered."
-            if replication_factor >= 1
-            else "Replication factor must be larger than 0, or -1 to use the default value."
-        )
-        raise Refused(ErrorCode.invalid_replication_factor, message)
+    registered = sorted(brokers, key=lambda broker: broker.id)
+    rack_of = _racks([broker for broker in registered if broker.is_alive])
+    _check_replication_factor(replication_factor, len(registered), len(rack_of))
+    ring = _by_turns(rack_of)
+    count, rack_count = len(ring), len(set(rack_of.values()))
     placed = []
     for partition in range(partitions):
-        leader = (first + partition) % count
-        step = (first + partition) // count
-        followers = (1 + (step + at) % (count - 1) for at in range(replication_factor - 1))
-        placed.append((brokers[leader], *(brokers[(leader + follower) % count] for follower in followers)))
+        lap, leader = divmod(first + partition, count)
+        shifts = (1 + (lap * rack_count + at) % (count - 1) for at in range(count - 1))
+        others = [ring[(leader + shift) % count] for shift in shifts]
+        placed.append(_spread([ring[leader], *others], rack_of)[:replication_factor])
     return tuple(placed)
+
+
+def _check_replication_factor(replication_factor: int, registered: int, alive: int) -> None:
+    if replication_factor < 1:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+    elif replication_factor > registered:
+        message = (
+            f"Unable to replicate the partition {replication_factor} time(s):"
+            f" only {registered} broker(s) are registered, {alive} of them alive."
+        )
+    elif replication_factor > alive:
+        message = (
+            f"Unable to replicate the partition {replication_factor} time(s):"
+            f" {registered} broker(s) are registered, but only {alive} of them alive."
+        )
+    else:
+        return
+    raise Refused(ErrorCode.invalid_replication_factor, message)
+
+
+def _racks(brokers: Sequence[BrokerImage]) -> dict[BrokerId, str]:
+    if all(broker.rack is not None for broker in brokers):
+        return {broker.id: broker.rack or "" for broker in brokers}
+    return {broker.id: str(broker.id) for broker in brokers}
+
+
+def _by_turns(rack_of: Mapping[BrokerId, str]) -> list[BrokerId]:
+    """The brokers in an order in which their racks take turns, so that neighbours stand in different ones."""
+    seen: Counter[str] = Counter()
+    turns = {}
+    for broker_id, rack in rack_of.items():
+        turns[broker_id] = (seen[rack], rack)
+        seen[rack] += 1
+    return sorted(rack_of, key=lambda broker_id: turns[broker_id])
+
+
+def _spread(candidates: Sequence[BrokerId], rack_of: Mapping[BrokerId, str]) -> Assignment:
+    """The same brokers: one of each rack first, as far as there are racks, then the others."""
+    first_of_rack = {rack_of[broker_id]: broker_id for broker_id in reversed(candidates)}
+    foremost = set(first_of_rack.values())
+    return tuple(sorted(candidates, key=lambda broker_id: broker_id not in foremost))
 
 
 def _placed(
@@ -130,7 +172,7 @@ def _placed(
         raise Refused(ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value.")
     if partitions > PARTITIONS_PER_REQUEST_MAX:
         raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
-    return place(sorted(image.brokers), partitions, replication_factor, rng.randrange(1 << 16))
+    return place(image.brokers.values(), partitions, replication_factor, rng.randrange(1 << 16))
 
 
 def _checked_assignments(assignments: Mapping[int, Assignment], image: Image) -> tuple[Assignment, ...]:
@@ -149,6 +191,8 @@ def _check_assignment(assignment: Assignment, replication_factor: int, image: Im
         message = "The manual partition assignment includes a broker more than once for one partition."
     elif unknown := [broker_id for broker_id in assignment if broker_id not in image.brokers]:
         message = f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
+    elif not any(map(image.is_alive, assignment)):
+        message = "All brokers of the manual partition assignment are fenced or in controlled shutdown."
     elif len(assignment) != replication_factor:
         message = (
             f"The manual partition assignment includes a partition with {len(assignment)} replica(s), but this is not"

@@ -16,6 +16,9 @@ from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern,
 
 BrokerId = NewType("BrokerId", int)
 
+NEVER_REGISTERED = -1
+"""In the place of a broker's epoch."""
+
 Assignment = tuple[BrokerId, ...]
 """The brokers that hold one partition; the first is its preferred leader."""
 
@@ -55,7 +58,11 @@ class FormatCluster:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """A broker has started. `incarnation` is new with every start; `log_dirs` are the ids of its log directories."""
+    """A broker has started. `incarnation` is new with every start; `log_dirs` are the ids of its log directories.
+
+    `expected_epoch` is that of the incarnation before it, NEVER_REGISTERED for a new broker: one that comes late must
+    not take the place of a younger one. None expects nothing.
+    """
 
     KIND: ClassVar[int] = 2
     broker_id: BrokerId
@@ -63,6 +70,7 @@ class RegisterBroker:
     listeners: tuple[Endpoint, ...]
     rack: str | None = None
     log_dirs: tuple[str, ...] = ()
+    expected_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +138,114 @@ class DeleteAcls:
     ids: tuple[UUID, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FenceBroker:
+    """The broker has not been heard of for a session: it leads nothing and leaves the in-sync sets that have others.
+
+    `broker_epoch` is that of the incarnation which fell silent; a later one is not fenced by it.
+    """
+
+    KIND: ClassVar[int] = 10
+    broker_id: BrokerId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnfenceBroker:
+    """The broker is heard of, knows its assignments and has recovered their logs: it may lead again."""
+
+    KIND: ClassVar[int] = 11
+    broker_id: BrokerId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginControlledShutdown:
+    """The broker wants to stop: what it leads goes to others first, as far as there are others in sync (KIP-630)."""
+
+    KIND: ClassVar[int] = 12
+    broker_id: BrokerId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """The in-sync set that a partition's leader proposes, each member with the broker epoch that the leader knows."""
+
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[BrokerId, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitions:
+    """In-sync sets by compare-and-set on the partition epoch (KIP-497, KIP-841, KIP-903).
+
+    A change that no longer fits is passed over, the others hold: the leader sees in the image which of its took.
+    """
+
+    KIND: ClassVar[int] = 13
+    broker_id: BrokerId
+    broker_epoch: int
+    changes: tuple[IsrChange, ...]
+
+
+class Election(IntEnum):
+    """Who may be elected, by Kafka's numbers (KIP-460)."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders:
+    """Have partitions led by their preferred replica, or one without a leader by a replica that may lack records.
+
+    A partition for which nobody fits, or that is led as wanted already, is passed over. `candidate` names the replica
+    of an unclean election; None stands for the first that is alive.
+    """
+
+    KIND: ClassVar[int] = 14
+    election: Election
+    partitions: tuple[tuple[UUID, int], ...]
+    candidate: BrokerId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignPartition:
+    """Move a partition to other brokers (KIP-455); None for `replicas` takes back a move that is under way."""
+
+    KIND: ClassVar[int] = 15
+    topic_id: UUID
+    partition: int
+    replicas: Assignment | None
+
+
+@dataclass(frozen=True, slots=True)
+class DropReplicas:
+    """The broker's replicas of these partitions have lost records: they are in no in-sync set and lead nothing.
+
+    `is_gone` says that nothing of them can be served (a failed disk), rather than that parts are damaged: where no
+    other replica is in sync a damaged one goes on, being the best there is, and a gone one leaves no leader.
+    """
+
+    KIND: ClassVar[int] = 16
+    broker_id: BrokerId
+    broker_epoch: int
+    partitions: tuple[tuple[UUID, int], ...]
+    is_gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    """Forget a broker that will not come back. Expects that it holds no partition (KIP-631)."""
+
+    KIND: ClassVar[int] = 17
+    broker_id: BrokerId
+
+
 Command = (
     FormatCluster
     | RegisterBroker
@@ -140,6 +256,14 @@ Command = (
     | AllocateProducerIds
     | CreateAcls
     | DeleteAcls
+    | FenceBroker
+    | UnfenceBroker
+    | BeginControlledShutdown
+    | AlterPartitions
+    | ElectLeaders
+    | ReassignPartition
+    | DropReplicas
+    | UnregisterBroker
 )
 
 
@@ -155,6 +279,14 @@ def _create_acls(rows: Any) -> CreateAcls:
     return CreateAcls(tuple((acl_id, acl_of(fields)) for acl_id, fields in rows))
 
 
+def _alter_partitions(broker_id: BrokerId, broker_epoch: int, changes: Any) -> AlterPartitions:
+    return AlterPartitions(broker_id, broker_epoch, tuple(IsrChange(*change) for change in changes))
+
+
+def _elect_leaders(election: int, *rest: Any) -> ElectLeaders:
+    return ElectLeaders(Election(election), *rest)
+
+
 # The numbers are in journals on users' disks: they are never changed and never given to another command.
 _KINDS: dict[int, Callable[..., Command]] = {
     FormatCluster.KIND: FormatCluster,
@@ -166,6 +298,14 @@ _KINDS: dict[int, Callable[..., Command]] = {
     AllocateProducerIds.KIND: AllocateProducerIds,
     CreateAcls.KIND: _create_acls,
     DeleteAcls.KIND: DeleteAcls,
+    FenceBroker.KIND: FenceBroker,
+    UnfenceBroker.KIND: UnfenceBroker,
+    BeginControlledShutdown.KIND: BeginControlledShutdown,
+    AlterPartitions.KIND: _alter_partitions,
+    ElectLeaders.KIND: _elect_leaders,
+    ReassignPartition.KIND: ReassignPartition,
+    DropReplicas.KIND: DropReplicas,
+    UnregisterBroker.KIND: UnregisterBroker,
 }
 
 _UUID_EXTENSION = 1
@@ -220,6 +360,8 @@ def _pack_ours(value: object) -> object:
             return (listener, host, port)
         case ConfigChange(key, expected, changed):
             return (key, expected, changed)
+        case IsrChange(topic_id, partition, leader_epoch, partition_epoch, isr):
+            return (topic_id, partition, leader_epoch, partition_epoch, isr)
         case Acl(ResourcePattern(resource, name, pattern), principal, host, operation, permission):
             return (resource, name, pattern, principal, host, operation, permission)
         case _:

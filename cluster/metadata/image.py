@@ -1,36 +1,24 @@
-"""The whole of the metadata at one point of the log, and how a command makes the next image from it. Pure."""
+"""The whole of the metadata at one point of the log. `draft.py` says how a command makes the next image from it."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import assert_never
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.metadata.acls import Acl
-from cordwood.cluster.metadata.commands import (
-    AllocateProducerIds,
-    AlterConfigs,
-    Assignment,
-    BrokerId,
-    Command,
-    ConfigChange,
-    CreateAcls,
-    CreatePartitions,
-    CreateTopic,
-    DeleteAcls,
-    DeleteTopic,
-    Endpoint,
-    FormatCluster,
-    RegisterBroker,
-    ResourceType,
-)
+from cordwood.cluster.metadata.commands import Assignment, BrokerId, Endpoint
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
 ALL_BROKERS = ""
 """The name that dynamic configs for all brokers are kept under."""
+
+NO_LEADER = BrokerId(-1)
+"""In the place of a leader: nobody may lead the partition now."""
+
+MIN_ISR = "min.insync.replicas"
 
 
 class CommandRefused(Exception):
@@ -43,13 +31,21 @@ class CommandRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """Who holds a partition, and who leads it since which epoch."""
+    """Who holds a partition, and who leads it since which epoch.
+
+    Every member of `isr` is alive, or the only one left: the last to have everything stays (KIP-966). It is empty only
+    where that one has lost its disk. `elr` are replicas out of the in-sync set that still have all that is committed:
+    they left it when it became too small to commit more. `adding` and `removing` tell of a move under way (KIP-455).
+    """
 
     replicas: Assignment
     isr: Assignment
     leader: BrokerId
     leader_epoch: int = 0
     partition_epoch: int = 0
+    elr: Assignment = ()
+    adding: Assignment = ()
+    removing: Assignment = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +60,10 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """A registered broker. `epoch` is the log index of the command by which this incarnation was first registered."""
+    """A registered broker. `epoch` is the log index of the command by which this incarnation was first registered.
+
+    A fenced broker leads nothing and joins no in-sync set: it has only just started, or has fallen silent.
+    """
 
     id: BrokerId
     incarnation: UUID
@@ -72,6 +71,13 @@ class BrokerImage:
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     log_dirs: tuple[str, ...] = ()
+    is_fenced: bool = True
+    is_shutting_down: bool = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it may lead and be in sync."""
+        return not self.is_fenced and not self.is_shutting_down
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Where clients of that listener reach this broker."""
@@ -100,12 +106,27 @@ class Image:
     def configs_of_all_brokers(self) -> Mapping[str, str]:
         return self.broker_configs.get(ALL_BROKERS, EMPTY)
 
+    def partition(self, topic_id: UUID, index: int) -> PartitionImage | None:
+        """None where there is no such topic or partition."""
+        topic = self.topics_by_id.get(topic_id)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
-def apply(image: Image, command: Command, index: int) -> Image:
-    """The image after one command. Raises CommandRefused where the command does not fit."""
-    draft = Draft(image)
-    draft.apply(command, index)
-    return draft.image()
+    def is_alive(self, broker_id: BrokerId) -> bool:
+        """Whether the broker may lead and be in sync."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_alive
+
+    def is_in_service(self, broker_id: BrokerId) -> bool:
+        """Whether the broker serves clients, be it that it is about to stop."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.is_fenced
+
+    def min_isr(self, topic: TopicImage) -> int:
+        """How small an in-sync set may be and still commit, as far as every broker knows it alike.
+
+        A broker's own settings may ask for more, never for less: eligible leaders are chosen by this number.
+        """
+        return int(topic.configs.get(MIN_ISR) or self.configs_of_all_brokers.get(MIN_ISR) or 1)
 
 
 def changed_topics(old: Image, new: Image) -> Iterator[tuple[TopicImage | None, TopicImage | None]]:
@@ -121,179 +142,3 @@ def changed_topics(old: Image, new: Image) -> Iterator[tuple[TopicImage | None, 
             yield before, after
     for topic_id in new.topics_by_id.keys() - old.topics_by_id.keys():
         yield None, new.topics_by_id[topic_id]
-
-
-class Draft:
-    """An image in the making. Several commands share one copy of each mapping, which keeps a replay linear."""
-
-    def __init__(self, image: Image) -> None:
-        self._before = image
-        self._index = image.index
-        self._by_name: dict[str, TopicImage] | None = None
-        self._by_id: dict[UUID, TopicImage] | None = None
-        self._rest = image
-
-    def apply(self, command: Command, index: int) -> None:
-        """Raises CommandRefused and changes nothing but the index, which counts refused commands too."""
-        self._index = index
-        match command:
-            case CreateTopic():
-                self._create_topic(command)
-            case DeleteTopic():
-                self._delete_topic(command)
-            case CreatePartitions():
-                self._create_partitions(command)
-            case AlterConfigs():
-                self._alter_configs(command)
-            case AllocateProducerIds():
-                self._allocate_producer_ids(command)
-            case RegisterBroker():
-                self._register_broker(command, index)
-            case CreateAcls():
-                self._create_acls(command)
-            case DeleteAcls():
-                self._delete_acls(command)
-            case FormatCluster():
-                self._format(command)
-            case _:
-                assert_never(command)
-
-    def image(self) -> Image:
-        """What has become of it. The draft is not to be used after."""
-        if self._by_name is None or self._by_id is None:
-            return replace(self._rest, index=self._index)
-        return replace(self._rest, index=self._index, topics_by_name=self._by_name, topics_by_id=self._by_id)
-
-    def _format(self, command: FormatCluster) -> None:
-        if self._rest.cluster_id not in ("", command.cluster_id):
-            raise CommandRefused(ErrorCode.inconsistent_cluster_id, f"the cluster's id is {self._rest.cluster_id}")
-        self._rest = replace(self._rest, cluster_id=command.cluster_id)
-
-    def _register_broker(self, command: RegisterBroker, index: int) -> None:
-        known = self._rest.brokers.get(command.broker_id)
-        same = known is not None and known.incarnation == command.incarnation
-        broker = BrokerImage(
-            command.broker_id,
-            command.incarnation,
-            known.epoch if known is not None and same else index,
-            command.listeners,
-            command.rack,
-            command.log_dirs,
-        )
-        self._rest = replace(self._rest, brokers={**self._rest.brokers, broker.id: broker})
-
-    def _create_topic(self, command: CreateTopic) -> None:
-        known = self._topic_named(command.name)
-        if known is not None and known.id == command.topic_id:
-            return
-        if known is not None or self._topic(command.topic_id) is not None:
-            raise CommandRefused(ErrorCode.topic_already_exists, f"Topic '{command.name}' already exists.")
-        self._check_brokers(command.assignments)
-        configs = dict(command.configs) if command.configs else EMPTY
-        self._put(TopicImage(command.topic_id, command.name, _new_partitions(command.assignments), configs))
-
-    def _delete_topic(self, command: DeleteTopic) -> None:
-        topic = self._known(command.topic_id)
-        by_name, by_id = self._topics()
-        del by_name[topic.name]
-        del by_id[topic.id]
-
-    def _create_partitions(self, command: CreatePartitions) -> None:
-        topic = self._known(command.topic_id)
-        count, wanted = len(topic.partitions), command.expected_count + len(command.assignments)
-        held = tuple(partition.replicas for partition in topic.partitions[command.expected_count :])
-        if count == wanted and held == command.assignments:
-            return
-        if count != command.expected_count:
-            raise CommandRefused(ErrorCode.invalid_partitions, f"Topic '{topic.name}' has {count} partitions by now.")
-        self._check_brokers(command.assignments)
-        self._put(replace(topic, partitions=topic.partitions + _new_partitions(command.assignments)))
-
-    def _alter_configs(self, command: AlterConfigs) -> None:
-        match command.resource_type:
-            case ResourceType.TOPIC:
-                topic = self._topic_named(command.name)
-                if topic is None:
-                    raise CommandRefused(ErrorCode.unknown_topic_or_partition, f"Topic '{command.name}' is unknown.")
-                self._put(replace(topic, configs=_changed(topic.configs, command.changes)))
-            case ResourceType.BROKER:
-                configs = dict(self._rest.broker_configs)
-                configs[command.name] = _changed(configs.get(command.name, EMPTY), command.changes)
-                if not configs[command.name]:
-                    del configs[command.name]
-                self._rest = replace(self._rest, broker_configs=configs)
-            case _:
-                assert_never(command.resource_type)
-
-    def _allocate_producer_ids(self, command: AllocateProducerIds) -> None:
-        if command.expected_next != self._rest.next_producer_id:
-            message = f"The next producer id is {self._rest.next_producer_id} by now."
-            raise CommandRefused(ErrorCode.invalid_update_version, message)
-        self._rest = replace(self._rest, next_producer_id=command.expected_next + command.count)
-
-    def _create_acls(self, command: CreateAcls) -> None:
-        acls = dict(self._rest.acls)
-        known = set(acls.values())
-        for acl_id, acl in command.acls:
-            if acl not in known:
-                acls[acl_id] = acl
-                known.add(acl)
-        self._rest = replace(self._rest, acls=acls)
-
-    def _delete_acls(self, command: DeleteAcls) -> None:
-        gone = set(command.ids)
-        kept = {acl_id: acl for acl_id, acl in self._rest.acls.items() if acl_id not in gone}
-        self._rest = replace(self._rest, acls=kept)
-
-    def _check_brokers(self, assignments: Iterable[Assignment]) -> None:
-        for broker_id in {broker_id for assignment in assignments for broker_id in assignment}:
-            if broker_id not in self._rest.brokers:
-                message = f"Broker {broker_id} is assigned a partition, but no such broker is registered."
-                raise CommandRefused(ErrorCode.invalid_replica_assignment, message)
-
-    def _topic(self, topic_id: UUID) -> TopicImage | None:
-        return (self._before.topics_by_id if self._by_id is None else self._by_id).get(topic_id)
-
-    def _topic_named(self, name: str) -> TopicImage | None:
-        return (self._before.topics_by_name if self._by_name is None else self._by_name).get(name)
-
-    def _known(self, topic_id: UUID) -> TopicImage:
-        topic = self._topic(topic_id)
-        if topic is None:
-            raise CommandRefused(ErrorCode.unknown_topic_id, f"No topic has the id {topic_id}.")
-        return topic
-
-    def _put(self, topic: TopicImage) -> None:
-        by_name, by_id = self._topics()
-        by_name[topic.name] = by_id[topic.id] = topic
-
-    def _topics(self) -> tuple[dict[str, TopicImage], dict[UUID, TopicImage]]:
-        if self._by_name is None or self._by_id is None:
-            self._by_name, self._by_id = dict(self._before.topics_by_name), dict(self._before.topics_by_id)
-        return self._by_name, self._by_id
-
-
-def _new_partitions(assignments: Iterable[Assignment]) -> tuple[PartitionImage, ...]:
-    # Partitions that start alike are one object: a thousand of them on one broker cost a thousand pointers.
-    alike: dict[Assignment, PartitionImage] = {}
-    partitions = []
-    for replicas in assignments:
-        assert replicas, "a partition has at least one replica"
-        partition = alike.get(replicas)
-        if partition is None:
-            partition = alike[replicas] = PartitionImage(replicas, replicas, replicas[0])
-        partitions.append(partition)
-    return tuple(partitions)
-
-
-def _changed(configs: Mapping[str, str], changes: Iterable[ConfigChange]) -> Mapping[str, str]:
-    changed = dict(configs)
-    for change in changes:
-        if configs.get(change.key) not in (change.expected, change.value):
-            message = f"'{change.key}' has been changed by someone else meanwhile."
-            raise CommandRefused(ErrorCode.invalid_update_version, message)
-        if change.value is None:
-            changed.pop(change.key, None)
-        else:
-            changed[change.key] = change.value
-    return changed

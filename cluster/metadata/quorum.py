@@ -8,12 +8,15 @@ import asyncio
 import base64
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
+from uuid import UUID
 
 from cordwood.cluster.metadata import snapshot
-from cordwood.cluster.metadata.commands import Command, FormatCluster, decode, encode
+from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster, decode, encode
+from cordwood.cluster.metadata.draft import Draft
 from cordwood.cluster.metadata.healing import heal, tidy
-from cordwood.cluster.metadata.image import CommandRefused, Draft, Image
+from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.journal import NAME, Entry, Journal
 from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
 from cordwood.cluster.metadata.snapshot import Snapshot
@@ -28,6 +31,43 @@ Listener = Callable[[Image, Image], None]
 
 class QuorumFailed(Exception):
     """The metadata can no longer be written. Final: what was being written may or may not be found again."""
+
+
+class QuorumUnavailable(QuorumFailed):
+    """Not known in time whether a command was applied. Not final: it may be proposed again, since commands carry what
+    they expect to find."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A broker is alive: which incarnation of it, under which epoch, and how much of the metadata it has applied."""
+
+    broker_id: BrokerId
+    incarnation: UUID
+    broker_epoch: int
+    applied_index: int
+    wants_shutdown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VoterStatus:
+    """What this broker knows of a voter or an observer. `log_end` is its last entry; None where only others know."""
+
+    broker_id: BrokerId
+    log_end: int | None
+    is_connected: bool
+    last_heard_ms_ago: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumStatus:
+    """Who leads in which term, and how far everybody is. What is below `commit_index`, and itself, is final."""
+
+    leader_id: BrokerId | None
+    term: int
+    commit_index: int
+    voters: tuple[VoterStatus, ...]
+    observers: tuple[VoterStatus, ...] = ()
 
 
 _Proposal = tuple[Command, asyncio.Future[Image]]
@@ -47,14 +87,37 @@ class Quorum(Protocol):
         ...
 
     async def propose(self, command: Command) -> Image:
-        """Have a command applied, and return an image that has it. It is on disk by then.
+        """Have a command applied, and return this broker's image, which has it. A majority has it on disk by then.
 
-        Raises CommandRefused, having changed nothing, and QuorumFailed, the outcome being unknown.
+        Raises CommandRefused, having changed nothing; QuorumUnavailable where the outcome is not known in time, and may
+        be found out by proposing again; and QuorumFailed for good, the outcome being unknown.
         """
         ...
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener(old, new)` after every change, once for all commands that shared a sync."""
+        ...
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this is the active controller: Raft's leader, which has applied all that was committed before it.
+
+        One that was cut off believes so until it notices; what it proposes then is not applied.
+        """
+        ...
+
+    def status(self) -> QuorumStatus: ...
+
+    def send_heartbeat(self, heartbeat: Heartbeat) -> None:
+        """Tell every voter that can be reached that this broker is alive; this one too if it is a voter."""
+        ...
+
+    def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
+        """Have the heartbeats of all brokers, our own among them, if we are a voter."""
+        ...
+
+    def on_leadership(self, callback: Callable[[bool], None]) -> None:
+        """Be told when this broker becomes the active controller, at once if it is; and when it no longer is."""
         ...
 
 
@@ -68,6 +131,7 @@ class SingleVoter:
         journal: Journal,
         image: Image,
         damage: list[DamagedLog],
+        node_id: BrokerId,
         sync: Callable[[Syncable], Awaitable[None]],
         snapshot_interval_bytes: int,
         on_failure: Callable[[QuorumFailed], None] | None,
@@ -77,9 +141,11 @@ class SingleVoter:
         self._journal, self._image = journal, image
         self.damage = damage
         """What `open` found damaged in one copy, and repaired from the other."""
+        self._node_id = node_id
         self._sync, self._on_failure = sync, on_failure
         self._snapshot_interval_bytes = snapshot_interval_bytes
         self._listeners: list[Listener] = []
+        self._heartbeat_listeners: list[Callable[[Heartbeat], None]] = []
         # Bounded by the requests in flight, which are bounded in size and number.
         self._waiting: list[_Proposal] = []
         self._writing: asyncio.Task[None] | None = None
@@ -93,6 +159,7 @@ class SingleVoter:
         sync: Callable[[Syncable], Awaitable[None]],
         rng: random.Random,
         *,
+        node_id: int = 1,
         cluster_id: str = "",
         snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES,
         on_failure: Callable[[QuorumFailed], None] | None = None,
@@ -112,9 +179,11 @@ class SingleVoter:
         known, damage = heal(disk, directory)
         journal = Journal.open(mirrored, f"{directory}/{NAME}")
         image = _replay(journal, known.image if known else Image())
-        image = _formatted(journal, image, cluster_id or image.cluster_id or _new_cluster_id(rng))
+        image = _formatted(journal, image, cluster_id or image.cluster_id or new_cluster_id(rng))
         tidy(disk, directory)
-        return cls(mirrored, directory, journal, image, damage, sync, snapshot_interval_bytes, on_failure)
+        return cls(
+            mirrored, directory, journal, image, damage, BrokerId(node_id), sync, snapshot_interval_bytes, on_failure
+        )
 
     @property
     def image(self) -> Image:
@@ -126,6 +195,24 @@ class SingleVoter:
 
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
+
+    @property
+    def is_leader(self) -> bool:
+        return True
+
+    def status(self) -> QuorumStatus:
+        index = self._image.index
+        return QuorumStatus(self._node_id, self.term, index, (VoterStatus(self._node_id, index, True, 0),))
+
+    def send_heartbeat(self, heartbeat: Heartbeat) -> None:
+        for callback in self._heartbeat_listeners:
+            callback(heartbeat)
+
+    def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
+        self._heartbeat_listeners.append(callback)
+
+    def on_leadership(self, callback: Callable[[bool], None]) -> None:
+        callback(True)
 
     async def propose(self, command: Command) -> Image:
         """As Quorum says. Commands proposed while another write is being synced share the next one."""
@@ -177,7 +264,7 @@ class SingleVoter:
 
     def _apply(self, batch: list[_Proposal], index: int) -> list[CommandRefused | None]:
         old, draft = self._image, Draft(self._image)
-        refusals = [_attempt(draft, command, index + at) for at, (command, _) in enumerate(batch)]
+        refusals = [attempt(draft, command, index + at) for at, (command, _) in enumerate(batch)]
         self._image = draft.image()
         for listener in self._listeners:
             listener(old, self._image)
@@ -205,7 +292,7 @@ def _replay(journal: Journal, image: Image) -> Image:
     for entry in map(journal.__getitem__, range(len(journal))):
         assert entry.index <= known + 1, "the journal and its snapshot have been seen to fit"
         if entry.index == known + 1:
-            _attempt(draft, decode(entry.command), entry.index)
+            attempt(draft, decode(entry.command), entry.index)
             known = entry.index
     return draft.image()
 
@@ -223,7 +310,8 @@ def _formatted(journal: Journal, image: Image, cluster_id: str) -> Image:
     return draft.image()
 
 
-def _attempt(draft: Draft, command: Command, index: int) -> CommandRefused | None:
+def attempt(draft: Draft, command: Command, index: int) -> CommandRefused | None:
+    """Apply a command to a draft. Returns why it was refused, if it was: on every broker alike."""
     try:
         draft.apply(command, index)
     except CommandRefused as refusal:
@@ -231,6 +319,6 @@ def _attempt(draft: Draft, command: Command, index: int) -> CommandRefused | Non
     return None
 
 
-def _new_cluster_id(rng: random.Random) -> str:
+def new_cluster_id(rng: random.Random) -> str:
     """128 random bits as Kafka writes them: 22 characters that are safe in a URL."""
     return base64.urlsafe_b64encode(rng.randbytes(16)).rstrip(b"=").decode()

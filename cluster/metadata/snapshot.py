@@ -11,9 +11,10 @@ from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog
 
-VERSION = 2
+VERSION = 3
 
 _FIRST_WITH_ACLS = 2
+_FIRST_WITH_FENCES = 3
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.snapshot")
 
@@ -97,7 +98,7 @@ def decode(payload: bytes) -> Image:
     return Image(
         index,
         cluster_id,
-        {fields[0]: _broker(fields) for fields in brokers},
+        {fields[0]: _broker(fields, version) for fields in brokers},
         by_name,
         {topic.id: topic for topic in by_name.values()},
         broker_configs,
@@ -107,19 +108,38 @@ def decode(payload: bytes) -> Image:
 
 
 def _broker_fields(broker: BrokerImage) -> list[object]:
-    return [broker.id, broker.incarnation, broker.epoch, broker.endpoints, broker.rack, broker.log_dirs]
+    return [
+        broker.id,
+        broker.incarnation,
+        broker.epoch,
+        broker.endpoints,
+        broker.rack,
+        broker.log_dirs,
+        broker.is_fenced,
+        broker.is_shutting_down,
+    ]
 
 
-def _broker(fields: Any) -> BrokerImage:
-    broker_id, incarnation, epoch, endpoints, rack, log_dirs = fields
-    return BrokerImage(
-        broker_id, incarnation, epoch, tuple(Endpoint(*endpoint) for endpoint in endpoints), rack, log_dirs
-    )
+def _broker(fields: Any, version: int) -> BrokerImage:
+    broker_id, incarnation, epoch, endpoints, *rest = fields
+    if version < _FIRST_WITH_FENCES:
+        # A broker led from its registration on.
+        rest.append(False)
+    return BrokerImage(broker_id, incarnation, epoch, tuple(Endpoint(*endpoint) for endpoint in endpoints), *rest)
 
 
 def _topic_fields(topic: TopicImage) -> list[object]:
     partitions = [
-        (partition.replicas, partition.isr, partition.leader, partition.leader_epoch, partition.partition_epoch)
+        (
+            partition.replicas,
+            partition.isr,
+            partition.leader,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            partition.elr,
+            partition.adding,
+            partition.removing,
+        )
         for partition in topic.partitions
     ]
     return [topic.id, topic.name, partitions, dict(topic.configs)]

@@ -13,15 +13,17 @@ from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
+from replica_fixture import surroundings_of
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.config import Settings
 from cordwood.cluster.kafka import codec
 from cordwood.cluster.kafka.call import Call, Services
-from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, RegisterBroker
+from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, FenceBroker, RegisterBroker, UnfenceBroker
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
+from cordwood.replication.fetcher import Fetcher, Fetchers
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.log_directory import LogDirectory
@@ -45,8 +47,8 @@ class AdminFixture:
         rng = random.Random(1)
         self.voter = SingleVoter.open(SimulatedDisk(rng), "/metadata", _sync, rng, cluster_id="test-cluster")
         for broker in range(1, brokers + 1):
-            listeners = (Endpoint("PLAINTEXT", f"host-{broker}", 9092), Endpoint("LAN", f"lan-{broker}", 9093))
-            self.propose(RegisterBroker(BrokerId(broker), UUID(int=broker), listeners, f"rack-{broker}"))
+            self.register(broker)
+            self.unfence(broker)
         # The other services are not asked by these handlers.
         here: dict[str, Any] = {
             "settings": self.settings,
@@ -64,13 +66,34 @@ class AdminFixture:
     def propose(self, command: Command) -> Image:
         return self.runner.run(self.voter.propose(command))
 
+    def register(self, broker: int) -> None:
+        """A broker has started. It is fenced until `unfence`."""
+        listeners = (Endpoint("PLAINTEXT", f"host-{broker}", 9092), Endpoint("LAN", f"lan-{broker}", 9093))
+        self.propose(RegisterBroker(BrokerId(broker), UUID(int=broker), listeners, f"rack-{broker}"))
+
+    def unfence(self, broker: int) -> None:
+        self.propose(UnfenceBroker(BrokerId(broker), self._epoch(broker)))
+
+    def fence(self, broker: int) -> None:
+        """The broker has fallen silent."""
+        self.propose(FenceBroker(BrokerId(broker), self._epoch(broker)))
+
+    def _epoch(self, broker: int) -> int:
+        return self.image.brokers[BrokerId(broker)].epoch
+
     def keep_replicas(self, *paths: str) -> list[LogDirectory]:
         """Give the broker log directories. From now on it holds what it is assigned."""
-        disk, loop, wakeups = SimulatedDisk(random.Random(1)), self.runner.get_loop(), Wakeups(self.runner.get_loop())
+        return self.runner.run(self._keep_replicas(paths))
+
+    async def _keep_replicas(self, paths: tuple[str, ...]) -> list[LogDirectory]:
+        loop = asyncio.get_running_loop()
+        disk, wakeups = SimulatedDisk(random.Random(1)), Wakeups(loop)
         directories = [LogDirectory(disk, path, lambda _: None) for path in paths]
-        replicas = Replicas(directories, Flusher(loop, ThreadSyncer(loop, ThreadPoolExecutor(1)), wakeups), wakeups)
-        housekeeping = Housekeeping(replicas, _run_here, lambda: NOW_MS, Intervals(1e9, 0))
-        self.voter.subscribe(Assignments(replicas, housekeeping, self.settings, lambda: NOW_MS).follow)
+        flusher = Flusher(loop, ThreadSyncer(loop, ThreadPoolExecutor(1)), wakeups)
+        replicas = Replicas(directories, surroundings_of(self.settings.node_id, flusher, wakeups))
+        housekeeping = Housekeeping(replicas, _run_here, lambda: NOW_MS, Intervals(1e9, 0, 10))
+        assignments = Assignments(replicas, housekeeping, Fetchers(_nobody), self.settings, lambda: NOW_MS)
+        self.voter.subscribe(assignments.follow)
         self.services.replicas = replicas
         return directories
 
@@ -93,6 +116,10 @@ class AdminFixture:
     def close(self) -> None:
         self.runner.run(self.voter.close())
         self.runner.close()
+
+
+def _nobody(leader: int) -> Fetcher:
+    raise AssertionError(f"nothing that is kept here is led by broker {leader}")
 
 
 async def _sync(file: Syncable) -> None:

@@ -21,8 +21,10 @@ from cordwood.cluster.metadata.commands import (
     FormatCluster,
     RegisterBroker,
     ResourceType,
+    UnfenceBroker,
 )
-from cordwood.cluster.metadata.image import CommandRefused, Draft, Image, apply, changed_topics
+from cordwood.cluster.metadata.draft import Draft, apply
+from cordwood.cluster.metadata.image import CommandRefused, Image, changed_topics
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 FLIGHTS, OTHER = UUID(int=1), UUID(int=2)
@@ -34,8 +36,10 @@ def register(broker: BrokerId, incarnation: UUID = START) -> RegisterBroker:
 
 
 def image_of(*commands: Command) -> Image:
+    """What becomes of two brokers that are alive."""
     image = Image()
-    for index, command in enumerate((register(ONE), register(TWO), *commands), 1):
+    alive = (register(ONE), register(TWO), UnfenceBroker(ONE, 1), UnfenceBroker(TWO, 2))
+    for index, command in enumerate((*alive, *commands), 1):
         image = apply(image, command, index)
     return image
 

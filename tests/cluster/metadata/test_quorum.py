@@ -16,7 +16,7 @@ from cordwood.cluster.metadata.commands import (
     DeleteTopic,
 )
 from cordwood.cluster.metadata.image import CommandRefused, Image
-from cordwood.cluster.metadata.quorum import QuorumFailed
+from cordwood.cluster.metadata.quorum import Heartbeat, QuorumFailed
 
 
 def test_what_was_answered_outlives_a_power_cut() -> None:
@@ -201,5 +201,24 @@ def test_a_thousand_topics_take_one_sync_and_little_time() -> None:
         assert quorum.syncs == 2
         await asyncio.gather(*(quorum.voter.propose(DeleteTopic(topic(f"topic-{at}").topic_id)) for at in range(1000)))
         assert quorum.names() == []
+
+    run(story())
+
+
+def test_a_single_voter_leads_from_the_start_and_hears_its_own_heartbeats() -> None:
+    async def story() -> None:
+        quorum = await started()
+        leads: list[bool] = []
+        heard: list[Heartbeat] = []
+        quorum.voter.on_leadership(leads.append)
+        quorum.voter.on_heartbeat(heard.append)
+        heartbeat = Heartbeat(ONE, UUID(int=1), 2, 3)
+        quorum.voter.send_heartbeat(heartbeat)
+        assert quorum.voter.is_leader
+        assert leads == [True]
+        assert heard == [heartbeat]
+        status = quorum.voter.status()
+        assert (status.leader_id, status.commit_index) == (ONE, quorum.voter.image.index)
+        assert [voter.log_end for voter in status.voters] == [status.commit_index]
 
     run(story())

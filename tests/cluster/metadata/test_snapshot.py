@@ -18,14 +18,20 @@ ONE, TWO = BrokerId(1), BrokerId(2)
 TOPIC = TopicImage(
     UUID(int=5),
     "flights",
-    (PartitionImage((ONE, TWO), (ONE,), ONE, 3, 4), PartitionImage((TWO,), (TWO,), TWO)),
+    (
+        PartitionImage((ONE, TWO), (ONE,), ONE, 3, 4, elr=(TWO,)),
+        PartitionImage((TWO, ONE), (TWO,), TWO, adding=(TWO,), removing=(ONE,)),
+    ),
     {"retention.ms": "5"},
 )
 PLAIN = TopicImage(UUID(int=6), "plain", (PartitionImage((ONE,), (ONE,), ONE),) * 3)
 IMAGE = Image(
     index=42,
     cluster_id="cluster",
-    brokers={ONE: BrokerImage(ONE, UUID(int=9), 7, (Endpoint("PLAINTEXT", "host", 9092),), "rack", ("a", "b"))},
+    brokers={
+        ONE: BrokerImage(ONE, UUID(int=9), 7, (Endpoint("PLAINTEXT", "host", 9092),), "rack", ("a", "b"), False, True),
+        TWO: BrokerImage(TWO, UUID(int=10), 8, ()),
+    },
     topics_by_name={"flights": TOPIC, "plain": PLAIN},
     topics_by_id={TOPIC.id: TOPIC, PLAIN.id: PLAIN},
     broker_configs={"": {"flush.policy": "os"}},
@@ -60,9 +66,19 @@ def test_an_image_of_the_first_version_has_no_acls() -> None:
     assert snapshot.decode(first) == image
 
 
+def test_before_the_third_version_a_broker_led_from_its_registration_on() -> None:
+    broker = [1, UUID(int=9), 7, [["PLAINTEXT", "host", 9092]], "rack", ["a"]]
+    topic = [UUID(int=5), "flights", [[[1, 2], [1], 1, 3, 4]], {}]
+    image = snapshot.decode(pack([2, 42, "cluster", 2000, [broker], [topic], {}, []]))
+    listeners = (Endpoint("PLAINTEXT", "host", 9092),)
+    assert image.brokers[ONE] == BrokerImage(ONE, UUID(int=9), 7, listeners, "rack", ("a",), is_fenced=False)
+    assert image.partition(UUID(int=5), 0) == PartitionImage((ONE, TWO), (ONE,), ONE, 3, 4)
+
+
 def test_an_image_of_a_later_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="version 3"):
-        snapshot.decode(pack([3]))
+    later = snapshot.VERSION + 1
+    with pytest.raises(ValueError, match=f"version {later}"):
+        snapshot.decode(pack([later]))
 
 
 def test_partitions_that_are_alike_stay_one_object() -> None:

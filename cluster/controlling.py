@@ -1,0 +1,121 @@
+"""Runs the controller where this broker is the active one: hears, asks what is to be done, proposes it."""
+
+import asyncio
+from collections import Counter
+
+import structlog
+
+from cordwood.cluster.config import Settings
+from cordwood.cluster.metadata.commands import (
+    BeginControlledShutdown,
+    BrokerId,
+    Command,
+    FenceBroker,
+    UnfenceBroker,
+)
+from cordwood.cluster.metadata.controller import Controller, Rules
+from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused, Image, changed_topics
+from cordwood.cluster.metadata.quorum import Heartbeat, Quorum, QuorumFailed
+
+LOOKS_PER_SESSION = 10
+
+_events = structlog.get_logger("controller")
+
+_NAMES: dict[type[Command], str] = {
+    FenceBroker: "broker.fenced",
+    UnfenceBroker: "broker.unfenced",
+    BeginControlledShutdown: "broker.stopping",
+}
+
+
+class Controlling:
+    """The controller of this voter, at work while it is the active one. One turn at a time."""
+
+    def __init__(self, quorum: Quorum, settings: Settings) -> None:
+        self._quorum, self._loop = quorum, asyncio.get_running_loop()
+        self._controller = Controller(rules_of(settings))
+        self._interval_s = settings.broker_session_timeout_ms / 1000 / LOOKS_PER_SESSION
+        self._turn: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Begin to listen, and to decide whenever this is the active controller."""
+        self._quorum.on_heartbeat(self._heard)
+        self._look()
+        self._quorum.on_leadership(self._leadership_changed)
+
+    async def close(self) -> None:
+        """End the turn that is under way. What it has proposed may be applied nevertheless."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._turn is not None:
+            self._turn.cancel()
+            await asyncio.wait([self._turn])
+
+    def _heard(self, heartbeat: Heartbeat) -> None:
+        if self._controller.heard(heartbeat, self._quorum.image, self._loop.time()):
+            self._begin_turn()
+
+    def _look(self) -> None:
+        # By itself: a proposal that takes long is no sign that this process stood still.
+        self._controller.look(self._quorum.image, self._loop.time())
+        self._begin_turn()
+        self._timer = self._loop.call_later(self._interval_s, self._look)
+
+    def _leadership_changed(self, is_leader: bool) -> None:
+        if self._turn is not None:
+            # What it waits for belongs to a term that is over.
+            self._turn.cancel()
+            self._turn = None
+        if is_leader:
+            self._controller.took_over(self._quorum.image, self._loop.time())
+            self._begin_turn()
+
+    def _begin_turn(self) -> None:
+        if self._is_closed or not self._quorum.is_leader or (self._turn is not None and not self._turn.done()):
+            return
+        commands = self._controller.decide(self._quorum.image, self._loop.time())
+        if commands:
+            self._turn = self._loop.create_task(self._take_turn(commands), name="controller")
+
+    async def _take_turn(self, commands: list[Command]) -> None:
+        before = self._quorum.image
+        await asyncio.gather(*map(self._propose, commands))
+        _tell_of_leaders(before, self._quorum.image)
+
+    async def _propose(self, command: Command) -> None:
+        try:
+            await self._quorum.propose(command)
+        except CommandRefused as refusal:
+            # Something has changed meanwhile: the next decision is made with that.
+            _events.info("command.refused", command=type(command).__name__, reason=refusal.message)
+        except QuorumFailed as failure:
+            _events.warning("command.unknown", command=type(command).__name__, reason=str(failure))
+        else:
+            if isinstance(command, FenceBroker | UnfenceBroker | BeginControlledShutdown):
+                _events.info(_NAMES[type(command)], broker=command.broker_id)
+
+
+def rules_of(settings: Settings) -> Rules:
+    """The controller's rules as they are set."""
+    return Rules(
+        session_s=settings.broker_session_timeout_ms / 1000,
+        is_rebalancing=settings.auto_leader_rebalance_enable,
+        rebalance_interval_s=settings.leader_imbalance_check_interval_seconds,
+        imbalance_percentage_max=settings.leader_imbalance_per_broker_percentage,
+    )
+
+
+def _tell_of_leaders(old: Image, new: Image) -> None:
+    moved: Counter[BrokerId] = Counter()
+    for before, after in changed_topics(old, new):
+        if before is not None and after is not None:
+            pairs = zip(before.partitions, after.partitions, strict=False)
+            moved.update(now.leader for was, now in pairs if now.leader != was.leader)
+    lost = moved.pop(NO_LEADER, 0)
+    if moved:
+        _events.info("leaders.moved", partitions=moved.total())
+    if lost:
+        _events.warning("leaders.lost", partitions=lost)

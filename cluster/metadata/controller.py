@@ -1,0 +1,112 @@
+"""What the active controller does about brokers that come, go and fall silent: image, heartbeats and time → commands.
+
+Pure. Which partitions are led by whom after a command is not decided here, but where it is applied (`elections.py`).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from cordwood.cluster.metadata.commands import (
+    BeginControlledShutdown,
+    BrokerId,
+    Command,
+    Election,
+    ElectLeaders,
+    FenceBroker,
+    UnfenceBroker,
+)
+from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image
+from cordwood.cluster.metadata.liveness import Liveness
+from cordwood.cluster.metadata.quorum import Heartbeat
+
+ELECTIONS_MAX = 100
+"""Partitions that go back to their preferred leaders in one turn: their clients all have to follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the controller was told to judge."""
+
+    session_s: float
+    is_rebalancing: bool = True
+    rebalance_interval_s: float = 300
+    imbalance_percentage_max: int = 10
+
+
+class Controller:
+    """Hears and looks on every voter; decides where it has been told that it took over.
+
+    The next `decide` is due when the commands of the last have been applied or refused, with an image that shows it. A
+    command whose outcome is not known may be in the next decision again: it changes nothing the second time.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._liveness = Liveness(rules.session_s)
+        self._rebalance_at_s = 0.0
+
+    def heard(self, heartbeat: Heartbeat, image: Image, now_s: float) -> bool:
+        """A broker says that it is alive. Returns whether that may be a reason to decide something at once."""
+        self._liveness.heard(heartbeat, now_s)
+        broker = image.brokers.get(heartbeat.broker_id)
+        if broker is None:
+            return False
+        return broker.is_fenced or (heartbeat.wants_shutdown and not broker.is_shutting_down)
+
+    def look(self, image: Image, now_s: float) -> None:
+        """To be called several times a session, on every voter, whatever else goes on."""
+        self._liveness.look(image, now_s)
+
+    def took_over(self, image: Image, now_s: float) -> None:
+        """This voter is the active controller from now on."""
+        self._liveness.took_over(image, now_s)
+        self._rebalance_at_s = now_s + self._rules.rebalance_interval_s
+
+    def decide(self, image: Image, now_s: float) -> list[Command]:
+        """What is to be proposed now."""
+        self._liveness.look(image, now_s)
+        brokers = image.brokers.values()
+        decided = [command for broker in brokers if (command := self._about(broker, now_s)) is not None]
+        # Whoever comes back may lead what others leave.
+        decided.sort(key=lambda command: not isinstance(command, UnfenceBroker))
+        return [*decided, *self._rebalance(image, now_s)]
+
+    def _about(self, broker: BrokerImage, now_s: float) -> Command | None:
+        said = self._liveness.heartbeat(broker, now_s)
+        if broker.is_fenced:
+            # Before its registration was applied, it did not know what it holds (KIP-841).
+            is_fit = said is not None and said.applied_index >= broker.epoch and not said.wants_shutdown
+            return UnfenceBroker(broker.id, broker.epoch) if is_fit else None
+        if self._liveness.is_silent(broker, now_s):
+            return FenceBroker(broker.id, broker.epoch)
+        if said is not None and said.wants_shutdown and not broker.is_shutting_down:
+            return BeginControlledShutdown(broker.id, broker.epoch)
+        return None
+
+    def _rebalance(self, image: Image, now_s: float) -> list[Command]:
+        if not self._rules.is_rebalancing or now_s < self._rebalance_at_s:
+            return []
+        astray = list(_astray(image, self._rules.imbalance_percentage_max))
+        if len(astray) <= ELECTIONS_MAX:
+            self._rebalance_at_s = now_s + self._rules.rebalance_interval_s
+        return [ElectLeaders(Election.PREFERRED, tuple(astray[:ELECTIONS_MAX]))] if astray else []
+
+
+def _astray(image: Image, percentage_max: int) -> Iterator[tuple[UUID, int]]:
+    """Partitions that could be led by their preferred replicas, of brokers for which too many are not."""
+    preferred: dict[BrokerId, int] = defaultdict(int)
+    led_by_others: dict[BrokerId, int] = defaultdict(int)
+    could_be_led: dict[BrokerId, list[tuple[UUID, int]]] = defaultdict(list)
+    for topic in image.topics_by_id.values():
+        for index, partition in enumerate(topic.partitions):
+            first = partition.replicas[0]
+            preferred[first] += 1
+            if partition.leader not in (first, NO_LEADER):
+                led_by_others[first] += 1
+                if first in partition.isr and image.is_alive(first):
+                    could_be_led[first].append((topic.id, index))
+    for broker_id, partitions in could_be_led.items():
+        if 100 * led_by_others[broker_id] > percentage_max * preferred[broker_id]:
+            yield from partitions

@@ -1,0 +1,132 @@
+"""One connection between brokers: frames of bounded length, first a handshake, then messages."""
+
+import asyncio
+from collections.abc import Callable
+from struct import Struct
+from typing import Protocol, cast
+
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.raft.handshake import (
+    FRAME_BYTES_MAX as HANDSHAKE_BYTES_MAX,
+)
+from cordwood.cluster.metadata.raft.handshake import (
+    Handshake,
+    Peer,
+    Refused,
+    RefusedByPeer,
+    refusal,
+)
+from cordwood.cluster.metadata.raft.messages import MalformedMessage, Message, decode, encode
+
+FRAME_BYTES_MAX = 64 << 20
+"""An image of some hundred thousand partitions."""
+UNSENT_BYTES_MAX = 4 << 20
+"""A peer that leaves more than this unread is sent nothing more until it catches up."""
+
+_LENGTH = Struct("<I")
+_KEEP_ALIVE = _LENGTH.pack(0)
+
+
+class Owner(Protocol):
+    """Whoever has the connections."""
+
+    def shake_hands(self, connection: "Connection", send: Callable[[bytes], None]) -> Handshake: ...
+
+    def established(self, connection: "Connection") -> None: ...
+
+    def received(self, connection: "Connection", message: Message) -> None:
+        """Raises MalformedMessage for one that makes no sense from this peer."""
+        ...
+
+    def ended(self, connection: "Connection", reason: Exception | None) -> None:
+        """Refused, RefusedByPeer or MalformedMessage; None where it just broke."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """`peer` is None until the handshake is over; `dialled` is whom we dialled, None where we were dialled."""
+
+    def __init__(self, owner: Owner, dialled: BrokerId | None = None) -> None:
+        self._owner = owner
+        self.dialled = dialled
+        self._buffer = bytearray()
+        self._is_closed = False
+        self._loop = asyncio.get_running_loop()
+        self.peer: Peer | None = None
+        self.address = "?"
+        self.heard_at_s = self._loop.time()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are of no class of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
+        self.address = f"{host}:{port}"
+        self._handshake = self._owner.shake_hands(self, self._write)
+        self._handshake.begin()
+
+    def data_received(self, data: bytes) -> None:
+        if self.peer is not None:
+            # A stranger gets only so much time, whatever it sends.
+            self.heard_at_s = self._loop.time()
+        self._buffer += data
+        try:
+            self._take_frames()
+        except Refused as reason:
+            self._write(refusal(str(reason)))
+            self.close(reason)
+        except (RefusedByPeer, MalformedMessage) as reason:
+            self.close(reason)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.close(None)
+
+    def send(self, message: Message) -> bool:
+        """False where the peer does not keep up: the message is not sent."""
+        if self._is_closed or self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+            return False
+        self._write(encode(message))
+        return True
+
+    def keep_alive(self) -> None:
+        if not self._is_closed and self._transport.get_write_buffer_size() == 0:
+            self._transport.write(_KEEP_ALIVE)
+
+    def close(self, reason: Exception | None = None) -> None:
+        """What was written before still goes out."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._buffer.clear()
+            self._transport.close()
+            self._owner.ended(self, reason)
+
+    def abort(self) -> None:
+        """At once: the peer is gone, or somebody newer is in its place."""
+        self._transport.abort()
+        self.close()
+
+    def _write(self, frame: bytes) -> None:
+        self._transport.write(_LENGTH.pack(len(frame)) + frame)
+
+    def _take_frames(self) -> None:
+        buffer, position = self._buffer, 0
+        while not self._is_closed and len(buffer) - position >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(buffer, position)
+            if length > (HANDSHAKE_BYTES_MAX if self.peer is None else FRAME_BYTES_MAX):
+                raise MalformedMessage(f"a frame of {length} bytes")
+            end = position + _LENGTH.size + length
+            if end > len(buffer):
+                break
+            if length:
+                self._take(bytes(memoryview(buffer)[position + _LENGTH.size : end]))
+            position = end
+        if not self._is_closed:
+            del buffer[:position]
+
+    def _take(self, frame: bytes) -> None:
+        if self.peer is not None:
+            self._owner.received(self, decode(frame))
+            return
+        peer = self._handshake.receive(frame)
+        if peer is not None:
+            self.peer = peer
+            self._owner.established(self)

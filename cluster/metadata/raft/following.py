@@ -1,0 +1,108 @@
+"""A follower's log: made equal to the leader's, truncated only where they really differ, and never below the commit."""
+
+from typing import Any
+
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.raft.election import Electing
+from cordwood.cluster.metadata.raft.library import Role
+from cordwood.cluster.metadata.raft.messages import Append, AppendReply, Install, MalformedMessage, Readmit
+
+
+class Following(Electing):
+    """The part of a node that follows. `_agreed` is up to where its log is known to be that of this term's leader."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._agreed, self._agreed_term = 0, 0
+        super().__init__(*arguments)
+
+    def on_append(self, sender: BrokerId, message: Append) -> None:
+        if message.term < self.term:
+            # Whoever led that term learns from the answer that it is over.
+            self._host.send(sender, AppendReply(self.term, 0, self.may_vote))
+            return
+        self._follow(sender, message.term)
+        if message.entries and message.entries[0][1] != message.prev_index + 1:
+            raise MalformedMessage(f"entries from {message.entries[0][1]} on behind entry {message.prev_index}")
+        if not self._fits(message):
+            hint = self._may_agree_at(message.prev_index)
+            self._host.send(sender, AppendReply(self.term, hint, self.may_vote, message.prev_index))
+            return
+        self._take(message)
+        self._agreed = max(self._agreed, message.prev_index + len(message.entries))
+        if (commit_index := min(message.commit_index, self._agreed)) > self.commit_index:
+            self.commit_index = commit_index
+        self.confirm()
+
+    def confirm(self) -> None:
+        """Tell the leader up to where our log is its own, and on disk."""
+        if self.leader is not None and self.leader != self._me and self._agreed_term == self.term:
+            end = min(self._agreed, self.log.flushed_end)
+            self._host.send(self.leader, AppendReply(self.term, end, self.may_vote))
+
+    def on_install(self, sender: BrokerId, message: Install) -> None:
+        if message.term < self.term:
+            self._host.send(sender, AppendReply(self.term, 0, self.may_vote))
+            return
+        self._follow(sender, message.term)
+        if message.index > self.commit_index:
+            self._host.install(message)
+        else:
+            self._agreed = max(self._agreed, message.index)
+            self.confirm()
+
+    def installed(self, index: int, term: int) -> None:
+        """The image after this entry is ours now, and on disk."""
+        assert index > self.commit_index, "an image never takes us back"
+        if self.log.term_at(index) == term:
+            # What is behind it may be the leader's, or it will be found not to be.
+            self.log.drop_before(index, index)
+        else:
+            self.log.restart_behind(index, term)
+        self.commit_index = self.applied_index = index
+        self._agreed = max(self._agreed, index)
+        self.confirm()
+
+    def on_readmit(self, sender: BrokerId, message: Readmit) -> None:
+        """By now our log has everything that we may have confirmed before we forgot (docs/adr/0011)."""
+        is_current = sender == self.leader and message.term == self.term == self._agreed_term
+        if not self.may_vote and is_current and min(self._agreed, self.log.flushed_end) >= message.barrier:
+            self._host.readmitted()
+            self.confirm()
+
+    def _follow(self, leader: BrokerId, term: int) -> None:
+        assert term > self.term or self.role is not Role.LEADER, f"two leaders in term {term}"
+        self.follow_leader(leader, term)
+        if self._agreed_term != term:
+            self._agreed, self._agreed_term = self.commit_index, term
+        self._leader_heard_at_s = self._host.now_s()
+        self.stand_no_more()
+        self.put_off_election()
+
+    def _fits(self, message: Append) -> bool:
+        """Whether we have the entry that the message starts behind. What a snapshot has is everybody's."""
+        known = self.log.term_at(message.prev_index)
+        return message.prev_index < self.log.base_index or known == message.prev_term
+
+    def _may_agree_at(self, index: int) -> int:
+        """Where the leader's log may be ours, having no such entry `index`: the end, or before that whole term."""
+        if index > self.log.end:
+            return self.log.end
+        term = self.log.term_at(index)
+        while index > self.commit_index and self.log.term_at(index) == term:
+            index -= 1
+        return index
+
+    def _take(self, message: Append) -> None:
+        """Append what we do not have. Entries that came before, or late, are passed over."""
+        for position, (_, index, term) in enumerate(message.entries):
+            if index <= self.log.base_index:
+                continue
+            known = self.log.term_at(index)
+            if known is None:
+                self.log.extend(message.entries[position:])
+                return
+            if known != term:
+                assert index > self.commit_index, f"entry {index} is committed, and another leader has another"
+                self.log.truncate_from(index)
+                self.log.extend(message.entries[position:])
+                return

@@ -1,0 +1,177 @@
+"""How two brokers make sure of each other before anything else is said: version, cluster, role, and a shared secret.
+
+The dialling side says hello; the other answers with its own hello and a proof; the first sends its proof, and is
+welcomed. A proof is an HMAC over both hellos, which carry a random number each, so that nothing can be replayed. It
+says who is there; what follows is neither encrypted nor signed.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from cordwood.cluster.metadata.commands import BrokerId, pack, unpack
+from cordwood.cluster.metadata.raft.messages import MalformedMessage
+
+MAGIC = "cordwood-quorum"
+VERSION = 1
+FRAME_BYTES_MAX = 1024
+"""Of the frames of a handshake, from whom nothing is known yet."""
+NONCE_BYTES = 16
+
+
+class PeerRole(IntEnum):
+    VOTER = 1
+    OBSERVER = 2
+
+
+class _Kind(IntEnum):
+    HELLO = 1
+    PROOF = 2
+    WELCOME = 3
+    REFUSAL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end."""
+
+    broker_id: BrokerId
+    role: PeerRole
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What this broker says of itself, and whom it takes for a voter. A cluster id that is not known yet is empty."""
+
+    broker_id: BrokerId
+    role: PeerRole
+    cluster_id: str
+    voters: Collection[BrokerId]
+    secret: bytes
+
+
+class Refused(Exception):
+    """We refuse the peer: a sentence for both sides' logs."""
+
+
+class RefusedByPeer(Exception):
+    """The peer refuses us, for this reason."""
+
+
+class Handshake:
+    """One side of it. `expected` is whom we dialled, None for the side that was dialled; `nonce` is random."""
+
+    def __init__(self, me: Membership, expected: BrokerId | None, nonce: bytes, send: Callable[[bytes], None]) -> None:
+        self._me, self._expected, self._send = me, expected, send
+        self._is_dialler = expected is not None
+        self._hello = pack(
+            [
+                _Kind.HELLO,
+                MAGIC,
+                VERSION,
+                me.broker_id,
+                me.role,
+                me.cluster_id,
+                -1 if expected is None else expected,
+                nonce,
+            ]
+        )
+        self._their_hello = b""
+        self._peer: Peer | None = None
+        self._is_proven = False
+
+    def begin(self) -> None:
+        if self._is_dialler:
+            self._send(self._hello)
+
+    def receive(self, frame: bytes) -> Peer | None:
+        """Take a frame; returns the peer once it is sure. Raises Refused, RefusedByPeer, MalformedMessage."""
+        kind, fields = _opened(frame)
+        match kind:
+            case _Kind.REFUSAL if len(fields) == 1 and isinstance(fields[0], str):
+                raise RefusedByPeer(fields[0][:300])
+            case _Kind.HELLO if self._peer is None:
+                self._their_hello = frame
+                self._peer = self._judged(fields)
+                if not self._is_dialler:
+                    self._send(self._hello)
+                    self._send_proof()
+                return None
+            case _Kind.PROOF if self._peer is not None and not self._is_proven and len(fields) == 1:
+                self._check_proof(self._peer, fields[0])
+                self._is_proven = True
+                if self._is_dialler:
+                    self._send_proof()
+                    return None
+                self._send(pack([_Kind.WELCOME]))
+                return self._peer
+            case _Kind.WELCOME if self._is_dialler and self._is_proven:
+                return self._peer
+            case _:
+                raise MalformedMessage("a handshake out of order")
+
+    def _judged(self, fields: list[Any]) -> Peer:
+        magic, version, broker_id, role, cluster_id, wanted, _ = _checked_hello(fields)
+        me = self._me
+        if magic != MAGIC or version != VERSION:
+            raise Refused(f"it speaks version {version} of the quorum's protocol, and broker {me.broker_id} {VERSION}")
+        if wanted not in (-1, me.broker_id) or self._expected not in (None, broker_id):
+            raise Refused(
+                f"controller.quorum.voters has broker {wanted if wanted >= 0 else self._expected} where broker"
+                f" {me.broker_id if wanted >= 0 else broker_id} answers"
+            )
+        if broker_id == me.broker_id:
+            raise Refused(f"two brokers have the node.id {broker_id}")
+        if (broker_id in me.voters) != (role == PeerRole.VOTER):
+            is_or_not = "is" if broker_id in me.voters else "is not"
+            raise Refused(
+                f"broker {broker_id} {is_or_not} one of the controller.quorum.voters of broker {me.broker_id}"
+            )
+        if cluster_id and me.cluster_id and cluster_id != me.cluster_id:
+            raise Refused(
+                f"broker {broker_id} belongs to cluster {cluster_id},"
+                f" and broker {me.broker_id}, which it is connected to, to cluster {me.cluster_id}"
+            )
+        return Peer(BrokerId(broker_id), PeerRole(role))
+
+    def _send_proof(self) -> None:
+        self._send(pack([_Kind.PROOF, self._proof(self._is_dialler)]))
+
+    def _proof(self, of_dialler: bool) -> bytes:
+        if not self._me.secret:
+            return b""
+        first, second = self._hello, self._their_hello
+        if not self._is_dialler:
+            first, second = second, first
+        label = b"dialler" if of_dialler else b"dialled"
+        return hmac.digest(self._me.secret, label + hashlib.sha256(first).digest() + second, hashlib.sha256)
+
+    def _check_proof(self, peer: Peer, proof: object) -> None:
+        if not isinstance(proof, bytes):
+            raise MalformedMessage("a proof that is none")
+        if self._me.secret and not hmac.compare_digest(proof, self._proof(not self._is_dialler)):
+            raise Refused(
+                f"brokers {self._me.broker_id} and {peer.broker_id} do not have the same controller.quorum.secret"
+            )
+
+
+def refusal(reason: str) -> bytes:
+    """The frame that tells the other side why it is refused."""
+    return pack([_Kind.REFUSAL, reason])
+
+
+def _opened(frame: bytes) -> tuple[int, list[Any]]:
+    try:
+        kind, *fields = unpack(frame)
+    except (ValueError, TypeError) as error:
+        raise MalformedMessage(f"no handshake: {error}") from None
+    return kind, fields
+
+
+def _checked_hello(fields: list[Any]) -> list[Any]:
+    if list(map(type, fields)) != [str, int, int, int, str, int, bytes] or len(fields[-1]) != NONCE_BYTES:
+        raise MalformedMessage("a hello that is none")
+    return fields

@@ -1,0 +1,146 @@
+"""What a voter does with its disk, one thing at a time, off the loop if it can: flush, snapshot, install, scrub."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from cordwood.cluster.metadata import journal, snapshot
+from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.raft.log import RaftLog
+from cordwood.cluster.metadata.raft.machine import Machine
+from cordwood.cluster.metadata.raft.node import RaftNode
+from cordwood.cluster.metadata.raft.storage import content_of
+from cordwood.cluster.metadata.snapshot import Snapshot
+from cordwood.storage.disk import Disk
+from cordwood.storage.errors import DamagedLog
+
+TAIL_ENTRIES = 1_000
+"""So many entries stay in the log behind a snapshot, for followers that were away for a moment."""
+
+
+class RunBlocking(Protocol):
+    """Run a function in a thread, and wait for it without blocking the loop."""
+
+    def __call__(self, function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]: ...
+
+
+class Keeper:
+    """Made before the node, and given it when it runs. An error out of `run` is final."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        log: RaftLog,
+        machine: Machine,
+        run_blocking: RunBlocking,
+        snapshot_interval_bytes: int,
+    ) -> None:
+        self._disk, self._directory = disk, directory
+        self._log, self._machine = log, machine
+        self._run_blocking = run_blocking
+        self._interval_bytes = snapshot_interval_bytes
+        self._snapshot_at_bytes = snapshot_interval_bytes
+        self._snapshot_index = machine.image.index
+        self._to_install: Snapshot | None = None
+        self._has_work = asyncio.Event()
+        self._lock = asyncio.Lock()
+
+    async def run(self, node: RaftNode, wake: Callable[[], None]) -> None:
+        """Work until cancelled; `wake` is called when the node has something to say for it. Raises OSError."""
+        while True:
+            await self._has_work.wait()
+            async with self._lock:
+                self._has_work.clear()
+                if self._to_install is not None:
+                    self._install(node)
+                if self._log.is_dirty:
+                    await self._run_blocking(self._log.begin_flush().sync)
+                    self._log.end_flush(node.commit_index)
+                    node.flushed()
+                if self._log.bytes_on_disk > self._snapshot_at_bytes and node.applied_index > self._snapshot_index:
+                    await self._take_snapshot(node)
+                wake()
+
+    def look(self) -> None:
+        """See whether there is something to do."""
+        if self._log.is_dirty or self._to_install is not None:
+            self._has_work.set()
+
+    def install(self, image: Image, term: int) -> None:
+        """Have an image installed as soon as the disk is free for it."""
+        self._to_install = Snapshot(image, term)
+        self.look()
+
+    async def close(self, node: RaftNode, *, is_sound: bool) -> None:
+        """Wait for what is under way, and put the rest on disk, unless that has failed before. Then cancel `run`."""
+        async with self._lock:
+            if is_sound and self._log.is_dirty:
+                self._log.flush(node.commit_index)
+            self._log.close()
+
+    async def scrub(self, node: RaftNode) -> list[DamagedLog]:
+        """Hold the files against memory; what differs is written anew, and returned."""
+        async with self._lock:
+            if self._log.is_dirty:
+                await self._run_blocking(self._log.begin_flush().sync)
+                self._log.end_flush(node.commit_index)
+                node.flushed()
+            found = [*await self._scrub_snapshot(), *await self._scrub_journal(node)]
+        self.look()
+        return found
+
+    async def _scrub_journal(self, node: RaftNode) -> list[DamagedLog]:
+        path = f"{self._directory}/{journal.NAME}"
+        expected, end = self._log.entries, self._log.bytes_on_disk
+        try:
+            written = (await self._run_blocking(content_of, self._disk, path))[:end]
+            content = journal.check(path, written)
+            if content.end == end and content.entries == expected:
+                return []
+            damage = DamagedLog(path, content.end, "it is not what was written there")
+        except DamagedLog as found:
+            damage = found
+        self._log.rewrite(node.commit_index)
+        return [damage]
+
+    async def _scrub_snapshot(self) -> list[DamagedLog]:
+        try:
+            known = await self._run_blocking(snapshot.read_newest, self._disk, self._directory)
+            if self._snapshot_index == 0 or (known is not None and known.image.index == self._snapshot_index):
+                return []
+            damage = DamagedLog(self._directory, 0, f"the snapshot of entry {self._snapshot_index} is gone")
+        except DamagedLog as found:
+            damage = found
+        except OSError as error:
+            damage = DamagedLog(self._directory, 0, f"its snapshot cannot be read: {error.strerror}")
+        await self._write_snapshot()
+        return [damage]
+
+    async def _take_snapshot(self, node: RaftNode) -> None:
+        index = await self._write_snapshot()
+        # Only now: until the snapshot is on disk, the log is the only place that has these entries.
+        start = self._log.start_of_tail(index, TAIL_ENTRIES, self._interval_bytes // 2)
+        self._log.drop_before(start, node.commit_index)
+        self._snapshot_at_bytes = self._log.bytes_on_disk + self._interval_bytes
+
+    async def _write_snapshot(self) -> int:
+        """The index of the image that is on disk now."""
+        taken = Snapshot(self._machine.image, self._machine.term)
+        await self._run_blocking(snapshot.write, self._disk, self._directory, taken)
+        snapshot.remove_all_but_newest(self._disk, self._directory)
+        self._snapshot_index = taken.image.index
+        return taken.image.index
+
+    def _install(self, node: RaftNode) -> None:
+        taken, self._to_install = self._to_install, None
+        assert taken is not None, "there is an image to install"
+        index, term = taken.image.index, taken.term
+        if index <= node.commit_index:
+            return
+        snapshot.write(self._disk, self._directory, taken)
+        self._machine.install(taken.image, term)
+        node.installed(index, term)
+        snapshot.remove_all_but_newest(self._disk, self._directory)
+        self._snapshot_index = index
+        self._snapshot_at_bytes = self._log.bytes_on_disk + self._interval_bytes

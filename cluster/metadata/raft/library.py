@@ -1,0 +1,239 @@
+"""The one place that knows PySyncObj, and the private names by which its election and its clockwork are reached.
+
+What is taken from it: terms and roles, the election with its timers, stepping down without a majority, and the order of
+a tick. What is not (docs/adr/0010): its journal, transport, snapshots, replication, and the outcome of commands.
+"""
+
+import asyncio
+import hashlib
+import random
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from importlib import resources
+from typing import Any
+
+import pysyncobj
+from pysyncobj import syncobj
+from pysyncobj.node import Node
+
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.raft.log import RaftLog
+
+SOURCE_SHA256 = "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4"
+"""Of the syncobj.py that the names below are true of, that of version 0.3.17."""
+
+
+class Role(IntEnum):
+    """PySyncObj's numbers."""
+
+    FOLLOWER = 0
+    CANDIDATE = 1
+    LEADER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long a voter waits before it stands, at least and at most, and how often a leader shows that it is there."""
+
+    election_timeout_min_s: float = 0.5
+    election_timeout_max_s: float = 1.0
+    append_interval_s: float = 0.1
+    tick_interval_s: float = 0.05
+
+    @property
+    def fallback_s(self) -> float:
+        """A leader that heard no majority for so long is none."""
+        return self.election_timeout_max_s
+
+
+DEFAULT_TIMING = Timing()
+
+
+def check_source() -> None:
+    """Raises RuntimeError where the library is another than the one that our overrides were written for."""
+    source = resources.files(pysyncobj).joinpath("syncobj.py").read_bytes()
+    if hashlib.sha256(source).hexdigest() != SOURCE_SHA256:
+        raise RuntimeError("this is not the PySyncObj that Cordwood was made for: install pysyncobj==0.3.17")
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# The library's clock is the loop's, which is how it runs in virtual time.
+syncobj.monotonicTime = _loop_time
+
+
+class _NoPoller:
+    """Our sockets are asyncio's."""
+
+    def poll(self, timeout: float) -> None:
+        pass
+
+
+class _Outbox:
+    """What the library takes for a transport: everything it still sends itself has to do with elections."""
+
+    ready = True
+
+    def __init__(self, raft: "Library") -> None:
+        self._raft = raft
+
+    def send(self, node: Any, message: Mapping[str, Any]) -> None:
+        self._raft.library_sent(node.id, message)
+
+    def destroy(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        assert name.startswith("setOn"), name
+        return lambda *_: None
+
+
+class Library(syncobj.SyncObj):  # type: ignore[misc]
+    """PySyncObj's node under whole names. Each override says by its name what of the library it stands in for."""
+
+    def __init__(
+        self, me: BrokerId, others: Iterable[BrokerId], log: RaftLog, applied: int, timing: Timing, rng: random.Random
+    ) -> None:
+        """Has to be made on the loop whose time it is to live in."""
+        self._rng, self._timing = rng, timing
+        self._nodes = {broker_id: Node(broker_id) for broker_id in sorted(others)}
+        configuration = syncobj.SyncObjConf(
+            autoTick=False,
+            appendEntriesUseBatch=True,
+            raftMinTimeout=timing.election_timeout_min_s,
+            raftMaxTimeout=timing.election_timeout_max_s,
+            appendEntriesPeriod=timing.append_interval_s,
+            leaderFallbackTimeout=timing.fallback_s,
+            connectionTimeout=max(3.0, timing.election_timeout_max_s),
+            useFork=False,
+            password=None,
+        )
+        super().__init__(Node(me), list(self._nodes.values()), configuration, transport=_Outbox(self))
+        self._poller = _NoPoller()
+        self._SyncObj__raftLog = log
+        self._SyncObj__raftCurrentTerm = max(log.getCurrentTerm(), log.end_term)
+        self._SyncObj__votedForNodeId = log.getVotedForNodeId()
+        self._SyncObj__raftCommitIndex = max(log.getRaftCommitIndex(), applied)
+        self._SyncObj__raftLastApplied = applied
+
+    @property
+    def term(self) -> int:
+        term: int = self._SyncObj__raftCurrentTerm
+        return term
+
+    @property
+    def role(self) -> Role:
+        return Role(self._SyncObj__raftState)
+
+    @property
+    def leader(self) -> BrokerId | None:
+        node = self._SyncObj__raftLeader
+        return None if node is None else node.id
+
+    @property
+    def commit_index(self) -> int:
+        index: int = self._SyncObj__raftCommitIndex
+        return index
+
+    @commit_index.setter
+    def commit_index(self, index: int) -> None:
+        assert index >= self._SyncObj__raftCommitIndex, "what is committed stays so"
+        self._SyncObj__raftCommitIndex = index
+
+    @property
+    def applied_index(self) -> int:
+        index: int = self._SyncObj__raftLastApplied
+        return index
+
+    @applied_index.setter
+    def applied_index(self, index: int) -> None:
+        self._SyncObj__raftLastApplied = index
+
+    @property
+    def term_began_index(self) -> int:
+        """The no-op by which this leader's term began. Only for a leader."""
+        index: int = self._SyncObj__noopIDx
+        return index
+
+    @property
+    def deadline_s(self) -> float:
+        """When this voter wants to stand."""
+        deadline: float = self._SyncObj__raftElectionDeadline
+        return deadline
+
+    @deadline_s.setter
+    def deadline_s(self, deadline_s: float) -> None:
+        self._SyncObj__raftElectionDeadline = deadline_s
+
+    def put_off_election(self) -> None:
+        self.deadline_s = _loop_time() + self._SyncObj__generateRaftTimeout()
+
+    def follow_leader(self, leader: BrokerId, term: int) -> None:
+        """Somebody else leads this term, or a later one."""
+        if term > self.term:
+            self._SyncObj__setCurrentTerm(term, None)
+        self._SyncObj__raftLeader = self._nodes[leader]
+        self._SyncObj__setState(Role.FOLLOWER)
+
+    def step_down(self, term: int) -> None:
+        """There is a later term, with a leader not known yet."""
+        self._SyncObj__setCurrentTerm(term, None)
+        self._SyncObj__raftLeader = None
+        self._SyncObj__setState(Role.FOLLOWER)
+
+    def forget_leader(self) -> None:
+        self._SyncObj__raftLeader = None
+
+    def heard_from_follower(self, follower: BrokerId) -> None:
+        """A leader that hears from too few for too long steps down."""
+        self._SyncObj__lastResponseTime[self._nodes[follower]] = _loop_time()
+
+    def peer_connected(self, peer: BrokerId) -> None:
+        self._SyncObj__onNodeConnected(self._nodes[peer])
+
+    def peer_disconnected(self, peer: BrokerId) -> None:
+        self._SyncObj__onNodeDisconnected(self._nodes[peer])
+
+    def library_receive(self, sender: BrokerId, message: Mapping[str, Any]) -> None:
+        """Have the library's own rules judge a message in its own form."""
+        self._SyncObj__onMessageReceived(self._nodes[sender], message)
+
+    @abstractmethod
+    def library_sent(self, receiver: BrokerId, message: Mapping[str, Any]) -> None:
+        """The library wants a message of an election sent."""
+
+    @abstractmethod
+    def replicate(self) -> None:
+        """It is time to show every follower that we lead, and to send what it has not got."""
+
+    @abstractmethod
+    def apply_committed(self) -> bool:
+        """Apply what is committed. Whether there was anything."""
+
+    @abstractmethod
+    def became_leader(self) -> None:
+        """The no-op of our term is in the log."""
+
+    def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802
+        return self._rng.uniform(self._timing.election_timeout_min_s, self._timing.election_timeout_max_s)
+
+    def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
+        self._SyncObj__newAppendEntriesTime = _loop_time() + self._timing.append_interval_s
+        self.replicate()
+
+    def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
+        return self.apply_committed()
+
+    def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
+        super()._SyncObj__onBecomeLeader()
+        self.became_leader()
+
+    def _checkCommandsToApply(self) -> None:  # noqa: N802
+        """Commands go straight to the log."""
+
+    def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
+        """Snapshots are ours."""

@@ -1,0 +1,248 @@
+"""What voters and observers say to each other: frozen values, sent as msgpack, and checked before they are believed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from types import UnionType
+from typing import Any, ClassVar, get_args, get_type_hints
+from uuid import UUID
+
+from cordwood.cluster.metadata.commands import BrokerId, pack, unpack
+from cordwood.cluster.metadata.quorum import Heartbeat
+
+Row = tuple[bytes, int, int]
+"""An entry of the log as PySyncObj has it: command, index, term."""
+
+
+class MalformedMessage(Exception):
+    """Bytes that no broker of ours sends: the connection they came by is closed."""
+
+
+class Standing(IntEnum):
+    """What a voter remembers, which decides whether it may vote (docs/adr/0011)."""
+
+    EMPTY = 1
+    """Nothing. It is new, or its disk was wiped: that is found out from the others."""
+    FOUNDING = 2
+    """It has seen that all are new, and may vote. It has not voted yet, and its log is empty."""
+    MEMBER = 3
+    """It remembers its votes and its log."""
+    AMNESIAC = 4
+    """It has been a voter, and has forgotten what it promised: it only listens until it is readmitted."""
+
+    @property
+    def may_vote(self) -> bool:
+        return self in (Standing.FOUNDING, Standing.MEMBER)
+
+
+@dataclass(frozen=True, slots=True)
+class MyStanding:
+    """Sent to every voter when a connection begins, and when it changes."""
+
+    KIND: ClassVar[int] = 1
+    standing: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreVoteRequest:
+    """Would you vote for me in the next term? Asked before disturbing anybody (Ongaro's thesis, 9.6)."""
+
+    KIND: ClassVar[int] = 2
+    term: int
+    nonce: int
+    last_index: int
+    last_term: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreVote:
+    """The answer. `term` is the answering voter's own."""
+
+    KIND: ClassVar[int] = 3
+    term: int
+    nonce: int
+    is_granted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRequest:
+    """RequestVote of the Raft paper."""
+
+    KIND: ClassVar[int] = 4
+    term: int
+    last_index: int
+    last_term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """A vote for whom it is sent to. It is on the voter's disk."""
+
+    KIND: ClassVar[int] = 5
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """AppendEntries of the Raft paper; without entries it says that the leader is alive, or asks where logs agree."""
+
+    KIND: ClassVar[int] = 6
+    term: int
+    prev_index: int
+    prev_term: int
+    commit_index: int
+    entries: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AppendReply:
+    """Up to `end` the follower's log is the leader's, and on disk. Or it has no such entry as `rejected`, the
+    `prev_index` that it was sent, and `end` is what may be tried next."""
+
+    KIND: ClassVar[int] = 7
+    term: int
+    end: int
+    may_vote: bool
+    rejected: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """The whole image after entry `index`, for one whose next entry the log no longer has."""
+
+    KIND: ClassVar[int] = 8
+    term: int
+    index: int
+    index_term: int
+    image: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Readmit:
+    """An amnesiac voter that has the log up to `barrier` counts again (docs/adr/0011)."""
+
+    KIND: ClassVar[int] = 9
+    term: int
+    barrier: int
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """An entry for the leader to put in the log. Lost without a word where it does not arrive at one."""
+
+    KIND: ClassVar[int] = 10
+    entry: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """The leader of this term stops: the successor shall stand at once, and nobody miss the leader first."""
+
+    KIND: ClassVar[int] = 11
+    term: int
+    successor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A broker's heartbeat."""
+
+    KIND: ClassVar[int] = 12
+    broker_id: int
+    incarnation: UUID
+    broker_epoch: int
+    applied_index: int
+    wants_shutdown: bool
+
+    @classmethod
+    def of(cls, heartbeat: Heartbeat) -> "Alive":
+        return cls(*(getattr(heartbeat, field.name) for field in fields(Heartbeat)))
+
+    def heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            BrokerId(self.broker_id), self.incarnation, self.broker_epoch, self.applied_index, self.wants_shutdown
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """An observer has applied everything up to `index`, and asks for what comes behind."""
+
+    KIND: ClassVar[int] = 13
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """For observers: final entries, and who leads in which term; None where nobody is known to."""
+
+    KIND: ClassVar[int] = 14
+    leader_id: int | None
+    term: int
+    commit_index: int
+    entries: tuple[Row, ...] = ()
+
+
+Message = (
+    MyStanding
+    | PreVoteRequest
+    | PreVote
+    | VoteRequest
+    | Vote
+    | Append
+    | AppendReply
+    | Install
+    | Readmit
+    | Propose
+    | Resign
+    | Alive
+    | Follow
+    | Committed
+)
+
+_KINDS: dict[int, Callable[..., Message]] = {kind.KIND: kind for kind in get_args(Message)}
+
+
+def _allowed(annotation: Any) -> tuple[type, ...]:
+    if isinstance(annotation, UnionType):
+        return get_args(annotation)
+    return (tuple,) if annotation == tuple[Row, ...] else (annotation,)
+
+
+_SHAPES = {
+    kind.KIND: tuple(_allowed(annotation) for name, annotation in get_type_hints(kind).items() if name != "KIND")
+    for kind in get_args(Message)
+}
+
+
+def encode(message: Message) -> bytes:
+    return pack((message.KIND, *(getattr(message, name) for name in message.__slots__)))
+
+
+def decode(data: bytes) -> Message:
+    """The message that was encoded. Raises MalformedMessage where any field is not of its type."""
+    try:
+        kind, *values = unpack(data)
+        shape = _SHAPES[kind]
+    except (ValueError, TypeError, LookupError) as error:
+        raise MalformedMessage(f"{len(data)} bytes that are no message: {error}") from None
+    if len(values) != len(shape):
+        raise MalformedMessage(f"message {kind} has {len(values)} fields")
+    for value, allowed in zip(values, shape, strict=True):
+        if type(value) not in allowed or (type(value) is int and not 0 <= value < 1 << 63):
+            raise MalformedMessage(f"message {kind} with {type(value).__name__} where {allowed} belongs")
+        if type(value) is tuple:
+            _check_rows(kind, value)
+    return _KINDS[kind](*values)
+
+
+def _check_rows(kind: int, rows: tuple[Any, ...]) -> None:
+    """Entries follow each other without a gap, and their terms never fall."""
+    known: tuple[int, int] | None = None
+    for row in rows:
+        if type(row) is not tuple or tuple(map(type, row)) != (bytes, int, int):
+            raise MalformedMessage(f"message {kind} with an entry that is none")
+        _, index, term = row
+        if known is not None and (index != known[0] + 1 or term < known[1]):
+            raise MalformedMessage(f"message {kind} with entry {index} of term {term} behind {known[0]} of {known[1]}")
+        known = index, term

@@ -1,0 +1,202 @@
+"""A Raft voter as a whole: the part that leads, and where each message goes. It knows no socket and no file.
+
+Every message carries its sender's term: an answer to an earlier leadership is dropped, and a later term is stepped
+down for.
+"""
+
+from typing import Any, assert_never
+
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.raft.following import Following
+from cordwood.cluster.metadata.raft.library import Role
+from cordwood.cluster.metadata.raft.log import NO_OP
+from cordwood.cluster.metadata.raft.messages import (
+    Append,
+    AppendReply,
+    Install,
+    MalformedMessage,
+    PreVote,
+    PreVoteRequest,
+    Readmit,
+    Resign,
+    Row,
+    Vote,
+    VoteRequest,
+)
+from cordwood.cluster.metadata.raft.progress import Progress, majority_has
+
+APPEND_BYTES_MAX = 1 << 20
+IMAGE_TIMEOUT_S = 5.0
+"""An image that was not confirmed for so long is sent again."""
+
+RaftMessage = PreVoteRequest | PreVote | VoteRequest | Vote | Append | AppendReply | Install | Readmit | Resign
+
+
+class RaftNode(Following):
+    """The part of a node that leads. The library counts no follower, since it does not know which of them may count."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._progress: dict[BrokerId, Progress] = {}
+        self._progress_term = 0
+        self._barriers: dict[BrokerId, int] = {}
+        super().__init__(*arguments)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.role is Role.LEADER
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it leads and has applied everything that was committed before it did."""
+        return self.is_leader and self._progress_term == self.term and self.applied_index >= self.term_began_index
+
+    def progress_of(self, follower: BrokerId) -> Progress | None:
+        """What is known of a follower's log; None unless we lead."""
+        return self._progress.get(follower) if self.is_leader else None
+
+    def receive(self, sender: BrokerId, message: RaftMessage) -> None:
+        """Take a message of another voter. Raises MalformedMessage."""
+        match message:
+            case Append():
+                self.on_append(sender, message)
+            case AppendReply():
+                self._on_append_reply(sender, message)
+            case PreVoteRequest():
+                self.on_pre_vote_request(sender, message)
+            case PreVote():
+                self.on_pre_vote(sender, message)
+            case VoteRequest():
+                self.on_vote_request(sender, message)
+            case Vote():
+                self.on_vote(sender, message)
+            case Install():
+                self.on_install(sender, message)
+            case Readmit():
+                self.on_readmit(sender, message)
+            case Resign():
+                self.on_resign(sender, message)
+            case _:
+                assert_never(message)
+
+    def append(self, *commands: bytes) -> None:
+        """Put commands in our log, as its leader. They count when they are committed, if they ever are."""
+        assert self.is_leader, "only a leader decides what comes next"
+        start = self.log.end + 1
+        self.log.extend(tuple((command, start + at, self.term) for at, command in enumerate(commands)))
+        self._flush_if_alone()
+        self.replicate()
+
+    def flushed(self) -> None:
+        """More of our log is on disk."""
+        if self.is_leader:
+            self._commit()
+        else:
+            self.confirm()
+
+    def resign(self) -> None:
+        """Have the others elect who is furthest right away, if we lead."""
+        if self.is_leader and self.others:
+            successor = max(self.others, key=lambda other: self._progress[other].counted)
+            for other in self.others:
+                self._host.send(other, Resign(self.term, successor))
+
+    def became_leader(self) -> None:
+        self._progress = {other: Progress(next_index=self.log.end) for other in self.others}
+        self._progress_term = self.term
+        self._barriers.clear()
+        self._flush_if_alone()
+        self.replicate()
+
+    def connected(self, peer: BrokerId) -> None:
+        """What was on its way before is lost, and the peer may not be what it was."""
+        self.peer_connected(peer)
+        self._barriers.pop(peer, None)
+        if self.is_leader:
+            self._progress[peer] = Progress(next_index=self.log.end + 1)
+            self._send_to(peer)
+
+    def disconnected(self, peer: BrokerId) -> None:
+        self.peer_disconnected(peer)
+        self._barriers.pop(peer, None)
+
+    def replicate(self) -> None:
+        if self._progress_term == self.term:
+            for other in self.others:
+                self._send_to(other)
+
+    def apply_committed(self) -> bool:
+        if self.commit_index <= self.applied_index:
+            return False
+        self._host.apply(self.log.between(self.applied_index, self.commit_index))
+        self.applied_index = self.commit_index
+        return True
+
+    def _send_to(self, follower: BrokerId) -> None:
+        """All that it has not been sent; at least a sign of life, which carries the commit index."""
+        progress = self._progress[follower]
+        while True:
+            if progress.prev_index < self.log.base_index:
+                self._send_image(follower, progress)
+                return
+            entries: tuple[Row, ...] = ()
+            if not progress.is_probing:
+                entries = self.log.between(progress.prev_index, self.log.end, APPEND_BYTES_MAX)
+            prev_term = self.log.term_at(progress.prev_index)
+            assert prev_term is not None, "what is sent comes behind an entry of ours"
+            message = Append(self.term, progress.prev_index, prev_term, self.commit_index, entries)
+            if not self._host.send(follower, message) or not entries:
+                return
+            progress.sent(entries[-1][1])
+            if progress.prev_index == self.log.end:
+                return
+
+    def _send_image(self, follower: BrokerId, progress: Progress) -> None:
+        now_s = self._host.now_s()
+        if progress.image_sent_at_s is None or now_s - progress.image_sent_at_s > IMAGE_TIMEOUT_S:
+            image = self._host.packed_image()
+            if self._host.send(follower, image):
+                progress.sent_image(image.index, now_s)
+
+    def _on_append_reply(self, sender: BrokerId, reply: AppendReply) -> None:
+        if reply.term > self.term:
+            self.step_down(reply.term)
+        if not self.is_leader or reply.term != self.term:
+            return
+        progress = self._progress[sender]
+        if reply.end > self.log.end:
+            raise MalformedMessage(f"it confirms entry {reply.end}, and the log ends at {self.log.end}")
+        progress.counts = reply.may_vote
+        if reply.may_vote:
+            self.heard_from_follower(sender)
+        if reply.rejected is not None:
+            if progress.rejected(reply.rejected, reply.end):
+                self._send_to(sender)
+            return
+        progress.confirmed(reply.end)
+        if progress.prev_index < self.log.end:
+            self._send_to(sender)
+        self._commit()
+        if reply.may_vote:
+            self._barriers.pop(sender, None)
+        else:
+            self._readmit(sender, reply.end)
+
+    def _readmit(self, amnesiac: BrokerId, stored: int) -> None:
+        """Let it count again once it has an entry that a majority without it has committed after it came back."""
+        if amnesiac not in self._barriers:
+            self._barriers[amnesiac] = self.log.end + 1
+            self.append(NO_OP)
+        elif min(stored, self.commit_index) >= self._barriers[amnesiac]:
+            self._host.send(amnesiac, Readmit(self.term, self._barriers[amnesiac]))
+
+    def _commit(self) -> None:
+        """Commit what a majority has on disk. Entries of earlier terms only together with one of ours (Raft, 5.4.2)."""
+        ends = [self.log.flushed_end, *(progress.counted for progress in self._progress.values())]
+        index = majority_has(ends)
+        if index > self.commit_index and self.log.term_at(index) == self.term:
+            self.commit_index = index
+
+    def _flush_if_alone(self) -> None:
+        """The library lets a voter without others commit whatever is in its log."""
+        if not self.others:
+            self.log.flush(self.commit_index)

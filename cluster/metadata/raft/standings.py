@@ -1,0 +1,67 @@
+"""How this voter stands, and what it has heard of the others' standings: the decisions of `formation` made to last."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.raft import storage
+from cordwood.cluster.metadata.raft.formation import decide, is_stuck
+from cordwood.cluster.metadata.raft.messages import MalformedMessage, Standing
+from cordwood.storage.disk import Disk
+
+_events = structlog.get_logger("quorum")
+
+
+class Standings:
+    """`own` is what this voter says of itself; what it may vote by is on disk before anyone hears of it."""
+
+    def __init__(self, disk: Disk, directory: str, own: Standing, others: Sequence[BrokerId]) -> None:
+        self._disk, self._directory = disk, directory
+        self._others = others
+        self._heard: dict[BrokerId, Standing] = {}
+        self._is_stuck = False
+        self.own = own
+
+    def heard(self, voter: BrokerId, standing: int) -> None:
+        """Raises MalformedMessage."""
+        if standing not in list(Standing):
+            raise MalformedMessage(f"standing {standing}")
+        self._heard[voter] = Standing(standing)
+
+    def lost(self, voter: BrokerId) -> None:
+        """It is not connected: what it said may not hold when it comes back."""
+        self._heard.pop(voter, None)
+
+    def decided(self) -> Standing:
+        """What we stand as, by all that was heard."""
+        self._tell_whether_stuck()
+        return decide(self.own, self._others, self._heard)
+
+    def own_with(self, term: int, log_end: int) -> Standing:
+        """A founder that has voted, or has entries, is a member from then on."""
+        if self.own is Standing.FOUNDING and (term or log_end):
+            return Standing.MEMBER
+        return self.own
+
+    def become(self, standing: Standing) -> bool:
+        """Whether that is news. What has to last is on disk when this returns. Blocks."""
+        if standing is self.own:
+            return False
+        if self.own.may_vote != standing.may_vote or self.own is Standing.EMPTY:
+            storage.write_standing(self._disk, self._directory, standing)
+        _events.info("voter.standing", was=self.own.name.lower(), now=standing.name.lower())
+        self.own = standing
+        return True
+
+    def _tell_whether_stuck(self) -> None:
+        """Said once each time that it comes to this."""
+        was_stuck, self._is_stuck = self._is_stuck, is_stuck(self.own, self._others, self._heard)
+        if self._is_stuck and not was_stuck:
+            forgetful = {voter: standing.name.lower() for voter, standing in sorted(self._heard.items())}
+            _events.error(
+                "quorum.lost",
+                own=self.own.name.lower(),
+                others=str(forgetful),
+                what="too few voters remember the metadata: put back the lost metadata directories of a majority",
+            )

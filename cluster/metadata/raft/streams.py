@@ -1,0 +1,65 @@
+"""What a voter sends to the observers that follow it: the entries they have not seen, once these are final."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.raft.election import Host
+from cordwood.cluster.metadata.raft.messages import Committed, Row
+from cordwood.cluster.metadata.raft.node import APPEND_BYTES_MAX, RaftNode
+
+STATUS_INTERVAL_S = 0.5
+"""How often an observer hears who leads when nothing happens."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    next_index: int
+    told: tuple[BrokerId | None, int] = (None, -1)
+    told_at_s: float = float("-inf")
+
+
+class Streams:
+    """One for each observer that asked."""
+
+    def __init__(self, node: RaftNode, host: Host, leader: Callable[[], BrokerId | None]) -> None:
+        self._node, self._host, self._leader = node, host, leader
+        self._streams: dict[BrokerId, _Stream] = {}
+
+    def follow(self, observer: BrokerId, index: int) -> None:
+        """The observer has applied everything up to `index`, here or elsewhere."""
+        self._streams[observer] = _Stream(index + 1)
+
+    def end(self, observer: BrokerId) -> None:
+        self._streams.pop(observer, None)
+
+    def next_index(self, observer: BrokerId) -> int | None:
+        stream = self._streams.get(observer)
+        return None if stream is None else stream.next_index
+
+    def pump(self) -> None:
+        """Send what is due."""
+        for observer, stream in self._streams.items():
+            while self._send(observer, stream):
+                pass
+
+    def _send(self, observer: BrokerId, stream: _Stream) -> bool:
+        """One message, if there is something to say. Whether there may be more."""
+        node, applied = self._node, self._node.applied_index
+        if stream.next_index <= node.log.base_index:
+            image = self._host.packed_image()
+            if self._host.send(observer, image):
+                stream.next_index = image.index + 1
+                return True
+            return False
+        entries: tuple[Row, ...] = ()
+        if stream.next_index <= applied:
+            entries = node.log.between(stream.next_index - 1, applied, APPEND_BYTES_MAX)
+        now_s, status = self._host.now_s(), (self._leader(), node.term)
+        if not entries and status == stream.told and now_s - stream.told_at_s < STATUS_INTERVAL_S:
+            return False
+        if not self._host.send(observer, Committed(*status, node.commit_index, entries)):
+            return False
+        stream.told, stream.told_at_s = status, now_s
+        stream.next_index += len(entries)
+        return stream.next_index <= applied

@@ -1,0 +1,387 @@
+"""A voter: Raft on this broker's disk and network, behind the Quorum that the broker sees."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from cordwood.cluster.metadata import snapshot
+from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster
+from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.quorum import (
+    SNAPSHOT_INTERVAL_BYTES,
+    Heartbeat,
+    Listener,
+    QuorumFailed,
+    QuorumStatus,
+    VoterStatus,
+    new_cluster_id,
+)
+from cordwood.cluster.metadata.raft import storage
+from cordwood.cluster.metadata.raft.forwarding import Forwarding
+from cordwood.cluster.metadata.raft.handshake import Membership, Peer, PeerRole
+from cordwood.cluster.metadata.raft.keeper import Keeper, RunBlocking
+from cordwood.cluster.metadata.raft.library import DEFAULT_TIMING, Timing, check_source
+from cordwood.cluster.metadata.raft.machine import Machine, unpacked
+from cordwood.cluster.metadata.raft.messages import (
+    Alive,
+    Append,
+    Committed,
+    Follow,
+    Install,
+    MalformedMessage,
+    Message,
+    MyStanding,
+    Propose,
+    Row,
+    Standing,
+)
+from cordwood.cluster.metadata.raft.node import RaftNode
+from cordwood.cluster.metadata.raft.standings import Standings
+from cordwood.cluster.metadata.raft.storage import Stored
+from cordwood.cluster.metadata.raft.streams import Streams
+from cordwood.cluster.metadata.raft.transport import Address, Transport
+from cordwood.storage.disk import Disk
+from cordwood.storage.errors import DamagedLog
+
+_events = structlog.get_logger("quorum")
+
+
+class RaftQuorum:
+    """The metadata of a cluster of several voters. Made by `open`; then `start`, `formed`, and at last `close`.
+
+    Before `start` there is only `image` and `damage`, and listeners may be added.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        stored: Stored,
+        node_id: BrokerId,
+        voters: Mapping[BrokerId, Address],
+        bind: Address,
+        run_blocking: RunBlocking,
+        rng: random.Random,
+        cluster_id: str,
+        secret: str,
+        snapshot_interval_bytes: int,
+        on_failure: Callable[[QuorumFailed], None],
+        on_refused: Callable[[str], None],
+        timing: Timing,
+    ) -> None:
+        """Made by `open`, which says what these are."""
+        self._node_id, self._voters, self._bind = node_id, voters, bind
+        self._others = tuple(sorted(voter for voter in voters if voter != node_id))
+        self._rng, self._timing = rng, timing
+        self._cluster_id, self._secret = cluster_id, secret.encode()
+        self._on_failure, self._on_refused = on_failure, on_refused
+        self._failure: QuorumFailed | None = None
+        self._log = stored.log
+        self._machine = Machine(stored.image, stored.image_term, rng)
+        self._keeper = Keeper(disk, directory, stored.log, self._machine, run_blocking, snapshot_interval_bytes)
+        self._standings = Standings(disk, directory, stored.standing, self._others)
+        self.damage = stored.damage
+        """What `open` found damaged, and put aside."""
+        self._heartbeat_listeners: list[Callable[[Heartbeat], None]] = []
+        self._leadership_listeners: list[Callable[[bool], None]] = []
+        self._was_leader = False
+        self._formatted_in_term = 0
+        self._applied_by: dict[BrokerId, int] = {}
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        node_id: BrokerId,
+        voters: Mapping[BrokerId, Address],
+        bind: Address,
+        run_blocking: RunBlocking,
+        rng: random.Random,
+        *,
+        cluster_id: str = "",
+        secret: str = "",
+        snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES,
+        on_failure: Callable[[QuorumFailed], None],
+        on_refused: Callable[[str], None],
+        timing: Timing = DEFAULT_TIMING,
+    ) -> "RaftQuorum":
+        """Read the metadata back; what is damaged is put aside, and comes again from the other voters. Blocks.
+
+        `voters` are all of them, this one too, which listens at `bind`. A new cluster is called `cluster_id`, or by
+        random. `on_failure` is told once when this broker can no longer take part, `on_refused` when the other voters
+        will not have it: both mean that it has to stop. Raises storage.WrongMetadata and RuntimeError with a sentence.
+        """
+        check_source()
+        stored = storage.read(disk, directory)
+        return cls(
+            disk,
+            directory,
+            stored,
+            node_id,
+            voters,
+            bind,
+            run_blocking,
+            rng,
+            cluster_id,
+            secret,
+            snapshot_interval_bytes,
+            on_failure,
+            on_refused,
+            timing,
+        )
+
+    async def start(self) -> int:
+        """Listen, dial, and take part. Returns the port. Raises OSError where the address cannot be had."""
+        self._loop = asyncio.get_running_loop()
+        applied = self._machine.image.index
+        self._node = RaftNode(self._node_id, self._others, self._log, applied, self, self._timing, self._rng)
+        self._node.may_vote = self._standings.own.may_vote
+        self._transport = Transport(self._membership, self._voters, self, self._rng)
+        self._forwarding = Forwarding(self._node, self._machine, self._transport)
+        self._streams = Streams(self._node, self, lambda: self.leader_id)
+        self._tick_handle: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        port = await self._transport.listen(self._bind)
+        self._keeping = self._loop.create_task(self._keep(), name="metadata disk")
+        self._reconsider()
+        self._transport.start()
+        self._let_time_pass()
+        return port
+
+    async def formed(self) -> None:
+        """Wait until there is a cluster, and our image has all that was committed as this was called."""
+        await self._machine.formed(self._submit)
+
+    async def close(self) -> None:
+        """Let the others elect a leader if it was us, and put everything on disk."""
+        is_sound = self._failure is None
+        if is_sound:
+            self._node.resign()
+            self._stop(QuorumFailed("the metadata is closed"))
+        await self._transport.close()
+        await self._keeper.close(self._node, is_sound=is_sound)
+        self._keeping.cancel()
+
+    @property
+    def image(self) -> Image:
+        return self._machine.image
+
+    @property
+    def term(self) -> int:
+        return self._node.term
+
+    @property
+    def is_leader(self) -> bool:
+        return self._failure is None and self._node.is_active
+
+    @property
+    def leader_id(self) -> BrokerId | None:
+        """Who leads, as far as this voter knows."""
+        return self._node.leader
+
+    def subscribe(self, listener: Listener) -> None:
+        self._machine.subscribe(listener)
+
+    async def propose(self, command: Command) -> Image:
+        """As Quorum says. Where nobody leads, it waits for somebody, within its time."""
+        return await self._machine.propose(command, self._submit)
+
+    def send_heartbeat(self, heartbeat: Heartbeat) -> None:
+        for voter in self._others:
+            self._transport.send(voter, Alive.of(heartbeat))
+        self._heard(heartbeat)
+
+    def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
+        self._heartbeat_listeners.append(callback)
+
+    def on_leadership(self, callback: Callable[[bool], None]) -> None:
+        self._leadership_listeners.append(callback)
+        if self._was_leader:
+            callback(True)
+
+    def status(self) -> QuorumStatus:
+        voters = tuple(map(self._voter_status, self._voters))
+        observers = tuple(
+            VoterStatus(observer, self._applied_by.get(observer), True, self._heard_ms_ago(observer))
+            for observer in self._transport.connected_observers()
+        )
+        return QuorumStatus(self.leader_id, self.term, self._node.commit_index, voters, observers)
+
+    async def scrub(self) -> list[DamagedLog]:
+        """Hold what is on disk against what is in memory, and mend it. Returns what was damaged."""
+        return await self._keeper.scrub(self._node)
+
+    def now_s(self) -> float:
+        return self._loop.time()
+
+    def send(self, receiver: BrokerId, message: Message) -> bool:
+        return self._transport.send(receiver, message)
+
+    def apply(self, rows: tuple[Row, ...]) -> None:
+        self._machine.apply(rows)
+
+    def packed_image(self) -> Install:
+        image = self._machine.image
+        return Install(self._node.term, image.index, self._machine.term, snapshot.encode(image))
+
+    def install(self, image: Install) -> None:
+        self._keeper.install(unpacked(image), image.index_term)
+
+    def readmitted(self) -> None:
+        self._stand_as(Standing.MEMBER)
+
+    def connected(self, peer: Peer) -> None:
+        if peer.role is PeerRole.VOTER:
+            self._transport.send(peer.broker_id, MyStanding(self._standings.own))
+            self._guarded(self._node.connected, peer.broker_id)
+            self._forwarding.send_again()
+
+    def disconnected(self, peer: Peer) -> None:
+        self._streams.end(peer.broker_id)
+        if peer.role is PeerRole.VOTER:
+            self._standings.lost(peer.broker_id)
+            self._guarded(self._node.disconnected, peer.broker_id)
+
+    def received(self, peer: Peer, message: Message) -> None:
+        if self._failure is None:
+            self._guarded(self._take, peer, message)
+
+    def refused(self, reason: str) -> None:
+        if self._failure is None:
+            self._on_refused(reason)
+
+    def _take(self, peer: Peer, message: Message) -> None:
+        match message:
+            case Alive():
+                if message.broker_id != peer.broker_id:
+                    raise MalformedMessage(f"a heartbeat of broker {message.broker_id}")
+                self._applied_by[peer.broker_id] = message.applied_index
+                self._heard(message.heartbeat())
+            case Propose():
+                self._machine.check(message.entry)
+                self._forwarding.take(message, peer.role)
+            case Follow():
+                self._streams.follow(peer.broker_id, message.index)
+            case Committed():
+                raise MalformedMessage("a voter follows no observer's stream")
+            case _ if peer.role is not PeerRole.VOTER:
+                raise MalformedMessage(f"{type(message).__name__} from an observer")
+            case MyStanding():
+                self._standings.heard(peer.broker_id, message.standing)
+                self._reconsider()
+            case _:
+                if isinstance(message, Append | Install) and self._standings.own is Standing.EMPTY:
+                    # Somebody leads, so there is a cluster, whether or not we have been part of it.
+                    self._stand_as(Standing.AMNESIAC)
+                self._node.receive(peer.broker_id, message)
+        self._wake()
+
+    def _submit(self, entry: bytes) -> None:
+        self._forwarding.submit(entry)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Have a tick soon: one for all that has arrived by then."""
+        if self._tick_handle is None and self._failure is None:
+            self._tick_handle = self._loop.call_soon(self._guarded, self._tick)
+
+    def _let_time_pass(self) -> None:
+        """Not later than an election is due: voters whose ticks fall together would stand together."""
+        self._wake()
+        due_s = self._node.deadline_s - self.now_s()
+        delay_s = min(due_s, self._timing.tick_interval_s) if due_s > 0 else self._timing.tick_interval_s
+        self._timer = self._loop.call_later(delay_s, self._let_time_pass)
+
+    def _tick(self) -> None:
+        self._tick_handle = None
+        node = self._node
+        self._forwarding.send()
+        node.tick()
+        if node.commit_index > node.applied_index:
+            self._wake()
+        self._stand_as(self._standings.own_with(node.term, node.log.end))
+        self._format()
+        self._tell_leadership()
+        self._streams.pump()
+        self._keeper.look()
+
+    def _format(self) -> None:
+        """Give a new cluster its id."""
+        if self.is_leader and not self.image.cluster_id and self._formatted_in_term != self.term:
+            self._formatted_in_term = self.term
+            command = FormatCluster(self._cluster_id or new_cluster_id(self._rng))
+            self._node.append(self._machine.entry(command))
+
+    def _tell_leadership(self) -> None:
+        if self.is_leader != self._was_leader:
+            self._was_leader = not self._was_leader
+            _events.info("quorum.leads" if self._was_leader else "quorum.leads_no_more", term=self.term)
+            for callback in self._leadership_listeners:
+                callback(self._was_leader)
+
+    def _heard(self, heartbeat: Heartbeat) -> None:
+        for callback in self._heartbeat_listeners:
+            callback(heartbeat)
+
+    def _reconsider(self) -> None:
+        self._stand_as(self._standings.decided())
+
+    def _stand_as(self, standing: Standing) -> None:
+        if self._standings.become(standing):
+            self._node.may_vote = standing.may_vote
+            for other in self._others:
+                self._transport.send(other, MyStanding(standing))
+
+    def _membership(self) -> Membership:
+        cluster_id = self.image.cluster_id or self._cluster_id
+        return Membership(self._node_id, PeerRole.VOTER, cluster_id, self._voters.keys(), self._secret)
+
+    def _voter_status(self, voter: BrokerId) -> VoterStatus:
+        if voter == self._node_id:
+            return VoterStatus(voter, self._log.end, True, 0)
+        progress = self._node.progress_of(voter)
+        log_end = None if progress is None else progress.stored
+        return VoterStatus(voter, log_end, self._transport.is_connected(voter), self._heard_ms_ago(voter))
+
+    def _heard_ms_ago(self, peer: BrokerId) -> int | None:
+        heard_at_s = self._transport.heard_at_s(peer)
+        return None if heard_at_s is None else round((self.now_s() - heard_at_s) * 1000)
+
+    async def _keep(self) -> None:
+        try:
+            await self._keeper.run(self._node, self._wake)
+        except Exception as error:
+            self._fail(error)
+
+    def _guarded(self, step: Callable[..., None], *arguments: object) -> None:
+        """Whatever goes wrong in here ends this voter: it must not go on from a state that nobody has thought of."""
+        if self._failure is not None:
+            return
+        try:
+            step(*arguments)
+        except MalformedMessage:
+            raise
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            _events.error("quorum.failed", exc_info=error)
+            failure = QuorumFailed(f"the metadata cannot be kept: {error}")
+            self._stop(failure)
+            self._on_failure(failure)
+
+    def _stop(self, failure: QuorumFailed) -> None:
+        """Take part no longer."""
+        self._failure = failure
+        self._machine.fail(failure)
+        for handle in (self._timer, self._tick_handle):
+            if handle is not None:
+                handle.cancel()
+        if self._was_leader:
+            self._was_leader = False
+            for callback in self._leadership_listeners:
+                callback(False)

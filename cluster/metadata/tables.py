@@ -1,0 +1,116 @@
+"""An image in the making: what was, and what commands have put in its place so far. Each mapping is copied once."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.metadata.commands import Assignment, BrokerId
+from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image, PartitionImage, TopicImage
+
+Change = Callable[[PartitionImage, int], PartitionImage]
+"""What becomes of a partition whose topic has this min.insync.replicas; the same object where nothing does."""
+
+
+class Tables:
+    """Topics, brokers and `rest`, which is the image in all that is not about topics."""
+
+    def __init__(self, image: Image) -> None:
+        self._before = image
+        self._by_name: dict[str, TopicImage] | None = None
+        self._by_id: dict[UUID, TopicImage] | None = None
+        self.rest = image
+
+    def image(self, index: int) -> Image:
+        """What has become of it. The tables are not to be used after."""
+        if self._by_name is None or self._by_id is None:
+            return replace(self.rest, index=index)
+        return replace(self.rest, index=index, topics_by_name=self._by_name, topics_by_id=self._by_id)
+
+    def topic(self, topic_id: UUID) -> TopicImage | None:
+        return (self._before.topics_by_id if self._by_id is None else self._by_id).get(topic_id)
+
+    def topic_named(self, name: str) -> TopicImage | None:
+        return (self._before.topics_by_name if self._by_name is None else self._by_name).get(name)
+
+    def known_topic(self, topic_id: UUID) -> TopicImage:
+        """Raises CommandRefused."""
+        topic = self.topic(topic_id)
+        if topic is None:
+            raise CommandRefused(ErrorCode.unknown_topic_id, f"No topic has the id {topic_id}.")
+        return topic
+
+    def all_topics(self) -> list[TopicImage]:
+        return list((self._before.topics_by_id if self._by_id is None else self._by_id).values())
+
+    def put_topic(self, topic: TopicImage) -> None:
+        by_name, by_id = self._topics()
+        by_name[topic.name] = by_id[topic.id] = topic
+
+    def remove_topic(self, topic: TopicImage) -> None:
+        by_name, by_id = self._topics()
+        del by_name[topic.name]
+        del by_id[topic.id]
+
+    def partition(self, topic_id: UUID, index: int) -> PartitionImage | None:
+        topic = self.topic(topic_id)
+        return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
+
+    def change_all(self, change: Change) -> None:
+        """The change to every partition there is."""
+        for topic in self.all_topics():
+            self.change_topic(topic, change)
+
+    def change_topic(self, topic: TopicImage, change: Change) -> None:
+        """The change to every partition of a topic."""
+        self.change(topic.id, ((index, change) for index in range(len(topic.partitions))))
+
+    def change(self, topic_id: UUID, changes: Iterable[tuple[int, Change]]) -> None:
+        """Changes to some partitions of a topic, by index. What is no more is passed over."""
+        topic = self.topic(topic_id)
+        if topic is None:
+            return
+        partitions, least = list(topic.partitions), self.rest.min_isr(topic)
+        for index, change in changes:
+            if 0 <= index < len(partitions):
+                partitions[index] = _changed(partitions[index], change, least)
+        if any(new is not old for new, old in zip(partitions, topic.partitions, strict=True)):
+            self.put_topic(replace(topic, partitions=tuple(partitions)))
+
+    def broker(self, broker_id: BrokerId) -> BrokerImage:
+        """Raises CommandRefused."""
+        broker = self.rest.brokers.get(broker_id)
+        if broker is None:
+            raise CommandRefused(ErrorCode.broker_id_not_registered, f"Broker {broker_id} is not registered.")
+        return broker
+
+    def put_broker(self, broker: BrokerImage) -> None:
+        self.rest = replace(self.rest, brokers={**self.rest.brokers, broker.id: broker})
+
+    def remove_broker(self, broker: BrokerImage) -> None:
+        others = {broker_id: other for broker_id, other in self.rest.brokers.items() if broker_id != broker.id}
+        self.rest = replace(self.rest, brokers=others)
+
+    def is_alive(self, broker_id: BrokerId) -> bool:
+        """Whether the broker may lead and be in sync."""
+        return self.rest.is_alive(broker_id)
+
+    def check_brokers(self, assignments: Iterable[Assignment]) -> None:
+        """Raises CommandRefused where one of them is not registered."""
+        for broker_id in {broker_id for assignment in assignments for broker_id in assignment}:
+            if broker_id not in self.rest.brokers:
+                message = f"Broker {broker_id} is assigned a partition, but no such broker is registered."
+                raise CommandRefused(ErrorCode.invalid_replica_assignment, message)
+
+    def _topics(self) -> tuple[dict[str, TopicImage], dict[UUID, TopicImage]]:
+        if self._by_name is None or self._by_id is None:
+            self._by_name, self._by_id = dict(self._before.topics_by_name), dict(self._before.topics_by_id)
+        return self._by_name, self._by_id
+
+
+def _changed(before: PartitionImage, change: Change, min_isr: int) -> PartitionImage:
+    after = change(before, min_isr)
+    assert after.leader_epoch >= before.leader_epoch, "rule 3: leader epochs never regress"
+    assert after is before or after.partition_epoch > before.partition_epoch, "rule 7: a change has its own epoch"
+    return after

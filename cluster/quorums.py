@@ -1,0 +1,96 @@
+"""Which form of the metadata layer a broker has: alone, with a vote, or following those who vote."""
+
+import random
+from collections.abc import Callable, Sequence
+
+from cordwood.cluster.config import Settings
+from cordwood.cluster.identity import cluster_of, refuse_to_found
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.quorum import QuorumFailed, SingleVoter
+from cordwood.cluster.metadata.raft.library import Timing
+from cordwood.cluster.metadata.raft.observer import Observer
+from cordwood.cluster.metadata.raft.voter import RaftQuorum
+from cordwood.cluster.voters import metadata_address, voters_of
+from cordwood.replication.housekeeping import RunBlocking
+from cordwood.replication.log_directory import METADATA
+from cordwood.storage.disk import Disk, Syncable
+from cordwood.storage.errors import DamagedLog
+
+AnyQuorum = SingleVoter | RaftQuorum | Observer
+
+
+def open_quorum(
+    settings: Settings,
+    disk: Disk,
+    run_blocking: RunBlocking,
+    rng: random.Random,
+    failed: Callable[[str], None],
+) -> AnyQuorum:
+    """Read the metadata back as far as this broker keeps it. Blocks. `failed` is told why the broker has to stop.
+
+    Raises DamagedLog, CommandRefused, UnknownCommand, WrongDirectory, WrongMetadata; RuntimeError for another PySyncObj
+    than the one that Cordwood was made for.
+    """
+    node_id, voters = BrokerId(settings.node_id), voters_of(settings)
+    directory = f"{settings.log_dirs[0]}/{METADATA}"
+    snapshot_interval_bytes = settings.metadata_log_max_record_bytes_between_snapshots
+
+    def on_failure(error: QuorumFailed) -> None:
+        failed(f"this broker can no longer take part in the metadata: {error}")
+
+    async def sync(file: Syncable) -> None:
+        await run_blocking(file.sync)
+
+    if not voters:
+        refuse_to_found(disk, directory, settings.log_dirs)
+        return SingleVoter.open(
+            disk,
+            directory,
+            sync,
+            rng,
+            node_id=node_id,
+            cluster_id=settings.cluster_id,
+            snapshot_interval_bytes=snapshot_interval_bytes,
+            on_failure=on_failure,
+        )
+    cluster_id = settings.cluster_id or cluster_of(disk, settings.log_dirs)
+    secret, election_s = settings.controller_quorum_secret, settings.controller_quorum_election_timeout_ms / 1000
+    if node_id not in voters:
+        return Observer(
+            node_id, voters, rng, cluster_id=cluster_id, secret=secret, on_failure=on_failure, on_refused=failed
+        )
+    return RaftQuorum.open(
+        disk,
+        directory,
+        node_id,
+        voters,
+        metadata_address(settings),
+        run_blocking,
+        rng,
+        cluster_id=cluster_id,
+        secret=secret,
+        snapshot_interval_bytes=snapshot_interval_bytes,
+        on_failure=on_failure,
+        on_refused=failed,
+        timing=Timing(election_s / 2, election_s, election_s / 10),
+    )
+
+
+async def begin(quorum: AnyQuorum) -> None:
+    """Take part, and wait until there is a cluster whose newest image is known here. Raises OSError."""
+    if not isinstance(quorum, SingleVoter):
+        await quorum.start()
+        await quorum.formed()
+
+
+async def scrub(quorum: AnyQuorum) -> Sequence[DamagedLog]:
+    """Hold the metadata on disk against that in memory, and mend it. Returns what was damaged.
+
+    A broker alone has a second copy instead, which it looks at when it starts.
+    """
+    return await quorum.scrub() if isinstance(quorum, RaftQuorum) else ()
+
+
+def damage_of(quorum: AnyQuorum) -> Sequence[DamagedLog]:
+    """What was found damaged as it was opened, and has been seen to."""
+    return () if isinstance(quorum, Observer) else quorum.damage

@@ -1,0 +1,46 @@
+"""Who keeps the cluster's metadata, and where this broker's own metadata port is."""
+
+import re
+from collections.abc import Mapping
+
+from cordwood.cluster.config import Settings
+from cordwood.cluster.listeners import ListenerMistake, controller_listener
+from cordwood.cluster.metadata.commands import BrokerId
+
+SIZES = (1, 3, 5)
+
+_VOTER = re.compile(r"(?P<id>[0-9]{1,9})@(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:@\[\]]+)):(?P<port>[0-9]{1,5})")
+
+Address = tuple[str, int]
+
+
+class VoterMistake(Exception):
+    """A quorum that cannot be: a sentence that says what to do about it."""
+
+
+def voters_of(settings: Settings) -> Mapping[BrokerId, Address]:
+    """Host and port of every voter by its id; empty for a cluster of one broker. Raises VoterMistake."""
+    voters: dict[BrokerId, Address] = {}
+    for text in settings.controller_quorum_voters:
+        match = _VOTER.fullmatch(text)
+        if match is None or int(match["port"]) > 65535:
+            raise VoterMistake(f"controller.quorum.voters has {text!r}: write it as ID@HOST:PORT.")
+        broker_id = BrokerId(int(match["id"]))
+        if broker_id in voters:
+            raise VoterMistake(f"controller.quorum.voters has broker {broker_id} twice: name each voter once.")
+        voters[broker_id] = (match["v6"] or match["host"], int(match["port"]))
+    if voters and len(voters) not in SIZES:
+        raise VoterMistake(
+            f"controller.quorum.voters has {len(voters)} voters: name 1, 3 or 5. Further brokers follow without a vote."
+        )
+    return voters
+
+
+def metadata_address(settings: Settings) -> Address:
+    """Where this broker, if it is a voter, listens for the others. Raises VoterMistake."""
+    own = voters_of(settings)[BrokerId(settings.node_id)]
+    try:
+        listener = controller_listener(settings)
+    except ListenerMistake as mistake:
+        raise VoterMistake(str(mistake)) from None
+    return own if listener is None else listener

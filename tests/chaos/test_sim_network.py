@@ -1,0 +1,138 @@
+"""The simulated world: its clock does not wait, its network keeps order, and its dead run nothing."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from cordwood.chaos.sim.loop import Process, SimulatedLoop, run
+from cordwood.chaos.sim.network import Network
+
+
+class Ear(asyncio.Protocol):
+    """Remembers what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.heard.append(data)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.lost = True
+
+
+class World:
+    """Two hosts, of which "a" has dialled "b"."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        self.loop, self.network = loop, Network(loop, random.Random(1))
+        self.a, self.b = Process("a"), Process("b")
+        self.caller, self.called = Ear(), Ear()
+
+    async def connect(self) -> "World":
+        await self.as_process(self.b, self.loop.create_server(lambda: self.called, "b", 1))
+        await self.as_process(self.a, self.loop.create_connection(lambda: self.caller, "b", 1))
+        await asyncio.sleep(0)
+        return self
+
+    async def as_process(self, process: Process, work: Coroutine[Any, Any, Any]) -> None:
+        await self.loop.create_task(work, context=process.context())
+
+
+def tell(story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    async def told() -> None:
+        await story(await World().connect())
+
+    run(told())
+
+
+def test_an_hour_passes_at_once() -> None:
+    async def story(world: World) -> None:
+        began_at_s = world.loop.time()
+        await asyncio.sleep(3600)
+        assert world.loop.time() - began_at_s == pytest.approx(3600)
+
+    tell(story)
+
+
+def test_what_is_sent_arrives_in_order() -> None:
+    async def story(world: World) -> None:
+        words = [str(number).encode() for number in range(100)]
+        for word in words:
+            world.caller.transport.write(word)
+        assert world.called.heard == []
+        await asyncio.sleep(1)
+        assert world.called.heard == words
+
+    tell(story)
+
+
+def test_a_cut_holds_up_one_direction_and_loses_nothing() -> None:
+    async def story(world: World) -> None:
+        world.caller.transport.write(b"before")
+        world.network.cut_one_way("a", "b")
+        world.caller.transport.write(b"meanwhile")
+        world.called.transport.write(b"back")
+        await asyncio.sleep(100)
+        assert (world.called.heard, world.caller.heard) == ([], [b"back"])
+        world.network.heal()
+        await asyncio.sleep(1)
+        assert world.called.heard == [b"before", b"meanwhile"]
+
+    tell(story)
+
+
+def test_who_dials_into_a_cut_waits() -> None:
+    async def story(world: World) -> None:
+        world.network.cut("a", "b")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10):
+                await world.as_process(world.a, world.loop.create_connection(Ear, "b", 1))
+
+    tell(story)
+
+
+def test_a_broken_connection_is_noticed_at_both_ends() -> None:
+    async def story(world: World) -> None:
+        world.network.disconnect("a", "b")
+        await asyncio.sleep(1)
+        assert world.caller.lost
+        assert world.called.lost
+
+    tell(story)
+
+
+@pytest.mark.parametrize("silently", [False, True])
+def test_a_dead_process_runs_nothing_and_its_host_may_say_so(silently: bool) -> None:
+    async def story(world: World) -> None:
+        done: list[str] = []
+
+        async def work() -> None:
+            try:
+                await asyncio.sleep(1)
+                done.append("work")
+            finally:
+                done.append("finally")
+
+        world.loop.create_task(work(), context=world.b.context())
+        await asyncio.sleep(0.5)
+        world.network.kill(world.b, silently=silently)
+        world.caller.transport.write(b"hello?")
+        await asyncio.sleep(10)
+        assert done == []
+        assert world.called.heard == []
+        assert world.caller.lost is not silently
+        with pytest.raises(ConnectionRefusedError):
+            await world.as_process(world.a, world.loop.create_connection(Ear, "b", 1))
+
+    tell(story)

@@ -1,0 +1,117 @@
+"""Who gets in: voters and observers of the same cluster who know its secret; and why the others do not."""
+
+from dataclasses import replace
+
+import pytest
+
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.raft.handshake import (
+    NONCE_BYTES,
+    Handshake,
+    Membership,
+    Peer,
+    PeerRole,
+    Refused,
+    RefusedByPeer,
+    refusal,
+)
+from cordwood.cluster.metadata.raft.messages import MalformedMessage
+
+ONE, TWO, SEVEN = BrokerId(1), BrokerId(2), BrokerId(7)
+VOTER = Membership(TWO, PeerRole.VOTER, "ours", (ONE, TWO), b"secret")
+DIALLED = replace(VOTER, broker_id=ONE)
+
+
+class Meeting:
+    """Two brokers that shake hands, frame by frame."""
+
+    def __init__(self, dialler: Membership, dialled: Membership, expected: BrokerId = ONE) -> None:
+        self.frames: list[tuple[str, bytes]] = []
+        self.dialler = Handshake(dialler, expected, b"d" * NONCE_BYTES, lambda frame: self.send("dialled", frame))
+        self.dialled = Handshake(dialled, None, b"l" * NONCE_BYTES, lambda frame: self.send("dialler", frame))
+        self.seen: list[tuple[str, bytes]] = []
+        self.peers: dict[str, Peer] = {}
+
+    def send(self, receiver: str, frame: bytes) -> None:
+        self.frames.append((receiver, frame))
+
+    def take_place(self) -> dict[str, Peer]:
+        """Whom the one that dialled, and the one that was dialled, take each other for."""
+        self.dialler.begin()
+        while self.frames:
+            receiver, frame = self.frames.pop(0)
+            self.seen.append((receiver, frame))
+            peer = getattr(self, receiver).receive(frame)
+            if peer is not None:
+                self.peers[receiver] = peer
+        return self.peers
+
+
+def test_two_voters_of_a_cluster_meet() -> None:
+    assert Meeting(VOTER, DIALLED).take_place() == {
+        "dialled": Peer(TWO, PeerRole.VOTER),
+        "dialler": Peer(ONE, PeerRole.VOTER),
+    }
+
+
+def test_an_observer_meets_a_voter() -> None:
+    observer = replace(VOTER, broker_id=SEVEN, role=PeerRole.OBSERVER)
+    assert Meeting(observer, DIALLED).take_place()["dialled"] == Peer(SEVEN, PeerRole.OBSERVER)
+
+
+@pytest.mark.parametrize(("one", "other"), [("ours", ""), ("", "ours"), ("", "")])
+def test_a_cluster_that_is_not_known_yet_fits_any(one: str, other: str) -> None:
+    assert len(Meeting(replace(VOTER, cluster_id=one), replace(DIALLED, cluster_id=other)).take_place()) == 2
+
+
+@pytest.mark.parametrize(
+    ("dialler", "reason"),
+    [
+        (replace(VOTER, cluster_id="theirs"), "broker 2 belongs to cluster theirs.* to cluster ours"),
+        (replace(VOTER, secret=b"guess"), "brokers 2 and 1 do not have the same controller.quorum.secret"),
+        (replace(VOTER, secret=b""), "brokers 1 and 2 do not have the same controller.quorum.secret"),
+        (replace(VOTER, broker_id=SEVEN), "broker 7 is not one of the controller.quorum.voters of broker 1"),
+        (replace(VOTER, role=PeerRole.OBSERVER), "broker 2 is one of the controller.quorum.voters"),
+        (replace(VOTER, broker_id=ONE), "two brokers have the node.id 1"),
+    ],
+)
+def test_who_does_not_belong_is_refused_with_a_reason(dialler: Membership, reason: str) -> None:
+    with pytest.raises(Refused, match=reason):
+        Meeting(dialler, DIALLED).take_place()
+
+
+def test_a_wrong_address_is_noticed() -> None:
+    with pytest.raises(Refused, match=r"has broker 3 where broker 1 answers"):
+        Meeting(VOTER, DIALLED, expected=BrokerId(3)).take_place()
+
+
+def test_a_proof_does_not_serve_twice() -> None:
+    meeting = Meeting(VOTER, DIALLED)
+    meeting.take_place()
+    hello, proof = (frame for receiver, frame in meeting.seen if receiver == "dialled")
+    again = Handshake(DIALLED, None, b"n" * NONCE_BYTES, lambda _: None)
+    assert again.receive(hello) is None
+    with pytest.raises(Refused, match="secret"):
+        again.receive(proof)
+
+
+def test_a_proof_of_the_other_side_is_none_of_ours() -> None:
+    meeting = Meeting(VOTER, DIALLED)
+    meeting.take_place()
+    hello = next(frame for receiver, frame in meeting.seen if receiver == "dialled")
+    proofs: list[bytes] = []
+    reflected = Handshake(DIALLED, None, b"l" * NONCE_BYTES, proofs.append)
+    reflected.receive(hello)
+    with pytest.raises(Refused, match="secret"):
+        reflected.receive(proofs[1])
+
+
+def test_a_refusal_tells_its_reason() -> None:
+    with pytest.raises(RefusedByPeer, match="because"):
+        Handshake(VOTER, ONE, b"d" * NONCE_BYTES, lambda _: None).receive(refusal("because"))
+
+
+@pytest.mark.parametrize("frame", [b"", b"GET / HTTP/1.1\r\n", refusal("x")[:-1], b"\x92\x02\xc4\x00", b"\x91\x01"])
+def test_anything_else_is_malformed(frame: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        Handshake(DIALLED, None, b"l" * NONCE_BYTES, lambda _: None).receive(frame)

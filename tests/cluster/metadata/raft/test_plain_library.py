@@ -1,0 +1,99 @@
+"""What PySyncObj does by itself where our node does not (test_node.py): the reason for the overrides of ADR 10.
+
+Should one of these fail with another version, an override may have become needless.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pysyncobj import SyncObj, SyncObjConf
+from pysyncobj.node import Node
+from raft_node_fixture import in_no_time
+
+from cordwood.cluster.metadata.raft.library import check_source
+
+
+class Silence:
+    """A transport over which nothing goes."""
+
+    ready = True
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def send(self, _node: Node, message: dict[str, Any]) -> None:
+        self.sent.append(message)
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_: None
+
+
+class Plain:
+    """PySyncObj's own node 1 of `voters`."""
+
+    def __init__(self, voters: int) -> None:
+        self.transport = Silence()
+        self.others = [Node(voter) for voter in range(2, voters + 1)]
+        configuration = SyncObjConf(autoTick=False, appendEntriesUseBatch=True)
+        self.library = SyncObj(Node(1), list(self.others), configuration, transport=self.transport)
+        for other in self.others:
+            self.private("onNodeConnected")(other)
+
+    def private(self, name: str) -> Any:
+        return getattr(self.library, f"_SyncObj__{name}")
+
+    def receive(self, sender: int, **message: Any) -> None:
+        self.private("onMessageReceived")(self.others[sender - 2], message)
+
+    def append(self, *entries: tuple[bytes, int, int], term: int = 1) -> None:
+        """From node 2, behind the entry 1 that every log begins with."""
+        self.receive(
+            2, type="append_entries", term=term, commit_index=1, prevLogIdx=1, prevLogTerm=0, entries=list(entries)
+        )
+
+    def stand(self) -> None:
+        self.library._SyncObj__raftElectionDeadline = -1.0
+        self.library.doTick(0)
+
+
+@pytest.fixture(autouse=True)
+def time_stands_still() -> Iterator[None]:
+    with in_no_time():
+        yield
+
+
+def test_it_is_the_version_that_we_know() -> None:
+    check_source()
+
+
+def test_an_append_that_comes_again_truncates_what_it_acknowledged() -> None:
+    plain = Plain(voters=3)
+    plain.append((b"\1", 2, 1), (b"\1", 3, 1))
+    assert plain.transport.sent[-1]["next_node_idx"] == 4
+    plain.append((b"\1", 2, 1))
+    assert plain.private("getCurrentLogIndex")() == 2
+
+
+def test_one_voter_is_a_majority_if_it_says_so_twice() -> None:
+    plain = Plain(voters=5)
+    plain.stand()
+    for _ in range(2):
+        plain.receive(2, type="response_vote", term=plain.library.raftCurrentTerm)
+    assert plain.library._isLeader()
+
+
+def test_a_reply_to_an_earlier_leadership_counts() -> None:
+    plain = Plain(voters=3)
+    plain.stand()
+    plain.receive(2, type="response_vote", term=plain.library.raftCurrentTerm)
+    plain.receive(2, type="next_node_idx", next_node_idx=3, reset=False, success=True)
+    plain.library.doTick(0)
+    assert plain.library.raftCommitIndex == 2
+
+
+def test_it_stands_without_asking_and_so_deposes_a_leader_that_is_well() -> None:
+    plain = Plain(voters=3)
+    plain.append((b"\1", 2, 7), term=7)
+    plain.receive(3, type="request_vote", term=8, last_log_index=9, last_log_term=7)
+    assert plain.library.raftCurrentTerm == 8

@@ -1,0 +1,202 @@
+"""The same on real sockets, a real disk and a real clock: three voters on the loopback."""
+
+import asyncio
+import random
+import shutil
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from raft_fixture import setting
+
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.quorum import QuorumUnavailable
+from cordwood.cluster.metadata.raft.messages import Standing
+from cordwood.cluster.metadata.raft.observer import Observer
+from cordwood.cluster.metadata.raft.transport import Address
+from cordwood.cluster.metadata.raft.voter import RaftQuorum
+from cordwood.storage.real_disk import RealDisk
+
+VOTERS = (1, 2, 3)
+
+
+class Loopback:
+    """Three voters, each with a directory of its own."""
+
+    def __init__(self, directory: Path, executor: ThreadPoolExecutor) -> None:
+        self.directory, self.executor = directory, executor
+        self.addresses = {BrokerId(voter): ("127.0.0.1", free_port()) for voter in VOTERS}
+        self.quorums: dict[int, RaftQuorum] = {}
+        self.observer: Observer | None = None
+        self.failures: list[object] = []
+
+    async def start(self, *voters: int) -> None:
+        for voter in voters:
+            quorum = self.quorums[voter] = RaftQuorum.open(
+                RealDisk(0),
+                self.metadata(voter).as_posix(),
+                BrokerId(voter),
+                self.addresses,
+                self.address(voter),
+                self._run_blocking,
+                random.Random(),
+                on_failure=self.failures.append,
+                on_refused=self.failures.append,
+            )
+            await quorum.start()
+
+    async def observe(self) -> Observer:
+        on_trouble = self.failures.append
+        self.observer = Observer(
+            BrokerId(7), self.addresses, random.Random(), on_failure=on_trouble, on_refused=on_trouble
+        )
+        await self.observer.start()
+        await self.observer.formed()
+        return self.observer
+
+    async def stop(self, *voters: int) -> None:
+        for voter in voters:
+            await self.quorums.pop(voter).close()
+
+    async def wipe(self, *voters: int) -> None:
+        await self.stop(*voters)
+        for voter in voters:
+            shutil.rmtree(self.metadata(voter))
+        await self.start(*voters)
+
+    async def formed(self) -> None:
+        await asyncio.gather(*(quorum.formed() for quorum in self.quorums.values()))
+
+    async def put(self, voter: int, key: str) -> None:
+        await self.quorums[voter].propose(setting(key))
+
+    def keys(self, voter: int) -> list[str]:
+        return list(self.quorums[voter].image.configs_of_all_brokers)
+
+    def standing(self, voter: int) -> Standing:
+        return self.quorums[voter]._standings.own
+
+    def metadata(self, voter: int) -> Path:
+        return self.directory / str(voter) / "metadata"
+
+    def address(self, voter: int) -> Address:
+        return self.addresses[BrokerId(voter)]
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        if self.observer is not None:
+            await self.observer.close()
+        await self.stop(*self.quorums)
+
+    async def _run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+Story = Callable[[Loopback], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def tell(tmp_path: Path) -> Callable[[Story], None]:
+    """Tells a story of three voters that have found together."""
+
+    async def told(story: Story) -> None:
+        with ThreadPoolExecutor(2) as executor:
+            quorum = Loopback(tmp_path, executor)
+            await quorum.start(*VOTERS)
+            try:
+                await quorum.formed()
+                await story(quorum)
+                assert quorum.failures == []
+            finally:
+                await quorum.close()
+
+    return lambda story: asyncio.run(within(60, told(story)))
+
+
+async def within(seconds: float, work: Awaitable[None]) -> None:
+    await asyncio.wait_for(work, seconds)
+
+
+def test_everybody_proposes_and_sees_it(tell: Callable[[Story], None]) -> None:
+    async def story(quorum: Loopback) -> None:
+        observer = await quorum.observe()
+        for voter in VOTERS:
+            await quorum.put(voter, f"of {voter}")
+        await observer.propose(setting("of 7"))
+        assert list(observer.image.configs_of_all_brokers) == ["of 1", "of 2", "of 3", "of 7"]
+
+    tell(story)
+
+
+def test_voters_come_and_go(tell: Callable[[Story], None]) -> None:
+    async def story(quorum: Loopback) -> None:
+        for turn, voter in enumerate(VOTERS):
+            await quorum.stop(voter)
+            await quorum.put(VOTERS[turn - 1], f"without {voter}")
+            await quorum.start(voter)
+            await quorum.formed()
+        assert quorum.keys(1) == quorum.keys(2) == quorum.keys(3) == [f"without {voter}" for voter in VOTERS]
+
+    tell(story)
+
+
+def test_a_wiped_voter_is_readmitted(tell: Callable[[Story], None]) -> None:
+    async def story(quorum: Loopback) -> None:
+        await quorum.put(1, "a")
+        await quorum.wipe(2)
+        await quorum.until(lambda: quorum.standing(2) is Standing.MEMBER)
+        assert quorum.keys(2) == ["a"]
+
+    tell(story)
+
+
+def test_two_wiped_voters_are_too_many(tell: Callable[[Story], None]) -> None:
+    async def story(quorum: Loopback) -> None:
+        await quorum.put(1, "a")
+        await quorum.wipe(2, 3)
+        await quorum.until(lambda: quorum.standing(2) is quorum.standing(3) is Standing.AMNESIAC)
+        with pytest.raises(QuorumUnavailable):
+            await quorum.put(1, "b")
+
+    tell(story)
+
+
+def test_a_damaged_journal_is_fetched_again(tell: Callable[[Story], None]) -> None:
+    async def story(quorum: Loopback) -> None:
+        await quorum.put(1, "a")
+        await quorum.stop(2)
+        journal = quorum.metadata(2) / "journal"
+        content = bytearray(journal.read_bytes())
+        content[len(content) // 2] ^= 1
+        journal.write_bytes(content)
+        await quorum.start(2)
+        assert len(quorum.quorums[2].damage) == 1
+        await quorum.until(lambda: quorum.standing(2) is Standing.MEMBER)
+        assert quorum.keys(2) == ["a"]
+
+    tell(story)
+
+
+def test_garbage_on_the_port_is_shown_the_door(tell: Callable[[Story], None]) -> None:
+    async def story(quorum: Loopback) -> None:
+        reader, writer = await asyncio.open_connection(*quorum.address(1))
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await reader.read() == b""
+        writer.close()
+        await quorum.put(1, "a")
+
+    tell(story)

@@ -1,0 +1,240 @@
+"""Whatever becomes of the brokers, and whoever controls them: nothing that was committed is lost, and service returns.
+
+Each voter's controller hears the heartbeats that reach it, decides, and some of its commands are never applied. Beside
+the metadata a small model of the logs tells what is on the disks: how far each replica is, and what is committed.
+"""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from metadata_story import MetadataStory
+
+from cordwood.cluster.metadata.commands import Command, Election, FenceBroker
+from cordwood.cluster.metadata.controller import Controller, Rules
+from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused
+from cordwood.cluster.metadata.quorum import Heartbeat
+
+BROKERS = (1, 2, 3, 4)
+REPLICAS = (1, 2, 3)
+VOTERS = 3
+SESSION_S = 1.0
+TICK_S = 1 / 8
+
+some_brokers = st.sets(st.sampled_from(BROKERS))
+a_broker = st.sampled_from(BROKERS)
+a_voter = st.integers(0, VOTERS - 1)
+
+
+class ClusterStory(RuleBasedStateMachine):
+    """One partition of four brokers, of which three hold it at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = MetadataStory(len(BROKERS))
+        self.controllers = [Controller(Rules(SESSION_S, rebalance_interval_s=5)) for _ in range(VOTERS)]
+        self.now_s = 100.0
+        self.active = 0
+        self.wants_shutdown: set[int] = set()
+        self.log_end = dict.fromkeys(BROKERS, 0)
+        self.committed = 0
+        self.disks = 0
+        self.has_lost_disks = False
+        self.heard_at_s: dict[tuple[int, int], float] = {}
+
+    @initialize(min_isr=st.integers(1, 3))
+    def begin(self, min_isr: int) -> None:
+        self.cluster.create(*REPLICAS, min_isr=min_isr)
+        self.seen = self.cluster.partition
+        self.pass_time(1, set(BROKERS), set(range(VOTERS)))
+        self.take_over(0)
+
+    @rule(ticks=st.integers(1, 12), beating=some_brokers, listening=st.sets(a_voter))
+    def pass_time(self, ticks: int, beating: set[int], listening: set[int]) -> None:
+        """Voters that do not listen are cut off, or stand still."""
+        for _ in range(ticks):
+            self.now_s += TICK_S
+            for voter in listening:
+                for broker in beating:
+                    self.controllers[voter].heard(self.heartbeat(broker), self.cluster.image, self.now_s)
+                    self.heard_at_s[voter, broker] = self.now_s
+                self.controllers[voter].look(self.cluster.image, self.now_s)
+
+    @rule(voter=a_voter)
+    def take_over(self, voter: int) -> None:
+        self.active = voter
+        self.controllers[voter].took_over(self.cluster.image, self.now_s)
+
+    @rule(voter=a_voter, applied=st.lists(st.booleans(), max_size=4))
+    def decide(self, voter: int, applied: list[bool]) -> None:
+        """One that was deposed may decide too. What it proposes is applied, or not."""
+        commands = self.controllers[voter].decide(self.cluster.image, self.now_s)
+        for command, is_applied in zip(commands, applied + [True] * len(commands), strict=False):
+            self.check_that_it_is_deserved(command, voter)
+            if is_applied:
+                self.attempt(command)
+
+    @rule(broker=a_broker)
+    def restart(self, broker: int) -> None:
+        self.wants_shutdown.discard(broker)
+        self.cluster.start(broker, self.disks_of(broker))
+
+    @rule(broker=a_broker)
+    def lose_disk(self, broker: int) -> None:
+        self.log_end[broker] = 0
+        self.disks += 1
+        self.has_lost_disks = True
+        self.wants_shutdown.discard(broker)
+        self.cluster.start(broker, (f"new-{self.disks}",))
+
+    @rule(broker=a_broker)
+    def want_shutdown(self, broker: int) -> None:
+        self.wants_shutdown.add(broker)
+
+    @rule(broker=a_broker)
+    def begin_shutdown(self, broker: int) -> None:
+        self.wants_shutdown.add(broker)
+        self.cluster.stop(broker)
+
+    @precondition(lambda self: self.is_led)
+    @rule()
+    def produce(self) -> None:
+        """The leader commits where it may: on everyone in sync."""
+        partition = self.cluster.partition
+        self.log_end[partition.leader] += 1
+        if len(partition.isr) >= self.min_isr:
+            end = self.log_end[partition.leader]
+            self.log_end |= dict.fromkeys(map(int, partition.isr), end)
+            self.committed = end
+
+    @precondition(lambda self: self.is_led)
+    @rule(follower=a_broker)
+    def catch_up(self, follower: int) -> None:
+        """A follower fetches all that the leader has, is then proposed, and may be refused for not being alive."""
+        partition = self.cluster.partition
+        if follower in partition.replicas:
+            self.log_end[follower] = self.log_end[partition.leader]
+            self.cluster.in_sync(*partition.isr, follower)
+            self.commit_what_all_have()
+
+    @precondition(lambda self: self.is_led)
+    @rule(kept=some_brokers)
+    def shrink(self, kept: set[int]) -> None:
+        partition = self.cluster.partition
+        self.cluster.in_sync(*(member for member in partition.isr if member in kept or member == partition.leader))
+        self.commit_what_all_have()
+
+    @rule(replicas=st.lists(a_broker, unique=True, min_size=1, max_size=3))
+    def move(self, replicas: list[int]) -> None:
+        try:
+            self.cluster.move(*replicas)
+        except CommandRefused:
+            return
+
+    @rule()
+    def take_back(self) -> None:
+        try:
+            self.cluster.take_back()
+        except CommandRefused:
+            return
+
+    @rule(min_isr=st.integers(1, 3))
+    def set_min_isr(self, min_isr: int) -> None:
+        self.cluster.set_min_isr(min_isr)
+        self.commit_what_all_have()
+
+    @rule()
+    def elect_preferred(self) -> None:
+        self.cluster.elect(Election.PREFERRED)
+
+    @rule(candidate=st.none() | a_broker)
+    def elect_unclean(self, candidate: int | None) -> None:
+        """Asked for by name, and so allowed to lose records."""
+        before = self.cluster.partition
+        after = self.cluster.elect(Election.UNCLEAN, candidate).partition
+        if after is not before:
+            self.committed = min(self.committed, self.log_end[after.leader])
+
+    @rule()
+    def heal(self) -> None:
+        """Everybody runs and is heard: within two sessions all are alive, and what can be led is led."""
+        for broker in self.wants_shutdown:
+            self.cluster.start(broker, self.disks_of(broker))
+        self.wants_shutdown.clear()
+        for broker in self.cluster.image.brokers.values():
+            if broker.is_shutting_down:
+                self.cluster.start(broker.id, broker.log_dirs)
+        for _ in range(round(2 * SESSION_S / TICK_S)):
+            self.pass_time(1, set(BROKERS), set(range(VOTERS)))
+            self.decide(self.active, [])
+        assert all(broker.is_alive for broker in self.cluster.image.brokers.values())
+        partition = self.cluster.partition
+        assert partition.leader != NO_LEADER or not (partition.isr or partition.elr)
+
+    @property
+    def is_led(self) -> bool:
+        return self.cluster.partition.leader != NO_LEADER
+
+    @property
+    def min_isr(self) -> int:
+        topic = next(iter(self.cluster.image.topics_by_id.values()))
+        return self.cluster.image.min_isr(topic)
+
+    def commit_what_all_have(self) -> None:
+        """The leader's watermark moves as soon as it may."""
+        partition = self.cluster.partition
+        if partition.leader != NO_LEADER and len(partition.isr) >= self.min_isr:
+            self.committed = max(self.committed, min(self.log_end[member] for member in partition.isr))
+
+    def heartbeat(self, broker: int) -> Heartbeat:
+        known, wants = self.cluster.broker(broker), broker in self.wants_shutdown
+        return Heartbeat(known.id, known.incarnation, known.epoch, self.cluster.image.index, wants)
+
+    def disks_of(self, broker: int) -> tuple[str, ...]:
+        return self.cluster.broker(broker).log_dirs
+
+    def attempt(self, command: Command) -> None:
+        try:
+            self.cluster.apply(command)
+        except CommandRefused:
+            return
+
+    def check_that_it_is_deserved(self, command: Command, voter: int) -> None:
+        if isinstance(command, FenceBroker):
+            silent_s = self.now_s - self.heard_at_s.get((voter, command.broker_id), 0.0)
+            assert silent_s >= SESSION_S, "nobody is fenced who was heard of within a session"
+
+    @invariant()
+    def the_metadata_is_sound(self) -> None:
+        now, before = self.cluster.partition, self.seen
+        self.seen = now
+        assert now.leader_epoch >= before.leader_epoch
+        assert now is before or now.partition_epoch > before.partition_epoch
+        assert now.leader == before.leader or now.leader_epoch > before.leader_epoch
+        assert {*now.isr, *now.elr, *now.adding, *now.removing} <= set(now.replicas)
+        assert not set(now.isr) & set(now.elr)
+        assert not set(now.adding) & set(now.removing)
+        assert len(set(now.replicas)) == len(now.replicas) > 0
+        assert not now.elr or len(now.isr) < self.min_isr
+        assert now.isr or self.has_lost_disks, "only a lost disk leaves nobody in sync"
+
+    @invariant()
+    def the_leader_is_in_sync_and_alive(self) -> None:
+        partition, image = self.cluster.partition, self.cluster.image
+        if partition.leader == NO_LEADER:
+            assert not any(map(image.is_alive, (*partition.isr, *partition.elr))), "somebody could lead"
+            return
+        assert partition.leader in partition.isr
+        assert image.is_in_service(partition.leader), "a fenced broker leads nothing"
+        others = [member for member in partition.isr if member != partition.leader]
+        assert all(map(image.is_alive, others)), "whoever is in sync is alive, but for the last"
+        assert image.is_alive(partition.leader) or not others, "who is about to stop leads only for want of another"
+
+    @invariant()
+    def whoever_may_lead_has_all_that_is_committed(self) -> None:
+        partition = self.cluster.partition
+        for member in (*partition.isr, *partition.elr):
+            assert self.log_end[member] >= self.committed, f"broker {member} lacks committed records"
+
+
+ClusterStory.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestAnyClusterStory = ClusterStory.TestCase

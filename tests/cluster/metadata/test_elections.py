@@ -1,0 +1,291 @@
+"""Who leads a partition and who is in sync with it, as brokers come, go, stop, and lose their disks."""
+
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+from metadata_story import TOPIC, MetadataStory
+
+from cordwood.cluster.metadata.commands import (
+    AlterPartitions,
+    BrokerId,
+    CreateTopic,
+    Election,
+    FenceBroker,
+    ReassignPartition,
+    UnregisterBroker,
+)
+from cordwood.cluster.metadata.image import NO_LEADER
+
+
+@pytest.fixture
+def cluster() -> MetadataStory:
+    """Three brokers that all hold the partition, of which one is enough to commit."""
+    return MetadataStory().create(1, 2, 3)
+
+
+@pytest.fixture
+def careful() -> MetadataStory:
+    """The same, where it takes two to commit."""
+    return MetadataStory().create(1, 2, 3, min_isr=2)
+
+
+def test_another_in_sync_leads_in_place_of_one_that_falls_silent(cluster: MetadataStory) -> None:
+    cluster.fence(1)
+    assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
+    assert (cluster.partition.leader_epoch, cluster.partition.partition_epoch) == (1, 1)
+
+
+def test_a_follower_that_falls_silent_leaves_the_leader_as_it_is(cluster: MetadataStory) -> None:
+    cluster.fence(2)
+    assert (cluster.partition.leader, cluster.partition.isr) == (1, (1, 3))
+    assert (cluster.partition.leader_epoch, cluster.partition.partition_epoch) == (0, 1)
+
+
+def test_a_replica_out_of_sync_never_leads(cluster: MetadataStory) -> None:
+    cluster.in_sync(1).fence(1)
+    assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, (1,))
+    cluster.restart(2)
+    assert cluster.partition.leader == NO_LEADER
+
+
+def test_the_last_in_sync_leads_again_when_it_is_back(cluster: MetadataStory) -> None:
+    cluster.in_sync(1).fence(1).restart(1)
+    assert (cluster.partition.leader, cluster.partition.isr) == (1, (1,))
+    assert cluster.partition.leader_epoch == 2
+
+
+def test_a_broker_that_starts_anew_has_left_the_in_sync_set(cluster: MetadataStory) -> None:
+    cluster.start(1)
+    assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
+
+
+def test_a_partition_that_is_created_while_nobody_is_alive_waits_for_its_first_replica() -> None:
+    cluster = MetadataStory().fence(1, 2, 3).create(1, 2, 3)
+    assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, (1,))
+    cluster.unfence(2)
+    assert cluster.partition.leader == NO_LEADER
+    cluster.unfence(1)
+    assert (cluster.partition.leader, cluster.partition.isr) == (1, (1,))
+
+
+def test_who_left_a_set_that_can_commit_nothing_since_may_still_lead(careful: MetadataStory) -> None:
+    careful.fence(3).fence(2)
+    assert (careful.partition.isr, careful.partition.elr) == ((1,), (2,))
+    careful.fence(1)
+    assert (careful.partition.leader, careful.partition.isr, careful.partition.elr) == (NO_LEADER, (1,), (2,))
+    careful.restart(2)
+    assert (careful.partition.leader, careful.partition.isr, careful.partition.elr) == (2, (2,), (1,))
+
+
+def test_who_left_a_set_that_could_still_commit_is_not_eligible(careful: MetadataStory) -> None:
+    careful.fence(3).fence(1, 2).restart(3)
+    assert (careful.partition.leader, careful.partition.elr) == (NO_LEADER, (1,))
+
+
+def test_nobody_is_eligible_any_more_once_enough_are_in_sync(careful: MetadataStory) -> None:
+    careful.fence(3).fence(2).unfence(3).in_sync(1, 3)
+    assert (careful.partition.isr, careful.partition.elr) == ((1, 3), ())
+
+
+def test_whom_the_leader_drops_below_the_least_is_eligible(careful: MetadataStory) -> None:
+    careful.in_sync(1)
+    assert (careful.partition.isr, careful.partition.elr) == ((1,), (2, 3))
+
+
+def test_nobody_is_eligible_by_another_least(careful: MetadataStory) -> None:
+    careful.in_sync(1).set_min_isr(1)
+    assert (careful.partition.isr, careful.partition.elr) == ((1,), ())
+    assert careful.partition.partition_epoch == 2
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_replica_that_lost_records_leaves_while_others_are_in_sync(cluster: MetadataStory, is_gone: bool) -> None:
+    cluster.lose(1, is_gone=is_gone)
+    assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
+
+
+def test_a_damaged_replica_goes_on_where_there_is_no_better(cluster: MetadataStory) -> None:
+    cluster.in_sync(1).lose(1, is_gone=False)
+    assert (cluster.partition.leader, cluster.partition.isr) == (1, (1,))
+
+
+def test_what_a_leader_knew_of_a_replica_that_lost_records_ends_with_the_epoch(cluster: MetadataStory) -> None:
+    for _ in range(2):
+        before = cluster.partition
+        cluster.lose(3, is_gone=False)
+        assert (cluster.partition.leader, cluster.partition.isr) == (1, (1, 2))
+        assert cluster.partition.leader_epoch == before.leader_epoch + 1
+
+
+def test_a_replica_that_is_gone_leaves_nobody_in_sync(cluster: MetadataStory) -> None:
+    cluster.in_sync(1).lose(1, is_gone=True)
+    assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, ())
+    cluster.restart(1)
+    assert cluster.partition.leader == NO_LEADER
+
+
+def test_a_broker_that_comes_back_without_its_disk_has_nothing(cluster: MetadataStory) -> None:
+    cluster.in_sync(1).fence(1).restart(1, log_dirs=("another",))
+    assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, ())
+
+
+def test_an_eligible_broker_that_comes_back_without_its_disk_is_eligible_no_more(careful: MetadataStory) -> None:
+    careful.fence(3).fence(2).restart(2, log_dirs=("another",)).fence(1)
+    assert (careful.partition.leader, careful.partition.isr, careful.partition.elr) == (NO_LEADER, (1,), ())
+
+
+def test_a_broker_that_stops_hands_over_before(cluster: MetadataStory) -> None:
+    cluster.stop(1)
+    assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
+    assert cluster.refusal(AlterPartitions(BrokerId(2), cluster.broker(2).epoch, (cluster.proposal(1, 2, 3),))) is None
+    assert cluster.partition.isr == (2, 3), "who is about to stop does not come back into the set"
+
+
+def test_a_broker_that_stops_goes_on_leading_until_there_is_another(cluster: MetadataStory) -> None:
+    cluster.in_sync(1).stop(1)
+    assert (cluster.partition.leader, cluster.partition.leader_epoch) == (1, 0)
+    cluster.in_sync(1, 3)
+    assert (cluster.partition.leader, cluster.partition.isr, cluster.partition.leader_epoch) == (3, (3,), 1)
+
+
+def test_a_broker_that_stopped_leads_nothing_once_it_is_silent(cluster: MetadataStory) -> None:
+    cluster.in_sync(1).stop(1).fence(1)
+    assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, (1,))
+    cluster.restart(1)
+    assert cluster.partition.leader == 1
+
+
+def test_a_change_from_what_is_no_more_is_passed_over(cluster: MetadataStory) -> None:
+    late = cluster.proposal(1)
+    leader = cluster.broker(1)
+    cluster.in_sync(1, 2).apply(AlterPartitions(leader.id, leader.epoch, (late,)))
+    assert cluster.partition.isr == (1, 2)
+    cluster.apply(AlterPartitions(leader.id, leader.epoch, (late, cluster.proposal(1, 2, 3))))
+    assert cluster.partition.isr == (1, 2, 3), "the others hold"
+
+
+@pytest.mark.parametrize("members", [(2, 3), (1, 2, 9), ()])
+def test_a_set_without_its_leader_or_with_strangers_is_passed_over(
+    cluster: MetadataStory, members: tuple[int, ...]
+) -> None:
+    cluster.start(9).unfence(9).in_sync(*members)
+    assert cluster.partition.isr == (1, 2, 3)
+
+
+def test_only_who_is_alive_joins_and_in_the_incarnation_that_the_leader_knows(cluster: MetadataStory) -> None:
+    leader = cluster.broker(1)
+    cluster.start(3).in_sync(1, 2, 3)
+    assert cluster.partition.isr == (1, 2), "it is fenced"
+    known = cluster.unfence(3).proposal(1, 2, 3)
+    cluster.restart(3).apply(AlterPartitions(leader.id, leader.epoch, (known,)))
+    assert cluster.partition.isr == (1, 2), "it has started anew since"
+    cluster.in_sync(1, 2, 3)
+    assert cluster.partition.isr == (1, 2, 3)
+
+
+def test_only_the_leader_changes_the_set(cluster: MetadataStory) -> None:
+    cluster.apply(AlterPartitions(BrokerId(2), cluster.broker(2).epoch, (cluster.proposal(1, 2),)))
+    assert cluster.partition.isr == (1, 2, 3)
+    epoch = cluster.broker(1).epoch
+    cluster.start(1)
+    assert cluster.refusal(AlterPartitions(BrokerId(1), epoch, ())) is ErrorCode.stale_broker_epoch
+
+
+def test_an_incarnation_is_not_fenced_for_the_silence_of_the_last(cluster: MetadataStory) -> None:
+    epoch = cluster.broker(1).epoch
+    cluster.restart(1)
+    assert cluster.refusal(FenceBroker(BrokerId(1), epoch)) is ErrorCode.stale_broker_epoch
+    assert cluster.broker(1).is_alive
+
+
+def test_the_preferred_replica_leads_again_once_it_is_in_sync(cluster: MetadataStory) -> None:
+    cluster.restart(1).elect(Election.PREFERRED)
+    assert cluster.partition.leader == 2
+    cluster.in_sync(1, 2, 3).elect(Election.PREFERRED)
+    assert (cluster.partition.leader, cluster.partition.leader_epoch) == (1, 2)
+    epoch = cluster.partition.partition_epoch
+    assert cluster.elect(Election.PREFERRED).partition.partition_epoch == epoch
+
+
+def test_an_unclean_election_takes_who_is_named_or_else_the_first_alive(cluster: MetadataStory) -> None:
+    cluster.in_sync(1)
+    assert cluster.elect(Election.UNCLEAN, 2).partition.leader == 1, "there is a leader"
+    cluster.fence(1)
+    assert cluster.elect(Election.UNCLEAN, 1).partition.leader == NO_LEADER, "it is not alive"
+    cluster.elect(Election.UNCLEAN, 3)
+    assert (cluster.partition.leader, cluster.partition.isr) == (3, (3,))
+    cluster.fence(3).elect(Election.UNCLEAN)
+    assert (cluster.partition.leader, cluster.partition.isr) == (2, (2,))
+
+
+def test_a_move_is_over_when_all_are_in_sync_where_it_leads() -> None:
+    cluster = MetadataStory(5).create(1, 2).move(3, 4)
+    partition = cluster.partition
+    assert (partition.replicas, partition.adding, partition.removing) == ((3, 4, 1, 2), (3, 4), (1, 2))
+    assert (partition.leader, partition.isr) == (1, (1, 2))
+    cluster.in_sync(1, 2, 3)
+    assert cluster.partition.adding == (3, 4)
+    cluster.in_sync(1, 2, 3, 4)
+    partition = cluster.partition
+    assert (partition.replicas, partition.adding, partition.removing) == ((3, 4), (), ())
+    assert (partition.leader, partition.isr, partition.leader_epoch) == (3, (3, 4), 1)
+
+
+def test_a_move_to_where_it_is_changes_the_order_alone(cluster: MetadataStory) -> None:
+    cluster.move(3, 1, 2)
+    assert (cluster.partition.replicas, cluster.partition.leader) == ((3, 1, 2), 1)
+    before = cluster.partition
+    assert cluster.move(3, 1, 2).partition is before
+
+
+def test_replicas_go_away_at_once_where_all_others_are_in_sync(cluster: MetadataStory) -> None:
+    cluster.move(2, 3)
+    assert (cluster.partition.replicas, cluster.partition.removing) == ((2, 3), ())
+    assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
+
+
+def test_a_move_is_taken_back() -> None:
+    cluster = MetadataStory(4).create(1, 2).move(3, 4).in_sync(1, 2, 3).take_back()
+    assert (cluster.partition.replicas, cluster.partition.isr, cluster.partition.adding) == ((1, 2), (1, 2), ())
+    command = ReassignPartition(TOPIC, 0, None)
+    assert cluster.refusal(command) is ErrorCode.no_reassignment_in_progress
+
+
+def test_a_move_twice_is_a_move_once() -> None:
+    cluster = MetadataStory(4).create(1, 2).move(3, 4)
+    before = cluster.partition
+    assert cluster.move(3, 4).partition is before
+
+
+def test_another_move_goes_by_where_the_partition_was() -> None:
+    cluster = MetadataStory(5).create(1, 2).move(3, 4).in_sync(1, 2, 3).move(1, 5)
+    partition = cluster.partition
+    assert (partition.replicas, partition.adding, partition.removing) == ((1, 5, 2), (5,), (2,))
+    assert partition.isr == (1, 2)
+
+
+def test_no_move_takes_the_only_ones_in_sync_away() -> None:
+    cluster = MetadataStory(4).create(1).move(2, 3).in_sync(1, 2).fence(1)
+    assert (cluster.partition.leader, cluster.partition.isr) == (2, (2,))
+    for target in ((BrokerId(4),), None):
+        assert cluster.refusal(ReassignPartition(TOPIC, 0, target)) is ErrorCode.invalid_replica_assignment
+    assert cluster.partition.isr == (2,)
+
+
+@pytest.mark.parametrize("target", [(), (BrokerId(1), BrokerId(1)), (BrokerId(9),)])
+def test_a_move_to_nowhere_is_refused(cluster: MetadataStory, target: tuple[BrokerId, ...]) -> None:
+    assert cluster.refusal(ReassignPartition(TOPIC, 0, target)) is ErrorCode.invalid_replica_assignment
+    assert cluster.refusal(ReassignPartition(TOPIC, 7, target)) is ErrorCode.unknown_topic_or_partition
+
+
+def test_a_broker_is_forgotten_once_it_neither_runs_nor_holds_anything(cluster: MetadataStory) -> None:
+    forget = UnregisterBroker(BrokerId(1))
+    assert cluster.refusal(forget) is ErrorCode.invalid_request, "it runs"
+    assert cluster.fence(1).refusal(forget) is ErrorCode.invalid_request, "it holds the partition"
+    cluster.move(2, 3)
+    assert cluster.refusal(forget) is None
+    assert 1 not in cluster.image.brokers
+    assert cluster.refusal(forget) is ErrorCode.broker_id_not_registered
+    homeless = CreateTopic(UUID(int=2), "other", ((BrokerId(1),),))
+    assert cluster.refusal(homeless) is ErrorCode.invalid_replica_assignment

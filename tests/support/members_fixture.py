@@ -1,0 +1,86 @@
+"""Brokers as members of a cluster, each with its controller, over one metadata log in memory and in virtual time."""
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID
+
+from quorum_in_memory import MetadataLog
+
+from cordwood.cluster.config import Settings
+from cordwood.cluster.controlling import Controlling
+from cordwood.cluster.lifecycle import Lifecycle
+from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, Endpoint
+from cordwood.cluster.metadata.image import PartitionImage
+
+TOPIC = UUID(int=1)
+SESSION_S = 1.0
+
+
+class Member:
+    """One broker that runs."""
+
+    def __init__(self, log: MetadataLog, broker: int, incarnation: int, **settings: int) -> None:
+        self.broker, self.failures = broker, list[str]()
+        self.quorum = log.voter(broker)
+        known = Settings(node_id=broker, broker_session_timeout_ms=int(SESSION_S * 1000), **settings)
+        self.controlling = Controlling(self.quorum, known)
+        self.lifecycle = Lifecycle(self.quorum, known, UUID(int=incarnation), self.failures.append)
+        self.controlling.start()
+
+    async def join(self) -> "Member":
+        await self.lifecycle.register((Endpoint("PLAINTEXT", f"host-{self.broker}", 9092),), ("disk",))
+        self.lifecycle.start()
+        await self.lifecycle.unfenced()
+        return self
+
+    async def end(self) -> None:
+        """Its process is killed."""
+        self.lifecycle.close()
+        await self.controlling.close()
+        self.quorum.is_cut_off = True
+
+
+class MembersFixture:
+    """A cluster of brokers that have joined. The first is the controller."""
+
+    def __init__(self) -> None:
+        self.log = MetadataLog()
+        self.members: dict[int, Member] = {}
+        self._starts = 0
+
+    def run(self, broker: int, **settings: int) -> Member:
+        """Its process starts; it has not registered yet."""
+        self._starts += 1
+        self.members[broker] = Member(self.log, broker, self._starts, **settings)
+        return self.members[broker]
+
+    async def start(self, *brokers: int) -> "MembersFixture":
+        members = [self.run(broker) for broker in brokers]
+        if self.log.leader is None:
+            self.log.elect(brokers[0])
+        await asyncio.gather(*(member.join() for member in members))
+        return self
+
+    def create(self, *replicas: int, min_isr: int = 1) -> None:
+        assignment = tuple(map(BrokerId, replicas))
+        self.log.apply(CreateTopic(TOPIC, "flights", (assignment,), (("min.insync.replicas", str(min_isr)),)))
+
+    @property
+    def partition(self) -> PartitionImage:
+        return self.log.image.topics_by_id[TOPIC].partitions[0]
+
+    def alive(self) -> set[int]:
+        return {broker.id for broker in self.log.image.brokers.values() if broker.is_alive}
+
+    async def until(self, condition: Callable[[], bool], within_s: float) -> float:
+        """Seconds until the condition held; fails after `within_s`."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while not condition():
+            assert loop.time() - begun <= within_s, "waited in vain"
+            await asyncio.sleep(0.005)
+        return loop.time() - begun
+
+    async def close(self) -> None:
+        for member in self.members.values():
+            await member.end()

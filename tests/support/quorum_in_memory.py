@@ -1,0 +1,100 @@
+"""One metadata log in memory, and the brokers that see it: who leads and who is cut off is for the story to say."""
+
+import asyncio
+from collections.abc import Callable
+
+from cordwood.cluster.metadata.commands import BrokerId, Command
+from cordwood.cluster.metadata.draft import apply
+from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.quorum import (
+    Heartbeat,
+    Listener,
+    QuorumStatus,
+    QuorumUnavailable,
+    VoterStatus,
+)
+
+PROPOSAL_S = 0.01
+"""What it takes to have a command applied."""
+
+
+class MetadataLog:
+    """What all voters agree on. A voter that is cut off hears nobody and reaches nobody."""
+
+    def __init__(self) -> None:
+        self.image = Image()
+        self.voters: list[QuorumInMemory] = []
+        self.leader: int | None = None
+        self.proposed: list[Command] = []
+
+    def voter(self, broker: int) -> "QuorumInMemory":
+        voter = QuorumInMemory(self, BrokerId(broker))
+        self.voters.append(voter)
+        return voter
+
+    def elect(self, broker: int | None) -> None:
+        old, self.leader = self.leader, broker
+        for voter in self.voters:
+            if voter.broker_id in (old, broker) and old != broker:
+                for told in voter.leadership_listeners:
+                    told(voter.broker_id == broker)
+
+    def apply(self, command: Command) -> Image:
+        """Raises CommandRefused."""
+        self.proposed.append(command)
+        old, self.image = self.image, apply(self.image, command, self.image.index + 1)
+        for voter in self.voters:
+            for listener in voter.listeners:
+                listener(old, self.image)
+        return self.image
+
+
+class QuorumInMemory:
+    """The metadata layer of one broker."""
+
+    def __init__(self, log: MetadataLog, broker_id: BrokerId) -> None:
+        self.log, self.broker_id = log, broker_id
+        self.is_cut_off = False
+        self.listeners: list[Listener] = []
+        self.heartbeat_listeners: list[Callable[[Heartbeat], None]] = []
+        self.leadership_listeners: list[Callable[[bool], None]] = []
+
+    @property
+    def image(self) -> Image:
+        return self.log.image
+
+    @property
+    def term(self) -> int:
+        return 1
+
+    @property
+    def is_leader(self) -> bool:
+        return self.log.leader == self.broker_id
+
+    async def propose(self, command: Command) -> Image:
+        await asyncio.sleep(PROPOSAL_S)
+        if self.is_cut_off or self.log.leader is None:
+            raise QuorumUnavailable("nobody leads")
+        return self.log.apply(command)
+
+    def subscribe(self, listener: Listener) -> None:
+        self.listeners.append(listener)
+
+    def status(self) -> QuorumStatus:
+        leader = None if self.log.leader is None else BrokerId(self.log.leader)
+        voters = (VoterStatus(voter.broker_id, None, not self.is_cut_off, 0) for voter in self.log.voters)
+        return QuorumStatus(leader, self.term, self.image.index, tuple(voters))
+
+    def send_heartbeat(self, heartbeat: Heartbeat) -> None:
+        for voter in self.log.voters:
+            if voter is self or not (self.is_cut_off or voter.is_cut_off):
+                for told in voter.heartbeat_listeners:
+                    told(heartbeat)
+
+    def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
+        self.heartbeat_listeners.append(callback)
+
+    def on_leadership(self, callback: Callable[[bool], None]) -> None:
+        self.leadership_listeners.append(callback)
+        if self.is_leader:
+            callback(True)

@@ -1,0 +1,240 @@
+"""A quorum of several in a simulated world, and verbs for what happens to it."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.chaos.sim.loop import Process, SimulatedLoop
+from cordwood.chaos.sim.loop import run as run
+from cordwood.chaos.sim.network import Network
+from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigChange, ResourceType
+from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.quorum import QuorumFailed
+from cordwood.cluster.metadata.raft.messages import Row, Standing
+from cordwood.cluster.metadata.raft.observer import Observer
+from cordwood.cluster.metadata.raft.voter import RaftQuorum
+
+DIRECTORY = "/data/metadata"
+PORT = 9093
+
+
+def host(broker: int) -> str:
+    return f"broker-{broker}"
+
+
+class Violation(AssertionError):
+    """The simulated quorum did what none may do."""
+
+
+class RaftFixture:
+    """Voters 1 to `voters`, each a process with a disk of its own. Time passes only where a verb waits."""
+
+    def __init__(self, seed: int = 1, voters: int = 3, snapshot_interval_bytes: int = 1 << 20) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop), "a story is told by `run`"
+        self.loop = loop
+        self.rng = random.Random(seed)
+        self.network = Network(loop, random.Random(seed + 1))
+        self.addresses = {BrokerId(voter): (host(voter), PORT) for voter in range(1, voters + 1)}
+        self.disks = {voter: SimulatedDisk(random.Random(seed * 100 + voter)) for voter in self.addresses}
+        self.snapshot_interval_bytes = snapshot_interval_bytes
+        self.flush_s = (0.0001, 0.002)
+        self.processes: dict[int, Process] = {}
+        self.quorums: dict[int, RaftQuorum] = {}
+        self.observers: dict[int, Observer] = {}
+        self.failures: list[tuple[int, QuorumFailed]] = []
+        self.refusals: list[tuple[int, str]] = []
+        self._leaders: dict[int, int] = {}
+        self._final: dict[int, tuple[bytes, int]] = {}
+        self._checked: dict[int, int] = {}
+        self._foreign: set[int] = set()
+
+    def start(self, *brokers: int, **options: Any) -> "RaftFixture":
+        """Start these voters, or all that are not running."""
+        for broker in brokers or [voter for voter in self.addresses if voter not in self.quorums]:
+            process = self.processes[broker] = Process(host(broker))
+            self.quorums[broker] = process.context().run(self._open, broker, options)
+            self._spawn(process, self.quorums[broker].start())
+            self._checked[broker] = self.quorums[broker].image.index
+        return self
+
+    def observe(self, broker: int, **options: Any) -> Observer:
+        process = self.processes[broker] = Process(host(broker))
+        observer = self.observers[broker] = Observer(
+            BrokerId(broker),
+            self.addresses,
+            random.Random(self.rng.random()),
+            on_failure=lambda failure: self.failures.append((broker, failure)),
+            on_refused=lambda reason: self.refusals.append((broker, reason)),
+            **options,
+        )
+        self._spawn(process, observer.start())
+        return observer
+
+    def kill(self, *brokers: int) -> None:
+        """The process dies; the page cache outlives it."""
+        for broker in brokers:
+            self.network.kill(self.processes[broker])
+            if broker in self.disks:
+                self.disks[broker].kill()
+            self.quorums.pop(broker, None)
+            self.observers.pop(broker, None)
+
+    def power_cut(self, *brokers: int, keep: float | None = None) -> None:
+        """The machine goes dark; its peers hear nothing of it."""
+        for broker in brokers:
+            self.network.kill(self.processes[broker], silently=True)
+            self.disks[broker].power_cut(keep)
+            self.quorums.pop(broker, None)
+
+    def wipe(self, *brokers: int) -> None:
+        """The process dies, and somebody puts an empty disk in."""
+        self.kill(*brokers)
+        for broker in brokers:
+            self.disks[broker] = SimulatedDisk(random.Random(self.rng.random()))
+
+    def take_disk_of(self, broker: int, other: "RaftFixture") -> None:
+        """The process dies, and comes back with the disk of another cluster's voter: no more one of ours."""
+        self.kill(broker)
+        self.disks[BrokerId(broker)] = other.disks[BrokerId(broker)]
+        self.disks[BrokerId(broker)].kill()
+        self._foreign.add(broker)
+        self.start(broker)
+
+    async def stop(self, *brokers: int) -> None:
+        for broker in brokers:
+            quorum = self.quorums.pop(broker)
+            await self._in_process(broker, quorum.close())
+            self.network.kill(self.processes[broker])
+
+    def cut_off(self, broker: int) -> None:
+        """Nothing gets from or to the others."""
+        for other in self.addresses:
+            if other != broker:
+                self.network.cut(host(broker), host(other))
+
+    def heal(self) -> None:
+        self.network.heal()
+
+    async def formed(self, *brokers: int) -> Image:
+        """Wait until these, or all, have all that was committed. The image of the first."""
+        everyone = {**self.quorums, **self.observers}
+        chosen = brokers or tuple(everyone)
+        await asyncio.wait_for(
+            asyncio.gather(*(self._in_process(broker, everyone[broker].formed()) for broker in chosen)), 60
+        )
+        return everyone[chosen[0]].image
+
+    async def put(self, broker: int, *keys: str) -> Image:
+        """Have this broker propose something that can be seen in the image."""
+        everyone = {**self.quorums, **self.observers}
+        image = everyone[broker].image
+        for key in keys:
+            image = await self._in_process(broker, everyone[broker].propose(setting(key)))
+        return image
+
+    def keys(self, broker: int) -> list[str]:
+        """What was put, in the order in which it was committed, as this broker has it."""
+        return list({**self.quorums, **self.observers}[broker].image.configs_of_all_brokers)
+
+    async def leader(self, *among: int) -> int:
+        """Wait for an active controller, among these if any are named."""
+        await self.until(lambda: any(self.quorums[at].is_leader for at in among or self.quorums if at in self.quorums))
+        leaders = [at for at in among or self.quorums if at in self.quorums and self.quorums[at].is_leader]
+        return max(leaders, key=lambda at: self.quorums[at].term)
+
+    async def followers(self) -> list[int]:
+        leader = await self.leader()
+        return [voter for voter in self.quorums if voter != leader]
+
+    def standing(self, broker: int) -> Standing:
+        return self.quorums[broker]._standings.own
+
+    async def until(self, condition: Callable[[], object], seconds: float = 30.0) -> None:
+        """Let time pass until it holds, and no longer than that."""
+        deadline = self.loop.time() + seconds
+        while not condition():
+            if self.loop.time() > deadline:
+                raise Violation(f"it did not come to that within {seconds} simulated seconds")
+            await self.wait(0.01)
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass, looking on closely."""
+        end = self.loop.time() + seconds
+        while self.loop.time() < end:
+            await asyncio.sleep(min(0.01, end - self.loop.time()))
+            self.look()
+
+    def look(self) -> None:
+        """Hold what is seen right now against what must always hold. Raises Violation."""
+        for broker, quorum in self.quorums.items():
+            node = getattr(quorum, "_node", None)
+            if node is None or broker in self._foreign:
+                continue
+            if node.is_leader and self._leaders.setdefault(node.term, broker) != broker:
+                raise Violation(f"brokers {broker} and {self._leaders[node.term]} both lead term {node.term}")
+            known = max(self._checked[broker], node.log.base_index)
+            for row in node.log.between(known, node.commit_index):
+                self._agree(broker, row)
+            self._checked[broker] = max(known, node.commit_index)
+
+    def _agree(self, broker: int, row: Row) -> None:
+        command, index, term = row
+        if self._final.setdefault(index, (command, term)) != (command, term):
+            raise Violation(f"entry {index} of broker {broker} is not what was committed there")
+
+    def stored_by(self, index: int) -> list[int]:
+        """The voters, running ones, that have this entry on disk."""
+        return [voter for voter, quorum in self.quorums.items() if quorum._log.flushed_end >= index]
+
+    def _open(self, broker: int, options: dict[str, Any]) -> RaftQuorum:
+        return RaftQuorum.open(
+            self.disks[BrokerId(broker)],
+            DIRECTORY,
+            BrokerId(broker),
+            self.addresses,
+            (host(broker), PORT),
+            self._run_blocking,
+            random.Random(self.rng.random()),
+            snapshot_interval_bytes=self.snapshot_interval_bytes,
+            on_failure=lambda failure: self.failures.append((broker, failure)),
+            on_refused=lambda reason: self.refusals.append((broker, reason)),
+            **options,
+        )
+
+    async def _run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        await asyncio.sleep(self.rng.uniform(*self.flush_s))
+        return function(*arguments)
+
+    def _spawn(self, process: Process, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return self.loop.create_task(work, context=process.context())
+
+    async def _in_process(self, broker: int, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run in the broker's process, and wait for it in ours; one whose process dies never answers."""
+        answer: asyncio.Future[Any] = self.loop.create_future()
+
+        def answered(task: asyncio.Task[Any]) -> None:
+            if answer.done():
+                return
+            if task.cancelled():
+                answer.cancel()
+            elif (error := task.exception()) is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(task.result())
+
+        self._spawn(self.processes[broker], work).add_done_callback(answered)
+        return await answer
+
+
+def setting(key: str, value: str = "1") -> AlterConfigs:
+    return AlterConfigs(ResourceType.BROKER, "", (ConfigChange(key, None, value),))
+
+
+async def formed(**options: Any) -> RaftFixture:
+    """A quorum that has found together."""
+    quorum = RaftFixture(**options).start()
+    await quorum.formed()
+    return quorum
