@@ -7,7 +7,7 @@ epoch into the first 16 bytes without touching the rest.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -113,6 +113,28 @@ def check(data: Bytes, position: int = 0) -> BatchHeader:
     if header.last_offset_delta < 0 or header.record_count < 0:
         raise CorruptBatch("a negative record count")
     return header
+
+
+def headers(data: Bytes) -> list[BatchHeader]:
+    """Those of all the batches that `data` consists of, each checked. Raises CorruptBatch."""
+    found, position = [], 0
+    while position < len(data):
+        header = check(data, position)
+        found.append(header)
+        position += header.size
+    return found
+
+
+def in_groups(batches: Sequence[BatchHeader], bytes_max: int) -> Iterator[Sequence[BatchHeader]]:
+    """Batches that go into one segment with one write: together about `bytes_max`, and at least one."""
+    first = size = 0
+    for at, header in enumerate(batches):
+        if at > first and size + header.size > bytes_max:
+            yield batches[first:at]
+            first, size = at, 0
+        size += header.size
+    if batches:
+        yield batches[first:]
 
 
 def stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:

@@ -5,23 +5,24 @@ been. Opening is in `opening.py`, what survives a restart in `state.py`.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from cordwood.storage.batch import BatchHeader, check, stamp, with_append_time
+from cordwood.storage.batch import BatchHeader, check, in_groups, stamp, with_append_time
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes, Disk, File, Syncable, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
+from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.producers import Producers
 from cordwood.storage.retention import droppable
+from cordwood.storage.rewriting import write_again
 from cordwood.storage.segment import Segment
-from cordwood.storage.slices import PIECE_BYTES, Slice
+from cordwood.storage.slices import Slice
 from cordwood.storage.state import LogState, save
 
 OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
-OPEN_SEALED_SEGMENTS = 8
-"""So many sealed segments keep their descriptor and index in memory, per log; others are opened when read."""
+PLACES_REMEMBERED = 16
 
 
 class Appended(NamedTuple):
@@ -66,7 +67,7 @@ class Log:
         self._is_syncing = False
         self._covered_end = 0
         self._places: dict[int, tuple[Segment, int]] = {}
-        self._opened: list[Segment] = []
+        self._opened = OpenSegments()
 
     @property
     def is_syncing(self) -> bool:
@@ -101,25 +102,25 @@ class Log:
         self._took(segment, header, base, end, leader_epoch, now_ms)
         return Appended(base, end, append_time)
 
-    def append_stamped(self, data: bytes, now_ms: int) -> None:
-        """Take batches that a leader has stamped, as they are (a follower's append).
+    def append_stamped(self, data: Bytes, batches: Sequence[BatchHeader], now_ms: int) -> None:
+        """Take the batches that `data` consists of as their leader stamped them (a follower's append).
 
-        Raises CorruptBatch for anything but whole batches that follow on, before any of them is written.
+        `batches` is `headers(data)`. Raises CorruptBatch where they do not follow on, before any of them is written.
         """
-        headers, position, due = [], 0, self.log_end
-        while position < len(data):
-            header = check(data, position)
+        due = self.log_end
+        for header in batches:
             if header.base_offset < due:
                 raise CorruptBatch(f"offset {header.base_offset} where at least {due} is due")
-            headers.append(header)
-            position, due = position + header.size, header.end
-        position = 0
-        for header in headers:
-            segment = self._segment_for(header.size, header.max_timestamp, header.end)
-            piece = memoryview(data)[position : position + header.size]
-            segment.append((piece,), ((header.base_offset, header.size, header.max_timestamp),), header.end)
-            self._took(segment, header, header.base_offset, header.end, header.leader_epoch, now_ms)
-            position += header.size
+            due = header.end
+        view, start = memoryview(data), 0
+        for group in in_groups(batches, self.config.segment_bytes):
+            size, last = sum(header.size for header in group), group[-1]
+            segment = self._segment_for(size, max(header.max_timestamp for header in group), last.end)
+            rows = [(header.base_offset, header.size, header.max_timestamp) for header in group]
+            segment.append((view[start : start + size],), rows, last.end)
+            for header in group:
+                self._took(segment, header, header.base_offset, header.end, header.leader_epoch, now_ms)
+            start += size
 
     def take_unsynced(self) -> Unsynced:
         """What has to be synced for all that was appended so far; the caller owns it, and calls `flushed` after."""
@@ -171,6 +172,15 @@ class Log:
             self._remember(end, segment, stop)
         return Slice(segment, start, stop)
 
+    def ship(self, offset: int, max_bytes: int, *, wait: bool = True) -> tuple[Slice, int] | None:
+        """As `slice`, for a follower: up to the log's end, flushed or not; and the offset behind what it holds."""
+        found = self.slice(offset, max_bytes, self.log_end, wait=wait)
+        if found is None:
+            return None
+        behind = found.offset_behind(wait=wait)
+        self._remember(behind, found.segment, found.stop)
+        return found, behind
+
     def read(self, offset: int, max_bytes: int, end: int) -> bytes:
         """The batches of `slice` as bytes; b"" where there are none. Waits for the disk."""
         found = self.slice(offset, max_bytes, end)
@@ -187,33 +197,48 @@ class Log:
     def truncate(self, end: int) -> None:
         """Give up every batch with a record at or above `end` (a follower whose leader does not have them).
 
-        Sure when this returns: it waits for the disk. The recovery point comes down before the bytes do, or a crash in
-        between would look like a loss.
+        A whole segment is cut unread, whatever is in it. Sure when this returns: it waits for the disk.
         """
-        assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
         if end >= self.log_end:
             return
-        segment = self._segment_of(end)
-        position = segment.locate(end)
-        if position < segment.size:
+        assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
+        segment, position = self._segment_of(end), 0
+        if end > segment.base_offset and (position := segment.locate(end)) < segment.size:
             end = next(segment.headers(position, segment.size))[1].base_offset
             self.log_start = min(self.log_start, end)
+        # The recovery point comes down before the bytes do, or a crash in between would look like a loss.
+        self.epochs.truncate_end(end)
+        self.producers.truncate_end(end)
         if end < self.recovery_point:
-            self.recovery_point = self.log_start
-            producers = self.producers.encode(self.log_start)
-            save(self.disk, self.directory, LogState(self.log_start, self.log_start, producers, self.epochs.encode()))
-        while self.segments[-1] is not segment:
+            self.recovery_point = end
+            producers = self.producers.encode(end)
+            save(self.disk, self.directory, LogState(self.log_start, end, producers, self.epochs.encode()))
+        while self.segments and self.segments[-1].base_offset >= end:
             self._remove(self.segments.pop())
-        segment.truncate(position, end)
-        segment.file.sync()
+        self.must_roll = end <= segment.base_offset
+        if not self.must_roll:
+            segment.truncate(position, end)
+            segment.file.sync()
         sync_directory(self.disk, self.directory)
         self._places.clear()
         self.log_end = end
         self.flushed_end = min(self.flushed_end, end)
         # A sync that is under way covers nothing of what comes to stand here instead.
         self._covered_end = min(self._covered_end, end)
-        self.epochs.truncate_end(end)
-        self._rebuild_producers()
+
+    def start_over(self, offset: int) -> None:
+        """Give up everything and begin anew at `offset`. Sure when this returns: it waits for the disk."""
+        epochs = LeaderEpochs()
+        save(self.disk, self.directory, LogState(offset, offset, Producers().encode(offset), epochs.encode()))
+        for segment in self.segments:
+            self._remove(segment)
+        self.segments = []
+        sync_directory(self.disk, self.directory)
+        self._opened, self._places = OpenSegments(), {}
+        self.log_start = self.log_end = self.flushed_end = self.recovery_point = offset
+        self._covered_end = min(self._covered_end, offset)
+        self.epochs, self.producers = epochs, Producers()
+        self.damage = []
 
     def raise_log_start(self, offset: int) -> None:
         """Records below `offset` are deleted (DeleteRecords, retention). Sure once the log is checkpointed."""
@@ -230,7 +255,7 @@ class Log:
         if count == len(self.segments):
             self._roll()
         dropped, self.segments = self.segments[:count], self.segments[count:]
-        self._opened = [segment for segment in self._opened if segment not in dropped]
+        self._opened.forget(dropped)
         for segment in dropped:
             self._unsynced_files.pop(segment.path, None)
         self._places.clear()
@@ -260,7 +285,7 @@ class Log:
         if self.segments and (flushed_end < self.log_end or flushed_end <= self.segments[-1].base_offset):
             for segment in self.segments:
                 if segment.end_offset >= flushed_end:
-                    _write_again(segment, flushed_end)
+                    write_again(segment, flushed_end)
                     segment.file.sync()
             for directory in self._directories():
                 sync_directory(self.disk, directory)
@@ -350,32 +375,18 @@ class Log:
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         """Readers at the tail ask next for where the last flush or read ended: keep the last few of those places."""
-        if len(self._places) >= 8:
+        if len(self._places) >= PLACES_REMEMBERED:
             oldest, *_ = self._places
             self._places.pop(oldest, None)
         self._places[offset] = (segment, position)
 
     def _keep_open(self, segment: Segment) -> None:
-        if not segment.is_sealed or (self._opened and self._opened[-1] is segment):
-            return
-        self._opened = [*(other for other in self._opened if other is not segment), segment]
+        self._opened.note(segment)
         self._close_some()
 
     def _close_some(self) -> None:
-        """Close the sealed segments read longest ago, but none that still has to be synced."""
-        while len(self._opened) > OPEN_SEALED_SEGMENTS and not self._is_syncing:
-            if self._opened[0].path in self._unsynced_files:
-                return
-            self._opened.pop(0).release()
-
-    def _rebuild_producers(self) -> None:
-        before, self.producers = self.producers, Producers()
-        seen = {producer_id: producer.last_timestamp for producer_id, producer in before}
-        for _, _, header in self.headers_from(self.log_start):
-            if header.producer_id >= 0:
-                timestamp = seen.get(header.producer_id, header.max_timestamp)
-                self.producers.appended(header, header.base_offset, header.end, timestamp)
-        self.producers.adopt(before, self.log_start)
+        if not self._is_syncing:
+            self._opened.close_some(self._unsynced_files)
 
     def _remove(self, segment: Segment) -> None:
         self._unsynced_files.pop(segment.path, None)
@@ -383,18 +394,3 @@ class Log:
         for path in segment.paths():
             if self.disk.exists(path):
                 self.disk.remove(path)
-
-
-def _write_again(segment: Segment, offset: int) -> None:
-    """Write what the segment has from `offset` on once more, so that the next sync takes it to the disk.
-
-    After a sync that failed, memory holds what the disk does not, and calls it clean.
-    """
-    position = segment.locate(offset) if offset > segment.base_offset else 0
-    while position < segment.size:
-        end = segment.piece_end(position, segment.size, PIECE_BYTES)
-        try:
-            segment.file.pwrite([segment.read(position, end)], position)
-        except DamagedLog:
-            return
-        position = end

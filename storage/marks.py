@@ -71,6 +71,11 @@ class Marks:
         checked = _CHECKED.pack(topic_id, partition, end_offset, leader_epoch)
         self.file.pwrite([checked + crc32c(checked).to_bytes(4, "big")], slot * SLOT_BYTES)
 
+    def unsound(self) -> dict[tuple[UUID, int], DamagedLog]:
+        """Logs whose mark is not what was noted: it is to be noted again. Waits for the disk, if not for long."""
+        content = self.file.pread(self._count * SLOT_BYTES, 0)
+        return {key: self._damage(slot) for key, slot in self._slots.items() if not _is_sound(content, slot, key)}
+
     def forget(self, topic_id: UUID, partition: int) -> None:
         """The log is gone; its slot is free for another."""
         slot = self._slots.pop((topic_id, partition), None)
@@ -84,9 +89,21 @@ class Marks:
             self._free.append(slot)
             return
         if len(content) < SLOT_BYTES or crc32c(content[: _CHECKED.size]) != _SLOT.unpack(content)[4]:
-            self.damage.append(DamagedLog(self.file.path, slot * SLOT_BYTES, "a flush mark is not what was written"))
+            self.damage.append(self._damage(slot))
             self._free.append(slot)
             return
         topic_id, partition, end, epoch, _ = _SLOT.unpack(content)
         key = (UUID(bytes=topic_id), partition)
         self._slots[key], self._marks[key] = slot, Mark(end, epoch)
+
+    def _damage(self, slot: int) -> DamagedLog:
+        return DamagedLog(self.file.path, slot * SLOT_BYTES, "a flush mark is not what was written")
+
+
+def _is_sound(content: bytes, slot: int, key: tuple[UUID, int]) -> bool:
+    """Whether a slot has a mark of this log, or none yet."""
+    noted = content[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
+    if noted == _FREE:
+        return True
+    topic_id, partition, _, _, crc = _SLOT.unpack(noted)
+    return (UUID(bytes=topic_id), partition) == key and crc == crc32c(noted[: _CHECKED.size])

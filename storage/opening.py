@@ -30,6 +30,8 @@ def open_log(disk: Disk, directory: str, config: LogConfig, mark: Mark | None, n
     """
     log = Log(disk, directory, config)
     if not disk.exists(directory):
+        if mark is not None and mark.end_offset:
+            _go_on_behind(log, mark.end_offset)
         return log
     recovered = load(disk, directory)
     log.log_start, log.recovery_point = recovered.log_start, recovered.recovery_point
@@ -40,6 +42,12 @@ def open_log(disk: Disk, directory: str, config: LogConfig, mark: Mark | None, n
     bases = [int(name[:-4]) for name in disk.list_directory(directory) if name.endswith(".log")]
     _Opening(log, mark, now_ms).run(bases)
     return log
+
+
+def _go_on_behind(log: Log, end: int) -> None:
+    """All segments are gone, and there were some: their offsets stay taken."""
+    log.damage.append(DamagedLog(log.directory, 0, f"all records below offset {end} are missing"))
+    log.log_start = log.log_end = log.flushed_end = log.recovery_point = end
 
 
 class _Opening:
@@ -68,10 +76,14 @@ class _Opening:
         segment.resume(self._flushed_end)
         self._replay(segment)
         while (tear := scan(segment, lambda header: self._judge(segment, header))) is not None:
+            if tear.offset == following:
+                # All its records are there: what lies behind them is space that sealing had given back, unsynced.
+                segment.truncate(tear.position, tear.offset)
+                return True
             if tear.offset >= self._flushed_end and has_hole(segment.file, tear.position):
                 # What lies behind goes too, unread: stale bytes there could one day pass for the next batch.
                 segment.truncate(tear.position, tear.offset)
-                return tear.offset == following
+                return False
             self._log.damage.append(DamagedLog(segment.path, tear.position, tear.what))
             if not step_over(segment, tear):
                 self._give_up_rest(segment, tear)
@@ -152,6 +164,8 @@ class _Opening:
             if log.segments:
                 what = f"the records from offset {found} to {log.log_end} are missing"
                 log.damage.append(DamagedLog(log.segments[-1].path, log.segments[-1].size, what))
+            else:
+                _go_on_behind(log, log.log_end)
             log.must_roll = True
         if log.segments:
             log.log_start = max(log.log_start, log.segments[0].base_offset)

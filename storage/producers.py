@@ -13,8 +13,9 @@ from typing import NamedTuple
 from cordwood.storage.batch import BatchHeader
 from cordwood.storage.errors import OutOfOrderSequence, StaleProducerEpoch
 
-BATCHES_REMEMBERED = 5
-"""A producer has at most five requests on their way, so an answer that it lost is among these."""
+BATCHES_REMEMBERED = 10
+"""A producer has at most five requests on their way, so an answer that it lost is among the last five; and a truncation
+takes no more than those five, and leaves the last ones before them."""
 
 SEQUENCE_MAX = 0x7FFFFFFF
 _PRODUCER = struct.Struct(">qhqB")
@@ -99,13 +100,13 @@ class Producers:
         for producer_id in gone:
             del self._by_id[producer_id]
 
-    def adopt(self, earlier: "Producers", end: int) -> None:
-        """Remember those of `earlier` that are unknown here, as of offset `end`: their batches have been deleted."""
-        for producer_id, producer in earlier:
-            batches = [batch for batch in producer.batches if batch.end_offset <= end]
-            if batches and producer_id not in self._by_id:
-                known = self._by_id[producer_id] = Producer(producer.epoch, producer.last_timestamp)
-                known.batches.extend(batches)
+    def truncate_end(self, end: int) -> None:
+        """Forget the batches behind `end`, and whoever has no others: the next one of theirs is taken as it comes."""
+        for producer_id, producer in list(self._by_id.items()):
+            while producer.batches and producer.batches[-1].end_offset > end:
+                producer.batches.pop()
+            if not producer.batches:
+                del self._by_id[producer_id]
 
     def encode(self, end: int) -> bytes:
         """A snapshot as of offset `end`: per producer id, epoch, last timestamp and batches below that offset.

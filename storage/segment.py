@@ -58,7 +58,6 @@ class Segment:
         segment._file = disk.open(segment.path, create=True)
         segment._file.truncate(0)
         segment._index = Index()
-        segment._index.must_be_rewritten()
         return segment
 
     @classmethod
@@ -237,13 +236,12 @@ class Segment:
                 at += header.size
             start = end
 
-    def headers_at_or_after(self, timestamp: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch with a record of at least `timestamp`. Blocks on the disk."""
-        for interval in (*self.index, self._open):
-            if interval.size and interval.max_timestamp >= timestamp:
-                for position, header in self.headers(interval.position, interval.end):
-                    if header.max_timestamp >= timestamp:
-                        yield position, header
+    def proofs(self) -> Index:
+        """A copy of the index with the open interval as its last row: what everything written can be held against."""
+        still_open, proofs = self._open, self.index.rows(0, len(self.index))
+        if still_open.size and still_open.position == proofs.end:
+            proofs.append(still_open)
+        return proofs
 
     def resume(self, flushed_end: int) -> None:
         """Stand where the index ends, ready to take in what lies behind (see `recovery.scan`).
@@ -262,6 +260,7 @@ class Segment:
                 self.end_offset = self._end_offset_of(last)
             except DamagedLog:
                 self.index.truncate(last.position)
+                self._damaged.clear()
             else:
                 break
         self.size = self.index.end
@@ -271,6 +270,7 @@ class Segment:
     def truncate(self, position: int, end_offset: int) -> None:
         """Cut everything from the batch boundary `position` on."""
         self.close_interval()
+        self._damaged = [interval for interval in self._damaged if interval.end <= position]
         self.index.truncate(position)
         self.size, self.end_offset = self.index.end, end_offset
         # Where the cut falls within an interval, what is left of it is the open one again.
@@ -294,11 +294,12 @@ class Segment:
 
     def save_index(self, *, sync: bool = False) -> None:
         """Write the closed intervals that are not yet on disk."""
-        if self._index is None:
+        index = self._index
+        if index is None:
             return
         file = self._disk.open(self.index_path, create=True)
         try:
-            self._index.save(file, self.base_offset)
+            index.save(file, self.base_offset)
             if sync:
                 file.sync()
         finally:

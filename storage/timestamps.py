@@ -1,7 +1,9 @@
 """Which offset stands for a point in time. Looks into batches: for questions, never on the way of the data."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from cordwood.storage.batch import BatchHeader
 from cordwood.storage.log import Log
 from cordwood.storage.records import Record, decode
 from cordwood.storage.segment import Segment
@@ -20,7 +22,7 @@ def first_at_or_after(log: Log, timestamp: int, end: int) -> Found | None:
     for segment in log.segments:
         if segment.end_offset <= log.log_start or segment.max_timestamp < timestamp:
             continue
-        for position, header in segment.headers_at_or_after(timestamp):
+        for position, header in _batches_at_or_after(segment, timestamp):
             for record in _records(segment, position, header.size):
                 if record.timestamp >= timestamp and log.log_start <= record.offset < end:
                     return Found(record.offset, record.timestamp, header.leader_epoch)
@@ -37,6 +39,15 @@ def latest_by_time(log: Log, end: int) -> Found | None:
         if found is not None and (best is None or (found.timestamp, -found.offset) > (best.timestamp, -best.offset)):
             best = found
     return best
+
+
+def _batches_at_or_after(segment: Segment, timestamp: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch with a record of at least `timestamp`."""
+    for interval in segment.proofs():
+        if interval.max_timestamp >= timestamp:
+            for position, header in segment.headers(interval.position, interval.end):
+                if header.max_timestamp >= timestamp:
+                    yield position, header
 
 
 def _latest_in(log: Log, segment: Segment, end: int) -> Found | None:

@@ -106,14 +106,14 @@ def test_a_full_index_rolls_a_segment() -> None:
 def test_too_many_offsets_roll_a_segment(log: LogFixture) -> None:
     log.configure(segment_bytes=1 << 30)
     for _ in range(3):
-        log.log.append_stamped(spread(encode([Record(0, 0, None, b"x")], base_offset=log.end), 1 << 31), log.now)
+        log.take_stamped(spread(encode([Record(0, 0, None, b"x")], base_offset=log.end), 1 << 31))
     assert log.bases == [0, 1 << 31, 1 << 32]
     assert [record.offset for record in log.records()] == [0, 1 << 31, 1 << 32]
 
 
 def test_a_follower_keeps_the_gaps_that_compaction_left(log: LogFixture) -> None:
     log.configure(compacted=True)
-    log.append("a").log.append_stamped(encode([Record(0, 0, None, b"d")], base_offset=3), log.now)
+    log.append("a").take_stamped(encode([Record(0, 0, None, b"d")], base_offset=3))
     log.append("e").flush()
     for _ in range(2):
         assert [check(log.read(offset, 1)).base_offset for offset in range(5)] == [0, 3, 3, 3, 4]
@@ -157,7 +157,7 @@ def test_a_follower_appends_what_its_leader_stamped(log: LogFixture) -> None:
     leader.append("a", "b").leader_epoch = 4
     leader.append("c", *MANY)
     while log.end < leader.end:
-        log.log.append_stamped(leader.read(log.end, end=min(log.end + 10, leader.end)), log.now)
+        log.take_stamped(leader.read(log.end, end=min(log.end + 10, leader.end)))
     assert log.records() == leader.records()
     assert list(log.log.epochs) == list(leader.log.epochs) == [(0, 0), (4, 2)]
 
@@ -168,7 +168,7 @@ def test_a_follower_refuses_what_does_not_follow_on(log: LogFixture) -> None:
     behind = encode([Record(0, 0, None, b"x")], base_offset=1)
     for data in (behind, one[:-1], one + behind, one + one, one[:30] + b"\xff" + one[31:]):
         with pytest.raises(CorruptBatch):
-            log.log.append_stamped(data, log.now)
+            log.take_stamped(data)
     assert log.values() == ["a", "b"]
 
 

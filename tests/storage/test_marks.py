@@ -115,3 +115,15 @@ def test_a_mark_whose_writing_was_cut_short_is_damage_and_its_slot_is_used_again
     assert end_of(marks, TOPIC, 0) is None
     note(marks, TOPIC, 0, 12)
     assert end_of(opened(disk), TOPIC, 0) == 12
+
+
+def test_a_mark_that_rots_while_it_is_in_use_is_named_until_it_is_noted_again(disk: SimulatedDisk) -> None:
+    marks = opened(disk)
+    for partition in range(3):
+        note(marks, TOPIC, partition, 1000 + partition)
+    marks.slot(OTHER, 0)
+    assert marks.unsound() == {}
+    disk.flip("/marks", SLOT_BYTES + 20, 4)
+    assert {place: damage.position for place, damage in marks.unsound().items()} == {(TOPIC, 1): SLOT_BYTES}
+    note(marks, TOPIC, 1, 1001)
+    assert marks.unsound() == {}

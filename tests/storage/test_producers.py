@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cordwood.storage.batch import BatchHeader, check
 from cordwood.storage.errors import OutOfOrderSequence, StaleProducerEpoch
-from cordwood.storage.producers import SEQUENCE_MAX, Producers
+from cordwood.storage.producers import BATCHES_REMEMBERED, SEQUENCE_MAX, Producers
 from cordwood.storage.records import Record, encode
 
 PRODUCER = 7
@@ -58,10 +58,10 @@ def test_a_repeated_batch_gets_the_answer_it_had(history: History) -> None:
     assert history.sends(4) == (4, False)
 
 
-def test_the_last_five_batches_are_known_again(history: History) -> None:
-    for sequence in range(7):
+def test_the_last_batches_are_known_again(history: History) -> None:
+    for sequence in range(2 + BATCHES_REMEMBERED):
         history.sends(sequence)
-    for sequence in range(2, 7):
+    for sequence in range(2, 2 + BATCHES_REMEMBERED):
         assert history.sends(sequence) == (sequence, True)
     for sequence in range(2):
         with pytest.raises(OutOfOrderSequence):
@@ -120,15 +120,30 @@ def test_a_producer_nobody_knows_may_begin_anywhere(history: History) -> None:
 
 
 def test_what_is_known_survives_a_restart(history: History) -> None:
-    for sequence in range(7):
+    for sequence in range(2 + BATCHES_REMEMBERED):
         history.sends(sequence)
     history.restarts()
     assert history.sends(3) == (3, True)
     with pytest.raises(OutOfOrderSequence):
-        history.sends(8)
-    assert history.sends(7) == (7, False)
+        history.sends(13)
+    assert history.sends(12) == (12, False)
     with pytest.raises(OutOfOrderSequence):
         history.sends(2)
+
+
+def test_a_truncation_leaves_what_lies_below_it(history: History) -> None:
+    for sequence in range(12):
+        history.sends(sequence)
+    history.producers.truncate_end(7)
+    assert history.sends(6) == (6, True)
+    with pytest.raises(OutOfOrderSequence):
+        history.sends(8)
+
+
+def test_a_truncation_that_takes_all_of_a_producer_forgets_it(history: History) -> None:
+    history.sends(0)
+    history.producers.truncate_end(0)
+    assert len(history.producers) == 0
 
 
 def test_an_epoch_survives_a_restart(history: History) -> None:

@@ -6,7 +6,7 @@ from typing import Self
 from uuid import UUID
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.storage.batch import check, split
+from cordwood.storage.batch import check, headers, split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.log import Appended
@@ -74,6 +74,11 @@ class LogFixture:
         state = self.log.state()
         save(self.disk, DIRECTORY, state)
         self.log.saved(state)
+        return self
+
+    def take_stamped(self, data: bytes) -> Self:
+        """Batches from a leader, as a follower takes them."""
+        self.log.append_stamped(data, headers(data), self.now)
         return self
 
     def truncate(self, end: int) -> Self:

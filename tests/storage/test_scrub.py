@@ -1,0 +1,93 @@
+"""Everything that a log has on disk is proven by fresh reads; what has moved on meanwhile is no damage."""
+
+import pytest
+from log_fixture import DIRECTORY, LogFixture
+
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.rewriting import write_index_again
+from cordwood.storage.scrub import is_still_damaged, prove, segment_with, view_of
+
+MANY = [f"value-{number}" for number in range(60)]
+
+
+@pytest.fixture
+def filled(log: LogFixture) -> LogFixture:
+    """Several segments, the last of which has batches that no interval of the index is closed for."""
+    return log.append(*MANY).flush().checkpoint()
+
+
+def found(log: LogFixture) -> list[DamagedLog]:
+    return [proof for proof in prove(view_of(log.log)) if isinstance(proof, DamagedLog)]
+
+
+def test_all_bytes_are_read_and_nothing_is_wrong(filled: LogFixture) -> None:
+    proofs = list(prove(view_of(filled.log)))
+    assert all(isinstance(proof, int) for proof in proofs)
+    assert sum(proof for proof in proofs if isinstance(proof, int)) >= filled.log.size
+
+
+def test_every_flipped_bit_is_found_in_its_file(filled: LogFixture) -> None:
+    sizes = {segment.path: segment.size for segment in filled.log.segments}
+    for path in filled.disk.files():
+        if not path.startswith(DIRECTORY):
+            continue
+        for position in range(sizes.get(path, len(filled.disk.content(path)))):
+            filled.disk.flip(path, position, 2)
+            assert [damage.path for damage in found(filled)] == [path]
+            filled.disk.flip(path, position, 2)
+
+
+@pytest.mark.parametrize("suffix", ["log", "index"])
+def test_a_file_that_is_gone_is_found(filled: LogFixture, suffix: str) -> None:
+    filled.disk.remove(filled.path(filled.bases[1], suffix))
+    assert next(damage.path for damage in found(filled)) == filled.path(filled.bases[1], suffix)
+
+
+def test_what_was_truncated_meanwhile_is_no_damage(filled: LogFixture) -> None:
+    proofs = prove(view_of(filled.log))
+    filled.truncate(filled.bases[1] + 1).append("other").flush()
+    suspected = [proof for proof in proofs if isinstance(proof, DamagedLog)]
+    assert suspected
+    assert not any(is_still_damaged(filled.log, damage) for damage in suspected)
+
+
+def test_what_retention_removed_meanwhile_is_no_damage(filled: LogFixture) -> None:
+    proofs = prove(view_of(filled.log))
+    filled.configure(retention_bytes=1000)
+    assert filled.retain() > 1
+    suspected = [proof for proof in proofs if isinstance(proof, DamagedLog)]
+    assert suspected
+    assert not any(is_still_damaged(filled.log, damage) for damage in suspected)
+
+
+def test_damage_that_lasts_is_confirmed(filled: LogFixture) -> None:
+    filled.disk.flip(filled.path(filled.bases[-1]), 70, 1)
+    [damage] = found(filled)
+    assert is_still_damaged(filled.log, damage)
+
+
+@pytest.mark.parametrize("at", [0, -1], ids=["sealed", "active"])
+def test_a_damaged_index_is_written_again(filled: LogFixture, at: int) -> None:
+    path = filled.path(filled.bases[at], "index")
+    filled.disk.flip(path, 30, 1)
+    [damage] = found(filled)
+    assert damage.path == path
+    segment = segment_with(filled.log, path)
+    assert segment is not None
+    write_index_again(segment)
+    assert found(filled) == []
+    assert filled.reopen().values() == MANY
+
+
+def test_records_that_an_index_cannot_be_rebuilt_from_are_named(filled: LogFixture) -> None:
+    base = filled.bases[0]
+    filled.reopen()
+    filled.disk.flip(filled.path(base, "index"), 3, 1)
+    # The base offset of the second batch: from there on, no batch seems to follow.
+    second = next(filled.log.segments[0].headers(0, filled.log.segments[0].size))[1].size
+    filled.reopen()
+    filled.disk.flip(filled.path(base), second + 3, 1)
+    segment = segment_with(filled.log, filled.path(base))
+    assert segment is not None
+    with pytest.raises(DamagedLog, match=r"\.log is damaged"):
+        write_index_again(segment)
