@@ -8,14 +8,15 @@ from uuid import UUID
 
 import structlog
 
-from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import NO_ROOM, Partition
+from cordwood.replication.log_directory import NO_ROOM, LogDirectory
+from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.segment import Segment
 from cordwood.storage.state import save
 
 CHECKPOINT_INTERVAL_S = 1.0
 CHECKPOINT_AGE_S = 10.0
+EXPIRY_INTERVAL_S = 0.5
 CHECKPOINT_BYTES = 64 << 20
 """A log is checkpointed after so many new bytes, or so long after the last time: a restart reads no more than that."""
 
@@ -31,6 +32,7 @@ class Intervals:
 
     retention_s: float
     delete_delay_s: float
+    lag_max_s: float
 
 
 class Housekeeping:
@@ -49,6 +51,8 @@ class Housekeeping:
     def start(self) -> None:
         self._spawn(self._checkpoint_for_ever())
         self._spawn(self._retain_for_ever())
+        self._spawn(self._expire_waiters_for_ever())
+        self._spawn(self._watch_followers_for_ever())
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -57,14 +61,14 @@ class Housekeeping:
         if self._save_under_way is not None:
             await asyncio.wait([self._save_under_way])
 
-    def remove_topic(self, partitions: Sequence[Partition]) -> None:
-        """Remove the files of a deleted topic, once nobody can still be reading them."""
+    def remove(self, partitions: Sequence[Partition]) -> None:
+        """Remove the files of partitions that are no longer here, once nobody can still be reading them."""
         for partition in partitions:
             self._saved_at.pop(partition, None)
         self._spawn(self._remove_partitions(partitions))
 
     def remove_orphans(self, orphans: Sequence[tuple[LogDirectory, UUID, int]]) -> None:
-        """Remove what topics left behind that were deleted while this broker could not do it."""
+        """Remove what is left of topics that were deleted, and partitions that were moved, while we were away."""
         self._spawn(self._remove_orphans(orphans))
 
     async def save(self, partition: Partition) -> None:
@@ -138,6 +142,19 @@ class Housekeeping:
             await asyncio.sleep(self._intervals.retention_s)
             await self.retain()
 
+    async def _expire_waiters_for_ever(self) -> None:
+        now = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(EXPIRY_INTERVAL_S)
+            for partition in self._replicas:
+                partition.expire_waiters(now())
+
+    async def _watch_followers_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._intervals.lag_max_s / 2)
+            for partition in self._replicas:
+                partition.watch_followers()
+
     async def _remove_segments(self, partition: Partition, segments: Sequence[Segment]) -> None:
         # A reader that was promised a slice of these may still be taking it.
         await asyncio.sleep(self._intervals.delete_delay_s)
@@ -151,15 +168,20 @@ class Housekeeping:
             while partition.log.is_syncing and not partition.directory.is_offline:
                 await asyncio.sleep(CHECKPOINT_INTERVAL_S)
             partition.log.release()
-            directory = partition.directory
-            await self._remove_tree(directory, directory.partition_path(partition.topic_id, partition.index))
+            directory, came_back = partition.directory, self._replicas.with_id(partition.topic_id, partition.index)
+            # A partition that was moved away may have been moved here again, and goes on with what it had.
+            if came_back is None or came_back.directory is not directory:
+                await self._remove_tree(directory, directory.partition_path(partition.topic_id, partition.index))
         for directory, topic_id in {(partition.directory, partition.topic_id) for partition in partitions}:
-            await self._remove_tree(directory, directory.topic_path(topic_id))
+            if self._replicas.name_of(topic_id) is None:
+                await self._remove_tree(directory, directory.topic_path(topic_id))
 
     async def _remove_orphans(self, orphans: Sequence[tuple[LogDirectory, UUID, int]]) -> None:
         for directory, topic_id, index in orphans:
-            await self._remove_tree(directory, directory.topic_path(topic_id))
+            await self._remove_tree(directory, directory.partition_path(topic_id, index))
             self._replicas.forget_home(topic_id, index)
+            if directory.is_vacant(topic_id):
+                await self._remove_tree(directory, directory.topic_path(topic_id))
 
     async def _remove(self, directory: LogDirectory, paths: Sequence[str]) -> None:
         for path in paths:

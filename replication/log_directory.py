@@ -1,12 +1,17 @@
 """One of a broker's log directories: its partitions' flush marks, and whether it can still be trusted."""
 
+import errno
 from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
 from cordwood.storage.disk import Disk, sync_directory
+from cordwood.storage.errors import DiskFailed, DiskFull
 from cordwood.storage.log import Log
 from cordwood.storage.marks import Marks
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors that say nothing against the disk: once there is room again, it goes on."""
 
 TOPICS = "topics"
 MARKS_FILE = "flushed"
@@ -49,12 +54,24 @@ class LogDirectory:
             self.error = error
             self._failed(self)
 
+    def write_failed(self, error: OSError, size: int) -> DiskFull | DiskFailed:
+        """What a failed write of `size` bytes means. Takes the directory offline unless it only lacks room."""
+        if error.errno in NO_ROOM:
+            return DiskFull(f"{self.path} has no room for {size} more bytes")
+        self.fail(error)
+        return DiskFailed(str(error))
+
     def topic_path(self, topic_id: UUID) -> str:
         return f"{self.path}/{TOPICS}/{topic_id}"
 
     def partition_path(self, topic_id: UUID, partition: int) -> str:
         # Topic ids, never names: nothing that a client sent becomes a path.
         return f"{self.topic_path(topic_id)}/{partition}"
+
+    def is_vacant(self, topic_id: UUID) -> bool:
+        """Whether nothing of the topic is left here but its directory."""
+        path = self.topic_path(topic_id)
+        return self.disk.exists(path) and not self.disk.list_directory(path)
 
     def found(self) -> list[tuple[UUID, int]]:
         """The partitions that have something here."""

@@ -1,23 +1,28 @@
-"""One replica of a partition: its log, how far it is committed, and who waits for that."""
+"""One replica of a partition: its log, the role it has, how far it is committed, and who waits for that."""
 
-import asyncio
-import errno
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from cordwood.replication.assignment import NO_LEADER, Assignment
 from cordwood.replication.flusher import Flusher
+from cordwood.replication.leader import LeaderView
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.waiters import OffsetWaiters, Waiter, Wakeups, Watcher
+from cordwood.replication.waiters import FutureWaiter, OffsetWaiters, Waiter, Wakeups, Watcher
 from cordwood.storage.admission import admit
 from cordwood.storage.batch import check
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.disk import Bytes
-from cordwood.storage.errors import DiskFailed, DiskFull
+from cordwood.storage.errors import DamagedLog, DiskFailed
 from cordwood.storage.log import Appended, Log, Unsynced
 
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Errors that say nothing against the disk: once there is room again, it goes on."""
+if TYPE_CHECKING:
+    from cordwood.replication.following import Following
+    from cordwood.replication.link import Stream
+
+NO_EPOCH = -1
 
 
 class Refusal(Enum):
@@ -30,6 +35,9 @@ class Refusal(Enum):
     UNKNOWN_EPOCH = "the leader epoch asked for is newer than this broker has heard of"
     OFFLINE = "the partition's log directory is offline"
     DELETED = "the partition was deleted"
+    NOT_KNOWN_YET = "the leader has only just begun: what is committed will be known in a moment"
+    NOT_ENOUGH_REPLICAS = "fewer replicas are in sync than min.insync.replicas asks for"
+    TIMED_OUT = "the in-sync replicas did not confirm in the time that the producer gave"
 
 
 class PartitionRefused(Exception):
@@ -48,73 +56,251 @@ class Place(NamedTuple):
     topic_id: UUID
 
 
-class Partition:
-    """The replica of one partition on this broker, which leads it.
+class FollowerStatus(NamedTuple):
+    """How far a follower is, as its leader knows it; -1 where it has not been heard of in this epoch."""
 
-    `high_watermark` is the end of what is committed: on disk on every in-sync replica, which here is this one. With
+    broker_id: int
+    flushed_end: int
+    is_in_sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the replicas of one broker share."""
+
+    broker_id: int
+    flusher: Flusher
+    wakeups: Wakeups
+    now: Callable[[], float]
+    """The loop's time, in seconds."""
+    lag_max_s: float
+    wants_isr_change: Callable[["Partition"], None]
+    """Told of a partition whose leader proposes another in-sync set."""
+    found_damage: Callable[["Partition", DamagedLog], None]
+    """Told of batches that are not what was written."""
+
+
+class Partition:
+    """The replica of one partition on this broker. Without an assignment it neither leads nor follows.
+
+    `high_watermark` is the end of what is committed: on disk on every in-sync replica, as far as this one knows. With
     `flush.policy=os` a record counts as soon as the operating system has it.
     """
 
-    def __init__(
-        self, place: Place, log: Log, directory: LogDirectory, flusher: Flusher, wakeups: Wakeups, leader_epoch: int
-    ) -> None:
+    def __init__(self, place: Place, log: Log, directory: LogDirectory, surroundings: Surroundings) -> None:
         self.topic, self.index, self.topic_id = place
         self.log, self.directory = log, directory
-        self.leader_epoch = leader_epoch
-        self.high_watermark = log.flushed_end
+        self.leader, self.leader_epoch = NO_LEADER, NO_EPOCH
+        self.high_watermark = log.log_start
+        self.view: LeaderView | None = None
+        self.following: Following | None = None
+        self.streams: dict[Stream, None] = {}
         self.watchers: dict[Watcher, None] = {}
-        self._flusher, self._wakeups = flusher, wakeups
-        self._waiters = OffsetWaiters()
+        self.is_deleted = False
+        self._surroundings = surroundings
+        self._commit_waiters, self._flush_waiters = OffsetWaiters(), OffsetWaiters()
         self._mark_slot = directory.marks.slot(place.topic_id, place.partition)
         self._topic_id_bytes = place.topic_id.bytes
-        self.is_deleted = False
 
     @property
     def config(self) -> LogConfig:
         return self.log.config
 
-    def append(self, batch: Bytes, now_ms: int) -> Appended:
-        """Take one batch from a client into memory, to be flushed with the next group.
+    @property
+    def is_leader(self) -> bool:
+        return self.view is not None
+
+    @property
+    def is_offline(self) -> bool:
+        return self.directory.error is not None
+
+    @property
+    def kept_end(self) -> int:
+        """Up to where the records count as kept by this replica: on disk, or with `flush.policy=os` in memory."""
+        log = self.log
+        return log.log_end if log.config.flush_policy is FlushPolicy.OS else log.flushed_end
+
+    def leads_in(self, leader_epoch: int) -> bool:
+        return self.view is not None and leader_epoch == self.leader_epoch and not self.is_offline
+
+    def assigned(self, assignment: Assignment) -> bool:
+        """Take the role that the metadata gives. True where there is a leader to follow from now on.
+
+        Whoever waited for something in another role of this replica is refused (promise 3).
+        """
+        if assignment.leader_epoch == self.leader_epoch:
+            if self.view is not None:
+                self._moved(self.view.learned(assignment))
+            return False
+        assert assignment.leader_epoch > self.leader_epoch, "rule 3: leader epochs never regress"
+        self._end_role(Refusal.NOT_LEADER)
+        self.leader, self.leader_epoch = assignment.leader, assignment.leader_epoch
+        if assignment.leader != self._surroundings.broker_id:
+            return assignment.leader != NO_LEADER
+        log = self.log
+        self.view = LeaderView(
+            self._surroundings.broker_id, assignment, log.log_end, self.high_watermark, self.kept_end
+        )
+        if log.flushed_end < log.log_end:
+            self._surroundings.flusher.touch(self)
+        self._moved(self.view.flushed(self.kept_end))
+        return False
+
+    def _end_role(self, reason: Refusal) -> None:
+        if self.following is not None:
+            self.following.end()
+            self.following = None
+        self.view = None
+        for stream in list(self.streams):
+            stream.end()
+        self._refuse_waiters(reason)
+
+    def known_watermark(self) -> int:
+        """The watermark, once it covers all that earlier leaders may have shown. Raises PartitionRefused before."""
+        if self.view is not None and self.high_watermark < self.view.epoch_start:
+            raise PartitionRefused(Refusal.NOT_KNOWN_YET)
+        return self.high_watermark
+
+    def append(self, batch: Bytes, now_ms: int, *, must_be_safe: bool = True) -> Appended:
+        """Take one batch from a client into memory, to be flushed with the next group and fetched by the followers.
 
         Raises what `check`, `admit` and `Log.append` raise; DiskFull where there is no room, DiskFailed where the disk
-        no longer takes writes.
+        no longer takes writes; PartitionRefused where this replica does not lead or, with `must_be_safe`, where too few
+        replicas are in sync for the batch to be committed.
         """
+        view = self.view
+        if view is None:
+            raise PartitionRefused(Refusal.NOT_LEADER)
+        if must_be_safe and not view.has_enough_replicas:
+            raise PartitionRefused(Refusal.NOT_ENOUGH_REPLICAS)
         header = check(batch)
-        admit(batch, header, self.log.config, now_ms)
+        log = self.log
+        admit(batch, header, log.config, now_ms)
         if self.directory.error is not None:
             raise DiskFailed(str(self.directory.error))
         try:
-            appended = self.log.append(batch, header, self.leader_epoch, now_ms)
+            appended = log.append(batch, header, self.leader_epoch, now_ms)
         except OSError as error:
-            if error.errno in NO_ROOM:
-                raise DiskFull(f"{self.directory.path} has no room for {len(batch)} more bytes") from error
-            self.directory.fail(error)
-            raise DiskFailed(str(error)) from error
+            raise self.directory.write_failed(error, len(batch)) from error
         if not appended.is_duplicate:
-            if self.log.config.flush_policy is FlushPolicy.OS:
-                self._flusher.touch_later(self)
-                self._advance()
-            else:
-                self._flusher.touch(self)
+            self.grown()
+            for stream in self.streams:
+                stream.grown()
         return appended
 
     def when_committed(self, end: int, waiter: Waiter) -> bool:
         """Have `waiter` told when everything below `end` is committed. False if it is already, and nobody is told."""
         if end <= self.high_watermark:
             return False
-        self._waiters.add(end, waiter)
+        self._commit_waiters.add(end, waiter)
+        return True
+
+    def when_kept(self, end: int, waiter: Waiter) -> bool:
+        """As `when_committed`, for what this replica alone has to keep (acks=1)."""
+        if end <= self.kept_end:
+            return False
+        self._flush_waiters.add(end, waiter)
         return True
 
     async def append_committed(self, batch: bytes, now_ms: int) -> int:
         """Append a batch of this broker's own and wait until it is committed. Returns its base offset.
 
-        Raises as `append` does, and PartitionRefused where the partition goes away meanwhile.
+        Raises as `append` does, and PartitionRefused where the leadership or the partition goes away meanwhile: then
+        the batch may or may not be found in the next leader's log.
         """
         appended = self.append(batch, now_ms)
-        waiter = _FutureWaiter()
-        if self.when_committed(appended.end_offset, waiter):
-            await waiter.future
+        await self.committed(appended.end_offset)
         return appended.base_offset
+
+    async def committed(self, end: int) -> None:
+        """Wait until everything below `end` is committed. Raises PartitionRefused where the leadership goes away."""
+        waiter = FutureWaiter()
+        if self.when_committed(end, waiter):
+            await waiter.future
+
+    def expire_waiters(self, now: float) -> None:
+        """Refuse those whose time is over. `now` is the loop's time."""
+        for waiters in (self._commit_waiters, self._flush_waiters):
+            if waiters:
+                waiters.expire(now, PartitionRefused(Refusal.TIMED_OUT))
+
+    def follower_began(self, broker_id: int, flushed_end: int, now: float) -> None:
+        """A follower's log is a part of ours, up to where it is on its disk."""
+        if self.view is not None:
+            self._moved(self.view.followed(broker_id, min(flushed_end, self.log.log_end), self.log.log_end, now))
+            self._consider_growing(broker_id)
+
+    def follower_flushed(self, broker_id: int, leader_epoch: int, flushed_end: int, now: float) -> None:
+        """A follower has more on its disk."""
+        view = self.view
+        if view is not None:
+            self._moved(view.fetched(broker_id, leader_epoch, flushed_end, self.log.log_end, now))
+            if broker_id not in view.assignment.isr:
+                self._consider_growing(broker_id)
+
+    def lost_follower(self, broker_id: int) -> None:
+        if self.view is not None:
+            self.view.lost(broker_id)
+
+    def propose_isr(self, may_join: Callable[[int], bool]) -> frozenset[int] | None:
+        """The in-sync set that this leader proposes from now on; None where it is content with the one there is."""
+        if self.view is None:
+            return None
+        now, lag_max_s = self._surroundings.now(), self._surroundings.lag_max_s
+        return self.view.propose_isr(self.log.log_end, now, lag_max_s, may_join)
+
+    def watch_followers(self) -> None:
+        """From time to time: a follower that no longer says anything would otherwise never be missed."""
+        if self.view is not None and not self.view.is_complete(self.log.log_end):
+            self._surroundings.wants_isr_change(self)
+
+    @property
+    def lag_records(self) -> int:
+        """How much of what is committed this replica lacks, as far as its leader has told."""
+        known = self.high_watermark if self.following is None else self.following.leader_watermark
+        return max(known - self.log.log_end, 0)
+
+    def counts_on(self, broker_id: int) -> bool:
+        """Whether the watermark waits for this follower."""
+        return self.view is not None and self.view.counts_on(broker_id)
+
+    def followers(self) -> tuple[FollowerStatus, ...]:
+        """How far the others are, where we lead; () where we do not."""
+        view = self.view
+        if view is None:
+            return ()
+        others = [replica for replica in view.assignment.replicas if replica != view.me]
+        ends = {other: followed.flushed_end for other, followed in view.followers.items()}
+        return tuple(FollowerStatus(other, ends.get(other, -1), other in view.isr) for other in others)
+
+    def log_start_moved(self) -> None:
+        """Records were deleted from the log's front: the followers hear of it."""
+        for stream in self.streams:
+            stream.committed()
+
+    def committed_to(self, end: int) -> None:
+        """A follower has learned how far its log is committed; consumers read from it that far (KIP-392)."""
+        if end > self.high_watermark:
+            self.high_watermark = end
+            if self.watchers:
+                self._surroundings.wakeups.moved(self.watchers)
+
+    def _consider_growing(self, broker_id: int) -> None:
+        if self.view is not None and self.view.may_grow(broker_id):
+            self._surroundings.wants_isr_change(self)
+
+    def suspect(self, offset: int) -> None:
+        """A follower got unsound bytes for `offset`: prove our own copy of it."""
+        try:
+            found = self.log.slice(offset, 1, self.log.log_end)
+            while found is not None and found.size:
+                found.next_piece()
+        except DamagedLog as damage:
+            self.damaged(damage)
+
+    def damaged(self, damage: DamagedLog) -> None:
+        """A batch is not what was written."""
+        self._surroundings.found_damage(self, damage)
 
     def take_unsynced(self) -> Unsynced:
         return self.log.take_unsynced()
@@ -122,64 +308,78 @@ class Partition:
     def flushed(self, synced: Unsynced) -> None:
         self.log.flushed(synced)
         if not self.is_deleted:
-            self._note_flushed_end()
+            self.note_flushed()
             self.directory.unsaved[self] = None
 
     def announce(self) -> None:
-        self._advance()
+        if self.view is not None:
+            self._announce_kept()
+        elif self.following is not None:
+            self.following.flushed()
 
     def flush_failed(self, synced: Unsynced, error: OSError) -> None:
         self.log.sync_failed(synced)
         self.directory.fail(error)
 
-    @property
-    def is_offline(self) -> bool:
-        return self.directory.error is not None
-
     def go_offline(self) -> None:
         """The log directory is gone: whoever waits is told so."""
-        self._waiters.fail(PartitionRefused(Refusal.OFFLINE))
-        self._wakeups.moved(self.watchers)
+        if self.following is not None:
+            self.following.end()
+            self.following = None
+        for stream in list(self.streams):
+            stream.end()
+        self._refuse_waiters(Refusal.OFFLINE)
 
     def deleted(self) -> None:
-        """The topic is gone: whoever waits is told so, and nothing is written any more."""
+        """The topic is gone, or this replica of it: whoever waits is told so, and nothing is written any more."""
         self.is_deleted = True
-        self._waiters.fail(PartitionRefused(Refusal.DELETED))
-        self._wakeups.moved(self.watchers)
+        self._end_role(Refusal.DELETED)
 
     def close(self) -> None:
         """Put the log on disk so that the next start has nothing to recover. Waits for the disk."""
         self.log.close()
         if self.log.segments:
-            self._note_flushed_end()
+            self.note_flushed()
 
-    def _note_flushed_end(self) -> None:
-        end, epoch = self.log.flushed_end, self.log.epochs.epoch_at(self.log.flushed_end - 1)
-        self.directory.marks.note(self._mark_slot, self._topic_id_bytes, self.index, end, epoch)
+    def grown(self) -> None:
+        """Something was appended: have it flushed, at once or when there is time."""
+        if self.log.config.flush_policy is FlushPolicy.OS:
+            self._surroundings.flusher.touch_later(self)
+            self.announce()
+        else:
+            self._surroundings.flusher.touch(self)
 
-    def _advance(self) -> None:
-        """Move the high watermark to what counts as kept on the whole in-sync set, which is this replica."""
-        is_kept_by_os = self.log.config.flush_policy is FlushPolicy.OS
-        end = self.log.log_end if is_kept_by_os else self.log.flushed_end
-        if end <= self.high_watermark or self.directory.error is not None:
+    def _announce_kept(self) -> None:
+        if self.directory.error is not None or self.view is None:
             return
-        assert end <= self.log.log_end, "rule 1: the watermark never passes the leader's log"
-        self.high_watermark = end
-        self._waiters.reached(end)
+        end = self.kept_end
+        if self._flush_waiters:
+            self._flush_waiters.reached(end)
+        self._moved(self.view.flushed(end))
+
+    def _moved(self, watermark: int | None) -> None:
+        """Tell those who wait for the watermark, if it has moved."""
+        if watermark is None or self.directory.error is not None:
+            return
+        assert watermark <= self.log.log_end, "rule 1: the watermark never passes the leader's log"
+        assert watermark >= self.high_watermark, "promise 2: committed is final"
+        self.high_watermark = watermark
+        self._commit_waiters.reached(watermark)
+        for stream in self.streams:
+            stream.committed()
         if self.watchers:
-            self._wakeups.moved(self.watchers)
+            self._surroundings.wakeups.moved(self.watchers)
 
+    def _refuse_waiters(self, reason: Refusal) -> None:
+        self._commit_waiters.fail(PartitionRefused(reason))
+        self._flush_waiters.fail(PartitionRefused(reason))
+        self._surroundings.wakeups.moved(self.watchers)
 
-class _FutureWaiter:
-    """A coroutine that waits."""
+    def note_flushed(self) -> None:
+        """The log's flushed end is on disk."""
+        end = self.log.flushed_end
+        self.note_end(end, self.log.epochs.epoch_at(end - 1))
 
-    def __init__(self) -> None:
-        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def reached(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
-
-    def failed(self, reason: Exception) -> None:
-        if not self.future.done():
-            self.future.set_exception(reason)
+    def note_end(self, end: int, epoch: int) -> None:
+        """Everything below `end` is on disk, and the last of it is of `epoch`."""
+        self.directory.marks.note(self._mark_slot, self._topic_id_bytes, self.index, end, epoch)

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from cordwood.replication.flusher import Flusher
-from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import NO_ROOM, Partition, PartitionRefused, Place, Refusal
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.log_directory import NO_ROOM, LogDirectory
+from cordwood.replication.partition import Partition, PartitionRefused, Place, Refusal, Surroundings
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.opening import open_log
@@ -17,9 +15,9 @@ NO_EPOCH = -1
 class Replicas:
     """The partitions of this broker by topic name and index, spread over its log directories."""
 
-    def __init__(self, directories: Sequence[LogDirectory], flusher: Flusher, wakeups: Wakeups) -> None:
+    def __init__(self, directories: Sequence[LogDirectory], surroundings: Surroundings) -> None:
         self.directories = directories
-        self._flusher, self._wakeups = flusher, wakeups
+        self._surroundings = surroundings
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._names: dict[UUID, str] = {}
         self._offline: set[tuple[str, int]] = set()
@@ -33,22 +31,25 @@ class Replicas:
         for partitions in self._by_topic.values():
             yield from partitions.values()
 
-    def open(self, place: Place, leader_epoch: int, config: LogConfig, now_ms: int) -> list[DamagedLog]:
-        """Begin to lead a partition, recovering what its directory holds. Returns what of that was damaged.
+    def open(self, place: Place, config: LogConfig, now_ms: int) -> list[DamagedLog]:
+        """Hold a partition, recovering what its directory has. Returns what of that was damaged.
 
-        An empty partition gets its directory with its first batch. Waits for the disk.
+        An empty partition gets its directory with its first batch. Waits for the disk. Raises PartitionRefused.
         """
         directory = self._home(place)
         try:
             path = directory.partition_path(place.topic_id, place.partition)
             mark = directory.marks.get(place.topic_id, place.partition)
             log = open_log(directory.disk, path, config, mark, now_ms)
-            partition = Partition(place, log, directory, self._flusher, self._wakeups, leader_epoch)
+            partition = Partition(place, log, directory, self._surroundings)
+            if mark is None or mark.end_offset < log.flushed_end:
+                partition.note_flushed()
         except OSError as error:
             self._offline.add((place.topic, place.partition))
             if error.errno not in NO_ROOM:
                 directory.fail(error)
             raise PartitionRefused(Refusal.OFFLINE) from error
+        self._offline.discard((place.topic, place.partition))
         self._by_topic.setdefault(place.topic, {})[place.partition] = partition
         self._names[place.topic_id] = place.topic
         return log.damage
@@ -57,11 +58,35 @@ class Replicas:
         partitions = self._by_topic.get(topic)
         return None if partitions is None else partitions.get(index)
 
+    def with_id(self, topic_id: UUID, index: int) -> Partition | None:
+        """As `get`, by the topic's id."""
+        topic = self._names.get(topic_id)
+        return None if topic is None else self.get(topic, index)
+
+    def not_opened(self) -> list[tuple[str, int]]:
+        """Partitions that are this broker's and could not be opened, by topic name and index."""
+        return sorted(self._offline)
+
+    def is_disk_lost(self, topic_id: UUID, index: int) -> bool:
+        """Whether the log directory that a partition lies in is offline, rather than only full."""
+        home = self._homes.get((topic_id, index))
+        return home is None or home.is_offline
+
     def name_of(self, topic_id: UUID) -> str | None:
         return self._names.get(topic_id)
 
     def led(self, topic: str, index: int, leader_epoch: int = NO_EPOCH) -> Partition:
-        """The partition, if this broker may serve it to someone who knows `leader_epoch` (KIP-320).
+        """The partition, if this broker leads it, for someone who knows `leader_epoch` (KIP-320).
+
+        Raises PartitionRefused.
+        """
+        partition = self.readable(topic, index, leader_epoch)
+        if partition.view is None:
+            raise PartitionRefused(Refusal.NOT_LEADER)
+        return partition
+
+    def readable(self, topic: str, index: int, leader_epoch: int = NO_EPOCH) -> Partition:
+        """The partition, if this broker holds it: what is committed may be read from a follower too (KIP-392).
 
         Raises PartitionRefused.
         """
@@ -82,28 +107,36 @@ class Replicas:
             partition.log.config = config
 
     def remove(self, topic: str) -> list[Partition]:
-        """Forget a deleted topic's partitions at once; `Housekeeping.remove_topic` then removes what they leave."""
-        removed = list(self._by_topic.pop(topic, {}).values())
-        for partition in removed:
-            self._names.pop(partition.topic_id, None)
-            self._homes.pop((partition.topic_id, partition.index), None)
-            partition.directory.partition_count -= 1
-            partition.directory.unsaved.pop(partition, None)
-            partition.deleted()
-            try:
-                partition.directory.marks.forget(partition.topic_id, partition.index)
-            except OSError as error:
-                partition.directory.fail(error)
+        """Forget a deleted topic's partitions at once; `Housekeeping.remove` then removes what they leave."""
+        removed = [self._forget(partition) for partition in list(self._by_topic.get(topic, {}).values())]
         self._offline = {place for place in self._offline if place[0] != topic}
         return removed
 
-    def orphans(self) -> list[tuple[LogDirectory, UUID, int]]:
-        """Partitions found on disk of topics that do not exist (any more)."""
-        return [
-            (directory, topic_id, index)
-            for (topic_id, index), directory in self._homes.items()
-            if topic_id not in self._names
-        ]
+    def remove_one(self, topic: str, index: int) -> Partition | None:
+        """Forget a partition that has been moved to other brokers. None where it was not here."""
+        self._offline.discard((topic, index))
+        partition = self.get(topic, index)
+        return None if partition is None else self._forget(partition)
+
+    def _forget(self, partition: Partition) -> Partition:
+        held = self._by_topic[partition.topic]
+        del held[partition.index]
+        if not held:
+            del self._by_topic[partition.topic]
+            self._names.pop(partition.topic_id, None)
+        self._homes.pop((partition.topic_id, partition.index), None)
+        partition.directory.partition_count -= 1
+        partition.directory.unsaved.pop(partition, None)
+        partition.deleted()
+        try:
+            partition.directory.marks.forget(partition.topic_id, partition.index)
+        except OSError as error:
+            partition.directory.fail(error)
+        return partition
+
+    def found(self) -> list[tuple[LogDirectory, UUID, int]]:
+        """All partitions that have something on a disk here, held or not."""
+        return [(directory, topic_id, index) for (topic_id, index), directory in self._homes.items()]
 
     def forget_home(self, topic_id: UUID, index: int) -> None:
         """An orphan's files have been removed."""

@@ -1,12 +1,19 @@
 """Who waits for what: acknowledgements for an offset, long polls for news; woken together at the end of a turn."""
 
 import asyncio
+import math
 from collections import deque
 from typing import Protocol
 
 
 class Waiter(Protocol):
-    """Something that waits for one partition to reach an offset. Called once, by one of the two."""
+    """Something that waits for one partition to reach an offset. Called once, by one of the two.
+
+    `deadline` is the loop's time after which it is refused.
+    """
+
+    @property
+    def deadline(self) -> float: ...
 
     def reached(self) -> None: ...
 
@@ -17,6 +24,23 @@ class Watcher(Protocol):
     """Something with work to do once a turn is over, however often it was mentioned during the turn."""
 
     def wake(self) -> None: ...
+
+
+class FutureWaiter:
+    """A coroutine that waits, for `future`, as long as it takes."""
+
+    deadline = math.inf
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def reached(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def failed(self, reason: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(reason)
 
 
 class OffsetWaiters:
@@ -42,6 +66,14 @@ class OffsetWaiters:
         queue = self._queue
         while queue and queue[0][0] <= end:
             queue.popleft()[1].reached()
+
+    def expire(self, now: float, reason: Exception) -> None:
+        """Refuse those whose deadline is past."""
+        overdue = [entry for entry in self._queue if entry[1].deadline <= now]
+        if overdue:
+            self._queue = deque(entry for entry in self._queue if entry[1].deadline > now)
+            for _, waiter in overdue:
+                waiter.failed(reason)
 
     def fail(self, reason: Exception) -> None:
         queue, self._queue = self._queue, deque()

@@ -1,14 +1,16 @@
 """One broker's replicas on a simulated disk, with group commits that happen when the story says so."""
 
 import asyncio
+import math
 import random
 from collections.abc import Sequence
 from uuid import UUID
 
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.replication.assignment import Assignment
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import Partition, Place
+from cordwood.replication.partition import Partition, Place, Surroundings
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import Done, Failure
 from cordwood.replication.waiters import Wakeups
@@ -18,6 +20,22 @@ from cordwood.storage.records import Record, encode
 
 TOPIC_ID = UUID(int=1)
 NOW_MS = 1_700_000_000_000
+
+
+ME = 1
+
+
+def surroundings_of(broker_id: int, flusher: Flusher, wakeups: Wakeups) -> Surroundings:
+    """Of a broker without others: nobody proposes in-sync sets, and damage is for the story to find."""
+    return Surroundings(
+        broker_id=broker_id,
+        flusher=flusher,
+        wakeups=wakeups,
+        now=asyncio.get_running_loop().time,
+        lag_max_s=10.0,
+        wants_isr_change=lambda _: None,
+        found_damage=lambda _partition, _damage: None,
+    )
 
 
 class HeldSyncer:
@@ -49,6 +67,8 @@ class HeldSyncer:
 class Waiting:
     """Somebody who waits for an offset, and what became of it."""
 
+    deadline = math.inf
+
     def __init__(self) -> None:
         self.outcome: str | Exception = "waits"
 
@@ -70,13 +90,16 @@ class ReplicaStory:
         self.failed: list[LogDirectory] = []
         paths = [f"/data{number}" for number in range(directories)]
         self.directories = [LogDirectory(self.disk, path, self._directory_failed) for path in paths]
-        self.replicas = Replicas(self.directories, self.flusher, self.wakeups)
+        self.replicas = Replicas(self.directories, surroundings_of(ME, self.flusher, self.wakeups))
         self.config = config or LogConfig(segment_bytes=10_000)
 
     def partition(self, index: int = 0, topic: str = "t") -> Partition:
         """The partition, opened at the first call."""
         if self.replicas.get(topic, index) is None:
-            self.replicas.open(Place(topic, index, TOPIC_ID), 0, self.config, NOW_MS)
+            self.replicas.open(Place(topic, index, TOPIC_ID), self.config, NOW_MS)
+            opened = self.replicas.get(topic, index)
+            assert opened is not None
+            opened.assigned(Assignment(ME, 0, 0, (ME,), frozenset({ME}), 1))
         found = self.replicas.get(topic, index)
         assert found is not None
         return found

@@ -1,0 +1,271 @@
+"""Several brokers' replicas in one process: real logs on simulated disks, real links and fetchers over simulated wires.
+
+The metadata is a list of images that every broker gets one after the other, as late as the wires say; who is fenced and
+when is for the story to tell. Runs on a loop with virtual time: equal seeds give equal runs.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.chaos.sim.wires import Wires
+from cordwood.cluster.assignments import Assignments
+from cordwood.cluster.config import Settings
+from cordwood.cluster.damage import DamageRegister
+from cordwood.cluster.isr_changes import IsrChanges
+from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, FenceBroker, RegisterBroker, UnfenceBroker
+from cordwood.cluster.metadata.draft import apply
+from cordwood.cluster.metadata.image import CommandRefused, Image
+from cordwood.cluster.metadata.quorum import QuorumUnavailable
+from cordwood.cluster.neighbours import Neighbours
+from cordwood.cluster.repairs import Repairs
+from cordwood.replication.fetcher import Fetcher, Fetchers
+from cordwood.replication.flusher import Flusher
+from cordwood.replication.housekeeping import Housekeeping, Intervals
+from cordwood.replication.link import LinkLimits
+from cordwood.replication.links import Links
+from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.partition import Surroundings
+from cordwood.replication.replicas import Replicas
+from cordwood.replication.scrubber import Scrubber
+from cordwood.replication.syncers import Done, Failure
+from cordwood.replication.waiters import Wakeups
+from cordwood.storage.disk import Syncable
+
+NOW_MS = 1_700_000_000_000
+LISTENER = "PLAINTEXT"
+PROPOSAL_TIMEOUT_S = 2.0
+LAG_MAX_S = 4.0
+SCRUB_BYTES_PER_SECOND = 1 << 20
+
+Listener = Callable[[Image, Image], None]
+
+
+class Metadata:
+    """The agreed commands. Every broker has them in order up to some point, and proposes while it is not cut off."""
+
+    def __init__(self, rng: random.Random, brokers: Sequence[int]) -> None:
+        self._rng = rng
+        self.images: list[Image] = [Image(cluster_id="simulated")]
+        self.cut_off: set[int] = set()
+        self._followers: dict[int, Member] = {}
+        self._brokers = brokers
+
+    @property
+    def newest(self) -> Image:
+        return self.images[-1]
+
+    def commit(self, command: Command) -> Image:
+        """Raises CommandRefused."""
+        self.images.append(apply(self.newest, command, len(self.images)))
+        for member in self._followers.values():
+            member.catch_up_later()
+        return self.newest
+
+    def join(self, broker_id: int) -> "Member":
+        """A broker that starts has all that is committed, as `formed` sees to it."""
+        member = self._followers[broker_id] = Member(self, broker_id, self._rng)
+        return member
+
+    def leave(self, broker_id: int) -> None:
+        del self._followers[broker_id]
+
+    def heal(self) -> None:
+        self.cut_off.clear()
+        for member in self._followers.values():
+            member.catch_up_later()
+
+
+class Member:
+    """The metadata as one broker has it: what replication asks of a Quorum."""
+
+    def __init__(self, metadata: Metadata, broker_id: int, rng: random.Random) -> None:
+        self._metadata, self._broker_id, self._rng = metadata, broker_id, rng
+        self.image = metadata.newest
+        self._listeners: list[Listener] = []
+        self._is_dead = False
+
+    @property
+    def is_cut_off(self) -> bool:
+        return self._is_dead or self._broker_id in self._metadata.cut_off
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    async def propose(self, command: Command) -> Image:
+        """As Quorum.propose: what is lost on the way there or back is not known to have happened."""
+        await asyncio.sleep(self._rng.uniform(0.001, 0.02))
+        if not self.is_cut_off:
+            refusal = None
+            try:
+                wanted = self._metadata.commit(command).index
+            except CommandRefused as refused:
+                refusal, wanted = refused, self._metadata.newest.index
+            await asyncio.sleep(self._rng.uniform(0.001, 0.02))
+            if not self.is_cut_off:
+                self._catch_up(wanted)
+                if refusal is not None:
+                    raise refusal
+                return self.image
+        await asyncio.sleep(PROPOSAL_TIMEOUT_S)
+        raise QuorumUnavailable("no voter answered")
+
+    def catch_up_later(self) -> None:
+        asyncio.get_running_loop().call_later(self._rng.uniform(0.0, 0.05), self._catch_up, self._metadata.newest.index)
+
+    def die(self) -> None:
+        self._is_dead = True
+
+    def _catch_up(self, index: int) -> None:
+        while not self.is_cut_off and self.image.index < index:
+            old, self.image = self.image, self._metadata.images[self.image.index + 1]
+            for listener in self._listeners:
+                listener(old, self.image)
+
+
+class SlowSyncer:
+    """A disk that takes a while for each group, or fails it."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng, self._is_dead = rng, False
+
+    def sync(self, files: Sequence[Syncable], done: Done) -> None:
+        asyncio.get_running_loop().call_later(self._rng.uniform(0.0002, 0.01), self._sync, files, done)
+
+    def die(self) -> None:
+        self._is_dead = True
+
+    def _sync(self, files: Sequence[Syncable], done: Done) -> None:
+        if self._is_dead:
+            return
+        failures: list[Failure] = []
+        for file in files:
+            try:
+                file.sync()
+            except OSError as error:
+                failures.append((file, error))
+        done(failures)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class ReplicaBroker:
+    """One incarnation of one broker, as far as replication goes."""
+
+    def __init__(
+        self, broker_id: int, disk: SimulatedDisk, metadata: Metadata, wires: Wires, rng: random.Random
+    ) -> None:
+        self.broker_id, self.disk = broker_id, disk
+        self.incarnation = UUID(int=rng.getrandbits(128), version=4)
+        self.damage = DamageRegister()
+        self._metadata, self._wires, self._rng = metadata, wires, rng
+        loop = asyncio.get_running_loop()
+        wakeups = Wakeups(loop)
+        self._syncer = SlowSyncer(rng)
+        directory = LogDirectory(disk, "/data", self._directory_failed)
+        self.member = metadata.join(broker_id)
+        self.isr_changes = IsrChanges(self.member, broker_id, lambda other: self.links.epoch_of(other))  # type: ignore[arg-type]
+        surroundings = Surroundings(
+            broker_id=broker_id,
+            flusher=Flusher(loop, self._syncer, wakeups),
+            wakeups=wakeups,
+            now=loop.time,
+            lag_max_s=LAG_MAX_S,
+            wants_isr_change=self.isr_changes.want,
+            found_damage=lambda partition, damage: self.repairs.found(partition, damage),
+        )
+        self.replicas = Replicas([directory], surroundings)
+        neighbours = Neighbours(self.member, broker_id, LISTENER, self.incarnation)  # type: ignore[arg-type]
+        self.links = Links(self.replicas, wakeups, _run_here, LinkLimits(100 << 20), neighbours.why_not)
+        wires.listen(broker_id, self.links.handle)
+
+        async def dial(_host: str, port: int, received: Callable[[memoryview], None]) -> Any:
+            return await wires.dial(broker_id, port, received)
+
+        def fetcher(leader: int) -> Fetcher:
+            return Fetcher(leader, neighbours.address, neighbours.hello, dial, wakeups, lambda: NOW_MS)
+
+        self.fetchers = Fetchers(fetcher)
+        self.housekeeping = Housekeeping(self.replicas, _run_here, lambda: NOW_MS, Intervals(1e9, 0.1, LAG_MAX_S))
+        settings = Settings(node_id=broker_id, log_segment_bytes=2000)
+        self.repairs = Repairs(
+            self.member,  # type: ignore[arg-type]
+            broker_id,
+            self.replicas,
+            self.fetchers,
+            self.housekeeping,
+            _run_here,
+            lambda: self.assignments.open_more(self.member.image),
+            self.damage,
+        )
+        self.scrubber = Scrubber(self.replicas, _run_here, SCRUB_BYTES_PER_SECOND, _nothing)
+        self.assignments = Assignments(self.replicas, self.housekeeping, self.repairs, settings, lambda: NOW_MS)
+
+    def register(self) -> None:
+        """As a broker does that has found the quorum: a new incarnation, and the roles that follow from it."""
+        me = BrokerId(self.broker_id)
+        endpoint = Endpoint(LISTENER, "host", self.broker_id)
+        self._metadata.commit(RegisterBroker(me, self.incarnation, (endpoint,), None, (self.disk_id,)))
+        self.member.image = self._metadata.newest
+        self.assignments.begin(self.member.image)
+        self.member.subscribe(self.assignments.follow)
+        self.member.subscribe(self.repairs.on_metadata_change)
+        self.housekeeping.start()
+        self.scrubber.start()
+        self._declared = asyncio.get_running_loop().create_task(self.repairs.declared())
+
+    @property
+    def disk_id(self) -> str:
+        """A new one where the disk has been wiped."""
+        path = "/data/id"
+        if not self.disk.exists(path):
+            file = self.disk.open(path, create=True)
+            file.pwrite([self.incarnation.bytes], 0)
+            file.sync()
+            directory = self.disk.open_directory("/data")
+            directory.sync()
+        return self.disk.open(path).pread(16, 0).hex()
+
+    async def die(self) -> None:
+        """The process is gone: nothing of it acts any more."""
+        self._metadata.leave(self.broker_id)
+        self.member.die()
+        self._syncer.die()
+        self._wires.unplug(self.broker_id)
+        await self.fetchers.close()
+        await self.isr_changes.close()
+        self._declared.cancel()
+        await self.scrubber.close()
+        await self.repairs.close()
+        await self.housekeeping.stop()
+
+    def fence(self) -> None:
+        self._metadata.commit(FenceBroker(BrokerId(self.broker_id), self._epoch()))
+
+    def unfence(self) -> None:
+        """Once the broker is ready for it: it says nothing before."""
+        if self._declared.done():
+            self._metadata.commit(UnfenceBroker(BrokerId(self.broker_id), self._epoch()))
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        self.replicas.go_offline(directory)
+        self.repairs.lost_disk()
+
+    def _epoch(self) -> int:
+        return self._metadata.newest.brokers[BrokerId(self.broker_id)].epoch
+
+
+async def _nothing() -> None:
+    """There is nothing beside the logs."""
+
+
+async def _run_here(function: Callable[..., Any], *arguments: Any) -> Any:
+    await asyncio.sleep(0)
+    return function(*arguments)
+
+
+Run = Callable[[], Awaitable[None]]

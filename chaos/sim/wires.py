@@ -1,0 +1,125 @@
+"""Connections between brokers in one process: bytes arrive late, in order, and not at all where a wire is cut."""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from cordwood.replication.channel import Channel, Chunk
+from cordwood.replication.frames import MalformedFrame
+from cordwood.storage.errors import DamagedLog, OffsetOutOfRange
+
+Handle = Callable[[Channel, memoryview], None]
+Received = Callable[[memoryview], None]
+
+LATENCY_MAX_S = 0.02
+ORDER_S = 1e-6
+
+
+class Wire:
+    """One end of a connection. What is pushed is read from the logs at the end of the turn, as real ones do."""
+
+    def __init__(self, wires: "Wires", here: int, there: int, received: Received) -> None:
+        self._wires, self.here, self.there, self._received = wires, here, there, received
+        self.on_closed: Callable[[], None] | None = None
+        self.is_open = True
+        self.other: Wire | None = None
+        self._arrives_at = 0.0
+
+    def push(self, chunks: list[Chunk]) -> None:
+        if not self.is_open:
+            return
+        try:
+            data = b"".join(chunk if isinstance(chunk, bytes) else _read(chunk) for chunk in chunks)
+        except (DamagedLog, OffsetOutOfRange, OSError):
+            self.close()
+            return
+        loop = asyncio.get_running_loop()
+        # The loop calls those that are due at the same moment in no particular order.
+        self._arrives_at = max(self._arrives_at + ORDER_S, loop.time() + self._wires.latency())
+        loop.call_at(self._arrives_at, self._deliver, data)
+
+    def close(self, _reason: str | None = None) -> None:
+        """Both ends learn of it, unless the wire is cut: then the other one goes on waiting."""
+        if self.is_open:
+            self.is_open = False
+            self._wires.forget(self)
+            asyncio.get_running_loop().call_soon(self._tell)
+            if self.other is not None and not self._wires.is_cut(self.here, self.there):
+                asyncio.get_running_loop().call_later(self._wires.latency(), self.other.close)
+
+    def _tell(self) -> None:
+        if self.on_closed is not None:
+            self.on_closed()
+
+    def _deliver(self, data: bytes) -> None:
+        other = self.other
+        if other is None or not other.is_open or self._wires.is_cut(self.here, self.there):
+            return
+        view = memoryview(data)
+        while view and other.is_open:
+            size = int.from_bytes(view[:4], "big")
+            try:
+                other._received(view[4 : 4 + size])
+            except MalformedFrame:
+                other.close()
+            view = view[4 + size :]
+
+
+class Wires:
+    """The network. Cuts are one-way: `cut(1, 2)` loses what broker 1 sends to broker 2."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._handlers: dict[int, Handle] = {}
+        self._open: list[Wire] = []
+        self._cut: set[tuple[int, int]] = set()
+
+    def latency(self) -> float:
+        return self._rng.uniform(0.0001, LATENCY_MAX_S)
+
+    def listen(self, broker_id: int, handle: Handle) -> None:
+        self._handlers[broker_id] = handle
+
+    async def dial(self, here: int, there: int, received: Received) -> Wire:
+        """Raises OSError where nobody is there, or the wires are cut."""
+        await asyncio.sleep(self.latency())
+        handle = self._handlers.get(there)
+        if handle is None or self.is_cut(here, there) or self.is_cut(there, here) or here not in self._handlers:
+            raise OSError("unreachable")
+        mine = Wire(self, here, there, received)
+        theirs = Wire(self, there, here, lambda frame: handle(theirs, frame))
+        mine.other, theirs.other = theirs, mine
+        self._open += [mine, theirs]
+        return mine
+
+    def unplug(self, broker_id: int) -> None:
+        """The process is gone, and the system ends its connections."""
+        self._handlers.pop(broker_id, None)
+        for wire in [wire for wire in self._open if wire.here == broker_id]:
+            wire.on_closed = None
+            wire.close()
+
+    def cut(self, here: int, there: int) -> None:
+        self._cut.add((here, there))
+
+    def is_cut(self, here: int, there: int) -> bool:
+        return (here, there) in self._cut
+
+    def heal(self) -> None:
+        """Connections that lost something are of no more use: TCP would notice, and so both ends do."""
+        for wire in [wire for wire in self._open if self.is_cut(wire.here, wire.there)]:
+            self._cut.discard((wire.here, wire.there))
+            wire.close()
+        self._cut.clear()
+
+    def forget(self, wire: Wire) -> None:
+        if wire in self._open:
+            self._open.remove(wire)
+
+
+def _read(chunk: "Chunk") -> bytes:
+    assert not isinstance(chunk, bytes)
+    pieces = []
+    while chunk.size:
+        pieces.append(bytes(chunk.next_piece()))
+    return b"".join(pieces)

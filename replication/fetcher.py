@@ -1,0 +1,244 @@
+"""A follower's side of one leader: a connection, the partitions that come by it, and how far they are on our disk."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from cordwood.replication.channel import Channel, Dial
+from cordwood.replication.following import Following
+from cordwood.replication.frames import (
+    Follow,
+    MalformedFrame,
+    Open,
+    PushKind,
+    PushRow,
+    Report,
+    Suspect,
+    decode_push,
+    encode_follow,
+    encode_leave,
+    encode_open,
+    encode_reports,
+    encode_suspect,
+)
+from cordwood.replication.waiters import Wakeups
+from cordwood.storage.errors import CorruptBatch, DamagedLog, StorageError
+
+if TYPE_CHECKING:
+    from cordwood.replication.partition import Partition
+
+DIAL_TIMEOUT_S = 1.0
+REDIAL_S = 0.1
+ASK_AGAIN_S = 0.05
+NO_STREAM_END = -1
+
+Address = tuple[str, int]
+_events = structlog.get_logger("replication")
+
+
+class Fetcher:
+    """All that this broker follows of one leader."""
+
+    def __init__(
+        self,
+        leader: int,
+        address_of: Callable[[int], Address | None],
+        hello: Callable[[], Open],
+        dial: Dial,
+        wakeups: Wakeups,
+        wall_clock: Callable[[], int],
+    ) -> None:
+        self._leader, self._address_of, self._hello, self._dial = leader, address_of, hello, dial
+        self._wakeups, self._wall_clock = wakeups, wall_clock
+        self._loop = asyncio.get_running_loop()
+        self._followings: dict[int, Following] = {}
+        self._asking: dict[Following, None] = {}
+        self._reporting: dict[Following, None] = {}
+        self._leaving: list[int] = []
+        self._wasted_bytes = 0
+        """Of batches that came for streams we had left: their room in the leader's window has to be given back."""
+        self._next_stream = 0
+        self._channel: Channel | None = None
+        self._wanted = asyncio.Event()
+        self._task = self._loop.create_task(self._stay_connected(), name=f"fetcher of broker {leader}")
+
+    def follow(self, partition: "Partition") -> None:
+        """Fetch a partition from where its log ends, in the epoch that it is in now."""
+        self._next_stream += 1
+        following = Following(self, partition, self._next_stream)
+        partition.following = following
+        self._followings[following.stream] = following
+        self._wanted.set()
+        self._ask(following)
+
+    def leave(self, following: Following) -> None:
+        if self._followings.pop(following.stream, None) is not None:
+            self._asking.pop(following, None)
+            self._reporting.pop(following, None)
+            self._wasted_bytes += following.owed_bytes
+            self._leaving.append(following.stream)
+            self._soon()
+            if not self._followings:
+                self._wanted.clear()
+
+    def report(self, following: Following) -> None:
+        self._reporting[following] = None
+        self._soon()
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._channel is not None:
+            self._channel.close()
+
+    def wake(self) -> None:
+        """The end of a turn: say what there is to say."""
+        channel = self._channel
+        if channel is None:
+            return
+        if self._leaving:
+            leaving, self._leaving = self._leaving, []
+            channel.push([encode_leave(leaving)])
+        if self._asking:
+            asking, self._asking = self._asking, {}
+            channel.push([encode_follow(map(_request, asking))])
+        if self._reporting or self._wasted_bytes:
+            reporting, self._reporting = self._reporting, {}
+            rows = [_report(following) for following in reporting]
+            if self._wasted_bytes:
+                rows.append(Report(0, NO_STREAM_END, self._wasted_bytes))
+                self._wasted_bytes = 0
+            channel.push([encode_reports(rows)])
+
+    def _ask(self, following: Following) -> None:
+        self._asking[following] = None
+        self._soon()
+
+    def _begin_anew(self, following: Following) -> None:
+        """Under a new stream number, so that nothing which is still on its way can be taken for an answer."""
+        self.leave(following)
+        self.follow(following.partition)
+
+    def _received(self, frame: memoryview) -> None:
+        """A PUSH. Raises MalformedFrame."""
+        now_ms = self._wall_clock()
+        for row, data in decode_push(frame):
+            following = self._followings.get(row.stream)
+            if following is None:
+                self._wasted_bytes += row.size
+                if row.size:
+                    self._soon()
+            else:
+                self._take(following, row, data, now_ms)
+
+    def _take(self, following: Following, row: PushRow, data: memoryview, now_ms: int) -> None:
+        partition = following.partition
+        try:
+            match row.kind:
+                case PushKind.DATA:
+                    following.replicate(data, row.first, row.second, now_ms)
+                case PushKind.DIFFERS:
+                    following.truncate(row.first, row.second)
+                    self._begin_anew(following)
+                case PushKind.TOO_OLD:
+                    following.start_over(row.second)
+                    self._begin_anew(following)
+                case PushKind.REFUSED:
+                    self._loop.call_later(ASK_AGAIN_S, self._try_again, following)
+                case _:
+                    raise MalformedFrame(f"a row of kind {row.kind}")
+        except CorruptBatch as corrupt:
+            _events.error("batch.unsound", topic=partition.topic, partition=partition.index, leader=self._leader,
+                          offset=partition.log.log_end, reason=str(corrupt))  # fmt: skip
+            self._complain(following)
+        except DamagedLog as damage:
+            partition.damaged(damage)
+            self._loop.call_later(REDIAL_S, self._try_again, following)
+        except (StorageError, OSError) as error:
+            _events.error("replica.not_written", topic=partition.topic, partition=partition.index, error=str(error))
+            self._loop.call_later(REDIAL_S, self._try_again, following)
+
+    def _complain(self, following: Following) -> None:
+        """Nothing of it is kept. The leader looks at its own log; we ask for the same again in a while."""
+        if self._channel is not None:
+            self._channel.push([encode_suspect(Suspect(following.stream, following.partition.log.log_end))])
+        self._loop.call_later(REDIAL_S, self._try_again, following)
+
+    def _try_again(self, following: Following) -> None:
+        if following.stream in self._followings and not following.partition.is_offline:
+            self._begin_anew(following)
+
+    async def _stay_connected(self) -> None:
+        while True:
+            await self._wanted.wait()
+            address = self._address_of(self._leader)
+            if address is not None:
+                try:
+                    async with asyncio.timeout(DIAL_TIMEOUT_S):
+                        channel = await self._dial(*address, self._received)
+                except (OSError, TimeoutError):
+                    pass
+                else:
+                    await self._use(channel)
+            await asyncio.sleep(REDIAL_S)
+
+    async def _use(self, channel: Channel) -> None:
+        """Introduce ourselves, ask for everything, and stay until the connection ends."""
+        closed = asyncio.Event()
+        channel.on_closed = closed.set
+        self._channel = channel
+        self._leaving.clear()
+        self._reporting.clear()
+        self._wasted_bytes = 0
+        channel.push([encode_open(self._hello())])
+        for following in list(self._followings.values()):
+            following.owed_bytes = 0
+            self._ask(following)
+        try:
+            if channel.is_open:
+                await closed.wait()
+        finally:
+            self._channel = None
+            channel.close()
+
+    def _soon(self) -> None:
+        self._wakeups.moved({self: None})
+
+
+def _request(following: Following) -> Follow:
+    partition = following.partition
+    log = partition.log
+    return Follow(
+        following.stream,
+        partition.topic_id,
+        partition.index,
+        following.leader_epoch,
+        log.log_end,
+        log.epochs.latest,
+        partition.kept_end,
+    )
+
+
+def _report(following: Following) -> Report:
+    owed, following.owed_bytes = following.owed_bytes, 0
+    return Report(following.stream, following.partition.kept_end, owed)
+
+
+class Fetchers:
+    """One fetcher for each broker that leads something which this broker holds."""
+
+    def __init__(self, make: Callable[[int], Fetcher]) -> None:
+        self._make = make
+        self._by_leader: dict[int, Fetcher] = {}
+
+    def follow(self, partition: "Partition", leader: int) -> None:
+        """Begin to follow, in the partition's present epoch."""
+        fetcher = self._by_leader.get(leader)
+        if fetcher is None:
+            fetcher = self._by_leader[leader] = self._make(leader)
+        fetcher.follow(partition)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(fetcher.close() for fetcher in self._by_leader.values()))

@@ -1,0 +1,116 @@
+"""A replica as a follower: one leader epoch of it, from what it has to what the leader has."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from cordwood.replication.follower import check_epochs, committed_end, truncation_end
+from cordwood.storage.batch import headers
+from cordwood.storage.disk import Bytes, sync_directory
+from cordwood.storage.errors import DiskFailed
+from cordwood.storage.types import NO_EPOCH
+
+if TYPE_CHECKING:
+    from cordwood.replication.partition import Partition
+
+
+class Reporter(Protocol):
+    """Where the follower's news go."""
+
+    def report(self, following: "Following") -> None: ...
+
+    def leave(self, following: "Following") -> None: ...
+
+
+class Following:
+    """One partition that we follow in one leader epoch, under one stream number."""
+
+    __slots__ = ("_reporter", "leader_epoch", "leader_watermark", "owed_bytes", "partition", "stream")
+
+    def __init__(self, reporter: Reporter, partition: "Partition", stream: int) -> None:
+        self._reporter, self.partition, self.stream = reporter, partition, stream
+        self.leader_epoch = partition.leader_epoch
+        self.owed_bytes = 0
+        """Taken from the leader's window and not yet given back."""
+        self.leader_watermark = 0
+        """How far the leader said that it is committed, whether we have that or not."""
+
+    def flushed(self) -> None:
+        """The partition has more on its disk."""
+        self._reporter.report(self)
+
+    def end(self) -> None:
+        """The partition has another leader, or none, or is gone."""
+        self._reporter.leave(self)
+
+    def replicate(self, data: Bytes, watermark: int, log_start: int, now_ms: int) -> None:
+        """Take what the leader sent: whole batches behind ours, perhaps none, and how far they are committed.
+
+        Raises CorruptBatch, having written nothing, DiskFull or DiskFailed.
+        """
+        partition = self._followed()
+        log = partition.log
+        self.owed_bytes += len(data)
+        self.leader_watermark = watermark
+        if data:
+            batches = headers(data)
+            check_epochs(batches, log.epochs.latest, self.leader_epoch)
+            try:
+                log.append_stamped(data, batches, now_ms)
+            except OSError as error:
+                raise partition.directory.write_failed(error, len(data)) from error
+            partition.grown()
+        if log_start > log.log_start:
+            log.raise_log_start(min(log_start, log.log_end))
+        partition.committed_to(committed_end(watermark, log.log_end, partition.high_watermark))
+
+    def truncate(self, leader_epoch: int, leader_end: int) -> None:
+        """Give up what the leader does not have. Sure when this returns: it waits for the disk. Raises DiskFailed."""
+        partition = self._followed()
+        log = partition.log
+        end = truncation_end(log.epochs, log.log_end, leader_epoch, leader_end)
+        if end < log.log_start:
+            self.start_over(leader_end)
+            return
+        give_up(partition, end, log.truncate)
+
+    def start_over(self, offset: int) -> None:
+        """Give up everything and begin at `offset`, where the leader's log begins. Waits for the disk. DiskFailed."""
+        start_over(self._followed(), offset)
+
+    def _followed(self) -> "Partition":
+        """The partition, if the disk still takes writes. Raises DiskFailed."""
+        partition = self.partition
+        assert self.leader_epoch == partition.leader_epoch, "rule 4: what a follower does is fenced by the epoch"
+        assert not partition.is_leader, "rule 3: a leader follows nobody"
+        if partition.directory.error is not None:
+            raise DiskFailed(str(partition.directory.error))
+        return partition
+
+
+def give_up(partition: "Partition", end: int, cut: Callable[[int], None]) -> None:
+    """Have `cut` take away what the log has at or above `end`. Sure when this returns. Raises DiskFailed."""
+    log = partition.log
+    try:
+        # The mark first: a crash in between must not make the cut look like a loss.
+        partition.note_end(min(end, log.flushed_end), log.epochs.epoch_at(end - 1))
+        partition.directory.marks.file.sync()
+        cut(end)
+        partition.note_end(log.flushed_end, log.epochs.latest)
+    except OSError as error:
+        raise partition.directory.write_failed(error, 0) from error
+    partition.high_watermark = min(partition.high_watermark, log.log_end)
+
+
+def start_over(partition: "Partition", offset: int) -> None:
+    """Give up all that the log has, to begin at `offset`. Sure when this returns. Raises DiskFailed."""
+    try:
+        partition.note_end(0, NO_EPOCH)
+        partition.directory.marks.file.sync()
+        # A replica that has never had a record has no directory yet.
+        disk = partition.directory.disk
+        for changed in disk.make_directories(partition.log.directory):
+            sync_directory(disk, changed)
+        partition.log.start_over(offset)
+    except OSError as error:
+        raise partition.directory.write_failed(error, 0) from error
+    partition.high_watermark = offset

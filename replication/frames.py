@@ -1,0 +1,224 @@
+"""What brokers say to each other on a replication connection, as bytes.
+
+A follower opens the connection to a leader's Kafka port, like any client, and the frames have Kafka's shape: a length,
+then an API key out of a range that Kafka does not use. None of them is answered one by one (docs/adr/0012):
+
+    follower → leader   OPEN     who it is, and in which incarnation
+                        FOLLOW   from where on it wants a partition, under a number of its own, the stream
+                        LEAVE    streams it no longer wants
+                        REPORT   how far each stream is on its disk
+                        SUSPECT  a batch that arrived, and is not what the leader's log should hold
+    leader → follower   PUSH     batches, watermarks, or why not, for any of the streams
+"""
+
+import struct
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+from uuid import UUID
+
+
+class FrameKey(IntEnum):
+    """The API keys of the replication protocol."""
+
+    OPEN = 1000
+    FOLLOW = 1001
+    LEAVE = 1002
+    REPORT = 1003
+    SUSPECT = 1004
+    PUSH = 1005
+
+
+FIRST_KEY_BYTE = FrameKey.OPEN >> 8
+"""No API key of Kafka's begins with this byte or a higher one."""
+
+VERSION = 1
+CLUSTER_ID_BYTES_MAX = 255
+
+_HEAD = struct.Struct(">hhi")
+"""API key, version, number of rows. The length stands in front."""
+_LENGTH = struct.Struct(">i")
+_OPEN = struct.Struct(">i16sqB")
+_FOLLOW = struct.Struct(">i16siiqiq")
+_LEAVE = struct.Struct(">i")
+_REPORT = struct.Struct(">iqi")
+_SUSPECT = struct.Struct(">iq")
+_PUSH = struct.Struct(">ibqqi")
+
+
+class MalformedFrame(Exception):
+    """Bytes that are no frame of this protocol."""
+
+
+class Open(NamedTuple):
+    """A follower's introduction. `broker_epoch` is what the metadata log gave this incarnation."""
+
+    broker_id: int
+    incarnation: UUID
+    broker_epoch: int
+    cluster_id: str
+
+
+class Follow(NamedTuple):
+    """Send this partition from `log_end` on, whose last record is of `last_epoch`; all before `flushed_end` is sure."""
+
+    stream: int
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    log_end: int
+    last_epoch: int
+    flushed_end: int
+
+
+class Report(NamedTuple):
+    """Everything below `flushed_end` is on the follower's disk; `size` bytes of the window are free again."""
+
+    stream: int
+    flushed_end: int
+    size: int
+
+
+class Suspect(NamedTuple):
+    """What came for `offset` on this stream is not sound."""
+
+    stream: int
+    offset: int
+
+
+class PushKind(IntEnum):
+    """What a row of a PUSH says."""
+
+    DATA = 0
+    """`first` is the high watermark, `second` the log's start; `size` bytes of batches follow in the data part."""
+    DIFFERS = 1
+    """The follower's log is not a part of ours: `first` is an epoch, `second` where that epoch ends here."""
+    TOO_OLD = 2
+    """We have nothing before `second`, our log's start."""
+    REFUSED = 3
+    """We do not lead this partition in that epoch, or not yet. Ask again when the metadata has moved."""
+
+
+class PushRow(NamedTuple):
+    """One stream's part of a PUSH; see PushKind for what the numbers are."""
+
+    stream: int
+    kind: int
+    first: int
+    second: int
+    size: int = 0
+
+
+def encode_open(hello: Open) -> bytes:
+    cluster_id = hello.cluster_id.encode()
+    fixed = _OPEN.pack(hello.broker_id, hello.incarnation.bytes, hello.broker_epoch, len(cluster_id))
+    return _frame(FrameKey.OPEN, 1, fixed + cluster_id)
+
+
+def decode_open(frame: memoryview) -> Open:
+    """Raises MalformedFrame."""
+    try:
+        broker_id, incarnation, broker_epoch, length = _OPEN.unpack_from(frame, _HEAD.size)
+        cluster_id = bytes(frame[_HEAD.size + _OPEN.size :])
+        if len(cluster_id) != length:
+            raise MalformedFrame("an introduction of the wrong length")
+        return Open(broker_id, UUID(bytes=incarnation), broker_epoch, cluster_id.decode())
+    except (struct.error, UnicodeDecodeError) as error:
+        raise MalformedFrame(f"an introduction that does not parse: {error}") from None
+
+
+def encode_follow(rows: Iterable[Follow]) -> bytes:
+    packed = [_FOLLOW.pack(row[0], row[1].bytes, *row[2:]) for row in rows]
+    return _frame(FrameKey.FOLLOW, len(packed), b"".join(packed))
+
+
+def decode_follow(frame: memoryview) -> list[Follow]:
+    """Raises MalformedFrame."""
+    return [Follow(row[0], UUID(bytes=row[1]), *row[2:]) for row in _rows(frame, _FOLLOW)]
+
+
+def encode_leave(streams: Iterable[int]) -> bytes:
+    packed = [_LEAVE.pack(stream) for stream in streams]
+    return _frame(FrameKey.LEAVE, len(packed), b"".join(packed))
+
+
+def decode_leave(frame: memoryview) -> list[int]:
+    """Raises MalformedFrame."""
+    return [stream for (stream,) in _rows(frame, _LEAVE)]
+
+
+def encode_reports(rows: Iterable[Report]) -> bytes:
+    packed = [_REPORT.pack(*row) for row in rows]
+    return _frame(FrameKey.REPORT, len(packed), b"".join(packed))
+
+
+def decode_reports(frame: memoryview) -> list[Report]:
+    """Raises MalformedFrame."""
+    return [Report(*row) for row in _rows(frame, _REPORT)]
+
+
+def encode_suspect(suspect: Suspect) -> bytes:
+    return _frame(FrameKey.SUSPECT, 1, _SUSPECT.pack(*suspect))
+
+
+def decode_suspect(frame: memoryview) -> Suspect:
+    """Raises MalformedFrame."""
+    rows = _rows(frame, _SUSPECT)
+    if len(rows) != 1:
+        raise MalformedFrame("a complaint about other than one batch")
+    return Suspect(*rows[0])
+
+
+def encode_push(rows: list[PushRow]) -> bytes:
+    """The part of the frame that stands before the data, length included."""
+    packed = b"".join([_PUSH.pack(*row) for row in rows])
+    data = sum(row.size for row in rows)
+    return _LENGTH.pack(_HEAD.size + len(packed) + data) + _HEAD.pack(FrameKey.PUSH, VERSION, len(rows)) + packed
+
+
+def decode_push(frame: memoryview) -> list[tuple[PushRow, memoryview]]:
+    """Each row with its data. Raises MalformedFrame."""
+    key, version, count = _head(frame)
+    if key != FrameKey.PUSH or version != VERSION:
+        raise MalformedFrame(f"frame {key} in version {version} where batches are due")
+    position = _HEAD.size + count * _PUSH.size
+    if position > len(frame):
+        raise MalformedFrame(f"{count} rows in a frame of {len(frame)} bytes")
+    found = []
+    for row in _PUSH.iter_unpack(frame[_HEAD.size : position]):
+        pushed = PushRow(*row)
+        end = position + pushed.size
+        if pushed.size < 0 or end > len(frame):
+            raise MalformedFrame(f"{pushed.size} bytes of batches where {len(frame) - position} remain")
+        found.append((pushed, frame[position:end]))
+        position = end
+    return found
+
+
+def key_of(frame: memoryview) -> FrameKey:
+    """Which frame this is. Raises MalformedFrame."""
+    key, version, _ = _head(frame)
+    if version != VERSION:
+        raise MalformedFrame(f"replication protocol {version}, where {VERSION} is spoken")
+    try:
+        return FrameKey(key)
+    except ValueError:
+        raise MalformedFrame(f"API {key}, which the replication protocol does not have") from None
+
+
+def _head(frame: memoryview) -> tuple[int, int, int]:
+    key, version, count = _HEAD.unpack_from(frame)
+    if count < 0:
+        raise MalformedFrame(f"{count} rows")
+    return key, version, count
+
+
+def _frame(key: FrameKey, count: int, rows: bytes) -> bytes:
+    return _LENGTH.pack(_HEAD.size + len(rows)) + _HEAD.pack(key, VERSION, count) + rows
+
+
+def _rows(frame: memoryview, row: struct.Struct) -> list[tuple]:  # type: ignore[type-arg]
+    _, _, count = _head(frame)
+    if _HEAD.size + count * row.size != len(frame):
+        raise MalformedFrame(f"{count} rows in a frame of {len(frame)} bytes")
+    return list(row.iter_unpack(frame[_HEAD.size :]))

@@ -1,0 +1,196 @@
+"""What a leader knows of its followers, and what follows from it: the high watermark and the in-sync set. Pure.
+
+The rules are those of design.md section 4, by their numbers there; times are seconds of any clock that only goes on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cordwood.replication.assignment import Assignment
+
+
+@dataclass(slots=True)
+class FollowerView:
+    """How far one follower has come, as it told us in this epoch."""
+
+    flushed_end: int
+    caught_up_at: float
+    """When it last had all that there was."""
+    _target_end: int = 0
+    _target_at: float = 0.0
+
+    def reported(self, flushed_end: int, log_end: int, now: float) -> None:
+        """It has everything below `flushed_end` on disk, and our log goes to `log_end`.
+
+        Whoever reaches what was the end at its last report was caught up then, however fast the log grows meanwhile.
+        """
+        self.flushed_end = flushed_end
+        if flushed_end >= log_end:
+            self.caught_up_at = now
+        elif flushed_end >= self._target_end:
+            self.caught_up_at = max(self.caught_up_at, self._target_at)
+            self._target_end, self._target_at = log_end, now
+
+
+@dataclass(slots=True)
+class LeaderView:
+    """One partition, led by `me` in one leader epoch. Made anew for every epoch: nothing is known of others then."""
+
+    me: int
+    assignment: Assignment
+    epoch_start: int
+    """The log's end as this epoch began."""
+    high_watermark: int
+    own_end: int
+    followers: dict[int, FollowerView] = field(default_factory=dict)
+    proposed_isr: frozenset[int] | None = None
+    _others: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.assignment.leader == self.me, "rule 3: only the elected one leads"
+        self._note_members()
+
+    @property
+    def isr(self) -> frozenset[int]:
+        """The in-sync set that the metadata log has."""
+        return self.assignment.isr
+
+    @property
+    def has_enough_replicas(self) -> bool:
+        """Whether what is appended now can be committed (min.insync.replicas; capped by the number of replicas)."""
+        return len(self.assignment.isr) >= min(self.assignment.min_isr, len(self.assignment.replicas))
+
+    def flushed(self, end: int) -> int | None:
+        """Everything below `end` is on our own disk. Returns the new high watermark if it moved."""
+        assert end >= self.own_end, "rule 1: what a leader has flushed, it keeps"
+        self.own_end = end
+        return self._advance()
+
+    def fetched(self, follower: int, leader_epoch: int, flushed_end: int, log_end: int, now: float) -> int | None:
+        """A follower has everything below `flushed_end` on its disk. Returns the new high watermark if it moved.
+
+        Only what was learned on our epoch counts (rule 5, KIP-320).
+        """
+        if leader_epoch != self.assignment.leader_epoch or follower not in self.assignment.replicas:
+            return None
+        assert flushed_end <= log_end, "rule 2: a follower on our epoch has nothing that we lack"
+        view = self.followers.get(follower)
+        if view is None:
+            view = self.followers[follower] = FollowerView(0, now)
+        assert flushed_end >= view.flushed_end, "rule 2: a follower keeps what it has flushed on our epoch"
+        view.reported(flushed_end, log_end, now)
+        return self._advance()
+
+    def followed(self, follower: int, flushed_end: int, log_end: int, now: float) -> int | None:
+        """A follower begins, or begins again, perhaps with less than it had: its disk may be another one by now.
+
+        Returns the new high watermark if it moved.
+        """
+        if follower not in self.assignment.replicas:
+            return None
+        known = self.followers.get(follower)
+        self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now)
+        return self.fetched(follower, self.assignment.leader_epoch, flushed_end, log_end, now)
+
+    def lost(self, follower: int) -> None:
+        """Its connection has ended. What it had flushed, it has; how far it comes from here on is not known."""
+        view = self.followers.get(follower)
+        if view is not None and follower not in self.maximal_isr:
+            # Outside of the in-sync set nobody counts on it, and it may come back with an empty disk.
+            del self.followers[follower]
+
+    def counts_on(self, broker: int) -> bool:
+        """Whether the watermark waits for this follower."""
+        return broker in self._others
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """Committed and proposed together: either may turn out to hold (rule 5, KIP-497)."""
+        return self.assignment.isr | (self.proposed_isr or frozenset())
+
+    def propose_isr(
+        self, log_end: int, now: float, lag_max_s: float, may_join: Callable[[int], bool]
+    ) -> frozenset[int] | None:
+        """Leave out members that have fallen behind, take in others that have caught up. None if that is no change.
+
+        `may_join` says whether a broker is alive in the incarnation that we are connected with (rule 6). What is
+        proposed counts beside what is committed until the metadata log has decided (rule 5).
+        """
+        if self.proposed_isr is not None:
+            return None
+        wanted = frozenset(
+            replica
+            for replica in self.assignment.replicas
+            if replica == self.me
+            or (replica in self.isr and not self._is_behind(replica, log_end, now, lag_max_s))
+            or (replica not in self.isr and self._has_caught_up(replica) and may_join(replica))
+        )
+        if wanted == self.isr:
+            return None
+        self.proposed_isr = wanted
+        self._note_members()
+        return wanted
+
+    def is_complete(self, log_end: int) -> bool:
+        """Whether everyone is in sync and has everything: then there is nothing to watch."""
+        ends = self.followers
+        return len(self.isr) == len(self.assignment.replicas) and all(
+            other in ends and ends[other].flushed_end >= log_end for other in self._others
+        )
+
+    def may_grow(self, follower: int) -> bool:
+        """Whether a follower that is not in sync has come far enough to ask for it."""
+        return self.proposed_isr is None and follower not in self.isr and self._has_caught_up(follower)
+
+    def learned(self, assignment: Assignment) -> int | None:
+        """The metadata log has moved the partition's epoch: whatever we had proposed is decided.
+
+        Returns the new high watermark if it moved: a smaller set may have more in common.
+        """
+        assert assignment.leader_epoch == self.assignment.leader_epoch, "another epoch has another view"
+        assert assignment.partition_epoch >= self.assignment.partition_epoch, "rule 7: partition epochs never regress"
+        if assignment.partition_epoch > self.assignment.partition_epoch:
+            self.proposed_isr = None
+        self.assignment = assignment
+        self._note_members()
+        return self._advance()
+
+    def refused(self, partition_epoch: int) -> None:
+        """What we proposed on this partition epoch is known not to hold: back to the committed set (rule 7)."""
+        if partition_epoch == self.assignment.partition_epoch:
+            self.proposed_isr = None
+            self._note_members()
+
+    def _advance(self) -> int | None:
+        if not self.has_enough_replicas:
+            return None
+        end = self.own_end
+        for other in self._others:
+            view = self.followers.get(other)
+            if view is None:
+                return None
+            end = min(end, view.flushed_end)
+        if end <= self.high_watermark:
+            return None
+        self.high_watermark = end
+        return end
+
+    def _is_behind(self, replica: int, log_end: int, now: float, lag_max_s: float) -> bool:
+        view = self.followers.get(replica)
+        if view is None:
+            # It has this long to be heard of, counted from the first time it is missed.
+            self.followers[replica] = FollowerView(0, now)
+            return False
+        if view.flushed_end >= log_end:
+            view.caught_up_at = now
+            return False
+        return now - view.caught_up_at > lag_max_s
+
+    def _has_caught_up(self, replica: int) -> bool:
+        """Rule 6: it has all that is committed, and all that was there as our epoch began."""
+        view = self.followers.get(replica)
+        return view is not None and view.flushed_end >= max(self.high_watermark, self.epoch_start)
+
+    def _note_members(self) -> None:
+        # The watermark is looked for at every flush: whom it depends on is worked out once.
+        self._others = tuple(self.maximal_isr - {self.me})

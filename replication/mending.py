@@ -1,0 +1,87 @@
+"""Making a replica's files whole again: what can be worked out is, and room is made for what the leader has to send."""
+
+from collections.abc import Sequence
+
+from cordwood.replication.following import give_up, start_over
+from cordwood.replication.housekeeping import Housekeeping, RunBlocking
+from cordwood.replication.log_directory import MARKS_FILE
+from cordwood.replication.partition import Partition
+from cordwood.storage import quarantine, scrub
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.log import Log
+from cordwood.storage.rewriting import write_index_again
+from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
+
+QUARANTINE = "quarantine"
+"""Where a log directory keeps copies of damaged segments."""
+
+
+def has_lost_records(damage: DamagedLog) -> bool:
+    """Whether records are damaged, and not what can be worked out again from them or from memory."""
+    name = damage.path.rpartition("/")[2]
+    return not (name.endswith(".index") or name in (RECOVERY_FILE, EPOCHS_FILE, MARKS_FILE))
+
+
+def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
+    """Whether what was found, perhaps a while ago, is there when looked at once more. Waits for the disk, not long."""
+    marks = partition.directory.marks
+    if damage.path == marks.file.path:
+        return (partition.topic_id, partition.index) in marks.unsound()
+    return scrub.is_still_damaged(partition.log, damage)
+
+
+async def rewrite(partition: Partition, path: str, housekeeping: Housekeeping, run_blocking: RunBlocking) -> None:
+    """Write one of the files beside the segments anew: an index, a checkpoint, or in a file of all the flush mark.
+
+    Raises OSError, having taken the log directory offline unless it only lacks room.
+    """
+    segment = scrub.segment_with(partition.log, path)
+    if segment is None and path != partition.directory.marks.file.path:
+        partition.log.epochs.changes_lost()
+        await housekeeping.save(partition)
+        return
+    try:
+        if segment is None:
+            partition.note_flushed()
+        elif segment.is_sealed:
+            await run_blocking(write_index_again, segment)
+            segment.release()
+        else:
+            write_index_again(segment)
+    except OSError as error:
+        partition.directory.write_failed(error, 0)
+        raise
+
+
+async def set_aside(partition: Partition, damage: DamagedLog, run_blocking: RunBlocking) -> str | None:
+    """Keep a copy of a damaged segment and say where; None where there is no segment, or no room. Raises OSError."""
+    segment, directory = scrub.segment_with(partition.log, damage.path), partition.directory
+    if segment is None:
+        return None
+    name = f"{partition.topic_id}-{partition.index}-{segment.base_offset}"
+    place: str | None = await run_blocking(
+        quarantine.keep, directory.disk, f"{directory.path}/{QUARANTINE}", name, segment.paths()
+    )
+    return place
+
+
+def give_up_damaged(partition: Partition, damage: Sequence[DamagedLog]) -> None:
+    """Cut the log where the first segment that is damaged begins. Waits for the disk. Raises DiskFailed, DiskFull."""
+    log = partition.log
+    if any(damaged.path == log.directory for damaged in damage):
+        # Where the log begins, the leader will say.
+        start_over(partition, 0)
+        return
+    end = _sound_end(log, damage)
+    if end >= log.log_end:
+        return
+    if end <= log.log_start:
+        start_over(partition, log.log_start)
+        return
+    give_up(partition, end, log.truncate)
+
+
+def _sound_end(log: Log, damage: Sequence[DamagedLog]) -> int:
+    """Where the first damaged segment begins; the log's end where they are gone by now."""
+    segments = (scrub.segment_with(log, damaged.path) for damaged in damage)
+    return min((segment.base_offset for segment in segments if segment is not None), default=log.log_end)

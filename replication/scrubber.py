@@ -1,0 +1,116 @@
+"""Looking for damage before anybody needs what is damaged: everything on disk is read and proven, again and again.
+
+At a steady rate, in small pieces beside the loop. A pass over everything begins a while after the last one did, or as
+soon as that is through; so what fits into that while is proven that often, and more takes as long as the rate says.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+import structlog
+
+from cordwood.replication.housekeeping import RunBlocking
+from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.partition import Partition
+from cordwood.replication.replicas import Replicas
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.scrub import PIECE_BYTES, Proof, prove, view_of
+
+PASS_S = 15.0
+"""From the beginning of one pass to that of the next, if the rate allows."""
+PAUSE_S = 1.0
+"""Between two passes, however long they take."""
+FILE_BYTES = 4 << 10
+"""What opening a small file counts for."""
+
+_events = structlog.get_logger("scrubber")
+
+_Proofs = Iterator[tuple[Partition, Proof]]
+
+
+class Scrubber:
+    """One per broker. What it finds in a partition, the partition is told."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        run_blocking: RunBlocking,
+        bytes_per_second: int,
+        scrub_the_rest: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`scrub_the_rest` is called in each pass, for what this broker keeps beside its logs. A rate of 0: never."""
+        self._replicas, self._run_blocking = replicas, run_blocking
+        self._bytes_per_second, self._scrub_the_rest = bytes_per_second, scrub_the_rest
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._bytes_per_second:
+            self._task = asyncio.get_running_loop().create_task(self._scrub_for_ever(), name="scrubber")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def scrub(self) -> None:
+        """One pass over everything."""
+        for directory in self._replicas.directories:
+            if not directory.is_offline:
+                self._scrub_marks(directory)
+        together: list[Partition] = []
+        for partition in list(self._replicas):
+            together.append(partition)
+            if sum(_size(each) for each in together) >= PIECE_BYTES:
+                await self._scrub_partitions(together)
+                together = []
+        await self._scrub_partitions(together)
+        await self._scrub_the_rest()
+
+    async def _scrub_for_ever(self) -> None:
+        now = asyncio.get_running_loop().time
+        while True:
+            began = now()
+            try:
+                await self.scrub()
+            except Exception as error:
+                _events.error("scrub.failed", error=repr(error))
+            await asyncio.sleep(max(PASS_S - (now() - began), PAUSE_S))
+
+    async def _scrub_partitions(self, partitions: Iterable[Partition]) -> None:
+        views = [(partition, view_of(partition.log)) for partition in partitions if _may_be_read(partition)]
+        proofs: _Proofs = ((partition, proof) for partition, view in views for proof in prove(view))
+        is_through = not views
+        while not is_through:
+            found, size, is_through = await self._run_blocking(_advance, proofs)
+            for partition, damage in found:
+                if _may_be_read(partition):
+                    partition.damaged(damage)
+            await asyncio.sleep(size / self._bytes_per_second)
+
+    def _scrub_marks(self, directory: LogDirectory) -> None:
+        for place, damage in directory.marks.unsound().items():
+            partition = self._replicas.with_id(*place)
+            if partition is not None:
+                partition.damaged(damage)
+
+
+def _advance(proofs: _Proofs) -> tuple[list[tuple[Partition, DamagedLog]], int, bool]:
+    """In a thread: go on for about PIECE_BYTES. What was found, how many bytes that took, and whether it is all."""
+    found: list[tuple[Partition, DamagedLog]] = []
+    size = 0
+    for partition, proof in proofs:
+        if isinstance(proof, DamagedLog):
+            found.append((partition, proof))
+        else:
+            size += max(proof, FILE_BYTES)
+        if size >= PIECE_BYTES:
+            return found, size, False
+    return found, size, True
+
+
+def _size(partition: Partition) -> int:
+    return FILE_BYTES + partition.log.size
+
+
+def _may_be_read(partition: Partition) -> bool:
+    return bool(partition.log.segments) and not partition.is_deleted and not partition.is_offline

@@ -1,0 +1,70 @@
+"""The replication protocol's frames come back as they went, and anything else is named and refused."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cordwood.replication import frames
+from cordwood.replication.frames import Follow, FrameKey, MalformedFrame, Open, PushKind, PushRow, Report, Suspect
+
+HELLO = Open(7, UUID(int=9), 41, "cluster-ä")
+FOLLOW = Follow(3, UUID(int=1), 2, 5, 1 << 40, 4, 77)
+
+
+def body(frame: bytes) -> memoryview:
+    """A frame as a connection hands it on: without its length, which has to be right."""
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    return memoryview(frame)[4:]
+
+
+def test_every_frame_comes_back() -> None:
+    assert frames.decode_open(body(frames.encode_open(HELLO))) == HELLO
+    assert frames.decode_follow(body(frames.encode_follow([FOLLOW, FOLLOW]))) == [FOLLOW, FOLLOW]
+    assert frames.decode_leave(body(frames.encode_leave([1, 2]))) == [1, 2]
+    reports = [Report(1, -1, 5), Report(2, 1 << 50, 0)]
+    assert frames.decode_reports(body(frames.encode_reports(reports))) == reports
+    assert frames.decode_suspect(body(frames.encode_suspect(Suspect(1, 2)))) == Suspect(1, 2)
+
+
+def test_a_push_gives_each_row_its_bytes() -> None:
+    rows = [PushRow(1, PushKind.DATA, 10, 0, 3), PushRow(2, PushKind.DIFFERS, 4, 9), PushRow(3, PushKind.DATA, 1, 0, 2)]
+    found = frames.decode_push(body(frames.encode_push(rows) + b"abcde"))
+    assert [(row, bytes(data)) for row, data in found] == [(rows[0], b"abc"), (rows[1], b""), (rows[2], b"de")]
+
+
+def test_the_keys_are_out_of_kafkas_range() -> None:
+    for key in FrameKey:
+        assert frames.encode_leave([1])[4] >= frames.FIRST_KEY_BYTE
+        assert int(key) >> 8 >= frames.FIRST_KEY_BYTE
+
+
+@pytest.mark.parametrize("cut", [1, 7, 20])
+def test_a_frame_that_is_cut_short_is_refused(cut: int) -> None:
+    whole = body(frames.encode_follow([FOLLOW]))
+    with pytest.raises(MalformedFrame):
+        frames.decode_follow(whole[: len(whole) - cut])
+
+
+def test_more_bytes_than_the_frame_has_are_refused() -> None:
+    with pytest.raises(MalformedFrame):
+        frames.decode_push(body(frames.encode_push([PushRow(1, PushKind.DATA, 0, 0, 2)]) + b"ab")[:-1])
+
+
+@given(st.binary(min_size=8, max_size=200))
+def test_noise_is_refused_or_read_and_never_anything_worse(noise: bytes) -> None:
+    frame = memoryview(noise)
+    for decode in (
+        frames.key_of,
+        frames.decode_open,
+        frames.decode_follow,
+        frames.decode_leave,
+        frames.decode_reports,
+        frames.decode_suspect,
+        frames.decode_push,
+    ):
+        try:
+            decode(frame)
+        except MalformedFrame:
+            continue

@@ -1,0 +1,180 @@
+"""The leader's view, as stories about who has how much on disk, and what is committed by that."""
+
+import pytest
+
+from cordwood.replication.assignment import Assignment
+from cordwood.replication.leader import LeaderView
+
+LAG_MAX_S = 10.0
+EPOCH = 5
+
+
+class Led:
+    """Broker 1 leads in epoch 5, brokers 2 and 3 follow; the log goes to 100, and all of it is on our disk."""
+
+    def __init__(
+        self, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 2, epoch_start: int = 0, watermark: int = 0
+    ) -> None:
+        self.log_end, self.now, self.min_isr = 100, 0.0, min_isr
+        self.view = LeaderView(1, self.assignment(isr, 0), epoch_start, watermark, 0)
+        self.view.flushed(self.log_end)
+
+    def assignment(self, isr: tuple[int, ...], partition_epoch: int) -> Assignment:
+        return Assignment(1, EPOCH, partition_epoch, (1, 2, 3), frozenset(isr), self.min_isr)
+
+    def follows(self, broker: int, end: int) -> int | None:
+        return self.view.followed(broker, end, self.log_end, self.now)
+
+    def reports(self, broker: int, end: int, epoch: int = EPOCH) -> int | None:
+        return self.view.fetched(broker, epoch, end, self.log_end, self.now)
+
+    def proposes(self, alive: tuple[int, ...] = (1, 2, 3)) -> set[int] | None:
+        proposed = self.view.propose_isr(self.log_end, self.now, LAG_MAX_S, alive.__contains__)
+        return None if proposed is None else set(proposed)
+
+    def learns(self, isr: tuple[int, ...], partition_epoch: int) -> int | None:
+        return self.view.learned(self.assignment(isr, partition_epoch))
+
+
+def test_the_watermark_waits_for_every_in_sync_replica() -> None:
+    led = Led()
+    assert led.follows(2, 50) is None
+    assert led.follows(3, 30) == 30
+    assert led.reports(3, 80) == 50
+    assert led.reports(2, 100) == 80
+
+
+def test_followers_out_of_the_isr_do_not_count() -> None:
+    led = Led(isr=(1, 2))
+    assert led.follows(2, 70) == 70
+    assert led.follows(3, 10) is None
+    assert led.view.high_watermark == 70
+
+
+def test_what_was_learned_in_another_epoch_does_not_count() -> None:
+    led = Led()
+    led.follows(2, 10)
+    led.follows(3, 10)
+    assert led.reports(2, 90, epoch=EPOCH - 1) is None
+    assert led.view.high_watermark == 10
+
+
+def test_nothing_is_committed_below_min_insync_replicas() -> None:
+    led = Led(isr=(1,))
+    assert (led.view.high_watermark, led.view.has_enough_replicas) == (0, False)
+    assert led.follows(2, 100) is None
+    assert led.learns((1, 2), 1) == 100
+
+
+def test_more_replicas_than_there_are_cannot_be_asked_for() -> None:
+    view = LeaderView(1, Assignment(1, EPOCH, 0, (1,), frozenset({1}), 3), 0, 0, 0)
+    assert view.flushed(7) == 7
+
+
+def test_a_follower_that_falls_behind_is_left_out_only_once_that_is_agreed() -> None:
+    led = Led()
+    led.follows(2, 100)
+    led.follows(3, 40)
+    assert led.proposes() is None
+    led.now = LAG_MAX_S + 1
+    assert led.proposes() == {1, 2}
+    # A shrunken set counts only when the metadata log has it: the old one may still elect a leader (rule 5).
+    assert led.view.high_watermark == 40
+    assert led.learns((1, 2), 1) == 100
+
+
+def test_one_that_keeps_up_with_a_growing_log_is_not_behind() -> None:
+    led = Led()
+    led.follows(2, 100)
+    led.follows(3, 90)
+    for second in range(1, 40):
+        led.now, led.log_end = float(second), 100 + 10 * second
+        led.view.flushed(led.log_end)
+        led.reports(2, led.log_end)
+        led.reports(3, led.log_end - 10)
+    assert led.proposes() is None
+
+
+def test_an_idle_partition_has_nobody_behind() -> None:
+    led = Led()
+    led.follows(2, 100)
+    led.follows(3, 100)
+    led.now = 1000.0
+    assert led.proposes() is None
+
+
+def test_a_member_that_was_never_heard_of_has_its_time_too() -> None:
+    led = Led()
+    led.follows(2, 100)
+    assert led.proposes() is None
+    led.now = LAG_MAX_S + 1
+    assert led.proposes() == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("end", "alive", "joins"),
+    [
+        pytest.param(100, (1, 2, 3), True, id="caught up"),
+        pytest.param(69, (1, 2, 3), False, id="below the watermark"),
+        pytest.param(100, (1, 2), False, id="fenced, or of another incarnation"),
+    ],
+)
+def test_who_may_join(end: int, alive: tuple[int, ...], joins: bool) -> None:
+    led = Led(isr=(1, 2))
+    led.follows(2, 70)
+    led.follows(3, end)
+    assert led.proposes(alive) == ({1, 2, 3} if joins else None)
+
+
+def test_nobody_joins_below_the_start_of_the_epoch() -> None:
+    led = Led(isr=(1, 2), epoch_start=90, watermark=50)
+    led.follows(3, 89)
+    assert led.proposes() is None
+    led.reports(3, 90)
+    assert led.proposes() == {1, 2, 3}
+
+
+def test_one_that_is_about_to_join_is_waited_for_already() -> None:
+    led = Led(isr=(1, 2))
+    led.follows(2, 60)
+    led.follows(3, 60)
+    assert led.proposes() == {1, 2, 3}
+    led.reports(2, 90)
+    assert led.view.high_watermark == 60
+    led.reports(3, 80)
+    assert led.view.high_watermark == 80
+
+
+def test_a_refused_proposal_is_taken_back() -> None:
+    led = Led(isr=(1, 2))
+    led.follows(2, 60)
+    led.follows(3, 60)
+    led.proposes()
+    led.view.refused(partition_epoch=0)
+    assert led.reports(2, 90) == 90
+
+
+def test_a_refusal_of_an_older_proposal_changes_nothing() -> None:
+    led = Led(isr=(1, 2))
+    led.follows(2, 60)
+    led.follows(3, 60)
+    led.learns((1, 2), 1)
+    led.proposes()
+    led.view.refused(partition_epoch=0)
+    assert led.view.proposed_isr == {1, 2, 3}
+
+
+def test_only_one_proposal_at_a_time() -> None:
+    led = Led(isr=(1, 2))
+    led.follows(3, 100)
+    assert led.proposes() is not None
+    assert led.proposes() is None
+
+
+def test_a_follower_that_comes_back_empty_is_believed() -> None:
+    led = Led(isr=(1, 2))
+    led.follows(2, 100)
+    led.follows(3, 100)
+    led.follows(3, 0)
+    assert led.proposes() is None
+    assert led.view.high_watermark == 100

@@ -1,0 +1,168 @@
+"""Leaders and followers together: what is acknowledged stays, whoever dies, is cut off, or loses its disk."""
+
+import asyncio
+
+import pytest
+from replication_story import Cluster, tell
+
+
+def test_an_acknowledged_record_is_on_every_in_sync_replica() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.produce("a")
+        for broker in cluster.ids:
+            assert cluster.replica(broker).log.flushed_end == 1
+            assert cluster.values(broker) == ["a"]
+
+    tell(story)
+
+
+def test_an_idle_follower_learns_the_watermark() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.produce("a")
+        await cluster.until(lambda: all(cluster.replica(one).high_watermark == 1 for one in cluster.ids), "all know", 1)
+
+    tell(story)
+
+
+def test_a_deposed_leader_gives_up_what_was_never_committed() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.produce("a")
+        old = cluster.leader()
+        cluster.cut_off(old)
+        await cluster.append_unacknowledged(old, "lost")
+        await cluster.until(lambda: cluster.leader() != old, "another leads")
+        await cluster.produce("b")
+        assert cluster.values(old)[:2] == ["a", "lost"]
+        await cluster.settled()
+        assert {tuple(cluster.values(broker)) for broker in cluster.ids} == {("a", "b")}
+
+    tell(story)
+
+
+def test_a_leader_that_is_cut_off_acknowledges_nothing() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.produce("a")
+        old = cluster.leader()
+        cluster.cut_off(old)
+        watermark = cluster.replica(old).high_watermark
+        await cluster.append_unacknowledged(old, "lost")
+        await asyncio.sleep(20)
+        assert cluster.replica(old).high_watermark == watermark
+
+    tell(story)
+
+
+def test_with_too_few_replicas_nothing_is_committed_and_nothing_is_lost() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.produce("a")
+        first, second, third = cluster.leader(), *(set(cluster.ids) - {cluster.leader()})
+        await cluster.kill(second)
+        await cluster.kill(third)
+        await cluster.until(lambda: cluster.isr() == {first}, "the others are out")
+        await cluster.append_unacknowledged(first, "waits")
+        await asyncio.sleep(5)
+        assert cluster.replica(first).high_watermark == 1
+        # The two that left have all that was committed, and may lead when the last one is gone (KIP-966).
+        await cluster.kill(first)
+        cluster.start(second)
+        cluster.start(third)
+        await cluster.produce("b")
+        await cluster.settled()
+        assert cluster.values(first) == ["a", "b"]
+
+    tell(story)
+
+
+def test_a_wiped_broker_is_in_no_isr_until_it_has_everything_again() -> None:
+    async def story(cluster: Cluster) -> None:
+        for number in range(50):
+            await cluster.produce(str(number))
+        leader = cluster.leader()
+        await cluster.wipe(leader)
+        cluster.start(leader)
+        assert leader not in cluster.isr()
+        await cluster.settled()
+        assert cluster.values(leader) == [str(number) for number in range(50)]
+
+    tell(story)
+
+
+def test_all_lose_power_at_once() -> None:
+    async def story(cluster: Cluster) -> None:
+        for number in range(30):
+            await cluster.produce(str(number))
+        for broker in cluster.ids:
+            await cluster.power_cut(broker)
+        await cluster.settled()
+        assert cluster.values(cluster.leader()) == [str(number) for number in range(30)]
+
+    tell(story)
+
+
+def test_a_silent_follower_leaves_the_isr_and_returns() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.produce("a")
+        leader = cluster.leader()
+        follower = next(broker for broker in cluster.ids if broker != leader)
+        # Its reports are lost, though the controller hears it well.
+        cluster.cut(follower, leader)
+        sending = asyncio.ensure_future(cluster.produce("b"))
+        await cluster.until(lambda: follower not in cluster.isr(), "it has left")
+        await sending
+        await cluster.settled()
+
+    tell(story)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nothing_acknowledged_is_lost_whatever_happens(seed: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        rng = cluster.rng
+        stopping = asyncio.Event()
+
+        async def produce(partition: int) -> None:
+            number = 0
+            while not stopping.is_set():
+                await cluster.produce(f"{partition}-{number}", partition)
+                number += 1
+                await asyncio.sleep(rng.uniform(0, 0.1))
+
+        producers = [asyncio.ensure_future(produce(partition)) for partition in range(cluster.partitions)]
+        for _ in range(15):
+            await asyncio.sleep(rng.uniform(0.1, 3))
+            await misfortune(cluster)
+            assert not any(producer.done() for producer in producers), [one.exception() for one in producers]
+        stopping.set()
+        await cluster.settled()
+        await asyncio.gather(*producers)
+        await cluster.settled()
+        for partition in range(cluster.partitions):
+            assert cluster.values(cluster.leader(partition), partition) == cluster.acked[partition]
+        assert sum(map(len, cluster.acked.values())) > 20, "the story is about nothing otherwise"
+
+    tell(story, seed, partitions=3)
+
+
+async def misfortune(cluster: Cluster) -> None:
+    """Something happens to somebody; at most one broker is down at a time, but any number may be cut off."""
+    rng = cluster.rng
+    victim = rng.choice([cluster.leader(rng.randrange(cluster.partitions)), *cluster.ids])
+    down = [broker for broker in cluster.ids if broker not in cluster.running]
+    match rng.choice(["down", "down", "down", "cut", "one way", "heal", "all", "restart", "restart"]):
+        case "down" if victim in cluster.running and not down:
+            ends = [cluster.kill, cluster.power_cut, *([cluster.wipe] if cluster.is_redundant() else [])]
+            await rng.choice(ends)(victim)
+        case "cut" if victim in cluster.ids:
+            cluster.cut_off(victim)
+        case "one way":
+            cluster.cut(*rng.sample(cluster.ids, 2))
+        case "heal":
+            cluster.heal()
+        case "all":
+            for broker in list(cluster.running):
+                await cluster.power_cut(broker)
+            for broker in cluster.ids:
+                cluster.start(broker)
+        case _:
+            for broker in down:
+                cluster.start(broker)
