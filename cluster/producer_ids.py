@@ -4,9 +4,10 @@ import asyncio
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.commands import AllocateProducerIds, BrokerId
 from cordwood.cluster.metadata.image import CommandRefused
-from cordwood.cluster.metadata.quorum import Quorum
+from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 
 BLOCK = 1000
 
@@ -17,17 +18,36 @@ class ProducerIds:
     def __init__(self, quorum: Quorum, broker_id: BrokerId) -> None:
         self._quorum, self._broker_id = quorum, broker_id
         self._next = self._end = 0
-        self._lock = asyncio.Lock()
+        self._taking: asyncio.Task[None] | None = None
 
     async def next(self) -> int:
-        """The next id, from a new block where the last is used up. What a restart leaves of a block is never used."""
-        async with self._lock:
-            if self._next == self._end:
-                await self._take_block()
-            self._next += 1
-            return self._next - 1
+        """The next id, from a new block where the last is used up. What a restart leaves of a block is never used.
+
+        Raises Refused(COORDINATOR_LOAD_IN_PROGRESS) where no block is to be had now, as Kafka does: the other codes
+        that stand for "later" have Java's producer look for the coordinator of a transaction that it does not have.
+        """
+        while self._next == self._end:
+            await self._more()
+        self._next += 1
+        return self._next - 1
+
+    async def _more(self) -> None:
+        """Everyone who waits shares one attempt, and its failure."""
+        if self._taking is None:
+            self._taking = asyncio.get_running_loop().create_task(self._take_block(), name="producer ids")
+            self._taking.add_done_callback(self._taken)
+        try:
+            await asyncio.shield(self._taking)
+        except QuorumFailed as failure:
+            raise Refused(ErrorCode.coordinator_load_in_progress, str(failure)) from failure
+
+    def _taken(self, _: "asyncio.Task[None]") -> None:
+        self._taking = None
 
     async def _take_block(self) -> None:
+        """The block counts only if this very proposal is known to have been applied: one that was lost sight of may
+        be another attempt's, and is left alone.
+        """
         while True:
             start = self._quorum.image.next_producer_id
             try:
@@ -35,7 +55,7 @@ class ProducerIds:
             except CommandRefused as refused:
                 if refused.code != ErrorCode.invalid_update_version:
                     raise
-                # Another broker was quicker: its block is not ours.
+                # Someone was quicker, if only an earlier attempt of ours: that block is not to be used.
                 continue
             self._next, self._end = start, start + BLOCK
             return

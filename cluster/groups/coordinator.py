@@ -62,19 +62,19 @@ class GroupCoordinator:
     ) -> None:
         self._settings, self._topic_exists, self._wall_clock, self._rng = settings, topic_exists, wall_clock, rng
         self._tasks = Tasks()
-        self._keeper = Keeper(topic, settings, self._tasks, wall_clock, self._loaded)
+        self._keeper = Keeper(topic, settings, self._tasks, wall_clock, self._loaded, self._lost)
         self._performer = Performer(self._keeper, self._tasks, wall_clock)
         self._removal = Removal(self._keeper, self._performer, self._tasks, settings, wall_clock)
 
     def start(self) -> None:
         """Load the groups that there are, in the background."""
-        self._keeper.start()
+        self._keeper.follow()
         self._removal.start()
 
     async def close(self) -> None:
         """Send everyone who waits to look for another coordinator. The groups stay as they are written down."""
         self._removal.close()
-        self._performer.close()
+        self._keeper.close()
         await self._tasks.close()
 
     async def place(self, group_id: str) -> int:
@@ -121,14 +121,21 @@ class GroupCoordinator:
         now_ms = self._performer.now_ms()
         return found[1].heartbeat(member.member_id, member.instance_id, member.generation, now_ms)
 
-    def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[ErrorCode]:
-        """A code for each that was to leave."""
+    async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[ErrorCode]:
+        """A code for each that was to leave. Where nobody is left, answers once that is on disk.
+
+        Otherwise the next coordinator would take the last one that left for a member, and have others wait for it.
+        """
         found = self._find(group_id, needs_name=True)
         if found is None:
             return [ErrorCode.unknown_member_id for _ in leavers]
         shard, group = found
         codes = group.leave(leavers, self._performer.now_ms())
         self._performer.perform(shard, group)
+        if not group.roster:
+            code = await self._performer.written(group)
+            if code is not ErrorCode.none:
+                raise Refused(code)
         return codes
 
     async def commit(self, group_id: str, member: MemberIdentity, commits: Mapping[TopicPartition, Commit]) -> Codes:
@@ -191,7 +198,12 @@ class GroupCoordinator:
         return (group for shard in self._keeper.shards for group in list(shard.groups.values()))
 
     def on_metadata_change(self, old: Image, new: Image) -> None:
-        """The quorum's listener: the offsets of a topic go with it."""
+        """The quorum's listener, once the replicas have their new roles.
+
+        Groups come and go with the leadership of the partition that keeps them, and offsets with their topic.
+        """
+        if old.topics_by_id is not new.topics_by_id:
+            self._keeper.follow()
         gone = [before.name for before, after in changed_topics(old, new) if after is None and before is not None]
         if gone:
             self._tasks.spawn(self._removal.forget_topics(frozenset(gone)))
@@ -248,6 +260,9 @@ class GroupCoordinator:
         gone = {key.topic for key in shard.offsets.live_keys() if not self._topic_exists(key.topic)}
         if gone:
             self._tasks.spawn(self._removal.forget_topics_in(shard, frozenset(gone)))
+
+    def _lost(self, shard: Shard) -> None:
+        self._performer.let_go(shard)
 
     def _new_member_id(self, request: Join) -> str:
         prefix = request.client_id if request.instance_id is None else request.instance_id

@@ -57,10 +57,10 @@ class Waiting(Generic[_ReplyT]):
         if future is not None and not future.done():
             future.set_result(reply)
 
-    def refuse_all(self, refusal: Refused) -> None:
-        for future in self._futures.values():
-            if not future.done():
-                future.set_exception(refusal)
+    def refuse(self, ticket: Ticket, refusal: Refused) -> None:
+        future = self._futures.get(ticket)
+        if future is not None and not future.done():
+            future.set_exception(refusal)
 
 
 class Performer:
@@ -71,21 +71,24 @@ class Performer:
         self.syncs: Waiting[SyncReply] = Waiting()
         self._keeper, self._tasks, self._wall_clock = keeper, tasks, wall_clock
         self._loop = asyncio.get_running_loop()
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._is_closed = False
+        self._timers: dict[Group, asyncio.TimerHandle] = {}
+        self._writes: dict[Group, asyncio.Task[ErrorCode]] = {}
 
     def now_ms(self) -> int:
         """The clock by which groups count their deadlines."""
         return round(self._loop.time() * 1000)
 
-    def close(self) -> None:
-        """Send everyone who waits to look for another coordinator."""
-        self._is_closed = True
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        self.joins.refuse_all(Refused(ErrorCode.not_coordinator))
-        self.syncs.refuse_all(Refused(ErrorCode.not_coordinator))
+    def let_go(self, shard: Shard) -> None:
+        """Send everyone who waits to look for another coordinator, and forget these groups."""
+        refusal = Refused(ErrorCode.not_coordinator)
+        for group in shard.groups.values():
+            self._stop_timer(group)
+            for member in group.roster:
+                if member.joining is not None:
+                    self.joins.refuse(member.joining, refusal)
+                if member.syncing is not None:
+                    self.syncs.refuse(member.syncing, refusal)
+        shard.groups.clear()
 
     def perform(self, shard: Shard, group: Group) -> None:
         """Do what the group wants done, and wait for its next deadline."""
@@ -110,8 +113,14 @@ class Performer:
         self._await_deadline(shard, group)
 
     def forget(self, shard: Shard, group_id: str) -> None:
-        shard.forget(group_id)
-        self._stop_timer(group_id)
+        group = shard.forget(group_id)
+        if group is not None:
+            self._stop_timer(group)
+
+    async def written(self, group: Group) -> ErrorCode:
+        """Wait until the group is written down as it last wanted to be. Returns what came of it."""
+        write = self._writes.get(group)
+        return ErrorCode.none if write is None else await asyncio.shield(write)
 
     def _store(self, shard: Shard, group: Group, store: Store) -> None:
         now_ms = self._wall_clock()
@@ -122,12 +131,20 @@ class Performer:
                 return
         value = encode_group(store.group, now_ms)
         before = shard.save(group.group_id, value)
-        self._tasks.spawn(self._write_group(shard, group, store, value, before))
+        write = self._tasks.spawn(self._write_group(shard, group, store, value, before))
+        self._writes[group] = write
+        write.add_done_callback(lambda _: self._written(group, write))
 
-    async def _write_group(self, shard: Shard, group: Group, store: Store, value: bytes, before: bytes | None) -> None:
+    def _written(self, group: Group, write: "asyncio.Task[ErrorCode]") -> None:
+        if self._writes.get(group) is write:
+            del self._writes[group]
+
+    async def _write_group(
+        self, shard: Shard, group: Group, store: Store, value: bytes, before: bytes | None
+    ) -> ErrorCode:
         if shard.groups.get(group.group_id) is not group:
             # It was deleted meanwhile, and must not come back.
-            return
+            return ErrorCode.none
         code = ErrorCode.none
         try:
             await self._keeper.write(shard, {}, {group.group_id: value})
@@ -137,30 +154,31 @@ class Performer:
             _events.warning("group.not_written", group=group.group_id, error=str(refusal))
         if code is ErrorCode.message_too_large:
             code = ErrorCode.unknown_server_error
-        group.stored(store, code, self.now_ms())
-        if not self._is_closed:
+        if shard.groups.get(group.group_id) is group:
+            group.stored(store, code, self.now_ms())
             self.perform(shard, group)
+        return code
 
     def _await_deadline(self, shard: Shard, group: Group) -> None:
         deadline_ms = group.next_deadline()
-        timer = self._timers.get(group.group_id)
-        if deadline_ms is None or self._is_closed:
-            self._stop_timer(group.group_id)
+        timer = self._timers.get(group)
+        if deadline_ms is None:
+            self._stop_timer(group)
             return
         at = deadline_ms / 1000
         if timer is not None:
             if timer.when() <= at:
                 return
             timer.cancel()
-        self._timers[group.group_id] = self._loop.call_at(at, self._deadline, shard, group)
+        self._timers[group] = self._loop.call_at(at, self._deadline, shard, group)
 
     def _deadline(self, shard: Shard, group: Group) -> None:
-        self._timers.pop(group.group_id, None)
+        self._timers.pop(group, None)
         if shard.groups.get(group.group_id) is group:
             group.tick(self.now_ms())
             self.perform(shard, group)
 
-    def _stop_timer(self, group_id: str) -> None:
-        timer = self._timers.pop(group_id, None)
+    def _stop_timer(self, group: Group) -> None:
+        timer = self._timers.pop(group, None)
         if timer is not None:
             timer.cancel()

@@ -112,7 +112,7 @@ class Group(Rebalance):
             case Purpose.REPLACED:
                 self._replaced(store.answers[0], store.group.generation, code)
             case Purpose.EMPTIED:
-                # Nobody waits. Should it not be on disk, the generation before it comes back and times out.
+                # Who left is told by the coordinator. Should it not be on disk, the generation before it comes back.
                 pass
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:

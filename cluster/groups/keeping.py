@@ -1,4 +1,4 @@
-"""From `__consumer_offsets` into memory and back: which partition keeps a group, its loading, appends and compaction.
+"""From `__consumer_offsets` into memory and back: what this broker leads of it, its loading, appends and compaction.
 
 A partition's records beyond what its state needs are got rid of here: what is live is appended anew, and what lies
 before is deleted. So loading stays short however long the broker has run, and reads of the topic stay Kafka's.
@@ -7,29 +7,28 @@ before is deleted. So loading stays short however long the broker has run, and r
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar, assert_never
 
 import structlog
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.formats import encode_group_key
+from cordwood.cluster.groups.loading import load
 from cordwood.cluster.groups.offsets import Changes
 from cordwood.cluster.groups.settings import GroupSettings
-from cordwood.cluster.groups.shard import Content, Shard, as_records, changes_as_contents
+from cordwood.cluster.groups.shard import Content, Readiness, Shard, as_records, changes_as_contents
 from cordwood.cluster.groups.topic import OffsetsTopic, partition_of
 from cordwood.cluster.kafka.call import Refused
-from cordwood.storage.batch import CONTROL, check, split
 from cordwood.storage.errors import StorageError
-from cordwood.storage.records import decode, encode
+from cordwood.storage.records import encode
 
 RECORDS_PER_BATCH_MAX = 2000
 COMPACTION_RECORDS_MIN = 4_000
 COMPACTION_RATIO = 8
 """A partition is compacted once it has so many times the records that its state needs: each is an eighth more work."""
-TURN_S = 0.004
-"""Loading leaves the loop to others after so long."""
 
 _ItemT = TypeVar("_ItemT")
+_ResultT = TypeVar("_ResultT")
 _events = structlog.get_logger("groups")
 
 
@@ -37,19 +36,20 @@ class Tasks:
     """Background work that ends with its owner, and whose failures the loop is told of."""
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[Any]] = set()
 
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
+    def spawn(self, work: Coroutine[None, None, _ResultT]) -> "asyncio.Task[_ResultT]":
         task = asyncio.get_running_loop().create_task(work)
         self._running.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     async def close(self) -> None:
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             context = {"message": "a task of the group coordinator failed", "exception": error, "task": task}
@@ -57,7 +57,10 @@ class Tasks:
 
 
 class Keeper:
-    """The partitions of `__consumer_offsets` that this broker leads. `on_loaded` is told of each one."""
+    """The partitions of `__consumer_offsets` that this broker leads, in memory.
+
+    `on_loaded` is told of each one once its groups can be served, and `on_lost` of each one that is let go of.
+    """
 
     def __init__(
         self,
@@ -66,30 +69,32 @@ class Keeper:
         tasks: Tasks,
         wall_clock: Callable[[], int],
         on_loaded: Callable[[Shard], None],
+        on_lost: Callable[[Shard], None],
     ) -> None:
         self._topic, self._settings, self._tasks = topic, settings, tasks
-        self._wall_clock, self._on_loaded = wall_clock, on_loaded
-        self._loop = asyncio.get_running_loop()
+        self._wall_clock, self._on_loaded, self._on_lost = wall_clock, on_loaded, on_lost
         self._shards: dict[int, Shard] = {}
-        self._waiting: dict[int, None] = {}
-        self._loading: set[int] = set()
-        self._damaged: set[int] = set()
+        self._reading = asyncio.Lock()
+        self._is_closed = False
 
     @property
     def shards(self) -> list[Shard]:
-        """Those that are in memory."""
-        return list(self._shards.values())
+        """Those whose groups can be served."""
+        return [shard for shard in self._shards.values() if shard.readiness is Readiness.READY]
 
     @property
     def is_loading(self) -> bool:
-        return bool(self._waiting or self._loading)
+        return any(shard.readiness is Readiness.LOADING for shard in self._shards.values())
 
-    def start(self) -> None:
-        """Load in the background what there is. A partition that is asked for meanwhile is loaded at once."""
-        for index in range(self._topic.partition_count()):
-            if self._topic.is_led(index) and not self._is_empty(index):
-                self._waiting[index] = None
-        self._tasks.spawn(self._load_waiting())
+    def follow(self) -> None:
+        """Load, in the background, what this broker has come to lead, and let go of what it leads no longer."""
+        for partition in {*range(self._topic.partition_count()), *self._shards}:
+            self._follow(partition)
+
+    def close(self) -> None:
+        """Let go of everything, for good."""
+        self._is_closed = True
+        self.follow()
 
     def find(self, group_id: str) -> Shard | None:
         """Where a group is kept, or None while no group ever was. Raises Refused."""
@@ -129,77 +134,88 @@ class Keeper:
         shard.offsets.settle(sequence, changes)
 
     def _append(self, shard: Shard, contents: Sequence[Content]) -> Awaitable[None]:
-        return self._topic.append(shard.index, encode(as_records(contents, self._wall_clock())))
+        return self._topic.append(shard.leadership, encode(as_records(contents, self._wall_clock())))
 
-    def _shard(self, index: int) -> Shard:
-        shard = self._shards.get(index)
-        if shard is not None:
-            return shard
-        if not self._topic.is_led(index):
+    def _shard(self, partition: int) -> Shard:
+        shard = self._follow(partition)
+        if shard is None:
             raise Refused(ErrorCode.not_coordinator)
-        if index in self._damaged:
-            raise Refused(ErrorCode.coordinator_not_available, "The partition that keeps this group is damaged.")
-        if self._is_empty(index):
-            return self._loaded(Shard(index, self._settings))
-        if index not in self._loading:
-            self._begin_loading(index)
-            self._tasks.spawn(self._load(index))
-        raise Refused(ErrorCode.coordinator_load_in_progress)
+        match shard.readiness:
+            case Readiness.READY:
+                return shard
+            case Readiness.LOADING:
+                raise Refused(ErrorCode.coordinator_load_in_progress)
+            case Readiness.DAMAGED:
+                message = "The partition that keeps this group is damaged."
+                raise Refused(ErrorCode.coordinator_not_available, message)
+            case _:
+                assert_never(shard.readiness)
 
-    def _is_empty(self, index: int) -> bool:
-        bounds = self._topic.bounds(index)
-        return bounds.start == bounds.end
-
-    def _loaded(self, shard: Shard) -> Shard:
-        self._shards[shard.index] = shard
-        self._on_loaded(shard)
+    def _follow(self, partition: int) -> Shard | None:
+        """What is in memory of a partition under its leadership of now; None where that is not this broker's."""
+        leadership = None if self._is_closed else self._topic.leadership(partition)
+        shard = self._shards.get(partition)
+        if shard is not None and shard.leadership != leadership:
+            # Even where it is led here again: who led it in between has written what is not known here.
+            self._let_go(shard)
+            shard = None
+        if shard is None and leadership is not None:
+            shard = self._shards[partition] = Shard(leadership, self._settings)
+            start, end = self._topic.bounds(leadership)
+            if start == end:
+                self._loaded(shard)
+            else:
+                self._tasks.spawn(self._load(shard, end))
         return shard
 
-    async def _load_waiting(self) -> None:
-        while self._waiting:
-            index = next(iter(self._waiting))
-            self._begin_loading(index)
-            await self._load(index)
+    def _let_go(self, shard: Shard) -> None:
+        del self._shards[shard.partition]
+        self._on_lost(shard)
 
-    def _begin_loading(self, index: int) -> None:
-        self._waiting.pop(index, None)
-        self._loading.add(index)
+    def _holds(self, shard: Shard) -> bool:
+        """Whether nobody else has come to lead the partition since."""
+        return self._shards.get(shard.partition) is shard
 
-    async def _load(self, index: int) -> None:
+    def _loaded(self, shard: Shard) -> None:
+        shard.readiness = Readiness.READY
+        self._on_loaded(shard)
+
+    async def _load(self, shard: Shard, end: int) -> None:
+        """Serve the groups once everything that this leader began with is committed.
+
+        Until then another leader may come without it, and offsets that somebody has been told would go back (rule 10).
+        """
         try:
-            shard = await self._read(index)
+            await self._topic.committed(shard.leadership, end)
+            # One at a time: each keeps the loop for milliseconds on end.
+            async with self._reading:
+                await load(self._topic, shard, end)
         except (StorageError, Refused) as error:
-            self._damaged.add(index)
-            _events.error("groups.not_loaded", partition=index, error=str(error))
-        else:
+            if self._holds(shard):
+                self._not_loaded(shard, error)
+            return
+        if self._holds(shard):
             self._loaded(shard)
             self._compact_if_due(shard)
-        finally:
-            self._loading.discard(index)
 
-    async def _read(self, index: int) -> Shard:
-        newest: dict[bytes, bytes] = {}
-        turn = _Turn(self._loop)
-        offset, end = self._topic.bounds(index)
-        while offset < end:
-            data = await self._topic.read(index, offset)
-            if not data:
-                break
-            for batch in split(data):
-                offset = max(offset, _take_newest(batch, offset, newest))
-                await turn.maybe_end()
-        shard = Shard(index, self._settings)
-        for _ in shard.restore(newest.items()):
-            await turn.maybe_end()
-        shard.begin_sessions(round(self._loop.time() * 1000))
-        return shard
+    def _not_loaded(self, shard: Shard, error: StorageError | Refused) -> None:
+        _events.error("groups.not_loaded", partition=shard.partition, error=str(error))
+        if isinstance(error, StorageError):
+            shard.readiness = Readiness.DAMAGED
+        else:
+            # Whoever asks next has it tried again.
+            self._let_go(shard)
 
     def _compact_if_due(self, shard: Shard) -> None:
-        bounds = self._topic.bounds(shard.index)
+        try:
+            start, end = self._topic.bounds(shard.leadership)
+        except Refused:
+            # Whoever leads it by now sees to it.
+            return
         due = max(COMPACTION_RECORDS_MIN, COMPACTION_RATIO * len(shard))
-        if bounds.end - bounds.start > due and not shard.is_compacting:
+        if end - start > due and not shard.is_compacting:
             shard.is_compacting = True
-            self._tasks.spawn(self._compact(shard, bounds.end))
+            self._tasks.spawn(self._compact(shard, end))
 
     async def _compact(self, shard: Shard, below: int) -> None:
         """Append the newest of everything again, then delete what was there before."""
@@ -209,37 +225,11 @@ class Keeper:
                 if contents:
                     await self._append(shard, contents)
                 await asyncio.sleep(0)
-            self._topic.trim(shard.index, below)
+            self._topic.trim(shard.leadership, below)
         except Refused as refusal:
-            _events.warning("groups.not_compacted", partition=shard.index, error=str(refusal))
+            _events.warning("groups.not_compacted", partition=shard.partition, error=str(refusal))
         finally:
             shard.is_compacting = False
-
-
-class _Turn:
-    """Leaves the loop to others every few milliseconds."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._until = loop, loop.time() + TURN_S
-
-    async def maybe_end(self) -> None:
-        if self._loop.time() >= self._until:
-            await asyncio.sleep(0)
-            self._until = self._loop.time() + TURN_S
-
-
-def _take_newest(batch: bytes, offset: int, newest: dict[bytes, bytes]) -> int:
-    """Let the records from `offset` on have their say. Returns where the next batch begins."""
-    header = check(batch)
-    if not header.attributes & CONTROL:
-        for record in decode(batch):
-            if record.key is None or record.offset < offset:
-                continue
-            if record.value is None:
-                newest.pop(record.key, None)
-            else:
-                newest[record.key] = record.value
-    return header.end
 
 
 def _chunks(items: Iterable[_ItemT], size: int) -> Iterator[list[_ItemT]]:

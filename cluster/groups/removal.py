@@ -81,6 +81,9 @@ class Removal:
 
     async def _expire_in(self, shard: Shard, group: Group) -> None:
         """An empty group goes with the last of its offsets."""
+        if shard.groups.get(group.group_id) is not group:
+            # It went while others were looked at.
+            return
         offsets = shard.offsets.of(group.group_id)
         keys = expired(group, offsets, self._wall_clock(), self._settings.offsets_retention_ms)
         is_over = group.check_delete() is ErrorCode.none and group.is_vacant

@@ -1,6 +1,7 @@
 """The groups of one partition of `__consumer_offsets`, in memory, as its records tell of them."""
 
 from collections.abc import Iterable, Iterator
+from enum import Enum
 
 from cordwood.cluster.groups.formats import (
     GroupKey,
@@ -15,6 +16,7 @@ from cordwood.cluster.groups.formats import (
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.offsets import Changes, Offsets
 from cordwood.cluster.groups.settings import GroupSettings
+from cordwood.cluster.groups.topic import Leadership
 from cordwood.storage.records import Record
 
 UNSAVED_GROUPS_MAX = 1000
@@ -24,17 +26,33 @@ Content = tuple[bytes, bytes | None]
 """Key and value of a record; without a value it is a tombstone."""
 
 
-class Shard:
-    """One partition's groups and offsets. What is changed here has been appended to the partition."""
+class Readiness(Enum):
+    """Whether a partition's groups can be served."""
 
-    def __init__(self, index: int, settings: GroupSettings) -> None:
-        self.index = index
+    LOADING = "its records are being read, or wait to be committed"
+    READY = "it is in memory"
+    DAMAGED = "its records cannot be read"
+
+
+class Shard:
+    """One partition's groups and offsets, for as long as this broker leads the partition in one epoch.
+
+    What is changed here has been appended to the partition.
+    """
+
+    def __init__(self, leadership: Leadership, settings: GroupSettings) -> None:
+        self.leadership = leadership
+        self.readiness = Readiness.LOADING
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.is_compacting = False
         self._settings = settings
         self._saved: dict[str, bytes] = {}
         self._unsaved: dict[str, None] = {}
+
+    @property
+    def partition(self) -> int:
+        return self.leadership.partition
 
     def __len__(self) -> int:
         """How many records its state needs."""

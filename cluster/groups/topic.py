@@ -5,24 +5,27 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+import structlog
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config import Settings
 from cordwood.cluster.config_rows import broker_config
 from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.metadata.commands import CreateTopic
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.topics import CONSUMER_OFFSETS, new_topic
 from cordwood.replication.housekeeping import RunBlocking
-from cordwood.replication.partition import Partition, PartitionRefused
+from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
-from cordwood.storage.errors import BatchTooLarge, DiskFailed, DiskFull, OffsetOutOfRange
+from cordwood.storage.errors import BatchTooLarge, DamagedLog, DiskFailed, DiskFull, OffsetOutOfRange
 
 READ_BYTES = 1 << 20
 RECORD_BYTES_MAX = 16 << 20
 """A group of thousands of members, with all their assignments, is one record."""
 
 _CODE_UNIT = struct.Struct(">H")
+_events = structlog.get_logger("groups")
 
 
 class Bounds(NamedTuple):
@@ -32,8 +35,18 @@ class Bounds(NamedTuple):
     end: int
 
 
+class Leadership(NamedTuple):
+    """One broker's time as the leader of one partition, which ends with the epoch."""
+
+    partition: int
+    leader_epoch: int
+
+
 class OffsetsTopic(Protocol):
-    """What the coordinator needs of the topic. All that may fail raises Refused with a coordinator's error code."""
+    """What the coordinator needs of the topic. All that may fail raises Refused with a coordinator's error code.
+
+    That is NOT_COORDINATOR for whatever is asked under a leadership that is over, or whose end comes before the answer.
+    """
 
     def partition_count(self) -> int:
         """0 while there is no such topic."""
@@ -43,23 +56,30 @@ class OffsetsTopic(Protocol):
         """Make the topic if there is none."""
         ...
 
-    def is_led(self, partition: int) -> bool:
-        """Whether this broker leads the partition, and so coordinates its groups."""
+    def leadership(self, partition: int) -> Leadership | None:
+        """As which this broker coordinates the partition's groups; None if another one does, or nobody."""
         ...
 
-    def bounds(self, partition: int) -> Bounds:
-        """Everything that is in the partition."""
+    def bounds(self, leadership: Leadership) -> Bounds:
+        """Everything that is in the partition, committed or not."""
         ...
 
-    async def read(self, partition: int, offset: int) -> bytes:
+    async def committed(self, leadership: Leadership, end: int) -> None:
+        """Wait until everything below `end` is committed."""
+        ...
+
+    async def read(self, leadership: Leadership, offset: int) -> bytes:
         """Whole batches from the one with `offset` on, or b"" at the end. Also raises StorageError for damage."""
         ...
 
-    async def append(self, partition: int, batch: bytes) -> None:
-        """Append before the first await, then wait until the batch is committed."""
+    async def append(self, leadership: Leadership, batch: bytes) -> None:
+        """Append before the first await, then wait until the batch is committed.
+
+        Where it is refused, nothing was appended, unless the leadership is over: then nobody knows.
+        """
         ...
 
-    def trim(self, partition: int, offset: int) -> None:
+    def trim(self, leadership: Leadership, offset: int) -> None:
         """Delete all records below `offset`. A crash may bring them back."""
         ...
 
@@ -89,73 +109,101 @@ class ReplicatedTopic:
     ) -> None:
         self._quorum, self._replicas, self._settings = quorum, replicas, settings
         self._run_blocking, self._wall_clock, self._rng = run_blocking, wall_clock, rng
+        self._obstacle = ""
 
     def partition_count(self) -> int:
         topic = self._quorum.image.topics_by_name.get(CONSUMER_OFFSETS)
         return 0 if topic is None else len(topic.partitions)
 
     async def create(self) -> None:
-        image, settings = self._quorum.image, self._settings
-        if CONSUMER_OFFSETS in image.topics_by_name:
+        if CONSUMER_OFFSETS in self._quorum.image.topics_by_name:
             return
-        configs = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(settings.offsets_topic_segment_bytes),
-            "max.message.bytes": str(RECORD_BYTES_MAX),
-        }
         try:
-            command = new_topic(
-                CONSUMER_OFFSETS,
-                image,
-                broker_config(settings, image),
-                self._rng,
-                partitions=settings.offsets_topic_num_partitions,
-                replication_factor=settings.offsets_topic_replication_factor,
-                configs=configs,
-            )
-            await self._quorum.propose(command)
+            await self._quorum.propose(self._creation())
         except CommandRefused as refusal:
             # Someone else may have been faster.
             if CONSUMER_OFFSETS not in self._quorum.image.topics_by_name:
-                raise Refused(ErrorCode.coordinator_not_available, refusal.message) from refusal
-        except Refused as refusal:
-            raise Refused(ErrorCode.coordinator_not_available, refusal.message) from refusal
-        except QuorumFailed as failure:
-            raise Refused(ErrorCode.coordinator_not_available, str(failure)) from failure
+                raise self._not_created(refusal.message) from refusal
+        except (Refused, QuorumFailed) as error:
+            raise self._not_created(str(error)) from error
 
-    def is_led(self, partition: int) -> bool:
-        return self._replicas.get(CONSUMER_OFFSETS, partition) is not None
+    def leadership(self, partition: int) -> Leadership | None:
+        try:
+            return Leadership(partition, self._replicas.led(CONSUMER_OFFSETS, partition).leader_epoch)
+        except PartitionRefused:
+            return None
 
-    def bounds(self, partition: int) -> Bounds:
-        log = self._led(partition).log
+    def bounds(self, leadership: Leadership) -> Bounds:
+        log = self._led(leadership).log
         return Bounds(log.log_start, log.log_end)
 
-    async def read(self, partition: int, offset: int) -> bytes:
-        log = self._led(partition).log
+    async def committed(self, leadership: Leadership, end: int) -> None:
+        try:
+            await self._led(leadership).committed(end)
+        except PartitionRefused as refused:
+            raise _as_refused(refused) from refused
+
+    async def read(self, leadership: Leadership, offset: int) -> bytes:
+        log = self._led(leadership).log
         try:
             data: bytes = await self._run_blocking(log.read, offset, READ_BYTES, log.log_end)
         except OffsetOutOfRange as error:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
+        except DamagedLog as damage:
+            # Bytes that went because another broker leads by now are no damage.
+            self._led(leadership).damaged(damage)
+            raise
         except OSError as error:
             raise DiskFailed(str(error)) from error
         return data
 
-    async def append(self, partition: int, batch: bytes) -> None:
+    async def append(self, leadership: Leadership, batch: bytes) -> None:
         try:
-            await self._led(partition).append_committed(batch, self._wall_clock())
+            await self._led(leadership).append_committed(batch, self._wall_clock())
         except PartitionRefused as refused:
-            raise Refused(ErrorCode.not_coordinator, str(refused)) from refused
+            raise _as_refused(refused) from refused
         except BatchTooLarge as error:
             raise Refused(ErrorCode.message_too_large, str(error)) from error
         except (DiskFull, DiskFailed) as error:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
 
-    def trim(self, partition: int, offset: int) -> None:
-        self._led(partition).log.raise_log_start(offset)
+    def trim(self, leadership: Leadership, offset: int) -> None:
+        partition = self._led(leadership)
+        partition.log.raise_log_start(offset)
+        partition.log_start_moved()
 
-    def _led(self, partition: int) -> Partition:
+    def _led(self, leadership: Leadership) -> Partition:
         try:
-            return self._replicas.led(CONSUMER_OFFSETS, partition)
+            return self._replicas.led(CONSUMER_OFFSETS, leadership.partition, leadership.leader_epoch)
         except PartitionRefused as refused:
-            raise Refused(ErrorCode.not_coordinator, str(refused)) from refused
+            raise _as_refused(refused) from refused
+
+    def _creation(self) -> CreateTopic:
+        image, settings = self._quorum.image, self._settings
+        return new_topic(
+            CONSUMER_OFFSETS,
+            image,
+            broker_config(settings, image),
+            self._rng,
+            partitions=settings.offsets_topic_num_partitions,
+            replication_factor=settings.offsets_topic_replication_factor,
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(settings.offsets_topic_segment_bytes),
+                "max.message.bytes": str(RECORD_BYTES_MAX),
+            },
+        )
+
+    def _not_created(self, reason: str) -> Refused:
+        """Clients ask again and again, until there are brokers enough: the log has each reason once."""
+        if reason != self._obstacle:
+            self._obstacle = reason
+            _events.warning("groups.topic_not_created", topic=CONSUMER_OFFSETS, reason=reason)
+        return Refused(ErrorCode.coordinator_not_available, reason)
+
+
+def _as_refused(refused: PartitionRefused) -> Refused:
+    """Members are to look for another coordinator, unless this one only has too few replicas in sync for now."""
+    is_short = refused.reason is Refusal.NOT_ENOUGH_REPLICAS
+    return Refused(ErrorCode.coordinator_not_available if is_short else ErrorCode.not_coordinator, str(refused))

@@ -1,26 +1,27 @@
-"""A group coordinator over `__consumer_offsets` in memory, and clients that talk to it by name."""
+"""Group coordinators over one `__consumer_offsets` in memory, and clients that talk by name to the one that leads."""
 
 import asyncio
 import random
 from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode
-from offsets_in_memory import OffsetsInMemory
+from offsets_in_memory import FIRST, OffsetsInMemory
 
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.exchange import Join, JoinReply, Leaver, MemberProtocol, Sync, SyncReply
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.topic import partition_of
 from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.metadata.image import Image
 
 GROUP = "group"
 DEADLINE_S = 3600.0
 
 
 class CoordinatorFixture:
-    """To be made on a running loop. `restart` loses all but what was appended."""
+    """To be made on a running loop. `restart` loses all but what was appended; `elect` has another broker lead."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, brokers: int = 1, **settings: int) -> None:
         self.settings = GroupSettings(**settings)
         self.topic = OffsetsInMemory()
         self.topics = {"flights", "planes"}
@@ -28,30 +29,62 @@ class CoordinatorFixture:
         self.members: dict[str, str] = {}
         self.generation = -1
         self._loop = asyncio.get_running_loop()
-        self.open()
+        self.leader = FIRST
+        self.coordinators: dict[int, GroupCoordinator] = {}
+        for broker in range(FIRST, FIRST + brokers):
+            self.open(broker)
+
+    @property
+    def coordinator(self) -> GroupCoordinator:
+        """The one that the members have found."""
+        return self.coordinators[self.leader]
 
     @property
     def partition(self) -> int:
-        return partition_of(GROUP, self.topic.partition_count())
+        return partition_of(GROUP, self.topic.partition_count)
 
     def wall_clock(self) -> int:
         return 1_700_000_000_000 + round(self._loop.time() * 1000)
 
-    def open(self) -> GroupCoordinator:
-        self.coordinator = GroupCoordinator(
+    def open(self, broker: int = FIRST) -> None:
+        self.coordinators[broker] = GroupCoordinator(
             settings=self.settings,
-            topic=self.topic,
+            topic=self.topic.seen_by(broker),
             topic_exists=self.topics.__contains__,
             wall_clock=self.wall_clock,
             rng=self.rng,
         )
-        self.coordinator.start()
-        return self.coordinator
+        self.coordinators[broker].start()
 
     async def restart(self) -> None:
         await self.coordinator.close()
-        self.open()
+        self.open(self.leader)
+        await self.loaded()
+
+    async def loaded(self) -> None:
         await self.until(lambda: self.code_of(self.coordinator.groups) is ErrorCode.none)
+
+    def elect(self, broker: int, **changes: int) -> None:
+        """Have another broker lead the group's partition: all hear of it, and the members find it."""
+        self.topic.elect(self.partition, broker, **changes)
+        self.leader = broker
+        self.tell_all()
+
+    def leave_without_leader(self) -> None:
+        """Nobody leads the group's partition; the members still know who did."""
+        self.topic.elect(self.partition, None)
+        self.tell_all()
+
+    def tell_all(self) -> None:
+        """The metadata has changed, and with it the roles of the replicas."""
+        for coordinator in self.coordinators.values():
+            coordinator.on_metadata_change(Image(1), Image(2))
+
+    async def compact(self) -> None:
+        """Before it is due."""
+        keeper = self.coordinator._keeper
+        shard = next(shard for shard in keeper.shards if shard.partition == self.partition)
+        await keeper._compact(shard, self.topic.bounds(self.partition).end)
 
     async def join(self, name: str, **changes: object) -> JoinReply:
         """With the id that is required, where one is."""
@@ -95,8 +128,8 @@ class CoordinatorFixture:
     def heartbeat(self, name: str) -> ErrorCode:
         return self.coordinator.heartbeat(GROUP, MemberIdentity(self.members[name], self.generation))
 
-    def leave(self, name: str) -> list[ErrorCode]:
-        return self.coordinator.leave(GROUP, [Leaver(self.members[name])])
+    async def leave(self, name: str) -> list[ErrorCode]:
+        return await self.coordinator.leave(GROUP, [Leaver(self.members[name])])
 
     async def commit(self, offset: int, name: str | None = None, topic: str = "flights", partition: int = 0) -> None:
         """By a member, or by someone without a group. Fails with the first code that is an error."""

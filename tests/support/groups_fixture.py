@@ -8,7 +8,7 @@ from uuid import UUID
 
 from admin_fixture import AdminFixture
 from kio.schema.errors import ErrorCode
-from offsets_in_memory import OffsetsInMemory
+from offsets_in_memory import FIRST, OffsetsInMemory
 
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
@@ -32,10 +32,10 @@ class GroupsFixture(AdminFixture):
         self.runner.run(self._open())
 
     async def _open(self) -> None:
-        await self.topic.create()
+        self.topic.create()
         self.services.groups = GroupCoordinator(
             settings=group_settings(self.settings),
-            topic=self.topic,
+            topic=self.topic.seen_by(FIRST),
             topic_exists=lambda name: name in self.image.topics_by_name,
             wall_clock=lambda: NOW_MS,
             rng=self.services.rng,

@@ -1,88 +1,98 @@
-"""`__consumer_offsets` in memory: commits as fast, as slowly or as badly as a story wants."""
+"""`__consumer_offsets` in memory, led by brokers in turn: commits as fast, as slowly or as badly as a story wants."""
 
 import asyncio
 from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.topic import Bounds
+from cordwood.cluster.groups.topic import Bounds, Leadership
 from cordwood.cluster.kafka.call import Refused
 from cordwood.storage.batch import peek, split, stamp
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.records import Record, decode
 
 BATCHES_PER_READ = 500
+FIRST = 1
+"""The broker that leads everything at first."""
 
 
 @dataclass
 class Partition:
-    """Batches by base offset."""
+    """Batches by base offset, and who waits for them to be committed."""
 
     batches: dict[int, bytes] = field(default_factory=dict)
     start: int = 0
     end: int = 0
+    high_watermark: int = 0
+    leader: int | None = FIRST
+    leader_epoch: int = 0
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+
+    def commit(self) -> None:
+        self.high_watermark = self.end
+        waiting, self.waiting = self.waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def lose_uncommitted(self, but: int) -> None:
+        """All that is not committed, but for so many of the first batches."""
+        uncommitted = sorted(base for base in self.batches if base >= self.high_watermark)
+        for base in uncommitted[but:]:
+            del self.batches[base]
+        self.end = max([self.high_watermark, *(peek(self.batches[base]).end for base in uncommitted[:but])])
 
 
 class OffsetsInMemory:
-    """The topic. Clear `gate` and nothing is committed, `read_gate` and nothing is read; `refusal` stops writing."""
+    """The topic. Clear `read_gate` and nothing is read; `refusal` stops writing."""
 
     def __init__(self, partition_count: int = 4) -> None:
         self.partitions: list[Partition] = []
-        self.not_led: set[int] = set()
         self.damaged: set[int] = set()
-        self.gate = asyncio.Event()
-        self.gate.set()
         self.read_gate = asyncio.Event()
         self.read_gate.set()
         self.refusal: ErrorCode | None = None
         self.appends = 0
+        self.appends_too_late = 0
+        """Tried by brokers whose leadership was over."""
         self.reads = 0
-        self._partition_count = partition_count
+        self.is_held = False
+        self.partition_count = partition_count
 
-    def partition_count(self) -> int:
-        return len(self.partitions)
+    def hold(self) -> None:
+        """From now on nothing is committed."""
+        self.is_held = True
 
-    async def create(self) -> None:
-        await asyncio.sleep(0)
-        if self.refusal is not None:
-            raise Refused(self.refusal)
+    def release(self) -> None:
+        self.is_held = False
+        for partition in self.partitions:
+            partition.commit()
+
+    def elect(self, index: int, leader: int | None, *, keeping: int = 1_000_000) -> None:
+        """Have another broker lead, or nobody. It has so many of the batches that are not committed."""
+        partition = self.partitions[index]
+        partition.leader, partition.leader_epoch = leader, partition.leader_epoch + 1
+        partition.lose_uncommitted(keeping)
+        waiting, partition.waiting = partition.waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(Refused(ErrorCode.not_coordinator))
+        if leader is not None and not self.is_held:
+            partition.commit()
+
+    def seen_by(self, broker: int) -> "OffsetsOfBroker":
+        return OffsetsOfBroker(self, broker)
+
+    def create(self) -> None:
         if not self.partitions:
-            self.partitions = [Partition() for _ in range(self._partition_count)]
+            self.partitions = [Partition() for _ in range(self.partition_count)]
 
-    def is_led(self, partition: int) -> bool:
-        return partition not in self.not_led
+    def bounds(self, index: int) -> Bounds:
+        return Bounds(self.partitions[index].start, self.partitions[index].end)
 
-    def bounds(self, partition: int) -> Bounds:
-        return Bounds(self.partitions[partition].start, self.partitions[partition].end)
-
-    async def read(self, partition: int, offset: int) -> bytes:
-        self.reads += 1
-        await asyncio.sleep(0)
-        await self.read_gate.wait()
-        if partition in self.damaged:
-            raise DamagedLog("a segment", 61, "the checksum does not match")
-        batches = self.partitions[partition].batches
-        return b"".join([batch for batch in batches.values() if peek(batch).end > offset][:BATCHES_PER_READ])
-
-    async def append(self, partition: int, batch: bytes) -> None:
-        self.appends += 1
-        if self.refusal is not None:
-            raise Refused(self.refusal)
-        log = self.partitions[partition]
-        header = peek(batch)
-        stamped = stamp(header, log.end, 0) + batch[16:]
-        log.batches[log.end] = stamped
-        log.end += header.record_count
-        await self.gate.wait()
-
-    def trim(self, partition: int, offset: int) -> None:
-        log = self.partitions[partition]
-        log.start = offset
-        log.batches = {base: batch for base, batch in log.batches.items() if peek(batch).end > offset}
-
-    def records(self, partition: int) -> list[Record]:
+    def records(self, index: int) -> list[Record]:
         """Those that a reader would be given."""
-        log = self.partitions[partition]
+        log = self.partitions[index]
         return [
             record
             for data in log.batches.values()
@@ -90,3 +100,68 @@ class OffsetsInMemory:
             for record in decode(batch)
             if record.offset >= log.start
         ]
+
+
+class OffsetsOfBroker:
+    """The topic as one broker's coordinator knows it."""
+
+    def __init__(self, topic: OffsetsInMemory, broker: int) -> None:
+        self._topic, self._broker = topic, broker
+
+    def partition_count(self) -> int:
+        return len(self._topic.partitions)
+
+    async def create(self) -> None:
+        await asyncio.sleep(0)
+        if self._topic.refusal is not None:
+            raise Refused(self._topic.refusal)
+        self._topic.create()
+
+    def leadership(self, partition: int) -> Leadership | None:
+        log = self._topic.partitions[partition]
+        return Leadership(partition, log.leader_epoch) if log.leader == self._broker else None
+
+    def bounds(self, leadership: Leadership) -> Bounds:
+        log = self._led(leadership)
+        return Bounds(log.start, log.end)
+
+    async def committed(self, leadership: Leadership, end: int) -> None:
+        log = self._led(leadership)
+        if log.high_watermark < end:
+            future = asyncio.get_running_loop().create_future()
+            log.waiting.append(future)
+            await future
+
+    async def read(self, leadership: Leadership, offset: int) -> bytes:
+        log, topic = self._led(leadership), self._topic
+        topic.reads += 1
+        await asyncio.sleep(0)
+        await topic.read_gate.wait()
+        if leadership.partition in topic.damaged:
+            raise DamagedLog("a segment", 61, "the checksum does not match")
+        return b"".join([batch for batch in log.batches.values() if peek(batch).end > offset][:BATCHES_PER_READ])
+
+    async def append(self, leadership: Leadership, batch: bytes) -> None:
+        topic = self._topic
+        if self.leadership(leadership.partition) != leadership:
+            topic.appends_too_late += 1
+        log = self._led(leadership)
+        topic.appends += 1
+        if topic.refusal is not None:
+            raise Refused(topic.refusal)
+        header = peek(batch)
+        log.batches[log.end] = stamp(header, log.end, leadership.leader_epoch) + batch[16:]
+        log.end += header.record_count
+        if not topic.is_held:
+            log.commit()
+        await self.committed(leadership, log.end)
+
+    def trim(self, leadership: Leadership, offset: int) -> None:
+        log = self._led(leadership)
+        log.start = offset
+        log.batches = {base: batch for base, batch in log.batches.items() if peek(batch).end > offset}
+
+    def _led(self, leadership: Leadership) -> Partition:
+        if self.leadership(leadership.partition) != leadership:
+            raise Refused(ErrorCode.not_coordinator)
+        return self._topic.partitions[leadership.partition]

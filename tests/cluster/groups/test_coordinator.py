@@ -32,7 +32,7 @@ def test_members_join_share_and_go() -> None:
         await groups.stabilize("anna", "ben", "carl")
         assert state_of(groups) is State.STABLE
         assert groups.heartbeat("anna") is ErrorCode.none
-        assert groups.leave("carl") == [ErrorCode.none]
+        assert await groups.leave("carl") == [ErrorCode.none]
         assert groups.heartbeat("anna") is ErrorCode.rebalance_in_progress
         await asyncio.gather(groups.join("anna"), groups.join("ben"))
         assert len(groups.group_size()) == 2
@@ -87,8 +87,7 @@ def test_an_empty_group_is_still_there_after_a_restart() -> None:
         groups = CoordinatorFixture()
         await groups.stabilize("anna")
         generation = groups.generation
-        groups.leave("anna")
-        await groups.until(lambda: groups.topic.appends == 2)
+        await groups.leave("anna")
         await groups.restart()
         assert state_of(groups) is State.EMPTY
         assert (await groups.join("ben")).generation == generation + 2
@@ -100,12 +99,12 @@ def test_a_commit_is_told_and_seen_only_once_it_is_on_disk() -> None:
     async def story() -> None:
         groups = CoordinatorFixture()
         await groups.commit(1)
-        groups.topic.gate.clear()
+        groups.topic.hold()
         commit = asyncio.ensure_future(groups.commit(2))
         await asyncio.sleep(1)
         assert not commit.done()
         assert groups.offsets() == {("flights", 0): 1}
-        groups.topic.gate.set()
+        groups.topic.release()
         await commit
         assert groups.offsets() == {("flights", 0): 2}
 
@@ -178,10 +177,10 @@ def test_a_group_has_a_name_that_can_be_kept(name: str) -> None:
     async def story() -> None:
         coordinator = CoordinatorFixture().coordinator
         assert await refusal_of(coordinator.sync(name, Sync("anna", 1))) is ErrorCode.invalid_group_id
-        for ask in (lambda: coordinator.heartbeat(name, MemberIdentity()), lambda: coordinator.leave(name, [])):
-            with pytest.raises(Refused) as refused:
-                ask()
-            assert refused.value.code is ErrorCode.invalid_group_id
+        assert await refusal_of(coordinator.leave(name, [])) is ErrorCode.invalid_group_id
+        with pytest.raises(Refused) as refused:
+            coordinator.heartbeat(name, MemberIdentity())
+        assert refused.value.code is ErrorCode.invalid_group_id
 
     run(story())
 
@@ -219,7 +218,7 @@ def test_who_is_asked_about_a_group_that_never_was_says_so() -> None:
             assert (await groups.join("anna")).code is ErrorCode.unknown_member_id
             assert (await groups.sync("anna")).code is ErrorCode.unknown_member_id
             assert groups.heartbeat("anna") is ErrorCode.unknown_member_id
-            assert groups.leave("anna") == [ErrorCode.unknown_member_id]
+            assert await groups.leave("anna") == [ErrorCode.unknown_member_id]
             assert groups.offsets() == {}
             assert await refusal_of(groups.coordinator.delete_group(GROUP)) is ErrorCode.group_id_not_found
             assert await refusal_of(groups.coordinator.delete_offsets(GROUP, [])) is ErrorCode.group_id_not_found
@@ -272,12 +271,17 @@ def test_a_client_that_vanishes_while_it_waits_leaves_no_request_behind() -> Non
     run(story())
 
 
-def test_another_brokers_groups_are_not_served() -> None:
+def test_who_leaves_last_is_answered_once_that_is_on_disk() -> None:
     async def story() -> None:
         groups = CoordinatorFixture()
-        await groups.coordinator.place(GROUP)
-        groups.topic.not_led = {0, 1, 2, 3}
-        assert await refusal_of(groups.join("anna")) is ErrorCode.not_coordinator
-        assert groups.code_of(groups.offsets) is ErrorCode.not_coordinator
+        await groups.stabilize("anna", "ben")
+        groups.topic.hold()
+        assert await groups.leave("ben") == [ErrorCode.none]
+        await groups.join("anna")
+        leaving = asyncio.ensure_future(groups.leave("anna"))
+        await asyncio.sleep(1)
+        assert not leaving.done()
+        groups.topic.release()
+        assert await leaving == [ErrorCode.none]
 
     run(story())

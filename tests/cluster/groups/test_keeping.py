@@ -14,7 +14,7 @@ from cordwood.cluster.groups.formats import OffsetKey, decode_key
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import UNSAVED_GROUPS_MAX, Shard
-from cordwood.cluster.groups.topic import partition_of
+from cordwood.cluster.groups.topic import Leadership, partition_of
 from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.image import Image, TopicImage
 
@@ -114,15 +114,13 @@ def test_a_commit_under_way_survives_a_compaction() -> None:
     async def story() -> None:
         groups = CoordinatorFixture()
         await groups.commit(1)
-        groups.topic.gate.clear()
+        groups.topic.hold()
         late = asyncio.ensure_future(groups.commit(2))
         new = asyncio.ensure_future(groups.commit(9, topic="planes"))
         await asyncio.sleep(0)
-        kept = groups.coordinator._keeper
-        (loaded,) = kept.shards
-        compaction = asyncio.ensure_future(kept._compact(loaded, groups.topic.bounds(groups.partition).end))
+        compaction = asyncio.ensure_future(groups.compact())
         await asyncio.sleep(0)
-        groups.topic.gate.set()
+        groups.topic.release()
         await asyncio.gather(late, new, compaction)
         await groups.restart()
         assert groups.offsets() == {("flights", 0): 2, ("planes", 0): 9}
@@ -138,7 +136,7 @@ def test_a_deleted_group_is_gone_for_good() -> None:
         with pytest.raises(Refused) as refused:
             await groups.coordinator.delete_group(GROUP)
         assert refused.value.code is ErrorCode.non_empty_group
-        groups.leave("anna")
+        await groups.leave("anna")
         await groups.coordinator.delete_group(GROUP)
         assert groups.coordinator.group(GROUP) is None
         assert keys_in_log(groups)[-2:] == [("the group", True), ("flights", True)]
@@ -168,13 +166,12 @@ def test_who_joins_while_a_group_is_deleted_is_in_a_new_one() -> None:
     async def story() -> None:
         groups = CoordinatorFixture()
         await groups.stabilize("anna")
-        groups.leave("anna")
-        await groups.until(lambda: groups.topic.appends == 2)
-        groups.topic.gate.clear()
+        await groups.leave("anna")
+        groups.topic.hold()
         deletion = asyncio.ensure_future(groups.coordinator.delete_group(GROUP))
         await asyncio.sleep(0)
         assert (await groups.join("ben")).generation == 1
-        groups.topic.gate.set()
+        groups.topic.release()
         await deletion
         assert (await groups.sync("ben", ben=b"all")).assignment == b"all"
         await groups.restart()
@@ -240,7 +237,7 @@ def test_an_empty_group_expires_with_its_offsets() -> None:
         groups = CoordinatorFixture(offsets_retention_ms=DAY_S * 1000)
         await groups.stabilize("anna")
         await groups.commit(5, "anna")
-        groups.leave("anna")
+        await groups.leave("anna")
         await asyncio.sleep(DAY_S - 700)
         assert groups.offsets() == {("flights", 0): 5}
         await groups.restart()
@@ -269,7 +266,7 @@ def test_an_empty_group_without_offsets_goes_at_the_next_look() -> None:
     async def story() -> None:
         groups = CoordinatorFixture(expiry_check_interval_ms=10_000)
         await groups.stabilize("anna")
-        groups.leave("anna")
+        await groups.leave("anna")
         await asyncio.sleep(0)
         assert groups.coordinator.group(GROUP) is not None
         await asyncio.sleep(21)
@@ -283,10 +280,10 @@ def test_a_first_commit_under_way_keeps_its_group() -> None:
     async def story() -> None:
         groups = CoordinatorFixture(expiry_check_interval_ms=1_000)
         await groups.coordinator.place(GROUP)
-        groups.topic.gate.clear()
+        groups.topic.hold()
         commit = asyncio.ensure_future(groups.commit(5))
         await asyncio.sleep(5)
-        groups.topic.gate.set()
+        groups.topic.release()
         await commit
         assert groups.coordinator.group(GROUP) is not None
 
@@ -294,7 +291,7 @@ def test_a_first_commit_under_way_keeps_its_group() -> None:
 
 
 def test_promises_to_groups_without_members_are_limited() -> None:
-    kept = Shard(0, GroupSettings())
+    kept = Shard(Leadership(0, 0), GroupSettings())
     names = [f"group {number}" for number in range(UNSAVED_GROUPS_MAX + 2)]
     assert not any(kept.note_unsaved(kept.open(name)) for name in names[:UNSAVED_GROUPS_MAX])
     assert kept.note_unsaved(kept.open(names[-2])) == names[:1]
@@ -306,7 +303,7 @@ def test_a_group_that_became_empty_is_described_as_such() -> None:
     async def story() -> None:
         groups = CoordinatorFixture()
         await groups.stabilize("anna")
-        groups.leave("anna")
+        await groups.leave("anna")
         group = groups.coordinator.group(GROUP)
         assert group is not None
         assert (group.state, group.emptied_ms) == (State.EMPTY, groups.wall_clock())

@@ -2,33 +2,42 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
+from replica_fixture import surroundings_of
+from structlog.testing import capture_logs
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.config import Settings
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.settings import group_settings
-from cordwood.cluster.groups.topic import RECORD_BYTES_MAX, ReplicatedTopic
+from cordwood.cluster.groups.topic import RECORD_BYTES_MAX, Leadership, ReplicatedTopic
 from cordwood.cluster.kafka.call import Refused
-from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker
+from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker, UnfenceBroker
+from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
 from cordwood.cluster.topics import CONSUMER_OFFSETS
+from cordwood.replication.assignment import Assignment
+from cordwood.replication.fetcher import Fetcher, Fetchers
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import Done, Failure
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.disk import Syncable
+from cordwood.storage.errors import DamagedLog
 from cordwood.storage.records import Record, encode
 
 NOW_MS = 1_700_000_000_000
+ONE = BrokerId(1)
 
 
 class DirectSyncer:
@@ -58,13 +67,21 @@ class NodeFixture:
         loop, wakeups = asyncio.get_running_loop(), Wakeups(asyncio.get_running_loop())
         directory = LogDirectory(self.disk, "/data", lambda _: None)
         self.voter = SingleVoter.open(self.disk, "/data/metadata", sync, self.rng)
-        self.replicas = Replicas([directory], Flusher(loop, DirectSyncer(), wakeups), wakeups)
-        housekeeping = Housekeeping(self.replicas, run_blocking, lambda: NOW_MS, Intervals(300, 60))
-        assignments = Assignments(self.replicas, housekeeping, self.settings, lambda: NOW_MS)
-        assignments.begin(self.voter.image)
-        self.voter.subscribe(assignments.follow)
+        self.damage: list[DamagedLog] = []
+        surroundings = replace(
+            surroundings_of(ONE, Flusher(loop, DirectSyncer(), wakeups), wakeups),
+            found_damage=lambda _, damage: self.damage.append(damage),
+        )
+        self.replicas = Replicas([directory], surroundings)
+        housekeeping = Housekeeping(self.replicas, run_blocking, lambda: NOW_MS, Intervals(300, 60, 10))
+        assignments = Assignments(
+            self.replicas, housekeeping, Fetchers(nobody_to_fetch_from), self.settings, lambda: NOW_MS
+        )
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
-        await self.voter.propose(RegisterBroker(BrokerId(1), UUID(int=1), (endpoint,)))
+        image = await self.voter.propose(RegisterBroker(ONE, UUID(int=1), (endpoint,)))
+        image = await self.voter.propose(UnfenceBroker(ONE, image.brokers[ONE].epoch))
+        assignments.begin(image)
+        self.voter.subscribe(assignments.follow)
         self.topic = ReplicatedTopic(self.voter, self.replicas, self.settings, run_blocking, lambda: NOW_MS, self.rng)
         self.groups = GroupCoordinator(
             settings=group_settings(self.settings),
@@ -80,6 +97,24 @@ class NodeFixture:
         self.disk.power_cut()
         await self.start()
 
+    def elect(self, leader: int = ONE, isr: tuple[int, ...] = (ONE,), *, min_isr: int = 1) -> None:
+        """The metadata has another leader, or this one again, for every partition of the topic."""
+        for partition in self._partitions():
+            partition.assigned(
+                Assignment(
+                    leader, partition.leader_epoch + 1, partition.leader_epoch + 1, (1, 2), frozenset(isr), min_isr
+                )
+            )
+        self.groups.on_metadata_change(Image(1), Image(2))
+
+    def in_sync(self, *isr: int, min_isr: int = 1) -> None:
+        """Other replicas are in sync, under the same leader."""
+        for partition in self._partitions():
+            partition.assigned(Assignment(ONE, partition.leader_epoch, 1_000, (1, 2), frozenset(isr), min_isr))
+
+    def _partitions(self) -> list[Partition]:
+        return [partition for partition in self.replicas if partition.topic == CONSUMER_OFFSETS]
+
     async def commit(self, offset: int) -> dict[tuple[str, int], ErrorCode]:
         return await self.groups.commit("group", MemberIdentity(), {("flights", 0): Commit(offset, -1, "")})
 
@@ -93,6 +128,10 @@ class NodeFixture:
             await asyncio.sleep(0)
 
 
+def nobody_to_fetch_from(leader: int) -> Fetcher:
+    raise AssertionError(f"there is no broker {leader} in these stories")
+
+
 async def sync(file: Syncable) -> None:
     file.sync()
 
@@ -100,6 +139,12 @@ async def sync(file: Syncable) -> None:
 async def run_blocking(function: Callable[..., Any], *arguments: Any) -> Any:
     await asyncio.sleep(0)
     return function(*arguments)
+
+
+async def refusal_of(work: Awaitable[Any]) -> ErrorCode:
+    with pytest.raises(Refused) as refused:
+        await work
+    return refused.value.code
 
 
 def told(story: Callable[[NodeFixture], Coroutine[Any, Any, None]], **settings: Any) -> None:
@@ -136,6 +181,17 @@ def test_the_topic_cannot_have_more_replicas_than_there_are_brokers() -> None:
     told(story, offsets_topic_replication_factor=3)
 
 
+def test_why_there_is_no_topic_yet_is_logged_once() -> None:
+    async def story(node: NodeFixture) -> None:
+        with capture_logs() as logs:
+            for _ in range(5):
+                with pytest.raises(Refused):
+                    await node.groups.place("group")
+        assert [line["event"] for line in logs] == ["groups.topic_not_created"]
+
+    told(story, offsets_topic_replication_factor=3)
+
+
 def test_what_was_committed_survives_a_power_cut() -> None:
     async def story(node: NodeFixture) -> None:
         for offset in range(5):
@@ -151,8 +207,10 @@ def test_a_long_log_is_read_back_piece_by_piece() -> None:
         partition = await node.groups.place("group")
         await node.commit(1)
         record = Record(0, NOW_MS, b"\x00\x03a kind of record that is not known", bytes(300_000))
+        leadership = node.topic.leadership(partition)
+        assert leadership is not None
         for _ in range(9):
-            await node.topic.append(partition, encode([record]))
+            await node.topic.append(leadership, encode([record]))
         await node.commit(2)
         await node.power_cut()
         assert await node.offset() == 2
@@ -165,8 +223,10 @@ def test_what_was_trimmed_is_not_read_again() -> None:
         partition = await node.groups.place("group")
         for offset in range(10):
             await node.commit(offset)
-        node.topic.trim(partition, 9)
-        assert node.topic.bounds(partition) == (9, 10)
+        leadership = node.topic.leadership(partition)
+        assert leadership is not None
+        node.topic.trim(leadership, 9)
+        assert node.topic.bounds(leadership) == (9, 10)
         await node.groups.close()
         node.groups = GroupCoordinator(
             settings=group_settings(node.settings),
@@ -186,10 +246,11 @@ def test_a_full_disk_takes_no_commits_until_there_is_room() -> None:
         await node.commit(1)
         room = node.disk.capacity_bytes
         node.disk.capacity_bytes = 0
-        partition = await node.groups.place("group")
+        leadership = node.topic.leadership(await node.groups.place("group"))
+        assert leadership is not None
         large = encode([Record(0, NOW_MS, b"key", bytes(1 << 20))])
         with pytest.raises(Refused) as refused:
-            await node.topic.append(partition, large)
+            await node.topic.append(leadership, large)
         assert refused.value.code is ErrorCode.coordinator_not_available
         node.disk.capacity_bytes = room
         await node.commit(2)
@@ -200,9 +261,10 @@ def test_a_full_disk_takes_no_commits_until_there_is_room() -> None:
 
 def test_a_group_that_is_too_large_for_a_record_is_refused() -> None:
     async def story(node: NodeFixture) -> None:
-        partition = await node.groups.place("group")
+        leadership = node.topic.leadership(await node.groups.place("group"))
+        assert leadership is not None
         with pytest.raises(Refused) as refused:
-            await node.topic.append(partition, encode([Record(0, NOW_MS, b"key", bytes(RECORD_BYTES_MAX))]))
+            await node.topic.append(leadership, encode([Record(0, NOW_MS, b"key", bytes(RECORD_BYTES_MAX))]))
         assert refused.value.code is ErrorCode.message_too_large
 
     told(story)
@@ -211,10 +273,84 @@ def test_a_group_that_is_too_large_for_a_record_is_refused() -> None:
 def test_a_partition_that_is_elsewhere_is_not_served() -> None:
     async def story(node: NodeFixture) -> None:
         await node.groups.place("group")
-        assert not node.topic.is_led(7)
-        for ask in (lambda: node.topic.bounds(7), lambda: node.topic.trim(7, 0)):
+        assert node.topic.leadership(7) is None
+        for leadership in (Leadership(7, 0), Leadership(0, 1)):
             with pytest.raises(Refused) as refused:
-                ask()
+                node.topic.bounds(leadership)
             assert refused.value.code is ErrorCode.not_coordinator
+
+    told(story)
+
+
+def test_another_leaders_groups_are_left_to_it() -> None:
+    async def story(node: NodeFixture) -> None:
+        await node.commit(1)
+        leadership = node.topic.leadership(await node.groups.place("group"))
+        assert leadership is not None
+        batch = encode([Record(0, NOW_MS, b"key", b"of the leader before")])
+        node.elect(2)
+        assert await refusal_of(node.commit(2)) is ErrorCode.not_coordinator
+        assert await refusal_of(node.topic.append(leadership, batch)) is ErrorCode.not_coordinator
+        node.elect(ONE)
+        assert await refusal_of(node.topic.append(leadership, batch)) is ErrorCode.not_coordinator
+        assert await node.offset() == 1
+        await node.commit(2)
+
+    told(story)
+
+
+def test_a_commit_under_way_is_refused_when_another_leads() -> None:
+    async def story(node: NodeFixture) -> None:
+        await node.commit(1)
+        node.in_sync(1, 2)
+        commit = asyncio.ensure_future(node.commit(2))
+        await asyncio.sleep(0)
+        node.elect(2)
+        assert await refusal_of(commit) is ErrorCode.not_coordinator
+
+    told(story)
+
+
+def test_a_new_leader_serves_what_it_found_once_that_is_committed() -> None:
+    async def story(node: NodeFixture) -> None:
+        await node.commit(1)
+        node.in_sync(1, 2)
+        commit = asyncio.ensure_future(node.commit(2))
+        await asyncio.sleep(0)
+        node.elect(ONE, isr=(1, 2))
+        assert await refusal_of(commit) is ErrorCode.not_coordinator
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert await refusal_of(node.commit(3)) is ErrorCode.coordinator_load_in_progress
+        node.in_sync(1)
+        assert await node.offset() == 2
+
+    told(story)
+
+
+def test_with_too_few_replicas_in_sync_nothing_is_taken() -> None:
+    async def story(node: NodeFixture) -> None:
+        await node.commit(1)
+        node.in_sync(1, min_isr=2)
+        assert await refusal_of(node.commit(2)) is ErrorCode.coordinator_not_available
+        assert await node.offset() == 1
+        node.in_sync(1, min_isr=1)
+        await node.commit(2)
+        assert await node.offset() == 2
+
+    told(story)
+
+
+def test_damage_that_is_found_while_loading_is_told() -> None:
+    async def story(node: NodeFixture) -> None:
+        for offset in range(5):
+            await node.commit(offset)
+        (segment,) = (path for path in node.disk.files() if path.endswith(".log") and node.disk.content(path)[:1])
+        node.disk.flip(segment, 100, 3)
+        node.elect(ONE)
+        with pytest.raises(Refused) as refused:
+            await node.offset()
+        assert refused.value.code is ErrorCode.coordinator_not_available
+        assert [damage.path for damage in node.damage] == [segment]
 
     told(story)

@@ -1,0 +1,122 @@
+"""Producer ids are unique in the whole cluster, whatever becomes of a request for more of them."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.metadata.commands import BrokerId, Command
+from cordwood.cluster.metadata.draft import Draft
+from cordwood.cluster.metadata.image import CommandRefused, Image
+from cordwood.cluster.metadata.quorum import QuorumUnavailable
+from cordwood.cluster.producer_ids import BLOCK, ProducerIds
+
+
+class UnsureQuorum:
+    """Applies what is proposed. While `answers` is off nobody hears of it; while `applies` is off it is not done yet."""
+
+    def __init__(self) -> None:
+        self.image = Image()
+        self.answers = self.applies = True
+        self.proposals = 0
+        self._late: list[Command] = []
+
+    async def propose(self, command: Command) -> Image:
+        self.proposals += 1
+        await asyncio.sleep(0)
+        if not self.applies:
+            self._late.append(command)
+            raise QuorumUnavailable("no controller was found in time")
+        self._apply(command)
+        if not self.answers:
+            raise QuorumUnavailable("the controller did not answer in time")
+        return self.image
+
+    def catch_up(self) -> None:
+        """What was proposed long ago is applied after all."""
+        for command in self._late:
+            try:
+                self._apply(command)
+            except CommandRefused:
+                continue
+
+    def _apply(self, command: Command) -> None:
+        draft = Draft(self.image)
+        draft.apply(command, self.image.index + 1)
+        self.image = draft.image()
+
+
+def told(story: Callable[[UnsureQuorum], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(story(UnsureQuorum()))
+
+
+def ids_of(quorum: UnsureQuorum, broker: int) -> ProducerIds:
+    return ProducerIds(quorum, BrokerId(broker))  # type: ignore[arg-type]
+
+
+async def refusal_of(ids: ProducerIds) -> ErrorCode:
+    with pytest.raises(Refused) as refused:
+        await ids.next()
+    return refused.value.code
+
+
+def test_brokers_hand_out_different_numbers() -> None:
+    async def story(quorum: UnsureQuorum) -> None:
+        brokers = [ids_of(quorum, broker) for broker in (1, 2, 3)]
+        given = await asyncio.gather(*(ids.next() for ids in brokers for _ in range(BLOCK + 1)))
+        assert len(set(given)) == 3 * (BLOCK + 1)
+
+    told(story)
+
+
+def test_a_block_that_may_have_been_taken_is_not_used() -> None:
+    async def story(quorum: UnsureQuorum) -> None:
+        ids = ids_of(quorum, 1)
+        quorum.answers = False
+        assert await refusal_of(ids) is ErrorCode.coordinator_load_in_progress
+        quorum.answers = True
+        assert await ids.next() == BLOCK
+
+    told(story)
+
+
+def test_a_request_that_is_granted_late_costs_a_block_at_most() -> None:
+    async def story(quorum: UnsureQuorum) -> None:
+        ids, other = ids_of(quorum, 1), ids_of(quorum, 2)
+        quorum.applies = False
+        assert await refusal_of(ids) is ErrorCode.coordinator_load_in_progress
+        quorum.applies = True
+        given = [await ids.next()]
+        quorum.catch_up()
+        given += [await other.next(), await ids_of(quorum, 1).next()]
+        assert len({number // BLOCK for number in given}) == len(given)
+
+    told(story)
+
+
+def test_everyone_who_waits_shares_one_attempt_and_its_failure() -> None:
+    async def story(quorum: UnsureQuorum) -> None:
+        ids = ids_of(quorum, 1)
+        quorum.applies = False
+        outcomes = await asyncio.gather(*(ids.next() for _ in range(50)), return_exceptions=True)
+        assert all(isinstance(outcome, Refused) for outcome in outcomes)
+        assert quorum.proposals == 1
+        quorum.applies = True
+        assert sorted(await asyncio.gather(*(ids.next() for _ in range(50)))) == list(range(50))
+        assert quorum.proposals == 2
+
+    told(story)
+
+
+def test_a_client_that_vanishes_while_it_waits_takes_nothing_from_the_others() -> None:
+    async def story(quorum: UnsureQuorum) -> None:
+        ids = ids_of(quorum, 1)
+        first, second = asyncio.ensure_future(ids.next()), asyncio.ensure_future(ids.next())
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await second == 0
+
+    told(story)
