@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from cordwood import __version__
-from cordwood.cluster.cli import consume, group, log, produce, serve, topic
+from cordwood.cluster.cli import cluster, consume, group, log, partition, produce, ready, serve, status, topic, up
 from cordwood.cluster.cli.exits import INTERRUPTED, ExitCode, Failure
 
 
@@ -47,8 +47,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 refused, failed or damaged, 2 wrong usage, 3 no broker answered, 130 interrupted.",
 )
+app.command()(up.up)
+app.command()(up.down)
+app.command()(status.status)
+app.add_typer(cluster.app, name="cluster")
 app.command()(serve.serve)
+app.command()(ready.ready)
 app.add_typer(topic.app, name="topic")
+app.add_typer(partition.app, name="partition")
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.add_typer(group.app, name="group")

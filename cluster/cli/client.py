@@ -42,16 +42,24 @@ def require_reachable(servers: str) -> None:
     """
     reasons = []
     for address in parse_servers(servers):
-        try:
-            socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
+        reason = why_unreachable(address)
+        if reason is None:
             return
-        except OSError as error:
-            reasons.append(os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error))
+        reasons.append(reason)
     raise Failure(
         f"no broker at {servers} ({', '.join(dict.fromkeys(reasons))}). "
         "Start one with `cordwood serve`, or name another with --bootstrap-server.",
         ExitCode.UNREACHABLE,
     )
+
+
+def why_unreachable(address: tuple[str, int]) -> str | None:
+    """Why a host and port takes no connections, in the system's words; None where it does."""
+    try:
+        socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        return os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)
+    return None
 
 
 def client_settings(servers: str, **more: Any) -> dict[str, Any]:

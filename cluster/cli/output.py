@@ -4,9 +4,13 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 UNBOUNDED_COLUMNS = 100_000
 """The width of a table that goes into a pipe: no line is wrapped or cut there."""
@@ -24,19 +28,29 @@ def print_json_line(value: Any) -> None:
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Rows under headings; numbers are set flush right, None is shown as a dash."""
-    from rich.console import Console
+    console().print(table(headings, rows))
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> "Table":
+    """What `print_table` prints."""
     from rich.table import Table
 
     cells = [list(row) for row in rows]
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    made = Table(box=None, pad_edge=False, header_style="bold")
     for column, heading in enumerate(headings):
         is_number = bool(cells) and all(isinstance(row[column], int | None) for row in cells)
-        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+        made.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     for row in cells:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+        made.add_row(*("-" if cell is None else str(cell) for cell in row))
+    return made
+
+
+def console() -> "Console":
+    """Standard output, as wide as its terminal. What is printed is taken as it stands, without markup."""
+    from rich.console import Console
+
     width = None if sys.stdout.isatty() else UNBOUNDED_COLUMNS
-    console = Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
-    console.print(table)
+    return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
 
 
 def note(sentence: str) -> None:

@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
-FINISH_S = 60.0
+FINISH_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)

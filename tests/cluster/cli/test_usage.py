@@ -22,6 +22,11 @@ COMMANDS = [
     ["group", "list"],
     ["group", "describe", "g"],
     ["group", "reset", "g", "--to", "earliest"],
+    ["status"],
+    ["cluster", "can-stop", "1"],
+    ["partition", "elect", "t"],
+    ["partition", "move", "t", "0", "--to", "1,2"],
+    ["partition", "list-moves"],
 ]
 
 
@@ -53,6 +58,22 @@ def test_without_a_broker_it_says_how_to_get_one(words: list[str]) -> None:
         (["serve", "--config", "there/is/none"], "there/is/none"),
         (["serve", "--set", "log.dir=x"], "log.dirs"),
         (["serve", "--set", "num.partitions"], "key=value"),
+        (["up", "--brokers", "0"], "--brokers"),
+        (["up", "--port", "70000"], "--port"),
+        (["up", "--voters", "2"], "1, 3 or 5"),
+        (["up", "--set", "node.id=7"], "node.id"),
+        (["up", "--set", "num.partition=7"], "num.partitions"),
+        (["down", "--data-dir", "there/is/none"], "there/is/none"),
+        (["status", "-b", "nowhere:port"], "host:port"),
+        (["status", "--watch", "-b", "nowhere:port"], "host:port"),
+        (["cluster", "can-stop"], "ID"),
+        (["cluster", "can-stop", "first"], "integer"),
+        (["partition", "elect", "t", "first"], "PARTITION"),
+        (["partition", "elect", "t", "--unclean"], "--yes"),
+        (["partition", "move", "t", "0"], "--to"),
+        (["partition", "move", "t", "0", "--to", "1", "--cancel"], "--cancel"),
+        (["partition", "move", "t", "0", "--to", "1,one"], "1,2,3"),
+        (["partition", "move", "t", "0", "--to", "1,1"], "different"),
         (["serf"], "serf"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -88,7 +109,7 @@ def test_help_and_serve_do_not_wait_for_heavy_imports() -> None:
 
     program = (
         "import sys; from cordwood.cluster.cli.app import app; import cordwood.cluster.config_sources\n"
-        "print([name for name in ('rich', 'confluent_kafka', 'pandas', 'asyncio') if name in sys.modules])"
+        "print([name for name in ('rich', 'confluent_kafka', 'kafka', 'pandas', 'asyncio') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert ran.stdout.strip() == "[]"

@@ -1,0 +1,69 @@
+"""Asking what only kafka-python's admin client can: replicas, log directories, the metadata quorum, reassignments."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cordwood.cluster.cli.client import parse_servers, require_reachable, why_unreachable
+from cordwood.cluster.cli.exits import ExitCode, Failure
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
+
+TIMEOUT_MS = 5_000
+
+
+@contextmanager
+def cluster_admin(servers: str) -> "Iterator[KafkaAdminClient]":
+    """A connected client of the cluster; whatever it raises in the block becomes a Failure."""
+    require_reachable(servers)
+    from kafka.errors import KafkaError
+
+    # Failures reach us as errors: its log would only say them twice.
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
+    logging.getLogger("kafka").propagate = False
+    client = None
+    try:
+        client = _connected(servers)
+        yield client
+    except KafkaError as error:
+        raise failure_of(error, servers) from None
+    finally:
+        if client is not None:
+            client.close()
+
+
+def _connected(servers: str) -> "KafkaAdminClient":
+    """A client that begins with the first server that answers: by itself it would choose a hung one again and again."""
+    from kafka import KafkaAdminClient
+    from kafka.errors import KafkaError, KafkaTimeoutError
+
+    failure: KafkaError = KafkaTimeoutError("none of the servers answers")
+    for host, port in parse_servers(servers):
+        if why_unreachable((host, port)):
+            continue
+        server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            return KafkaAdminClient(
+                bootstrap_servers=[server],
+                client_id="cordwood-cli",
+                request_timeout_ms=TIMEOUT_MS,
+                bootstrap_timeout_ms=TIMEOUT_MS,
+            )
+        except KafkaError as error:
+            failure = error
+    raise failure
+
+
+def failure_of(error: Exception, servers: str) -> Failure:
+    """What kafka-python's error means to its user."""
+    from kafka.errors import KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError
+
+    if isinstance(error, KafkaConnectionError | KafkaTimeoutError | NodeNotReadyError | RequestTimedOutError):
+        return Failure(
+            f"{servers} takes connections, but a broker gave no answer ({error}). Try again in a few seconds: a broker "
+            "that is lost is replaced in about one.",
+            ExitCode.UNREACHABLE,
+        )
+    return Failure(f"the broker refused: {error}.")

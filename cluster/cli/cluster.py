@@ -1,0 +1,42 @@
+"""`cordwood cluster`: questions about the cluster as a whole."""
+
+from typing import Annotated
+
+import typer
+
+from cordwood.cluster.cli.exits import ExitCode
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
+from cordwood.cluster.cli.output import print_json
+
+app = typer.Typer(no_args_is_help=True, help="Ask about the cluster as a whole.")
+
+
+@app.callback()
+def cluster() -> None:
+    """Ask about the cluster as a whole."""
+
+
+@app.command(name="can-stop")
+def can_stop(
+    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's node.id.")],
+    as_json: AsJson = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+) -> None:
+    """Say whether a broker may be stopped now, without losing availability or durability.
+
+    Exits with 0 where it may. Else exits with 1 and prints the reasons, one a line.
+    """
+    from cordwood.cluster.cli.admin import cluster_admin
+    from cordwood.cluster.cli.can_stop import reasons_against
+    from cordwood.cluster.cli.cluster_view import view_of
+
+    with cluster_admin(servers) as admin:
+        reasons = reasons_against(view_of(admin), broker)
+    if as_json:
+        print_json({"broker": broker, "may_stop": not reasons, "reasons": reasons})
+    elif reasons:
+        typer.echo("\n".join(reasons))
+    else:
+        typer.echo(f"broker {broker} may be stopped")
+    if reasons:
+        raise typer.Exit(ExitCode.FAILED)

@@ -1,0 +1,202 @@
+"""What a cluster looks like from outside: brokers, who keeps the metadata, partitions and their replicas."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
+
+NOBODY = -1
+NO_ERROR = 0
+MIN_ISR = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """One log directory of a broker; sizes in bytes, None where the broker does not say."""
+
+    path: str
+    error: str | None
+    usable_bytes: int | None
+    total_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One registered broker. `log_directories` is None where it did not answer."""
+
+    broker_id: int
+    address: str
+    rack: str | None
+    is_alive: bool
+    log_directories: tuple[LogDirectory, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """Who keeps the metadata. `log_ends` has how far each voter and observer has come."""
+
+    leader: int | None
+    epoch: int
+    voters: tuple[int, ...]
+    log_ends: Mapping[int, int]
+
+    def lag(self, broker_id: int) -> int | None:
+        """Metadata records that a broker lacks; None where nobody knows."""
+        end, end_here = self.log_ends.get(NOBODY if self.leader is None else self.leader), self.log_ends.get(broker_id)
+        return None if end is None or end_here is None else max(end - end_here, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One copy of a partition. `size_bytes` and `lag_records` are None where its broker does not have or say them."""
+
+    broker_id: int
+    is_in_sync: bool
+    is_offline: bool
+    size_bytes: int | None
+    lag_records: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition and its replicas, in order of preference."""
+
+    topic: str
+    index: int
+    leader: int | None
+    replicas: tuple[Replica, ...]
+    min_isr: int
+
+    @property
+    def name(self) -> str:
+        """`topic-0`."""
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def isr(self) -> frozenset[int]:
+        """The brokers that have everything committed."""
+        return frozenset(replica.broker_id for replica in self.replicas if replica.is_in_sync)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica lacks something."""
+        return not all(replica.is_in_sync for replica in self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A cluster at about one moment."""
+
+    cluster_id: str
+    brokers: tuple[Broker, ...]
+    quorum: Quorum
+    partitions: tuple[Partition, ...]
+
+    def broker(self, broker_id: int) -> Broker | None:
+        """The registered broker of this number."""
+        return next((broker for broker in self.brokers if broker.broker_id == broker_id), None)
+
+
+def view_of(admin: "KafkaAdminClient") -> ClusterView:
+    """Ask the cluster. Raises KafkaError; a broker that does not say what is in its log directories is no failure."""
+    described = admin.describe_cluster()
+    alive = [broker["broker_id"] for broker in described["brokers"] if not broker.get("is_fenced")]
+    held = {broker_id: _log_directories(admin, broker_id) for broker_id in alive}
+    topics = admin.describe_topics()
+    return ClusterView(
+        described["cluster_id"],
+        tuple(_broker(row, held) for row in sorted(described["brokers"], key=lambda row: int(row["broker_id"]))),
+        _quorum(admin.describe_metadata_quorum()),
+        tuple(_partitions(topics, _replicas_held(held), _min_isr(admin, [topic["name"] for topic in topics]))),
+    )
+
+
+def _log_directories(admin: "KafkaAdminClient", broker_id: int) -> list[dict[str, Any]] | None:
+    from kafka.errors import KafkaError
+
+    try:
+        [answer] = admin.describe_log_dirs(brokers=[broker_id])
+    except KafkaError:
+        return None
+    directories: list[dict[str, Any]] = answer["log_dirs"]
+    return directories
+
+
+def _broker(row: dict[str, Any], held: Mapping[int, list[dict[str, Any]] | None]) -> Broker:
+    directories = held.get(row["broker_id"])
+    return Broker(
+        row["broker_id"],
+        f"{row['host']}:{row['port']}",
+        row["rack"],
+        not row.get("is_fenced", False),
+        None if directories is None else tuple(map(_log_directory, directories)),
+    )
+
+
+def _log_directory(row: dict[str, Any]) -> LogDirectory:
+    from kafka.errors import for_code
+
+    error = None if row["error_code"] == NO_ERROR else for_code(row["error_code"]).__name__
+    return LogDirectory(row["log_dir"], error, _known(row.get("usable_bytes")), _known(row.get("total_bytes")))
+
+
+def _known(size: int | None) -> int | None:
+    return None if size is None or size < 0 else size
+
+
+def _quorum(described: dict[str, Any]) -> Quorum:
+    partition = described["topics"][0]["partitions"][0]
+    voters, observers = partition["current_voters"], partition["observers"]
+    return Quorum(
+        None if partition["leader_id"] == NOBODY else partition["leader_id"],
+        partition["leader_epoch"],
+        tuple(sorted(voter["replica_id"] for voter in voters)),
+        {row["replica_id"]: row["log_end_offset"] for row in [*voters, *observers] if row["log_end_offset"] >= 0},
+    )
+
+
+def _replicas_held(held: Mapping[int, list[dict[str, Any]] | None]) -> dict[tuple[int, str, int], dict[str, Any]]:
+    """What each broker says of its replicas, by broker, topic and partition."""
+    return {
+        (broker_id, topic["name"], partition["partition_index"]): partition
+        for broker_id, directories in held.items()
+        for directory in directories or ()
+        for topic in directory["topics"]
+        for partition in topic["partitions"]
+    }
+
+
+def _min_isr(admin: "KafkaAdminClient", topics: list[str]) -> dict[str, int]:
+    from kafka.admin import ConfigResource
+
+    if not topics:
+        return {}
+    wanted = [ConfigResource("TOPIC", topic, [MIN_ISR]) for topic in topics]
+    configs = admin.describe_configs(wanted, config_filter="all")["topic"]
+    return {topic: int(configs[topic][MIN_ISR]["value"]) for topic in topics if MIN_ISR in configs.get(topic, {})}
+
+
+def _partitions(
+    topics: list[dict[str, Any]], held: Mapping[tuple[int, str, int], dict[str, Any]], min_isr: Mapping[str, int]
+) -> Iterable[Partition]:
+    for topic in sorted(topics, key=lambda topic: str(topic["name"])):
+        name = topic["name"]
+        for row in sorted(topic["partitions"], key=lambda row: int(row["partition_index"])):
+            index = row["partition_index"]
+            replicas = tuple(
+                _replica(broker_id, row, held.get((broker_id, name, index))) for broker_id in row["replica_nodes"]
+            )
+            leader = None if row["leader_id"] == NOBODY else row["leader_id"]
+            yield Partition(name, index, leader, replicas, min_isr.get(name, 1))
+
+
+def _replica(broker_id: int, partition: dict[str, Any], held: dict[str, Any] | None) -> Replica:
+    return Replica(
+        broker_id,
+        broker_id in partition["isr_nodes"],
+        broker_id in partition["offline_replicas"],
+        None if held is None else held["partition_size"],
+        None if held is None else held["offset_lag"],
+    )

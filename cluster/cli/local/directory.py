@@ -1,0 +1,141 @@
+"""The directory of a local cluster: a configuration file for each broker, and where they all are.
+
+cluster.json            each broker's number, process, addresses and log directory
+broker-1/server.toml    what broker 1 is told
+broker-1/broker.log     what it says
+broker-1/data/          its log
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.local import layout
+from cordwood.cluster.config import Settings
+from cordwood.cluster.listeners import listeners_of
+
+CLUSTER_FILE = "cluster.json"
+SETTINGS_FILE = "server.toml"
+ONLY_THE_OWNER = 0o600
+"""The configuration has the secret of the cluster in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One broker of a local cluster, as its configuration file has it."""
+
+    directory: Path
+    settings: Settings
+
+    @property
+    def broker_id(self) -> int:
+        """Its node.id."""
+        return self.settings.node_id
+
+    @property
+    def config(self) -> Path:
+        """Its configuration file."""
+        return self.directory / SETTINGS_FILE
+
+    @property
+    def log(self) -> Path:
+        """Where what it says is written."""
+        return self.directory / "broker.log"
+
+    @property
+    def kafka_port(self) -> int:
+        """Where it listens for clients."""
+        return listeners_of(self.settings)[0].port
+
+    @property
+    def kafka(self) -> str:
+        """host:port for clients."""
+        listener = listeners_of(self.settings)[0]
+        host = f"[{listener.advertised_host}]" if ":" in listener.advertised_host else listener.advertised_host
+        return f"{host}:{listener.advertised_port}"
+
+    def addresses(self) -> list[tuple[str, str]]:
+        """host:port of everything it listens on, each with the setting that says so."""
+        voters = dict(text.split("@", 1) for text in self.settings.controller_quorum_voters)
+        listeners = [f"{listener.host or '0.0.0.0'}:{listener.port}" for listener in listeners_of(self.settings)]
+        found = [("listeners", address) for address in listeners]
+        found.append(("controller.quorum.voters", voters.get(str(self.broker_id), "")))
+        found.append(("http.listen", self.settings.http_listen))
+        return [(setting, address) for setting, address in found if address]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDirectory:
+    """Where a local cluster lives. `path` is absolute."""
+
+    path: Path
+
+    def place_of(self, broker_id: int, kafka_port: int, http_port: int) -> layout.Place:
+        """What is a new broker's own."""
+        return layout.Place(broker_id, kafka_port, http_port, str(self._directory_of(broker_id) / "data"))
+
+    def members(self) -> list[Member]:
+        """The brokers that have a configuration file, by number. Raises Failure for one that makes no sense."""
+        found = [self._read(config) for config in self.path.glob(f"broker-*/{SETTINGS_FILE}")]
+        return sorted(found, key=lambda member: member.broker_id)
+
+    def member(self, settings: Settings) -> Member:
+        """The broker with these settings, which need not have been written yet."""
+        return Member(self._directory_of(settings.node_id), settings)
+
+    def write(self, member: Member) -> None:
+        """Write a broker's configuration file."""
+        _replace(member.config, layout.render(layout.given_rows(member.settings)), ONLY_THE_OWNER)
+
+    def pids(self) -> dict[int, int]:
+        """The process that each broker was started as, running still or not."""
+        try:
+            rows = json.loads((self.path / CLUSTER_FILE).read_text())["brokers"]
+            return {int(row["id"]): int(row["pid"]) for row in rows}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise Failure(f"cannot read {self.path / CLUSTER_FILE}: {error}.", ExitCode.USAGE) from None
+
+    def write_pids(self, members: Iterable[Member], pids: Mapping[int, int]) -> None:
+        """Write `cluster.json`, for those that have been started at least once."""
+        rows = [_row(member, pids[member.broker_id]) for member in members if member.broker_id in pids]
+        _replace(self.path / CLUSTER_FILE, json.dumps({"brokers": rows}, indent=2) + "\n")
+
+    def _directory_of(self, broker_id: int) -> Path:
+        return self.path / f"broker-{broker_id}"
+
+    def _read(self, config: Path) -> Member:
+        try:
+            text = config.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failure(f"cannot read {config}: {error}.", ExitCode.USAGE) from None
+        return Member(config.parent, layout.parsed(text, origin=str(config)))
+
+
+def _row(member: Member, pid: int) -> dict[str, Any]:
+    return {
+        "id": member.broker_id,
+        "pid": pid,
+        "kafka": member.kafka,
+        "http": member.settings.http_listen,
+        "data": str((member.directory / member.settings.log_dirs[0]).absolute()),
+    }
+
+
+def _replace(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file so that a reader finds the old text or the new one, whole. Raises Failure."""
+    new = path.with_name(f"{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise Failure(f"cannot write {error.filename or new}: {error.strerror}.", ExitCode.USAGE) from None

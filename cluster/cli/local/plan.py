@@ -1,0 +1,116 @@
+"""Which brokers `cordwood up` is to have run: those of a new cluster, or those that are there and some more."""
+
+import secrets
+import socket
+from dataclasses import dataclass
+
+from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.local import layout
+from cordwood.cluster.cli.local.directory import ClusterDirectory, Member
+from cordwood.cluster.cli.local.processes import why_not_free
+
+BROKERS = 3
+KAFKA_PORT = 9092
+HTTP_PORT = 8080
+VOTER_PORT_DISTANCE = 1000
+PORT_END = 1 << 16
+SECRET_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user asked for; None where nothing was said."""
+
+    brokers: int | None = None
+    kafka_port: int | None = None
+    http_port: int | None = None
+    voters: int | None = None
+    overrides: tuple[str, ...] = ()
+
+
+def members_wanted(directory: ClusterDirectory, wanted: Wanted) -> list[Member]:
+    """The brokers that there are to be, by number. Nothing is written. Raises Failure with exit code 2."""
+    there = directory.members()
+    if not there:
+        return _new_cluster(directory, wanted)
+    _require_unchanged(directory, there, wanted)
+    kept = [
+        Member(member.directory, layout.checked(layout.given_rows(member.settings), wanted.overrides))
+        for member in there
+    ]
+    return kept + _joining(directory, there, wanted)
+
+
+def _new_cluster(directory: ClusterDirectory, wanted: Wanted) -> list[Member]:
+    brokers = wanted.brokers or BROKERS
+    kafka_port, http_port = wanted.kafka_port or KAFKA_PORT, wanted.http_port or HTTP_PORT
+    voters = layout.default_voters(brokers) if wanted.voters is None else wanted.voters
+    if voters not in layout.VOTER_COUNTS or voters > brokers:
+        raise Failure(f"--voters {voters}: give 1, 3 or 5, and not more than --brokers {brokers}.", ExitCode.USAGE)
+    if "," in str(directory.path):
+        raise Failure(f"--data-dir {directory.path}: a comma cannot be in the path of a log.", ExitCode.USAGE)
+    _require_in_range(kafka_port, http_port, brokers)
+    voter_ports = {broker: _voter_port(kafka_port + broker - 1) for broker in range(1, voters + 1)}
+    shared = layout.shared_rows(brokers, voter_ports, secrets.token_hex(SECRET_BYTES))
+    places = [
+        directory.place_of(broker, kafka_port + broker - 1, http_port + broker - 1) for broker in range(1, brokers + 1)
+    ]
+    return [directory.member(layout.checked(place.rows() | shared, wanted.overrides)) for place in places]
+
+
+def _joining(directory: ClusterDirectory, there: list[Member], wanted: Wanted) -> list[Member]:
+    """The brokers by which a cluster grows. They keep no metadata of their own: the voters are settled."""
+    first, number = there[0], there[-1].broker_id
+    count = (wanted.brokers or len(there)) - len(there)
+    if count and not first.settings.controller_quorum_voters:
+        raise Failure(
+            f"the cluster in {directory.path} was made for one broker and cannot grow: make a new one in another "
+            "--data-dir.",
+            ExitCode.USAGE,
+        )
+    kafka_port = first.kafka_port - first.broker_id
+    http_port = int(first.settings.http_listen.rpartition(":")[2] or HTTP_PORT) - first.broker_id
+    _require_in_range(kafka_port, http_port, number + count + 1)
+    shared = layout.rows_to_share(first.settings)
+    joining = range(number + 1, number + count + 1)
+    places = [directory.place_of(broker, kafka_port + broker, http_port + broker) for broker in joining]
+    return [directory.member(layout.checked(place.rows() | shared, wanted.overrides)) for place in places]
+
+
+def _require_unchanged(directory: ClusterDirectory, there: list[Member], wanted: Wanted) -> None:
+    """Raise Failure where a cluster that is there is asked to be another one."""
+    first = there[0]
+    if wanted.brokers is not None and wanted.brokers < len(there):
+        raise Failure(
+            f"--brokers {wanted.brokers}: there are {len(there)} in {directory.path}, and `cordwood up` removes none.",
+            ExitCode.USAGE,
+        )
+    settled = {
+        "--port": (wanted.kafka_port, first.kafka_port),
+        "--http-port": (wanted.http_port, int(first.settings.http_listen.rpartition(":")[2] or 0)),
+        "--voters": (wanted.voters, len(first.settings.controller_quorum_voters) or 1),
+    }
+    for option, (asked, is_now) in settled.items():
+        if asked is not None and asked != is_now:
+            raise Failure(
+                f"{option} {asked}: the cluster in {directory.path} was made with {is_now}, and keeps it. "
+                f"Leave out {option}, or make a new cluster in another --data-dir.",
+                ExitCode.USAGE,
+            )
+
+
+def _require_in_range(kafka_port: int, http_port: int, brokers: int) -> None:
+    for option, port in (("--port", kafka_port), ("--http-port", http_port)):
+        if port + brokers > PORT_END:
+            raise Failure(f"{option} {port}: there are not enough ports after it.", ExitCode.USAGE)
+
+
+def _voter_port(kafka_port: int) -> int:
+    """A port for the metadata: a thousand above that for clients, or any that is free."""
+    port = kafka_port + VOTER_PORT_DISTANCE
+    if port < PORT_END and why_not_free(f"{layout.HOST}:{port}") is None:
+        return port
+    with socket.socket() as probe:
+        probe.bind((layout.HOST, 0))
+        free: int = probe.getsockname()[1]
+        return free

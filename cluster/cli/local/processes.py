@@ -1,0 +1,115 @@
+"""Brokers as processes of this machine: started on their own, recognised again, and ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from cordwood.cluster.cli.exits import Failure
+from cordwood.cluster.cli.local.directory import Member
+
+STOP_S = 30.0
+"""How long brokers have to stop in, all together."""
+
+POLL_S = 0.05
+
+
+def start(member: Member) -> "subprocess.Popen[bytes]":
+    """Start one broker in a session of its own: neither Ctrl-C nor the end of this process reaches it.
+
+    Its configuration file is all that it is told: CORDWOOD_* of the environment would be told to all of them alike.
+    """
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("CORDWOOD_")}
+    with member.log.open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "cordwood.cluster.cli", "serve", "--config", str(member.config)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environ,
+            # What `-m` puts on the path has to be a directory without packages in it.
+            cwd=member.directory,
+            start_new_session=True,
+        )
+
+
+def is_running(member: Member, pid: int | None) -> bool:
+    """Whether this process is this broker: a process id may have been given to another since."""
+    if pid is None:
+        return False
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return os.fsencode(member.config) in words
+
+
+def end_in_words(exit_code: int) -> str:
+    """How a process ended, to go on after its name. A negative code is the signal that ended it."""
+    return f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
+
+
+def require_free_ports(members: Iterable[Member]) -> None:
+    """Raise Failure where a broker could not listen on one of its addresses, or two of them have the same."""
+    users: dict[str, int] = {}
+    for member in members:
+        for setting, address in member.addresses():
+            user = users.get(address)
+            reason = why_not_free(address) if user is None else f"broker {user} does"
+            if reason:
+                is_there = member.config.exists()
+                way_out = f"change {setting} in {member.config}" if is_there else "choose others: --port, --http-port"
+                raise Failure(f"broker {member.broker_id} cannot listen on {address} ({reason}); {way_out}.")
+            users[address] = member.broker_id
+
+
+def why_not_free(address: str) -> str | None:
+    """Why one could not listen on a host:port now, in the system's words; None where one could."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # Connections of a broker that has just ended do not keep the next one from its port.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return None
+
+
+def stop(running: Mapping[int, tuple[Member, int]]) -> Iterator[str]:
+    """End brokers cleanly and say of each how it ended; who does not end in time is killed.
+
+    All are told at once, while there is a metadata quorum by which they can agree who leads: one after another, the
+    last would always wait in vain for a controller.
+    """
+    for _, pid in running.values():
+        _signal(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_S
+    for broker_id, (member, pid) in running.items():
+        if _has_ended_by(member, pid, deadline):
+            yield f"broker {broker_id} has stopped"
+        else:
+            _signal(pid, signal.SIGKILL)
+            yield f"broker {broker_id} (process {pid}) did not stop in {STOP_S:.0f} s and was killed; see {member.log}"
+
+
+def _has_ended_by(member: Member, pid: int, deadline: float) -> bool:
+    while is_running(member, pid):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        raise Failure(f"process {pid} belongs to another user: it cannot be stopped from here.") from None

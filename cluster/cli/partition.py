@@ -1,0 +1,179 @@
+"""`cordwood partition`: who leads a partition, and on which brokers its replicas are."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cordwood.cluster.cli.client import admin_client, answer, failure_of
+from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
+from cordwood.cluster.cli.output import note, print_json, print_table
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+    from kafka import KafkaAdminClient, TopicPartition
+
+POLL_S = 0.5
+WHAT_UNCLEAN_MEANS = (
+    "An unclean election lets a replica lead that lacks acknowledged records: what it lacks is lost for good, although "
+    "producers were told that it is safe and consumers may have read it. It is the way out when no in-sync replica "
+    "will ever come back."
+)
+
+app = typer.Typer(no_args_is_help=True, help="Elect leaders, and move replicas to other brokers.")
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
+
+
+@app.command()
+def elect(
+    topic: Topic,
+    partitions: Annotated[
+        list[int] | None, typer.Argument(metavar="PARTITION", min=0, help="All of the topic's if left out.")
+    ] = None,
+    unclean: Annotated[
+        bool, typer.Option("--unclean", help="Let a replica lead that lacks acknowledged records, where no other can.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before an unclean election.")] = False,
+    as_json: AsJson = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+) -> None:
+    """Give partitions back to their preferred leaders, which are the first of their replicas.
+
+    With --unclean, elect a leader for partitions that have none, from replicas that are not in sync. That loses
+    records, so it asks first.
+    """
+    if unclean and not yes:
+        _confirm_unclean()
+    with admin_client(servers) as admin:
+        from confluent_kafka import ElectionType, TopicPartition
+
+        from cordwood.cluster.cli.offsets import describe_topic, partitions_in
+
+        chosen = partitions or [name.partition for name in partitions_in(describe_topic(admin, topic))]
+        kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+        outcomes = answer(admin.elect_leaders(kind, [TopicPartition(topic, index) for index in chosen]))
+        errors = {part.partition: error for part, error in outcomes.items()}
+    _report_elections(topic, errors, servers, as_json)
+
+
+@app.command()
+def move(
+    topic: Topic,
+    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="ID,ID,…", help="The brokers that shall have it; the first is to lead."),
+    ] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Stop a move that is under way, and undo it.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return only when the replicas are in sync.")] = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+) -> None:
+    """Move a partition's replicas to other brokers while it is in use, or change how many there are.
+
+    The new replicas are filled first, and the old ones go when the new ones are in sync.
+    """
+    if (to is None) != cancel:
+        raise Failure("give either --to with the brokers that shall have it, or --cancel.", ExitCode.USAGE)
+    replicas = None if to is None else _broker_ids(to)
+    from cordwood.cluster.cli.admin import cluster_admin
+
+    with cluster_admin(servers) as admin:
+        from kafka import TopicPartition
+
+        where = TopicPartition(topic, partition)
+        _reassign(admin, where, replicas)
+        while wait and where in admin.list_partition_reassignments([where]):
+            time.sleep(POLL_S)
+    done = "moved" if wait else "is being moved: see `cordwood partition list-moves`"
+    typer.echo(f"{topic}-{partition}: {'the move was cancelled' if cancel else done}")
+
+
+@app.command(name="list-moves")
+def list_moves(as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS) -> None:
+    """List the partitions whose replicas are being moved."""
+    from cordwood.cluster.cli.admin import cluster_admin
+
+    with cluster_admin(servers) as admin:
+        moving = admin.list_partition_reassignments()
+    rows: list[dict[str, Any]] = [
+        {
+            "topic": where.topic,
+            "partition": where.partition,
+            "replicas": found["replicas"],
+            "adding": found["adding_replicas"],
+            "removing": found["removing_replicas"],
+        }
+        for where, found in sorted(moving.items())
+    ]
+    if as_json:
+        print_json(rows)
+    elif rows:
+        headings = ["TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"]
+        print_table(headings, [[_joined(cell) for cell in row.values()] for row in rows])
+    else:
+        note("No partition is being moved.")
+
+
+def _confirm_unclean() -> None:
+    if not sys.stdin.isatty():
+        raise Failure(f"{WHAT_UNCLEAN_MEANS} Add --yes if that is what you want.", ExitCode.USAGE)
+    note(WHAT_UNCLEAN_MEANS)
+    typer.confirm("Elect all the same?", abort=True, err=True)
+
+
+def _report_elections(topic: str, errors: "dict[int, KafkaError | None]", servers: str, as_json: bool) -> None:
+    """Print what became of each partition; raises Failure for those that were refused."""
+    from confluent_kafka import KafkaError
+
+    results = {}
+    for partition, error in sorted(errors.items()):
+        if error is None:
+            results[partition] = "elected"
+        elif error.code() == KafkaError.ELECTION_NOT_NEEDED:
+            results[partition] = "not needed"
+        else:
+            results[partition] = failure_of(error, servers).sentence
+    refused = {partition for partition, error in errors.items() if results[partition] not in ("elected", "not needed")}
+    if as_json:
+        print_json(
+            [
+                {"topic": topic, "partition": partition, "ok": partition not in refused, "result": result}
+                for partition, result in results.items()
+            ]
+        )
+    else:
+        for partition in results.keys() - refused:
+            typer.echo(f"{topic}-{partition}: {results[partition]}")
+    if refused:
+        raise Failure("; ".join(f"{topic}-{partition}: {results[partition]}" for partition in sorted(refused)))
+
+
+def _broker_ids(text: str) -> list[int]:
+    """`1,2,3` as numbers. Raises Failure with exit code 2."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() for word in words) or len(set(words)) < len(words):
+        raise Failure(f"--to {text!r}: give the numbers of different brokers, such as 1,2,3.", ExitCode.USAGE)
+    return list(map(int, words))
+
+
+def _reassign(admin: "KafkaAdminClient", where: "TopicPartition", replicas: list[int] | None) -> None:
+    """Begin a move, or cancel it. Raises Failure where that is refused."""
+    from kafka import errors
+
+    refusal = admin.alter_partition_reassignments({where: replicas}).get(where)
+    if refusal is None:
+        return
+    in_words = {
+        errors.UnknownTopicOrPartitionError: "there is no such partition",
+        errors.InvalidReplicationAssignmentError: "not all of these brokers are there",
+        errors.NoReassignmentInProgressError: "it is not being moved",
+    }
+    reason = in_words.get(refusal, f"the broker refused: {refusal.description or refusal.__name__}")
+    raise Failure(f"{where.topic}-{where.partition}: {reason}.")
+
+
+def _joined(cell: object) -> object:
+    return ",".join(map(str, cell)) if isinstance(cell, list) else cell

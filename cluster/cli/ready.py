@@ -1,0 +1,45 @@
+"""`cordwood ready`: whether a broker takes part in its cluster, as a health check wants to know it."""
+
+import typer
+
+from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.settings import ConfigFile, Overrides, settings_of
+
+ANSWER_TIMEOUT_S = 5.0
+_WILDCARDS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where a broker that listens everywhere is found from its own machine."""
+
+
+def ready(config: ConfigFile = None, overrides: Overrides = None) -> None:
+    """Say whether the broker with these settings takes part in its cluster.
+
+    For health checks: it takes the settings that `cordwood serve` was started with, from the same places, and asks
+    that broker over HTTP (http.listen). Exit code 0 says that the broker is in touch with the controller, and serves.
+    """
+    from cordwood.cluster.listeners import http_address
+
+    address = http_address(settings_of(config, overrides))
+    if address is None or address[1] == 0:
+        raise Failure(
+            "http.listen names no port: set it to HOST:PORT, so that the broker can be asked.", ExitCode.USAGE
+        )
+    host, port = address
+    typer.echo(answer(_WILDCARDS.get(host, host), port))
+
+
+def answer(host: str, port: int) -> str:
+    """What the broker says of itself when it is ready. Raises Failure with its reason when it is not."""
+    from http.client import HTTPConnection, HTTPException
+
+    connection = HTTPConnection(host, port, timeout=ANSWER_TIMEOUT_S)
+    try:
+        connection.request("GET", "/readyz")
+        response = connection.getresponse()
+        said = response.read().decode().strip()
+    except (OSError, HTTPException) as error:
+        raise Failure(f"no broker answers over HTTP at {host}:{port} ({error}).", ExitCode.UNREACHABLE) from None
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise Failure(said)
+    return said

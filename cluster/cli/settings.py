@@ -1,0 +1,50 @@
+"""The options by which a command is told a broker's own settings, and not just its address."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cordwood.cluster.cli.exits import ExitCode, Failure
+
+if TYPE_CHECKING:
+    from cordwood.cluster.config import Settings
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        envvar="CORDWOOD_CONFIG",
+        show_envvar=True,
+        help="A TOML file with Kafka's own key names.",
+    ),
+]
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Overrides file and environment; may be repeated."),
+]
+
+
+def settings_of(config: Path | None, overrides: list[str] | None) -> "Settings":
+    """The settings from file, environment and options. Raises Failure with exit code 2, which names every mistake."""
+    from cordwood.cluster.config_sources import ConfigMistakes, load
+
+    toml = None if config is None else _text_of(config)
+    try:
+        return load(toml, os.environ, overrides or [])
+    except ConfigMistakes as mistakes:
+        raise Failure("\ncordwood: ".join(mistakes.sentences), ExitCode.USAGE) from None
+
+
+def _text_of(config: Path) -> str:
+    """A configuration file's text. Raises Failure with exit code 2."""
+    try:
+        return config.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"cannot read the configuration {config}: {error.strerror}.", ExitCode.USAGE) from None
+    except UnicodeDecodeError:
+        raise Failure(f"the configuration {config} is no text file in UTF-8.", ExitCode.USAGE) from None

@@ -1,0 +1,99 @@
+"""`cordwood status`: what an operator looks at first."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cordwood.cluster.cli.client import parse_servers
+from cordwood.cluster.cli.exits import Failure
+from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
+from cordwood.cluster.cli.output import console, note, print_json, print_json_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import RenderableType
+
+    from cordwood.cluster.cli.cluster_view import ClusterView
+
+WATCH_INTERVAL_S = 2.0
+
+
+def status(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again every two seconds, until Ctrl-C.")] = False,
+    all_partitions: Annotated[
+        bool, typer.Option("--all", "-a", help="Every partition, not only those that are short of something.")
+    ] = False,
+    as_json: AsJson = False,
+    servers: BootstrapServers = DEFAULT_SERVERS,
+) -> None:
+    """Show brokers, controller, disks, and the partitions that are under-replicated or offline.
+
+    LAG says how many records of the metadata a broker lacks, RECORDS BEHIND how many a follower lacks of its partition,
+    and FREE how much room is left in the fullest of its log directories. What nobody knows is a dash.
+    """
+    if watch:
+        _watch(servers, all_partitions, as_json)
+        return
+    from cordwood.cluster.cli import status_report
+
+    view = _look(servers)
+    if as_json:
+        print_json(status_report.as_json(view))
+    else:
+        console().print(status_report.as_tables(view, all_partitions=all_partitions))
+
+
+def _look(servers: str) -> "ClusterView":
+    from cordwood.cluster.cli.admin import cluster_admin
+    from cordwood.cluster.cli.cluster_view import view_of
+
+    with cluster_admin(servers) as admin:
+        return view_of(admin)
+
+
+def _watch(servers: str, all_partitions: bool, as_json: bool) -> None:
+    from cordwood.cluster.cli import status_report
+
+    if as_json:
+        for seen in _looks(servers):
+            if isinstance(seen, Failure):
+                note(f"cordwood: {seen.sentence}")
+            else:
+                print_json_line(status_report.as_json(seen))
+        return
+    with _repainted() as show:
+        for seen in _looks(servers):
+            show(
+                seen.sentence
+                if isinstance(seen, Failure)
+                else status_report.as_tables(seen, all_partitions=all_partitions)
+            )
+
+
+def _looks(servers: str) -> "Iterator[ClusterView | Failure]":
+    """The cluster every two seconds. One that does not answer now may do so the next time."""
+    parse_servers(servers)
+    while True:
+        try:
+            seen: ClusterView | Failure = _look(servers)
+        except Failure as failure:
+            seen = failure
+        yield seen
+        time.sleep(WATCH_INTERVAL_S)
+
+
+@contextmanager
+def _repainted() -> "Iterator[Callable[[RenderableType], None]]":
+    """Yields what shows a new picture in place of the last one; below it, where standard output is no terminal."""
+    screen = console()
+    if not screen.is_terminal:
+        yield screen.print
+        return
+    from rich.live import Live
+
+    with Live(console=screen, screen=True, auto_refresh=False) as live:
+        yield lambda picture: live.update(picture, refresh=True)

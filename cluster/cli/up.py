@@ -1,0 +1,161 @@
+"""`cordwood up` and `cordwood down`: a cluster of several brokers on this machine."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cordwood.cluster.cli.exits import ExitCode, Failure
+from cordwood.cluster.cli.output import note
+
+if TYPE_CHECKING:
+    from cordwood.cluster.cli.local.directory import ClusterDirectory, Member
+
+DataDir = Annotated[
+    Path, typer.Option("--data-dir", "-d", metavar="DIR", help="Where the cluster keeps its files and its data.")
+]
+
+
+def up(
+    brokers: Annotated[
+        int | None,
+        typer.Option("--brokers", "-n", min=1, help="How many; 3 for a new cluster, as many as there are for another."),
+    ] = None,
+    data_dir: DataDir = Path("cordwood-cluster"),
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", "-p", min=1, max=65535, help="Where broker 1 listens, and the next ones after it; 9092."
+        ),
+    ] = None,
+    http_port: Annotated[
+        int | None,
+        typer.Option("--http-port", min=1, max=65535, help="Likewise for health and metrics over HTTP; 8080."),
+    ] = None,
+    voters: Annotated[
+        int | None,
+        typer.Option("--voters", help="How many brokers keep the metadata: 1, 3 or 5; 3 where there are as many."),
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of all brokers; may be repeated."),
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return when the cluster is usable, and leave it running.")
+    ] = False,
+) -> None:
+    """Start a cluster on this machine, wait until it can be used, and print its bootstrap servers.
+
+    Each broker is a process of its own; DIR/broker-N has what it is told (server.toml), what it says (broker.log) and
+    its data, and DIR/cluster.json says where they are. Where the cluster is there already, the brokers that do not run
+    are started again on the same ports, and --brokers may add more.
+
+    Without --detach it goes on until Ctrl-C or SIGTERM, and then stops the brokers that it has started.
+    """
+    from cordwood.cluster.cli.local import plan, processes
+
+    directory = _directory_in(data_dir)
+    members = plan.members_wanted(directory, plan.Wanted(brokers, port, http_port, voters, tuple(overrides or ())))
+    pids = directory.pids()
+    idle = [member for member in members if not processes.is_running(member, pids.get(member.broker_id))]
+    processes.require_free_ports(idle)
+    for member in members:
+        if overrides or not member.config.exists():
+            directory.write(member)
+    if overrides and len(idle) < len(members):
+        note("Brokers that run already take --set at their next start.")
+    ours: dict[int, Member] = {}
+    with _sigterm_as_ctrl_c():
+        try:
+            _start(directory, members, idle, ours)
+            typer.echo(",".join(member.kafka for member in members))
+            if not detach:
+                _follow(ours, data_dir)
+        except (Failure, KeyboardInterrupt) as end:
+            _stop(ours)
+            if detach or isinstance(end, Failure):
+                raise
+
+
+def down(data_dir: DataDir = Path("cordwood-cluster")) -> None:
+    """Stop the brokers of a cluster that `cordwood up` has started. Nothing is removed.
+
+    One that does not stop in 30 s is killed: it has on disk whatever it has acknowledged.
+    """
+    from cordwood.cluster.cli.local import processes
+
+    directory = _directory_in(data_dir)
+    members, pids = directory.members(), directory.pids()
+    if not members:
+        raise Failure(f"there is no cluster in {data_dir}: name its directory with --data-dir.", ExitCode.USAGE)
+    running = {
+        member.broker_id: (member, pids[member.broker_id])
+        for member in members
+        if processes.is_running(member, pids.get(member.broker_id))
+    }
+    if not running:
+        typer.echo(f"No broker of {data_dir} is running.")
+    for sentence in processes.stop(running):
+        typer.echo(sentence)
+
+
+def _directory_in(data_dir: Path) -> "ClusterDirectory":
+    from cordwood.cluster.cli.local.directory import ClusterDirectory
+
+    return ClusterDirectory(data_dir.resolve())
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _start(
+    directory: "ClusterDirectory", members: "list[Member]", idle: "list[Member]", ours: "dict[int, Member]"
+) -> None:
+    """Start the brokers that do not run, and wait until all can be used. `ours` gets those it started, by process."""
+    from cordwood.cluster.cli.local import processes
+    from cordwood.cluster.cli.local.readiness import Awaited, wait_until_usable
+
+    awaited = [Awaited(member) for member in members]
+    for broker in awaited:
+        if broker.member in idle:
+            broker.process = processes.start(broker.member)
+            ours[broker.process.pid] = broker.member
+    directory.write_pids(members, directory.pids() | {member.broker_id: pid for pid, member in ours.items()})
+    wait_until_usable(awaited)
+
+
+def _follow(ours: "dict[int, Member]", data_dir: Path) -> None:
+    """Say of each broker when and how it ended, until all have. Raises Failure where one of them failed."""
+    from cordwood.cluster.cli.local import processes
+
+    if not ours:
+        note("The cluster runs already; `cordwood down` stops it.")
+        return
+    note("The cluster runs until Ctrl-C.")
+    has_failed = False
+    while ours:
+        pid, status = os.wait()
+        exit_code = os.waitstatus_to_exitcode(status)
+        has_failed |= exit_code != 0
+        broker = f"broker {ours.pop(pid).broker_id} (process {pid})"
+        note(f"{broker} {processes.end_in_words(exit_code)}; `cordwood up --data-dir {data_dir}` starts it again")
+    if has_failed:
+        raise Failure("no broker that was started here is left.")
+
+
+def _stop(ours: "dict[int, Member]") -> None:
+    from cordwood.cluster.cli.local import processes
+
+    running = {member.broker_id: (member, pid) for pid, member in ours.items() if processes.is_running(member, pid)}
+    for sentence in processes.stop(running):
+        note(sentence)

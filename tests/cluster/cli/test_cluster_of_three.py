@@ -1,0 +1,95 @@
+"""What an operator does with three brokers: start them, lose one, ask, bring it back, move a partition, stop them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_fixture import wait_until
+from command import Outcome, cordwood
+from local_cluster import LocalCluster
+
+from cordwood.cluster.cli.exits import ExitCode
+
+RECOVERED_S = 30.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Three brokers that can be used, with a topic t of three replicas."""
+    local = LocalCluster(tmp_path / "cluster", brokers=3)
+    try:
+        # The last one would wait in vain for others to lead in its place.
+        local.up("--set", "controlled.shutdown.max.wait.ms=2000")
+        made = run(local, "topic", "create", "t", "--partitions", "3", "--replication-factor", "3")
+        assert made.exit_code == ExitCode.OK, made.stderr
+        yield local
+    finally:
+        local.end()
+
+
+def run(cluster: LocalCluster, *words: str, stdin: bytes = b"") -> Outcome:
+    """One command on the cluster."""
+    return cordwood(*words, bootstrap=cluster.bootstrap, stdin=stdin)
+
+
+def status(cluster: LocalCluster) -> dict[str, Any]:
+    report: dict[str, Any] = run(cluster, "status", "--json").json
+    return report
+
+
+def alive(cluster: LocalCluster) -> list[int]:
+    return [broker["id"] for broker in status(cluster)["brokers"] if broker["alive"]]
+
+
+def is_whole(cluster: LocalCluster) -> bool:
+    report = status(cluster)
+    return alive(cluster) == [1, 2, 3] and report["under_replicated"] == report["offline"] == 0
+
+
+def partition(cluster: LocalCluster, index: int) -> dict[str, Any]:
+    found: dict[str, Any] = run(cluster, "topic", "describe", "t", "--json").json[0]["partitions"][index]
+    return found
+
+
+def test_a_broker_is_lost_and_comes_back(cluster: LocalCluster) -> None:
+    wait_until(lambda: is_whole(cluster), RECOVERED_S, "all replicas to be in sync")
+    assert run(cluster, "cluster", "can-stop", "2").text == "broker 2 may be stopped\n"
+    assert run(cluster, "produce", "t", stdin=b"before\n").exit_code == ExitCode.OK
+
+    cluster.kill(2)
+    wait_until(lambda: alive(cluster) == [1, 3], RECOVERED_S, "broker 2 to be fenced")
+    wait_until(lambda: status(cluster)["offline"] == 0, RECOVERED_S, "others to lead")
+    assert status(cluster)["under_replicated"] >= 3
+    assert run(cluster, "produce", "t", stdin=b"between\n").exit_code == ExitCode.OK
+    assert run(cluster, "cluster", "can-stop", "2").text == "broker 2 is down already\n"
+    reasons = run(cluster, "cluster", "can-stop", "1")
+    assert reasons.exit_code == ExitCode.FAILED
+    assert "min.insync.replicas" in reasons.text
+    assert "1 of its 3 voters" in reasons.text
+
+    others = [cluster.broker(1)["pid"], cluster.broker(3)["pid"]]
+    cluster.up()
+    assert [cluster.broker(1)["pid"], cluster.broker(3)["pid"]] == others
+    wait_until(lambda: is_whole(cluster), RECOVERED_S, "broker 2 to be in sync again")
+    assert sorted(run(cluster, "consume", "t").lines) == [b"before", b"between"]
+
+
+def test_a_partition_is_moved_and_led_by_its_preferred_broker(cluster: LocalCluster) -> None:
+    assert run(cluster, "produce", "t", stdin=b"a\nb\nc\n").exit_code == ExitCode.OK
+    moved = run(cluster, "partition", "move", "t", "0", "--to", "3,1", "--wait")
+    assert moved.exit_code == ExitCode.OK, moved.stderr
+    assert partition(cluster, 0)["replicas"] == [3, 1]
+    assert run(cluster, "partition", "list-moves", "--json").json == []
+    elected = run(cluster, "partition", "elect", "t", "0")
+    assert elected.exit_code == ExitCode.OK, elected.stderr
+    wait_until(lambda: partition(cluster, 0)["leader"] == 3, RECOVERED_S, "broker 3 to lead")
+    assert sorted(run(cluster, "consume", "t").lines) == [b"a", b"b", b"c"]
+
+
+def test_all_of_them_stop_and_start_again_with_everything(cluster: LocalCluster) -> None:
+    assert run(cluster, "produce", "t", stdin=b"kept\n").exit_code == ExitCode.OK
+    stopped = cluster.down()
+    assert stopped.text == "broker 1 has stopped\nbroker 2 has stopped\nbroker 3 has stopped\n"
+    cluster.up()
+    assert run(cluster, "consume", "t").lines == [b"kept"]

@@ -1,0 +1,86 @@
+"""What `cordwood status` makes of a cluster."""
+
+import io
+
+from rich.console import Console
+
+from cordwood.cluster.cli.cluster_view import Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
+from cordwood.cluster.cli.status_report import PARTITIONS_SHOWN, as_json, as_tables
+
+DISK = LogDirectory("data", None, 75_000_000_000, 250_000_000_000)
+BROKEN = LogDirectory("broken", "KafkaStorageError", None, None)
+
+
+def hurt_cluster(partitions: int = 1) -> ClusterView:
+    """Broker 2 has a broken disk and is behind, broker 3 is away."""
+    brokers = (
+        Broker(1, "127.0.0.1:9092", None, True, (DISK,)),
+        Broker(2, "127.0.0.1:9093", "b", True, (DISK, BROKEN)),
+        Broker(3, "127.0.0.1:9094", None, False, None),
+    )
+    replicas = (
+        Replica(1, True, False, 2_000, 0),
+        Replica(2, False, False, 1_000, 1_200),
+        Replica(3, False, True, None, None),
+    )
+    hurt = [Partition("hurt", index, 1, replicas, 2) for index in range(partitions)]
+    gone = Partition("gone", 0, None, (Replica(3, True, True, None, None),), 1)
+    well = Partition("well", 0, 1, (Replica(1, True, False, 500, 0),), 1)
+    return ClusterView("Cid", brokers, Quorum(1, 7, (1, 2, 3), {1: 100, 2: 90}), (*hurt, gone, well))
+
+
+def shown(view: ClusterView, *, all_partitions: bool = False) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=200, markup=False, highlight=False).print(as_tables(view, all_partitions=all_partitions))
+    return out.getvalue().splitlines()
+
+
+def test_the_first_line_counts_what_is_short_of_something() -> None:
+    assert shown(hurt_cluster())[0] == (
+        "cluster Cid: controller 1; 3 partitions: 1 under-replicated, 1 under min.insync.replicas, 1 offline"
+    )
+
+
+def test_each_broker_has_a_line_with_its_part_and_its_disk() -> None:
+    _, _, *lines = shown(hurt_cluster())
+    assert [" ".join(line.split()) for line in lines[:3]] == [
+        "1 127.0.0.1:9092 alive controller 0 2 2 of 2 2.5 kB 75.0 GB",
+        "2 127.0.0.1:9093 alive voter 10 0 0 of 1 1.0 kB 75.0 GB",
+        "3 127.0.0.1:9094 down voter - 0 1 of 2 - -",
+    ]
+    assert lines[3] == "broker 2: log directory broken is offline (KafkaStorageError)"
+
+
+def test_only_partitions_that_are_short_of_something_are_listed_unless_all_are_asked_for() -> None:
+    lines = [line.split() for line in shown(hurt_cluster())]
+    assert ["hurt", "0", "1", "1", "2:", "1200,", "3:", "away"] in lines
+    assert ["gone", "0", "-", "3", "3:", "away"] in lines
+    assert ["well", "0", "1", "1", "-"] not in lines
+    assert ["well", "0", "1", "1", "-"] in [line.split() for line in shown(hurt_cluster(), all_partitions=True)]
+
+
+def test_a_long_list_is_cut_and_says_so() -> None:
+    lines = shown(hurt_cluster(PARTITIONS_SHOWN + 4))
+    assert lines[-1] == "… and 5 more: --all shows every partition."
+    assert not shown(hurt_cluster(PARTITIONS_SHOWN + 4), all_partitions=True)[-1].startswith("…")
+
+
+def test_a_broker_that_does_not_say_what_it_holds_is_named() -> None:
+    view = ClusterView("Cid", (Broker(1, "h:1", None, True, None),), Quorum(None, 0, (1,), {}), ())
+    lines = shown(view)
+    assert "no controller" in lines[0]
+    assert "broker 1 does not say what is on its disks" in lines
+
+
+def test_json_has_every_replica_with_its_lag() -> None:
+    report = as_json(hurt_cluster())
+    assert (report["controller"], report["under_replicated"], report["offline"]) == (1, 1, 1)
+    assert [broker["metadata_lag"] for broker in report["brokers"]] == [0, 10, None]
+    assert report["partitions"][0] == {
+        "topic": "hurt", "partition": 0, "leader": 1, "isr": [1], "min_isr": 2,
+        "replicas": [
+            {"broker": 1, "in_sync": True, "offline": False, "lag": 0, "bytes": 2_000},
+            {"broker": 2, "in_sync": False, "offline": False, "lag": 1_200, "bytes": 1_000},
+            {"broker": 3, "in_sync": False, "offline": True, "lag": None, "bytes": None},
+        ],
+    }  # fmt: skip
