@@ -1,0 +1,108 @@
+"""The listening side: health, mistakes in words, and limits that nobody else pays for."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from http_fixture import LOOPBACK, HttpStory, run
+from structlog.testing import capture_logs
+
+from cordwood.cluster.http.server import BACKLOG, CONNECTIONS_MAX, HEADER_BYTES_MAX, HEADERS_MAX, HttpServer
+
+
+def test_a_broker_is_alive_before_it_is_ready() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            broker.reason = "It is early."
+            assert (await broker.ask("/healthz")).status == 200
+            waiting = await broker.ask("/readyz")
+            assert (waiting.status, waiting.text) == (503, "It is early.\n")
+            broker.reason = None
+            ready = await broker.ask("/readyz")
+            assert (ready.status, ready.text) == (200, "ready\n")
+
+    run(story())
+
+
+def test_what_is_not_there_is_answered_with_what_is() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            answer = await broker.ask("/metric")
+            assert answer.status == 404
+            assert answer.json["error"].startswith("There is nothing at /metric. There is /healthz, /metrics, ")
+
+    run(story())
+
+
+def test_other_methods_are_refused_with_those_that_there_are() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            answer = await broker.ask("/metrics", "DELETE")
+            assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
+            assert answer.json["error"] == "/metrics takes GET, HEAD, and not DELETE."
+            assert (await broker.ask("/metrics", "HEAD")).status == 200
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x00\x00\x10 this is Kafka's\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + b"a" * (HEADER_BYTES_MAX + 1) + b"\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"A: a\r\n" * (HEADERS_MAX + 1) + b"\r\n",
+        b"GET /" + b"a" * (HEADER_BYTES_MAX + 1) + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+    ids=["another protocol", "a long header", "many headers", "a long path"],
+)
+def test_what_is_no_request_is_refused_without_a_traceback(sent: bytes) -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            with capture_logs() as told:
+                assert b" 400 " in (await broker.send(sent)).splitlines()[0]
+            assert not any("exc_info" in line for line in told)
+            assert (await broker.ask("/healthz")).status == 200
+
+    run(story())
+
+
+def test_connections_that_hang_keep_no_health_check_out() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            hanging = [await asyncio.open_connection(LOOPBACK, broker.port) for _ in range(CONNECTIONS_MAX + BACKLOG)]
+            assert (await broker.ask("/healthz")).status == 200
+            oldest, _ = hanging[0]
+            assert await oldest.read() == b""
+            reader, writer = hanging[-1]
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200"), "nobody has to go who is not in the way"
+            for _, writer in hanging:
+                writer.close()
+
+    run(story())
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            with pytest.raises(OSError, match="cannot listen") as refused:
+                await HttpServer(broker.watched).start(LOOPBACK, broker.port)
+            assert refused.value.filename == f"http.listen on {LOOPBACK}:{broker.port}"
+
+    run(story())
+
+
+def test_an_answer_that_fails_is_logged_and_told_in_words() -> None:
+    def broken() -> str:
+        raise RuntimeError("nobody knows")
+
+    async def story() -> None:
+        broker = HttpStory()
+        broker.server = HttpServer(replace(broker.watched, why_not_ready=broken))
+        async with broker:
+            with capture_logs() as told:
+                answer = await broker.ask("/readyz")
+            assert (answer.status, answer.json) == (500, {"error": "The broker could not answer: its log says why."})
+            assert [(line["event"], str(line["exc_info"])) for line in told] == [("http.failed", "nobody knows")]
+
+    run(story())

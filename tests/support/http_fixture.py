@@ -1,0 +1,115 @@
+"""Broker 1 of a cluster, asked over HTTP: its replicas are on a simulated disk, and its metadata is in memory."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+from quorum_in_memory import MetadataLog
+from replica_fixture import ME, ReplicaStory
+
+from cordwood.cluster.damage import DamageRegister
+from cordwood.cluster.http.server import HttpServer
+from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker
+from cordwood.replication.assignment import Assignment
+from cordwood.replication.partition import Partition
+
+LOOPBACK = "127.0.0.1"
+
+Metrics = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+    json: Any
+
+
+class HttpStory:
+    """`async with HttpStory() as broker`: from then on it listens on a free port."""
+
+    def __init__(self, directories: int = 1) -> None:
+        self.replicas = ReplicaStory(directories=directories)
+        self.metadata = MetadataLog()
+        self.damage = DamageRegister()
+        self.reason: str | None = None
+        self.watched = Watched(
+            broker_id=BrokerId(ME),
+            quorum=self.metadata.voter(ME),
+            replicas=self.replicas.replicas,
+            damage=self.damage,
+            why_not_ready=lambda: self.reason,
+            connection_count=lambda: 3,
+        )
+        self.server = HttpServer(self.watched)
+        self.port = 0
+
+    async def __aenter__(self) -> "HttpStory":
+        self.port = await self.server.start(LOOPBACK, 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.server.close()
+
+    def register(self, *brokers: int) -> None:
+        """They are in the metadata, fenced as all newcomers are."""
+        for broker in brokers:
+            endpoint = Endpoint("PLAINTEXT", LOOPBACK, 9091 + broker)
+            self.metadata.apply(RegisterBroker(BrokerId(broker), UUID(int=broker), (endpoint,), None, ("disk",)))
+
+    def lead(self, *in_sync: int, index: int = 0, epoch: int = 1, min_isr: int = 1) -> Partition:
+        """Broker 1 leads a partition that is on the brokers 1, 2 and 3."""
+        partition = self.replicas.partition(index)
+        partition.assigned(Assignment(ME, epoch, epoch, (1, 2, 3), frozenset(in_sync), min_isr))
+        return partition
+
+    def follow(self, leader: int, index: int = 0) -> None:
+        """From now on another broker leads the partition."""
+        partition = self.replicas.partition(index)
+        epoch = partition.leader_epoch + 1
+        partition.assigned(Assignment(leader, epoch, epoch, (1, 2, 3), frozenset({1, 2, 3}), 1))
+
+    async def ask(self, path: str, method: str = "GET") -> Answer:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, f"http://{LOOPBACK}:{self.port}{path}") as response,
+        ):
+            is_json = response.content_type == "application/json"
+            json = await response.json() if is_json else None
+            return Answer(response.status, dict(response.headers), await response.text(), json)
+
+    async def send(self, sent: bytes) -> bytes:
+        """The beginning of the answer to what may be no request at all."""
+        reader, writer = await asyncio.open_connection(LOOPBACK, self.port)
+        writer.write(sent)
+        answer = await reader.read(1000)
+        writer.close()
+        return answer
+
+    async def metrics(self) -> Metrics:
+        """Each sample by its name and its labels."""
+        return parsed((await self.ask("/metrics")).text)
+
+    async def metric(self, name: str, **labels: str) -> float | None:
+        """One sample; None where there is none."""
+        return (await self.metrics()).get((f"cordwood_{name}", frozenset(labels.items())))
+
+
+def parsed(text: str) -> Metrics:
+    """By Prometheus' own parser. Each sample is there once."""
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    found = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
+    assert len(found) == len(samples), "a sample is there twice"
+    return found
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 30))
