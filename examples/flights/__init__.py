@@ -1,1 +1,1 @@
-"""Every flight that left New York in 2013, through a broker that is killed half-way."""
+"""Every flight that left New York in 2013, through three brokers of which one is killed half-way."""

@@ -1,7 +1,9 @@
-"""336,776 flights through a broker that is killed half-way: produce, SIGKILL, restart, read back, compare."""
+"""336,776 flights through three brokers: produce, SIGKILL the busiest leader, go on without it, read back, compare."""
 
 import sys
 import tempfile
+import time
+from collections import Counter
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -11,13 +13,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from examples.flights.broker import Broker
+from examples.flights.cluster import BROKERS, Cluster
 from examples.flights.compare import ReadBack, same
 from examples.flights.source import Delays, Flight, as_records, carrier_names, delays_by_carrier, read_flights
 
 TOPIC = "flights"
 PARTITIONS = 6
+UNDER_WAY_MAX = 20_000
 READ_RECORDS = 5000
+ANSWER_S = 30.0
 SILENCE_S = 60.0
 
 
@@ -30,36 +34,42 @@ def main() -> int:
     bars = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
     )
-    with tempfile.TemporaryDirectory(prefix="cordwood-flights-") as directory, Broker(Path(directory)) as broker, bars:
-        sending = Sending(broker, bars, len(flights))
+    console.print(f"Starting {BROKERS} brokers ...")
+    with (
+        tempfile.TemporaryDirectory(prefix="cordwood-flights-") as directory,
+        Cluster(Path(directory)) as cluster,
+        bars,
+    ):
+        sending = Sending(cluster, bars, len(flights))
         sending.run(flights)
-        back = read_back(broker.address, flights, bars)
+        back = read_back(cluster.bootstrap, flights, bars)
     return report(console, delays_by_carrier(table), back, sending)
 
 
 class Sending:
-    """Producing with acks=all, and a crash in the middle of it."""
+    """Producing with acks=all and idempotence, and the loss of a broker in the middle of it."""
 
-    def __init__(self, broker: Broker, bars: Progress, count: int) -> None:
-        self.broker = broker
+    def __init__(self, cluster: Cluster, bars: Progress, count: int) -> None:
+        self.cluster = cluster
         self.bars = bars
         self.bar: TaskID = bars.add_task("acknowledged", total=count)
         self.count = count
-        self.acknowledged = 0
+        self.acknowledged: Counter[int] = Counter()
+        """How many records of each partition."""
         self.errors: list[str] = []
-        self.kill_at = count // 2
-        self.in_flight_at_kill: int | None = None
+        self.loss: Loss | None = None
 
     def run(self, flights: list[Flight]) -> None:
-        """Send all flights; the client retries by itself what the crash interrupted."""
-        create_topic(self.broker.address)
+        """Send all flights; the client finds the new leaders and retries by itself."""
+        create_topic(self.cluster.bootstrap)
         producer = Producer(
             {
-                "bootstrap.servers": self.broker.address,
+                "bootstrap.servers": self.cluster.bootstrap,
                 "acks": "all",
                 "enable.idempotence": True,
                 "compression.type": "lz4",
-                # That the broker is gone for a moment is the point here: no need to log it.
+                "queue.buffering.max.messages": UNDER_WAY_MAX,
+                # That a broker is gone is the point here: no need to log it.
                 "log_level": 0,
             }
         )
@@ -67,8 +77,8 @@ class Sending:
             while not self.send(producer, flight):
                 producer.poll(0.05)
             producer.poll(0)
-            if self.in_flight_at_kill is None and self.acknowledged >= self.kill_at:
-                self.crash(len(producer))
+            if self.loss is None and self.acknowledged.total() >= self.count // 2:
+                self.lose_a_broker(producer)
         producer.flush(SILENCE_S)
 
     def send(self, producer: Producer, flight: Flight) -> bool:
@@ -79,36 +89,62 @@ class Sending:
             return False
         return True
 
-    def delivered(self, error: object, _message: Message) -> None:
+    def delivered(self, error: object, message: Message) -> None:
         """Told by the client once for each record."""
         if error is not None:
             self.errors.append(str(error))
             return
-        self.acknowledged += 1
-        if self.acknowledged % 1000 == 0 or self.acknowledged == self.count:
-            self.bars.update(self.bar, completed=self.acknowledged)
+        self.acknowledged[message.partition() or 0] += 1
+        total = self.acknowledged.total()
+        if total % 1000 == 0 or total == self.count:
+            self.bars.update(self.bar, completed=total)
+        if self.loss is not None and self.loss.is_made_good_by(message):
+            self.bars.print(
+                f"another broker leads its busiest partition, and takes records {self.loss.seconds:.2f} s later"
+            )
 
-    def crash(self, in_flight: int) -> None:
-        """Kill the broker with records under way, and start it again on what it left on disk."""
-        self.in_flight_at_kill = in_flight
-        self.broker.kill()
-        self.bars.print(f"SIGKILL after {self.acknowledged:,} acknowledged records, with {in_flight:,} under way")
-        seconds = self.broker.start()
-        self.bars.print(f"restarted, and taking connections {seconds:.2f} s later")
+    def lose_a_broker(self, producer: Producer) -> None:
+        """Kill the leader of the partition that has most records, with more under way. Nobody starts it again."""
+        partition, _ = self.acknowledged.most_common(1)[0]
+        leader = producer.list_topics(TOPIC, timeout=ANSWER_S).topics[TOPIC].partitions[partition].leader
+        self.loss = Loss(partition)
+        self.cluster.kill(leader)
+        self.bars.print(
+            f"SIGKILL for broker {leader} after {self.acknowledged.total():,} acknowledged records, "
+            f"with {len(producer):,} under way"
+        )
 
 
-def create_topic(address: str) -> None:
-    """One topic of a few partitions."""
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+class Loss:
+    """The loss of a partition's leader, and how long it was felt."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.began_ms = time.time_ns() // 1_000_000
+        self.seconds: float | None = None
+
+    def is_made_good_by(self, message: Message) -> bool:
+        """Whether this is the first acknowledged record of the partition that was sent since."""
+        sent_ms = message.timestamp()[1]
+        if self.seconds is not None or message.partition() != self.partition or sent_ms <= self.began_ms:
+            return False
+        self.seconds = time.time() - self.began_ms / 1000
+        return True
 
 
-def read_back(address: str, flights: list[Flight], bars: Progress) -> ReadBack:
-    """Read every partition from its start to its end."""
+def create_topic(bootstrap: str) -> None:
+    """One topic of a few partitions, with a replica on each broker."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, BROKERS)])[TOPIC].result(ANSWER_S)
+
+
+def read_back(bootstrap: str, flights: list[Flight], bars: Progress) -> ReadBack:
+    """Read every partition from its start to its end, from the brokers that are left."""
     back = ReadBack([flight.value for flight in flights])
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "flights", "enable.auto.commit": False})
+    settings = {"bootstrap.servers": bootstrap, "group.id": "flights", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer(settings)
     whole = [TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)]
-    left = sum(consumer.get_watermark_offsets(partition, timeout=30)[1] for partition in whole)
+    left = sum(consumer.get_watermark_offsets(partition, timeout=ANSWER_S)[1] for partition in whole)
     bar = bars.add_task("read back", total=left)
     consumer.assign(whole)
     while left > 0:
@@ -132,15 +168,16 @@ def report(console: Console, expected: dict[str, Delays], back: ReadBack, sendin
     found = back.delays()
     differing = sum(not same(expected.get(carrier), found.get(carrier)) for carrier in expected.keys() | found.keys())
     console.print(delays_table(expected, found))
-    console.print(f"{sending.acknowledged:,} records acknowledged, {sum(back.seen):,} of {len(back.sent):,} read back.")
+    acknowledged = sending.acknowledged.total()
+    console.print(f"{acknowledged:,} records acknowledged, {sum(back.seen):,} of {len(back.sent):,} read back.")
     findings = {
-        "not acknowledged": len(back.sent) - sending.acknowledged,
+        "not acknowledged": len(back.sent) - acknowledged,
         "missing": back.missing,
         "there twice": back.duplicates,
         "changed on the way": back.changed,
         "out of order for their aircraft": back.out_of_order,
         "carriers whose delays differ": differing,
-        "crashes that did not happen": int(sending.in_flight_at_kill is None),
+        "brokers that should have been killed": int(sending.loss is None),
     }
     for what, count in findings.items():
         console.print(f"  {what}: {count:,}", style="bold red" if count else "green")

@@ -1,0 +1,75 @@
+"""Three brokers on this machine, by `cordwood up` and `cordwood down` as anybody would start and stop them."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+BROKERS = 3
+PORT_END = 1 << 16
+
+
+class Cluster:
+    """A local cluster with its data below `directory`. A context manager that stops what is left of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port of every broker, running or not."""
+        return ",".join(broker["kafka"] for broker in self._brokers().values())
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL: no goodbye, nothing flushed, nothing handed over."""
+        os.kill(self._brokers()[broker_id]["pid"], signal.SIGKILL)
+
+    def __enter__(self) -> "Cluster":
+        ports = ["--port", str(free_ports(BROKERS)), "--http-port", str(free_ports(BROKERS))]
+        self._cordwood("up", "--brokers", str(BROKERS), "--detach", *ports)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._cordwood("down")
+
+    def _cordwood(self, command: str, *options: str) -> None:
+        """One command to its end. Raises SystemExit with its own words where it fails."""
+        words = [command, "--data-dir", str(self.directory), *options]
+        done = subprocess.run(
+            [sys.executable, "-m", "cordwood.cluster.cli", *words],
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if done.returncode:
+            raise SystemExit(done.stderr.strip() or f"cordwood {command} ended with exit code {done.returncode}")
+
+    def _brokers(self) -> dict[int, dict[str, Any]]:
+        """What `cordwood up` has written of each broker, by its number."""
+        written = json.loads((self.directory / "cluster.json").read_text())
+        return {broker["id"]: broker for broker in written["brokers"]}
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` ports in a row that nobody listens on now."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            first: int = probe.getsockname()[1]
+        if first + count <= PORT_END and all(map(_is_free, range(first, first + count))):
+            return first
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
