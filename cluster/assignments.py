@@ -1,15 +1,18 @@
-"""What a change of the metadata means for this broker's replicas: which to open, to configure, to forget."""
+"""What the metadata means for this broker's replicas: which to hold, which of them to lead, and whom to follow."""
 
 from collections.abc import Callable
+from typing import Protocol
+from uuid import UUID
 
 import structlog
 
+from cordwood.cluster import topic_configs
 from cordwood.cluster.config import Settings
-from cordwood.cluster.config_rows import BrokerConfig
-from cordwood.cluster.metadata.image import Image, TopicImage, changed_topics
-from cordwood.cluster.topic_configs import log_config
+from cordwood.cluster.config_rows import BrokerConfig, broker_config
+from cordwood.cluster.metadata.image import MIN_ISR, Image, PartitionImage, TopicImage, changed_topics
+from cordwood.replication.assignment import Assignment
 from cordwood.replication.housekeeping import Housekeeping
-from cordwood.replication.partition import PartitionRefused, Place
+from cordwood.replication.partition import Partition, PartitionRefused, Place
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import StorageError
@@ -17,21 +20,36 @@ from cordwood.storage.errors import StorageError
 _events = structlog.get_logger("replicas")
 
 
+class Following(Protocol):
+    """Who sees to it that a replica has what its leader has."""
+
+    def follow(self, partition: Partition, leader: int) -> None:
+        """Begin to follow, in the partition's present epoch."""
+        ...
+
+
 class Assignments:
     """Keeps the replicas in step with the image. `follow` is the quorum's listener."""
 
     def __init__(
-        self, replicas: Replicas, housekeeping: Housekeeping, settings: Settings, wall_clock: Callable[[], int]
+        self,
+        replicas: Replicas,
+        housekeeping: Housekeeping,
+        following: Following,
+        settings: Settings,
+        wall_clock: Callable[[], int],
     ) -> None:
-        self._replicas, self._housekeeping = replicas, housekeeping
+        self._replicas, self._housekeeping, self._following = replicas, housekeeping, following
         self._settings, self._wall_clock = settings, wall_clock
 
     def begin(self, image: Image) -> None:
-        """Open every replica that the image assigns to this broker, recovering it. Waits for the disk."""
+        """Hold every replica that the image assigns to this broker, recovering it, and take its role.
+
+        Waits for the disk. The image has this incarnation registered, so that no role is one of the last incarnation's.
+        """
         for topic in image.topics_by_id.values():
-            self._open(topic, 0, self._log_config(topic, image))
-        # A topic that exists is no orphan, even where none of its replicas could be opened.
-        orphans = [orphan for orphan in self._replicas.orphans() if orphan[1] not in image.topics_by_id]
+            self._take_roles(None, topic, image)
+        orphans = [orphan for orphan in self._replicas.found() if not self._is_assigned(orphan[1], orphan[2], image)]
         self._housekeeping.remove_orphans(orphans)
 
     def follow(self, old: Image, new: Image) -> None:
@@ -39,43 +57,92 @@ class Assignments:
         for before, after in changed_topics(old, new):
             if after is None:
                 assert before is not None, "a change has at least one side"
-                self._remove(before)
-            elif before is None:
-                self._open(after, 0, self._log_config(after, new))
+                self._remove(self._replicas.remove(before.name), before.name)
             else:
-                config = self._log_config(after, new)
-                self._open(after, len(before.partitions), config)
-                self._replicas.configure(after.name, config)
+                self._take_roles(before, after, new)
+        if old.brokers is not new.brokers:
+            # Who has caught up may have been waiting for nothing but to be alive.
+            for partition in self._replicas:
+                partition.watch_followers()
         if old.broker_configs is not new.broker_configs:
             for topic in new.topics_by_id.values():
-                self._replicas.configure(topic.name, self._log_config(topic, new))
+                self._take_roles(None, topic, new)
 
-    def _remove(self, topic: TopicImage) -> None:
+    def _is_assigned(self, topic_id: UUID, index: int, image: Image) -> bool:
+        """Whether a replica belongs here, even where it could not be opened."""
+        partition = image.partition(topic_id, index)
+        return partition is not None and self._settings.node_id in partition.replicas
+
+    def open_more(self, image: Image) -> None:
+        """Try again to hold what could not be held for lack of room, up to the first that still cannot be."""
+        for name, index in self._replicas.not_opened():
+            topic = image.topics_by_name.get(name)
+            if topic is None or self._replicas.is_disk_lost(topic.id, index):
+                continue
+            self._take_roles(None, topic, image)
+            if self._replicas.get(name, index) is None:
+                return
+
+    def _take_roles(self, before: TopicImage | None, topic: TopicImage, image: Image) -> None:
+        """Take the roles in all partitions, or in those alone that have changed since `before`."""
+        broker = broker_config(self._settings, image)
+        if before is not None and before.configs is not topic.configs:
+            before = None
+        config = log_config(topic, broker)
+        self._replicas.configure(topic.name, config)
+        min_isr = max(image.min_isr(topic), _min_isr(topic, broker))
+        known = () if before is None else before.partitions
+        for index, partition in enumerate(topic.partitions):
+            if index < len(known) and known[index] is partition:
+                continue
+            if self._settings.node_id in partition.replicas:
+                held = self._replicas.get(topic.name, index) or self._open(topic, index, config)
+                if held is not None:
+                    self._assign(held, partition, min_isr)
+            elif (moved_away := self._replicas.remove_one(topic.name, index)) is not None:
+                self._remove([moved_away], topic.name)
+
+    def _assign(self, held: Partition, partition: PartitionImage, min_isr: int) -> None:
+        must_follow = held.assigned(
+            Assignment(
+                partition.leader,
+                partition.leader_epoch,
+                partition.partition_epoch,
+                partition.replicas,
+                frozenset(partition.isr),
+                min_isr,
+            )
+        )
+        if must_follow:
+            self._following.follow(held, partition.leader)
+
+    def _remove(self, partitions: list[Partition], topic: str) -> None:
         try:
-            self._housekeeping.remove_topic(self._replicas.remove(topic.name))
+            self._housekeeping.remove(partitions)
         except OSError as error:
             # What is left of it is an orphan at the next start.
-            _events.error("topic.not_removed", topic=topic.name, error=str(error))
+            _events.error("topic.not_removed", topic=topic, error=str(error))
 
-    def _open(self, topic: TopicImage, first: int, config: LogConfig) -> None:
-        now_ms = self._wall_clock()
-        for index in range(first, len(topic.partitions)):
-            partition = topic.partitions[index]
-            if partition.leader != self._settings.node_id:
-                continue
-            place = Place(topic.name, index, topic.id)
-            try:
-                damage = self._replicas.open(place, partition.leader_epoch, config, now_ms)
-            except (PartitionRefused, StorageError, OSError) as error:
-                # An OSError has taken the log directory offline before it came here (Replicas.open).
-                reason = str(error.__cause__ or error)
-                _events.error("partition.offline", topic=topic.name, partition=index, reason=reason)
-                continue
-            for damaged in damage:
-                _events.error("log.damaged", topic=topic.name, partition=index, damage=str(damaged))
+    def _open(self, topic: TopicImage, index: int, config: LogConfig) -> Partition | None:
+        try:
+            damage = self._replicas.open(Place(topic.name, index, topic.id), config, self._wall_clock())
+        except (PartitionRefused, StorageError, OSError) as error:
+            # An OSError has taken the log directory offline before it came here (Replicas.open).
+            reason = str(error.__cause__ or error)
+            _events.error("partition.offline", topic=topic.name, partition=index, reason=reason)
+            return None
+        held = self._replicas.get(topic.name, index)
+        assert held is not None, "it has just been opened"
+        for damaged in damage:
+            held.damaged(damaged)
+        return held
 
-    def _log_config(self, topic: TopicImage, image: Image) -> LogConfig:
-        broker = BrokerConfig(
-            self._settings, image.configs_of_broker(self._settings.node_id), image.configs_of_all_brokers
-        )
-        return log_config(topic.configs, broker)
+
+def log_config(topic: TopicImage, broker: BrokerConfig) -> LogConfig:
+    return topic_configs.log_config(topic.configs, broker)
+
+
+def _min_isr(topic: TopicImage, broker: BrokerConfig) -> int:
+    value = topic_configs.value_of(MIN_ISR, topic.configs, broker)
+    assert isinstance(value, int), "min.insync.replicas is a number"
+    return value

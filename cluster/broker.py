@@ -1,63 +1,64 @@
-"""The composition root: everything that a broker is made of is built and wired here, and nowhere else.
-
-Together with `storage/real_disk.py` it is the only place that knows the clock, the randomness, the threads and the
-event loop of the real world.
-"""
+"""The composition root: everything that a broker is made of is built and wired here, and nowhere else."""
 
 import asyncio
-import gc
-import logging
-import os
 import random
-import resource
-import signal
+import re
 import socket
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import structlog
-import uvloop
 
+from cordwood.cluster import quorums
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.config import Settings
+from cordwood.cluster.controlling import Controlling
+from cordwood.cluster.damage import DamageRegister
+from cordwood.cluster.directories import claim_all
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.groups.topic import ReplicatedTopic
-from cordwood.cluster.identity import WrongDirectory, claim, refuse_to_found
+from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.identity import claim
+from cordwood.cluster.isr_changes import IsrChanges
 from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.dispatch import Dispatcher
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers.fetch import Fetching
 from cordwood.cluster.kafka.handlers.produce import Producing
+from cordwood.cluster.kafka.peers import Peers
 from cordwood.cluster.kafka.registry import served_apis
 from cordwood.cluster.kafka.server import Server
-from cordwood.cluster.listeners import Listener, listeners_of
-from cordwood.cluster.metadata.commands import BrokerId, RegisterBroker, UnknownCommand
-from cordwood.cluster.metadata.image import CommandRefused
-from cordwood.cluster.metadata.quorum import QuorumFailed, SingleVoter
+from cordwood.cluster.lifecycle import Lifecycle
+from cordwood.cluster.listeners import Listener, http_address, inter_broker_listener, listeners_of
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.neighbours import Neighbours
 from cordwood.cluster.producer_ids import ProducerIds
+from cordwood.cluster.repairs import Repairs
+from cordwood.replication.fetcher import Fetcher, Fetchers
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.housekeeping import Housekeeping, Intervals
-from cordwood.replication.log_directory import METADATA, LogDirectory
-from cordwood.replication.partition import Partition
+from cordwood.replication.link import LinkLimits
+from cordwood.replication.links import Links
+from cordwood.replication.log_directory import TOPICS, LogDirectory
+from cordwood.replication.partition import Partition, Surroundings
 from cordwood.replication.replicas import Replicas
+from cordwood.replication.scrubber import Scrubber
 from cordwood.replication.syncers import best_syncer
 from cordwood.replication.waiters import Wakeups
-from cordwood.storage.disk import Disk, Syncable, sync_directory
+from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.real_disk import RealDisk, lock_directory
+
+if TYPE_CHECKING:
+    from cordwood.cluster.http.server import HttpServer
 
 BLOCKING_THREADS = 4
 
+_PARTITION_PATH = re.compile(rf"/{TOPICS}/(?P<topic>[0-9a-f-]{{36}})/(?P<partition>[0-9]+)/")
+
 _events = structlog.get_logger("broker")
-
-
-class CannotStart(Exception):
-    """Why the broker does not run: a sentence for whoever started it."""
 
 
 class Broker:
@@ -67,76 +68,142 @@ class Broker:
         self._settings, self._disk, self._wall_clock, self._rng = settings, disk, wall_clock, rng
         self._loop = asyncio.get_running_loop()
         self._executor = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix="blocking")
-        self._damage_told: set[tuple[str, int]] = set()
+        self._incarnation = self._uuid()
+        self._damage = DamageRegister()
+        self._http: HttpServer | None = None
         self.failure: asyncio.Future[str] = self._loop.create_future()
 
     async def start(self) -> tuple[Listener, ...]:
-        """Recover the logs, take the listeners' addresses and serve. Raises OSError, DamagedLog, WrongDirectory.
+        """Join the cluster, recover the logs, and serve. Returns once this broker may lead.
 
-        Blocks the loop while it recovers: nothing else is to be done yet.
+        Blocks the loop while it recovers: nothing else is to be done yet. Waits for as long as the cluster has no
+        quorum. Raises OSError, DamagedLog, WrongDirectory, CommandRefused, UnknownCommand.
         """
         settings = self._settings
         self._wakeups = Wakeups(self._loop)
         self._syncer = best_syncer(self._loop, self._executor)
         self._flusher = Flusher(self._loop, self._syncer, self._wakeups)
         directories = [LogDirectory(self._disk, path, self._directory_failed) for path in settings.log_dirs]
-        metadata = f"{settings.log_dirs[0]}/{METADATA}"
-        refuse_to_found(self._disk, metadata, settings.log_dirs)
-        self._quorum = SingleVoter.open(
-            self._disk,
-            metadata,
-            self._sync,
-            self._rng,
-            cluster_id=settings.cluster_id,
-            snapshot_interval_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
-            on_failure=self._metadata_failed,
-        )
-        image = self._quorum.image
-        for repaired in self._quorum.damage:
-            self._damaged(repaired)
-        for directory in directories:
-            damage = claim(self._disk, directory.path, image.cluster_id, settings.node_id, self._uuid())
-            for found in (*directory.marks.damage, damage):
-                if found is not None:
-                    self._damaged(found)
-        self._replicas = Replicas(directories, self._flusher, self._wakeups)
-        intervals = Intervals(
-            settings.log_retention_check_interval_ms / 1000, settings.log_segment_delete_delay_ms / 1000
-        )
-        self._housekeeping = Housekeeping(self._replicas, self._run_blocking, self._wall_clock, intervals)
-        assignments = Assignments(self._replicas, self._housekeeping, settings, self._wall_clock)
-        assignments.begin(image)
-        self._quorum.subscribe(assignments.follow)
+        self._quorum = quorums.open_quorum(settings, self._disk, self._run_blocking, self._rng, self._fail)
+        self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
+        self._controlling = Controlling(self._quorum, settings)
+        self._build_replication(directories)
         self._groups = self._build_groups()
-        self._quorum.subscribe(self._groups.on_metadata_change)
         self._build_server()
-        bound = await self._server.bind(listeners_of(settings, socket.gethostname()))
-        await self._quorum.propose(
-            RegisterBroker(
-                BrokerId(settings.node_id),
-                self._uuid(),
-                tuple(listener.endpoint for listener in bound),
-                settings.broker_rack,
-                tuple(settings.log_dirs),
-            )
+        await self._listen_for_http()
+        await quorums.begin(self._quorum)
+        for repaired in quorums.damage_of(self._quorum):
+            self._mended(repaired)
+        self._controlling.start()
+        self._directory_ids = claim_all(
+            self._disk, directories, self._quorum.image, settings.node_id, self._uuid, self._mended
         )
-        self._housekeeping.start()
-        self._groups.start()
+        bound = await self._server.bind(listeners_of(settings, socket.gethostname()))
+        await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
+        self._take_part()
+        await self._repairs.declared()
+        self._lifecycle.start()
         await self._server.serve()
+        await self._lifecycle.unfenced()
         return bound
 
     async def stop(self) -> None:
-        """End connections, put everything on disk, and leave nothing for the next start to recover."""
+        """Have others lead, end connections, put everything on disk, and leave the next start nothing to recover."""
+        if self._settings.controlled_shutdown_enable:
+            await self._lifecycle.begin_shutdown(self._settings.controlled_shutdown_max_wait_ms / 1000)
         await self._server.close()
+        if self._http is not None:
+            await self._http.close()
         await self._groups.close()
         await self._dispatcher.close()
+        await self._fetchers.close()
+        await self._isr_changes.close()
+        await self._scrubber.close()
+        await self._repairs.close()
         await self._housekeeping.stop()
         await self._flusher.drain()
         closing = [self._run_blocking(self._close, partition) for partition in self._replicas]
         await asyncio.gather(*closing)
+        self._lifecycle.close()
+        await self._controlling.close()
         await self._quorum.close()
         self._syncer.close()
         self._executor.shutdown(wait=True)
+
+    async def _listen_for_http(self) -> None:
+        """Whether the broker is well can be asked from here on. Who does not want it is spared its libraries' 10 MB."""
+        address = http_address(self._settings)
+        if address is not None:
+            from cordwood.cluster.http.server import HttpServer
+
+            watched = Watched(
+                broker_id=BrokerId(self._settings.node_id),
+                quorum=self._quorum,
+                replicas=self._replicas,
+                damage=self._damage,
+                why_not_ready=self._lifecycle.why_not_ready,
+                connection_count=lambda: self._server.connection_count,
+            )
+            self._http = HttpServer(watched)
+            await self._http.start(*address)
+
+    def _take_part(self) -> None:
+        """This incarnation is registered: hold what it is assigned, and follow what changes.
+
+        Without a pause in between: no change of the metadata is missed, and none is met twice.
+        """
+        self._assignments.begin(self._quorum.image)
+        self._quorum.subscribe(self._assignments.follow)
+        self._quorum.subscribe(self._repairs.on_metadata_change)
+        self._quorum.subscribe(self._groups.on_metadata_change)
+        self._housekeeping.start()
+        self._groups.start()
+        self._scrubber.start()
+
+    def _build_replication(self, directories: list[LogDirectory]) -> None:
+        settings, quorum = self._settings, self._quorum
+        lag_max_s = settings.replica_lag_time_max_ms / 1000
+        self._isr_changes = IsrChanges(quorum, settings.node_id, lambda broker_id: self._links.epoch_of(broker_id))
+        surroundings = Surroundings(
+            broker_id=settings.node_id,
+            flusher=self._flusher,
+            wakeups=self._wakeups,
+            now=self._loop.time,
+            lag_max_s=lag_max_s,
+            wants_isr_change=self._isr_changes.want,
+            found_damage=lambda partition, damage: self._repairs.found(partition, damage),
+        )
+        self._replicas = Replicas(directories, surroundings)
+        self._neighbours = Neighbours(quorum, settings.node_id, inter_broker_listener(settings), self._incarnation)
+        limits = LinkLimits(settings.replica_catchup_max_bytes_per_second)
+        self._links = Links(self._replicas, self._wakeups, self._run_blocking, limits, self._neighbours.why_not)
+        peers = Peers(self._wakeups, self._run_blocking)
+
+        def fetcher(leader: int) -> Fetcher:
+            neighbours = self._neighbours
+            return Fetcher(leader, neighbours.address, neighbours.hello, peers.dial, self._wakeups, self._wall_clock)
+
+        self._fetchers = Fetchers(fetcher)
+        intervals = Intervals(
+            retention_s=settings.log_retention_check_interval_ms / 1000,
+            delete_delay_s=settings.log_segment_delete_delay_ms / 1000,
+            lag_max_s=lag_max_s,
+        )
+        self._housekeeping = Housekeeping(self._replicas, self._run_blocking, self._wall_clock, intervals)
+        self._repairs = Repairs(
+            quorum,
+            settings.node_id,
+            self._replicas,
+            self._fetchers,
+            self._housekeeping,
+            self._run_blocking,
+            lambda: self._assignments.open_more(quorum.image),
+            self._damage,
+        )
+        self._assignments = Assignments(self._replicas, self._housekeeping, self._repairs, settings, self._wall_clock)
+        self._scrubber = Scrubber(
+            self._replicas, self._run_blocking, settings.log_scrub_bytes_per_second, self._scrub_the_rest
+        )
 
     def _close(self, partition: Partition) -> None:
         """In a thread. A log that cannot be put away is recovered by the next start."""
@@ -175,16 +242,18 @@ class Broker:
         producing = Producing(self._replicas, self._wall_clock)
         sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._rng)
         fetching = Fetching(
-            self._replicas, sessions, self._run_blocking, self._wall_clock, settings.fetch_max_bytes, self._damaged
+            self._replicas,
+            sessions,
+            self._run_blocking,
+            self._wall_clock,
+            settings.fetch_max_bytes,
+            self._neighbours.nearest,
         )
-        self._dispatcher = Dispatcher(services, producing, fetching)
+        self._dispatcher = Dispatcher(services, producing, fetching, self._links)
         self._server = Server(settings, self._wakeups, self._run_blocking, self._dispatcher.handle, self._damaged)
 
     async def _run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await self._loop.run_in_executor(self._executor, function, *arguments)
-
-    async def _sync(self, file: Syncable) -> None:
-        await self._run_blocking(file.sync)
 
     def _uuid(self) -> UUID:
         return UUID(int=self._rng.getrandbits(128), version=4)
@@ -192,98 +261,33 @@ class Broker:
     def _directory_failed(self, directory: LogDirectory) -> None:
         _events.error("log_directory.offline", directory=directory.path, error=str(directory.error))
         self._replicas.go_offline(directory)
+        self._repairs.lost_disk()
         if all(other.is_offline for other in self._replicas.directories):
             self._fail("no log directory is left that can be written to")
-
-    def _metadata_failed(self, error: QuorumFailed) -> None:
-        self._fail(f"the metadata journal cannot be written: {error}")
 
     def _fail(self, reason: str) -> None:
         if not self.failure.done():
             self.failure.set_result(reason)
 
     def _damaged(self, damage: DamagedLog) -> None:
-        """One line for each place, however often it is met."""
-        place = (damage.path, damage.position)
-        if place not in self._damage_told and len(self._damage_told) < 10_000:
-            self._damage_told.add(place)
-            _events.error("log.damaged", damage=str(damage))
+        """Something on disk is not what was written there. A partition of ours is told, wherever it was met."""
+        match = _PARTITION_PATH.search(damage.path)
+        partition = None if match is None else self._replicas.with_id(UUID(match["topic"]), int(match["partition"]))
+        if partition is not None:
+            partition.damaged(damage)
 
+    async def _scrub_the_rest(self) -> None:
+        """What this broker keeps beside its logs: known in memory, and written anew from there."""
+        for repaired in await quorums.scrub(self._quorum):
+            self._mended(repaired)
+        settings, cluster_id = self._settings, self._quorum.image.cluster_id
+        for path, text in zip(settings.log_dirs, self._directory_ids, strict=True):
+            claimed = await self._run_blocking(claim, self._disk, path, cluster_id, settings.node_id, UUID(text))
+            if claimed.damage is not None:
+                self._mended(claimed.damage)
 
-def run(settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT. Returns the exit code. Raises CannotStart."""
-    _configure_logging()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    disk = RealDisk(settings.log_dir_headroom_bytes)
-    locks: list[int] = []
-    try:
-        for directory in settings.log_dirs:
-            for changed in disk.make_directories(directory):
-                sync_directory(disk, changed)
-            locks.append(lock_directory(directory))
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(settings, disk))
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise CannotStart(f"{where}{error.strerror or error}") from error
-    except (DamagedLog, WrongDirectory, CommandRefused, UnknownCommand) as error:
-        raise CannotStart(str(error)) from error
-    finally:
-        for lock in locks:
-            os.close(lock)
-
-
-async def _serve(settings: Settings, disk: Disk) -> int:
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    broker = Broker(settings, disk, _wall_clock, random.SystemRandom())
-    loop.set_exception_handler(broker_exception_handler(broker))
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    listeners = await broker.start()
-    for listener in listeners:
-        _events.info(listener.announcement())
-    _events.info("broker.ready", node=settings.node_id, seconds=round(loop.time() - started, 3))
-    # What start-up made lives for ever: the collector need not look at it again.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 100)
-    broker.failure.add_done_callback(lambda _: stopping.set())
-    await stopping.wait()
-    if broker.failure.done():
-        _events.critical("broker.failed", reason=broker.failure.result())
-        return 1
-    await broker.stop()
-    _events.info("broker.stopped", node=settings.node_id)
-    return 0
-
-
-def broker_exception_handler(broker: Broker) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """A broken invariant stops the broker; any other error in a callback is logged, and ends what it was part of."""
-
-    def handle(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        _events.error("callback.failed", message=context.get("message"), exc_info=error)
-        if isinstance(error, AssertionError) and not broker.failure.done():
-            broker.failure.set_result(f"a broken invariant: {error}")
-
-    return handle
-
-
-def _wall_clock() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _configure_logging() -> None:
-    processors: Sequence[Any] = (
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso"),
-        structlog.processors.ExceptionRenderer(),
-        structlog.dev.ConsoleRenderer(colors=False) if sys.stderr.isatty() else structlog.processors.LogfmtRenderer(),
-    )
-    structlog.configure(
-        processors=list(processors),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    def _mended(self, damage: DamagedLog) -> None:
+        """Something on disk was not what was written there, and is again."""
+        self._damage.note(damage)
+        self._damage.done(damage)
+        _events.error("file.damaged", damage=str(damage))

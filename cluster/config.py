@@ -75,6 +75,51 @@ class Settings:
         2 * MIB, long(KIB), "Metadata commands of this many bytes are written before a snapshot replaces them."
     )
 
+    controller_quorum_voters: tuple[str, ...] = _setting(
+        (),
+        words(),
+        "ID@HOST:PORT of each of the 1, 3 or 5 brokers that keep the metadata; empty for a cluster of one broker.",
+    )
+    controller_quorum_secret: str = _setting(
+        "", string(), "A secret that all brokers of the cluster share; without it nobody joins the metadata quorum."
+    )
+    controller_quorum_election_timeout_ms: int = _setting(
+        SECOND_MS, integer(100), "The longest that voters wait without a leader before one of them stands."
+    )
+    controller_listener_names: tuple[str, ...] = _setting(
+        ("CONTROLLER",), words(), "The entry of `listeners` by which voters are reached; else their own voter address."
+    )
+    inter_broker_listener_name: str | None = _setting(
+        None, string(), "The listener by which brokers reach each other; the first one where none is named."
+    )
+    broker_heartbeat_interval_ms: int = _setting(200, integer(10), "How often a broker tells that it is alive.")
+    broker_session_timeout_ms: int = _setting(
+        SECOND_MS, integer(100), "A broker that is silent for this long is fenced: others lead in its place."
+    )
+    controlled_shutdown_enable: bool = _setting(
+        True, boolean(), "Whether a broker that stops has its partitions led by others first."
+    )
+    controlled_shutdown_max_wait_ms: int = _setting(
+        10 * SECOND_MS, integer(0), "How long a broker that stops waits for others to lead in its place."
+    )
+    replica_lag_time_max_ms: int = _setting(
+        10 * SECOND_MS, long(100), "A follower that has not caught up for this long leaves the in-sync set."
+    )
+    replica_catchup_max_bytes_per_second: int = _setting(
+        100 * MIB, long(KIB), "How fast a follower that is not in sync is sent what it lacks, beside those that are."
+    )
+    auto_leader_rebalance_enable: bool = _setting(
+        True, boolean(), "Whether partitions go back to their preferred leaders by themselves."
+    )
+    leader_imbalance_check_interval_seconds: int = _setting(300, long(1), "How often that is looked at.")
+    leader_imbalance_per_broker_percentage: int = _setting(
+        10, integer(0), "The share of a broker's preferred partitions that others may lead before it gets them back."
+    )
+    log_scrub_bytes_per_second: int = _setting(
+        8 * MIB, long(0), "How fast old segments are read in the background to find damage; 0 for not at all."
+    )
+    http_listen: str = _setting("", string(), "HOST:PORT for health, readiness and metrics over HTTP; empty for none.")
+
     listeners: tuple[str, ...] = _setting(
         ("PLAINTEXT://127.0.0.1:9092",), words(), "NAME://HOST:PORT for each address to listen on; 0.0.0.0 for all."
     )
@@ -212,6 +257,10 @@ class Settings:
     def text_of(self, key: str) -> str | None:
         """As `value_of`, in the words that Kafka's tools use."""
         return text_of(self.value_of(key))
+
+
+SECRETS = frozenset({"controller.quorum.secret"})
+"""Settings whose value is told to nobody."""
 
 
 def attribute_of(key: str) -> str:

@@ -30,7 +30,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRow:
-    """One key of a resource as it stands. No key of ours holds a secret yet, so every value is shown."""
+    """One key of a resource as it stands, secrets included: whoever shows rows to others leaves those out."""
 
     key: str
     value: str | None

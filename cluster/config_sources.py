@@ -7,7 +7,8 @@ from typing import Any
 
 from cordwood.cluster.config import SETTINGS, Settings, attribute_of, key_of
 from cordwood.cluster.config_values import Kind, Value
-from cordwood.cluster.listeners import ListenerMistake, listeners_of
+from cordwood.cluster.listeners import ListenerMistake, http_address, inter_broker_listener
+from cordwood.cluster.voters import VoterMistake, voters_of
 
 ENVIRONMENT_PREFIX = "CORDWOOD_"
 
@@ -113,7 +114,7 @@ def _unknown(origin: str, key: str) -> str:
 def _contradictions(settings: Settings) -> Iterator[str]:
     """What is wrong with values that are right each by itself."""
     for key, setting in SETTINGS.items():
-        if setting.type.kind is Kind.LIST and key != "advertised.listeners" and not settings.value_of(key):
+        if setting.type.kind is Kind.LIST and setting.default and not settings.value_of(key):
             yield f"{key} is empty: give at least one value, such as {','.join(_words(setting.default))}."
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         yield "group.min.session.timeout.ms is more than group.max.session.timeout.ms: no member could join."
@@ -123,9 +124,14 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         yield "log.cleaner.min.compaction.lag.ms is more than log.cleaner.max.compaction.lag.ms."
     try:
         if settings.listeners:
-            listeners_of(settings)
+            inter_broker_listener(settings)
     except ListenerMistake as mistake:
         yield str(mistake)
+    for check in (http_address, voters_of):
+        try:
+            check(settings)
+        except (ListenerMistake, VoterMistake) as mistake:
+            yield str(mistake)
 
 
 def _words(value: Value) -> tuple[str, ...]:

@@ -42,10 +42,31 @@ def refuse_to_found(disk: Disk, metadata: str, directories: Sequence[str]) -> No
             )
 
 
-def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUID) -> DamagedLog | None:
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A log directory that is ours: its id, and what was wrong with the file that says so."""
+
+    directory_id: UUID
+    damage: DamagedLog | None = None
+
+
+def cluster_of(disk: Disk, directories: Sequence[str]) -> str:
+    """The id of the cluster that these directories were used in; "" where none of them says so."""
+    for directory in directories:
+        try:
+            payload = checkpoint.read(disk, f"{directory}/{NAME}")
+        except DamagedLog:
+            continue
+        if payload is not None:
+            return _identity(payload).cluster_id
+    return ""
+
+
+def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUID) -> Claim:
     """See that the directory is this broker's, or make it so at its first use. Raises WrongDirectory.
 
-    A damaged file is written anew and returned: everything in it but the directory's id is known from elsewhere.
+    A damaged file is written anew: all that is in it is known from elsewhere. `new_id` is then the id that the
+    directory had, as far as the caller can tell.
     """
     path = f"{directory}/{NAME}"
     damage = payload = None
@@ -56,9 +77,8 @@ def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUI
     if payload is None:
         content = {"cluster.id": cluster_id, "node.id": node_id, "directory.id": str(new_id)}
         checkpoint.write(disk, path, json.dumps(content).encode())
-        return damage
-    content = json.loads(payload)
-    identity = Identity(content["cluster.id"], content["node.id"], UUID(content["directory.id"]))
+        return Claim(new_id, damage)
+    identity = _identity(payload)
     if identity.node_id != node_id:
         raise WrongDirectory(
             f"{directory} belongs to broker {identity.node_id}, and this is broker {node_id}:"
@@ -69,4 +89,18 @@ def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUI
             f"{directory} belongs to cluster {identity.cluster_id}, and the metadata is of cluster {cluster_id}:"
             " if the metadata was lost, put it back; otherwise give this broker an empty log.dirs."
         )
-    return None
+    return Claim(identity.directory_id)
+
+
+def is_damaged(disk: Disk, directory: str) -> bool:
+    """Whether the directory was in use, and can no longer say by whom."""
+    try:
+        checkpoint.read(disk, f"{directory}/{NAME}")
+    except DamagedLog:
+        return True
+    return False
+
+
+def _identity(payload: bytes) -> Identity:
+    content = json.loads(payload)
+    return Identity(content["cluster.id"], content["node.id"], UUID(content["directory.id"]))

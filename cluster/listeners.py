@@ -12,6 +12,7 @@ PROTOCOLS = ("PLAINTEXT",)
 _ADDRESS = re.compile(
     r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]*)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})"
 )
+_HOST_AND_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:/@\[\]]+)):(?P<port>[0-9]{1,5})")
 _ALL_INTERFACES = frozenset({"", "0.0.0.0", "::"})
 _ONLY_HERE = ("127.", "localhost", "::1")
 
@@ -58,7 +59,7 @@ def listeners_of(settings: Settings, hostname: str = "localhost") -> tuple[Liste
     """
     protocols = _protocols(settings.listener_security_protocol_map)
     bound = _parsed("listeners", settings.listeners)
-    if not bound:
+    if all(name in {name.upper() for name in settings.controller_listener_names} for name, _, _ in bound):
         raise ListenerMistake("listeners is empty: give at least one, such as PLAINTEXT://127.0.0.1:9092.")
     advertised = {
         name: (host, port) for name, host, port in _parsed("advertised.listeners", settings.advertised_listeners)
@@ -67,7 +68,47 @@ def listeners_of(settings: Settings, hostname: str = "localhost") -> tuple[Liste
         raise ListenerMistake(
             f"advertised.listeners names {name}, which is not in listeners: add it there, or remove it."
         )
-    return tuple(_listener(*address, protocols, advertised, hostname) for address in bound)
+    controllers = {name.upper() for name in settings.controller_listener_names}
+    return tuple(
+        _listener(*address, protocols, advertised, hostname) for address in bound if address[0] not in controllers
+    )
+
+
+def controller_listener(settings: Settings) -> tuple[str, int] | None:
+    """Host ("" for all) and port of the entry of `listeners` that is for the metadata quorum; None without one.
+
+    Raises ListenerMistake.
+    """
+    controllers = {name.upper() for name in settings.controller_listener_names}
+    for name, host, port in _parsed("listeners", settings.listeners):
+        if name in controllers:
+            return "" if host in _ALL_INTERFACES else host, port
+    return None
+
+
+def http_address(settings: Settings) -> tuple[str, int] | None:
+    """Host and port for HTTP; None where there is to be none. Raises ListenerMistake."""
+    if not settings.http_listen:
+        return None
+    match = _HOST_AND_PORT.fullmatch(settings.http_listen)
+    if match is None or int(match["port"]) > 65535:
+        raise ListenerMistake(
+            f"http.listen is {settings.http_listen!r}: write it as HOST:PORT, such as 127.0.0.1:8080."
+        )
+    return match["v6"] or match["host"], int(match["port"])
+
+
+def inter_broker_listener(settings: Settings) -> str:
+    """The name of the listener by which brokers reach each other. Raises ListenerMistake."""
+    names = [listener.name for listener in listeners_of(settings)]
+    wanted = settings.inter_broker_listener_name
+    if wanted is None:
+        return names[0]
+    if wanted.upper() not in names:
+        raise ListenerMistake(
+            f"inter.broker.listener.name is {wanted}, which is not in listeners: add it there, or name one that is."
+        )
+    return wanted.upper()
 
 
 def advertised_text(endpoints: Iterable[Endpoint]) -> str:

@@ -6,6 +6,7 @@ from uuid import UUID
 from cordwood.cluster import identity
 from cordwood.cluster.metadata import healing, journal
 from cordwood.cluster.metadata.mirror import copy_of
+from cordwood.cluster.metadata.raft import storage
 from cordwood.replication.log_directory import MARKS_FILE, METADATA, TOPICS
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
@@ -66,12 +67,13 @@ def _verify_data_directory(disk: Disk, path: str, names: list[str]) -> Iterator[
 
 
 def _verify_metadata(disk: Disk, path: str) -> Iterator[Finding]:
-    """Each file of either copy by itself; and if nothing is wrong with any, the copies as a whole."""
+    """Each file by itself, in either copy if there are two; and if nothing is wrong with any, all of them together."""
     found: list[Finding] = []
     for directory in (path, copy_of(path)):
         for name in disk.list_directory(directory) if disk.exists(directory) else ():
             found += _verify_file(disk, f"{directory}/{name}")
-    yield from found or map(_finding, healing.verify(disk, path))
+    check = storage.verify if disk.exists(f"{path}/{storage.STANDING}") else healing.verify
+    yield from found or map(_finding, check(disk, path))
 
 
 def _verify_file(disk: Disk, path: str) -> Iterator[Finding]:
@@ -80,7 +82,7 @@ def _verify_file(disk: Disk, path: str) -> Iterator[Finding]:
         yield from verify_segment(disk, path)
     elif name.endswith(INDEX):
         yield from verify_segment(disk, path.removesuffix(INDEX) + LOG)
-    elif name in CHECKPOINTS or name == identity.NAME or name.endswith(SNAPSHOT):
+    elif name in CHECKPOINTS or name in (identity.NAME, storage.STANDING) or name.endswith(SNAPSHOT):
         yield from verify_checkpoint(disk, path)
     elif name == journal.NAME:
         file = disk.open(path)

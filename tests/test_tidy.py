@@ -25,6 +25,7 @@ BANNED = re.compile(
 
 MAY_REACH_OUT = {
     "cluster/broker.py": "the composition root",
+    "cluster/process.py": "a broker as a process of the real world",
     "storage/real_disk.py": "the real form of the one seam to the disk",
     "cluster/cli/": "client commands run in a process of their own",
     "chaos/live/": "drives real processes",

@@ -9,10 +9,11 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import structlog
 
+from cordwood.replication.channel import Chunk
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
@@ -27,7 +28,6 @@ SLOTS_MAX = 1000
 """So many unanswered requests stop the reading of more."""
 WRITE_BUFFER_BYTES = 512 << 10
 
-Chunk = bytes | Slice
 _events = structlog.get_logger("connection")
 
 
@@ -47,8 +47,18 @@ class Slot:
         self.connection.answered()
 
 
+class KeepAlive(NamedTuple):
+    """When the system finds out about a peer that vanished without a word: seconds of silence, then so many probes."""
+
+    idle_s: int
+    interval_s: int
+    probes: int
+
+
 class Owner(Protocol):
     """The server, as a connection sees it."""
+
+    keep_alive: KeepAlive
 
     wakeups: Wakeups
     run_blocking: RunBlocking
@@ -83,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._may_write = True
         self._is_fetching_piece = False
         self._partial_since = 0.0
+        self.on_closed: Callable[[], None] | None = None
         self.generic: deque[Callable[[], None]] = deque()
         """Requests that are handled one at a time, in order: the first is under way (`dispatch.py`)."""
 
@@ -110,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         connected = transport.get_extra_info("socket")
         if connected is not None:
-            _keep_alive(connected)
+            _keep_alive(connected, self._owner.keep_alive)
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._transport = None
@@ -120,6 +131,8 @@ class Connection(asyncio.BufferedProtocol):
         # Whoever still holds the connection, a long poll for one, does not hold its memory.
         self._buffer = bytearray()
         self._owner.closed(self)
+        if self.on_closed is not None:
+            self.on_closed()
 
     def close(self, reason: str | None = None) -> None:
         """End the connection; a `reason` becomes the one line that the log has about it."""
@@ -128,6 +141,13 @@ class Connection(asyncio.BufferedProtocol):
                 _events.warning("connection.closed", client=self.client_host, listener=self.listener, reason=reason)
             self._transport.abort()
             self._transport = None
+
+    def push(self, chunks: list[Chunk]) -> None:
+        """Send what nobody asked for just now, at the end of this turn and behind the answers that are due before."""
+        if self._transport is not None:
+            slot = Slot(self, 0)
+            self._slots.append(slot)
+            slot.fill(chunks)
 
     def get_buffer(self, _size_hint: int) -> memoryview:
         return memoryview(self._buffer)[self._end :]
@@ -287,10 +307,9 @@ class Connection(asyncio.BufferedProtocol):
         self.close(f"an answer could not be read from the log: {error}")
 
 
-def _keep_alive(connected: socket.socket) -> None:
-    """Find out about peers that vanished without a word, within about two minutes."""
+def _keep_alive(connected: socket.socket, limits: KeepAlive) -> None:
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+    for option, limit in zip(("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT"), limits, strict=True):
         if hasattr(socket, option):
-            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), limit)

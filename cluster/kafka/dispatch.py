@@ -22,6 +22,8 @@ from cordwood.cluster.kafka.connection import Connection, Slot
 from cordwood.cluster.kafka.handlers import api_versions, fetch, produce
 from cordwood.cluster.kafka.registry import HANDLERS
 from cordwood.cluster.kafka.wire import Malformed
+from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
+from cordwood.replication.links import Links
 
 _events = structlog.get_logger("request")
 
@@ -61,8 +63,10 @@ class Api:
 class Dispatcher:
     """The broker's side of every connection."""
 
-    def __init__(self, services: Services, producing: produce.Producing, fetching: fetch.Fetching) -> None:
-        self._services = services
+    def __init__(
+        self, services: Services, producing: produce.Producing, fetching: fetch.Fetching, links: Links
+    ) -> None:
+        self._services, self._links = services, links
         self._producing, self._fetching = producing, fetching
         self._apis: dict[int, Api] = {module.KEY: Api.of(module) for module in HANDLERS}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -70,6 +74,10 @@ class Dispatcher:
     def handle(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
         """Take one request. Produce and Fetch are done in this very call, as far as they can be."""
         try:
+            if frame[0] >= FIRST_KEY_BYTE:
+                slot.fill([])
+                self._links.handle(connection, frame)
+                return
             head = read_head(frame, is_flexible)
             if head.api_key == ApiKey.PRODUCE:
                 self._producing.handle(head, frame, slot)
@@ -77,7 +85,7 @@ class Dispatcher:
                 self._fetching.handle(head, frame, slot)
             else:
                 self._dispatch(head, frame, connection, slot)
-        except Malformed as malformed:
+        except (Malformed, MalformedFrame) as malformed:
             connection.close(f"a malformed request: {malformed}")
 
     async def close(self) -> None:

@@ -12,6 +12,7 @@ REPLICA_ID_UNTIL = 14
 SESSIONS_FROM = 7
 LEADER_EPOCH_FROM = 9
 LOG_START_FROM = 5
+RACK_FROM = 11
 FLEXIBLE_FROM = 12
 TOPIC_IDS_FROM = 13
 NO_EPOCH = -1
@@ -36,6 +37,7 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     wanted: list[tuple[PartitionKey, FetchedPartition]]
     forgotten: list[PartitionKey]
+    rack: str = ""
 
 
 def read_fetch(head: RequestHead, frame: memoryview) -> FetchRequest:
@@ -58,7 +60,8 @@ def _read(version: int, frame: memoryview, position: int) -> FetchRequest:
     forgotten: list[PartitionKey] = []
     if version >= SESSIONS_FROM:
         forgotten, position = _read_forgotten(version, frame, position)
-    return FetchRequest(wait_ms, bytes_min, max(bytes_max, 0), session_id, session_epoch, wanted, forgotten)
+    rack = read_string(frame, position, version >= FLEXIBLE_FROM)[0] if version >= RACK_FROM else None
+    return FetchRequest(wait_ms, bytes_min, max(bytes_max, 0), session_id, session_epoch, wanted, forgotten, rack or "")
 
 
 def _read_wanted(

@@ -5,9 +5,9 @@ import struct
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.connection import Chunk
 from cordwood.cluster.kafka.fetch_sessions import NO_SESSION, PartitionKey, Topic
 from cordwood.cluster.kafka.wire import compact_string, legacy_string, uvarint
+from cordwood.replication.channel import Chunk
 from cordwood.storage.slices import Slice
 
 _FLEXIBLE_FROM = 12
@@ -23,18 +23,19 @@ _PARTITION_V12 = struct.Struct(">ihqqqBi").pack
 _PARTITION_V4 = struct.Struct(">ihqq").pack
 _INT = struct.Struct(">i").pack
 _LONG = struct.Struct(">q").pack
-_NULL_ARRAY = _NO_READ_REPLICA = b"\xff\xff\xff\xff"
+_NULL_ARRAY = b"\xff\xff\xff\xff"
 
 
 class Row:
     """One partition's part of the answer."""
 
-    __slots__ = ("code", "high_watermark", "key", "log_start", "slice")
+    __slots__ = ("code", "high_watermark", "key", "log_start", "preferred_replica", "slice")
 
     def __init__(self, key: PartitionKey) -> None:
         self.key = key
         self.code: int = ErrorCode.none
         self.high_watermark = self.log_start = _NOTHING
+        self.preferred_replica = _NOTHING
         self.slice: Slice | None = None
 
 
@@ -97,7 +98,7 @@ class _Writer:
         size = row.slice.size if row.slice is not None else 0
         index, watermark, texts = row.key[1], row.high_watermark, self._texts
         if self._is_flexible:
-            texts.append(_PARTITION_V12(index, row.code, watermark, watermark, row.log_start, 0, _NOTHING))
+            texts.append(_PARTITION_V12(index, row.code, watermark, watermark, row.log_start, 0, row.preferred_replica))
             texts.append(uvarint(size + 1))
         else:
             texts.append(_PARTITION_V4(index, row.code, watermark, watermark))
@@ -105,7 +106,7 @@ class _Writer:
                 texts.append(_LONG(row.log_start))
             texts.append(_NULL_ARRAY)
             if self._version >= _READ_REPLICA_FROM:
-                texts.append(_NO_READ_REPLICA)
+                texts.append(_INT(row.preferred_replica))
             texts.append(_INT(size))
         if row.slice is not None:
             self._end_text()

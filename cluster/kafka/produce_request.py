@@ -29,6 +29,7 @@ class ProduceRequest(NamedTuple):
 
     transactional_id: str | None
     acks: int
+    timeout_ms: int
     topics: list[tuple[str, list[PartitionData]]]
 
 
@@ -45,7 +46,7 @@ def _read(version: int, frame: memoryview, position: int) -> ProduceRequest:
     transactional_id = None
     if version >= TRANSACTIONAL_ID_FROM:
         transactional_id, position = read_string(frame, position, flexible)
-    acks, _timeout_ms = _SETTINGS.unpack_from(frame, position)
+    acks, timeout_ms = _SETTINGS.unpack_from(frame, position)
     count, position = read_count(frame, position + _SETTINGS.size, flexible, 2)
     read_partitions = _read_flexible_partitions if flexible else _read_legacy_partitions
     topics = []
@@ -58,7 +59,7 @@ def _read(version: int, frame: memoryview, position: int) -> ProduceRequest:
         topics.append((name, partitions))
         items += len(partitions)
         check_items(items)
-    return ProduceRequest(transactional_id, acks, topics)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
 def _read_flexible_partitions(frame: memoryview, position: int) -> tuple[list[PartitionData], int]:

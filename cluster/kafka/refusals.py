@@ -25,6 +25,9 @@ _BY_REFUSAL: dict[Refusal, ErrorCode] = {
     Refusal.NOT_LEADER: ErrorCode.not_leader_or_follower,
     Refusal.FENCED_EPOCH: ErrorCode.fenced_leader_epoch,
     Refusal.UNKNOWN_EPOCH: ErrorCode.unknown_leader_epoch,
+    Refusal.NOT_KNOWN_YET: ErrorCode.offset_not_available,
+    Refusal.NOT_ENOUGH_REPLICAS: ErrorCode.not_enough_replicas,
+    Refusal.TIMED_OUT: ErrorCode.request_timed_out,
     Refusal.OFFLINE: ErrorCode.kafka_storage_error,
 }
 

@@ -42,6 +42,7 @@ from cordwood.cluster.kafka.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
 )
 
 HANDLERS: tuple[ModuleType, ...] = (
@@ -83,6 +84,7 @@ HANDLERS: tuple[ModuleType, ...] = (
     describe_quorum,
     list_config_resources,
     describe_topic_partitions,
+    unregister_broker,
 )
 
 

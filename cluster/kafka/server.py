@@ -7,7 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from cordwood.cluster.config import Settings
-from cordwood.cluster.kafka.connection import Connection, Handle
+from cordwood.cluster.kafka.connection import Connection, Handle, KeepAlive
 from cordwood.cluster.listeners import Listener
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.waiters import Wakeups
@@ -24,6 +24,8 @@ _events = structlog.get_logger("server")
 
 class Server:
     """All connections of this broker, on all its listeners."""
+
+    keep_alive = KeepAlive(idle_s=60, interval_s=15, probes=4)
 
     def __init__(
         self,
@@ -62,6 +64,11 @@ class Server:
             self._servers.append(server)
             bound.append(listener.bound(server.sockets[0].getsockname()[1]))
         return tuple(bound)
+
+    @property
+    def connection_count(self) -> int:
+        """How many are open, on all listeners."""
+        return len(self._connections)
 
     async def serve(self) -> None:
         for server in self._servers:

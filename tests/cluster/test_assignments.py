@@ -9,12 +9,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from replica_fixture import surroundings_of
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.config import Settings
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
+from cordwood.replication.fetcher import Fetcher, Fetchers
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.log_directory import LogDirectory
@@ -49,9 +51,11 @@ class BrokerFixture:
         self.disk, self.image = disk, Image()
         self.directories = [LogDirectory(disk, f"/data-{at}", lambda _: None) for at in (1, 2)]
         flusher = Flusher(loop, ThreadSyncer(loop, ThreadPoolExecutor(1)), wakeups)
-        self.replicas = Replicas(self.directories, flusher, wakeups)
-        self.housekeeping = Housekeeping(self.replicas, _run_here, lambda: START_MS, Intervals(1e9, 0))
-        self.assignments = Assignments(self.replicas, self.housekeeping, Settings(node_id=ONE), lambda: START_MS)
+        self.replicas = Replicas(self.directories, surroundings_of(ONE, flusher, wakeups))
+        self.housekeeping = Housekeeping(self.replicas, _run_here, lambda: START_MS, Intervals(1e9, 0, 10))
+        self.assignments = Assignments(
+            self.replicas, self.housekeeping, Fetchers(_nobody), Settings(node_id=ONE), lambda: START_MS
+        )
 
     def follow(self, *names: str) -> None:
         before, self.image = self.image, image_of(*names)
@@ -70,6 +74,10 @@ class BrokerFixture:
         except PartitionRefused:
             return False
         return True
+
+
+def _nobody(leader: int) -> Fetcher:
+    raise AssertionError(f"nothing here is led by broker {leader}")
 
 
 async def _run_here(function: Any, *arguments: Any) -> Any:

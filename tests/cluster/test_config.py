@@ -86,6 +86,7 @@ def test_every_mistake_is_named_with_its_place_and_what_to_do() -> None:
         ("log.cleaner.min.compaction.lag.ms = 9\nlog.cleaner.max.compaction.lag.ms = 8", "is more than"),
         ("listeners = 'host:9092'", "write it as NAME://HOST:PORT"),
         ("this is", "The configuration file is no valid TOML"),
+        ('http.listen = "8080"', "write it as HOST:PORT"),
         ("max.connections = 5\nmax.connections.per.ip = 5", 'put it in quotes: "max.connections.per.ip" = 100'),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from cordwood.cluster.config import Settings
-from cordwood.cluster.listeners import Listener, ListenerMistake, listeners_of
+from cordwood.cluster.listeners import Listener, ListenerMistake, http_address, listeners_of
 from cordwood.cluster.metadata.commands import Endpoint
 
 
@@ -94,3 +94,18 @@ def test_other_contradictions() -> None:
     assert "two listeners named PLAINTEXT" in mistake(plain, "PLAINTEXT://127.0.0.1:9093")
     assert "two listeners on port 9092" in mistake(plain, "LAN://127.0.0.1:9092", protocols=("LAN:PLAINTEXT",))
     assert "listeners is empty" in mistake()
+
+
+def test_http_has_one_address_or_none() -> None:
+    assert http_address(Settings()) is None
+    assert http_address(Settings(http_listen="127.0.0.1:8080")) == ("127.0.0.1", 8080)
+    assert http_address(Settings(http_listen="[::1]:0")) == ("::1", 0)
+
+
+@pytest.mark.parametrize(
+    "address", ["8080", ":8080", "http://localhost:8080", "localhost", "localhost:70000", "::1:80"]
+)
+def test_what_is_no_address_for_http_is_shown_how_to_write_one(address: str) -> None:
+    with pytest.raises(ListenerMistake) as refused:
+        http_address(Settings(http_listen=address))
+    assert str(refused.value) == f"http.listen is {address!r}: write it as HOST:PORT, such as 127.0.0.1:8080."

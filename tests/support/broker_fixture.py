@@ -12,6 +12,7 @@ from pathlib import Path
 START_S = 20.0
 STOP_S = 20.0
 POLL_S = 0.02
+READY = "event=broker.ready"
 
 
 class RunningBroker:
@@ -44,7 +45,7 @@ class RunningBroker:
         return self.log_path.read_text(errors="replace")
 
     def start(self) -> "RunningBroker":
-        """Start and wait until connections are taken. Fails with the broker's output where it ends before."""
+        """Start and wait until it serves, and leads what it may. Fails with the broker's output where it ends before."""
         assert self._process is None, "the broker is running already"
         self.data.parent.mkdir(parents=True, exist_ok=True)
         options = {
@@ -56,6 +57,7 @@ class RunningBroker:
         for key, value in options.items():
             command += ["--set", f"{key}={value}"]
         environ = {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}
+        self._readies_before = self.output.count(READY) if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
             # Away from the repository's root, where `-m` would put our folders on the path under their flat names.
             self._process = subprocess.Popen(
@@ -110,11 +112,7 @@ class RunningBroker:
         if exit_code is not None:
             self._process = None
             raise AssertionError(f"the broker ended with {exit_code} before it took connections:\n{self.output}")
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
+        return self.output.count(READY) > self._readies_before
 
 
 def free_port() -> int:

@@ -1,9 +1,10 @@
-"""AlterPartitionReassignments: give a partition to other brokers (KIP-455).
+"""AlterPartitionReassignments: move a partition to other brokers, or take a move back that is under way (KIP-455).
 
-Partitions stay with the brokers that have them: those are accepted as a target, and done at once.
+The answer tells that a move has begun. It is over when all brokers it leads to are in sync, of which
+ListPartitionReassignments tells.
 """
 
-from collections import Counter
+import asyncio
 
 from kio.schema.alter_partition_reassignments.v1.request import (
     AlterPartitionReassignmentsRequest,
@@ -19,68 +20,56 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
-from cordwood.cluster.metadata.commands import Assignment
-from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.metadata.commands import ReassignPartition
+from cordwood.cluster.metadata.image import Image, PartitionImage
 
 KEY, VERSIONS = ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(2)
 
 
 async def handle(request: AlterPartitionReassignmentsRequest, call: Call) -> AlterPartitionReassignmentsResponse:
-    image, may_resize = call.services.quorum.image, request.allow_replication_factor_change
+    may_resize = request.allow_replication_factor_change
+
+    async def moved(topic: ReassignableTopic) -> ReassignableTopicResponse:
+        rows = (_move(topic.name, wanted, call, may_resize=may_resize) for wanted in topic.partitions)
+        return ReassignableTopicResponse(name=topic.name, partitions=tuple(await asyncio.gather(*rows)))
+
     return AlterPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,
         allow_replication_factor_change=may_resize,
         error_code=ErrorCode.none,
         error_message=None,
-        responses=tuple(
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=tuple(_partition(topic, wanted, image, may_resize) for wanted in topic.partitions),
-            )
-            for topic in request.topics
-        ),
+        responses=tuple(await asyncio.gather(*map(moved, request.topics))),
     )
 
 
-def _partition(
-    topic: ReassignableTopic, wanted: ReassignablePartition, image: Image, may_resize: bool
+async def _move(
+    topic: str, wanted: ReassignablePartition, call: Call, *, may_resize: bool
 ) -> ReassignablePartitionResponse:
     code, message = ErrorCode.none, None
     try:
-        _check(topic.name, wanted, image, may_resize)
+        await propose(_command(topic, wanted, call.services.quorum.image, may_resize=may_resize), call)
     except Refused as refusal:
         code, message = refusal.code, refusal.message
     return ReassignablePartitionResponse(partition_index=wanted.partition_index, error_code=code, error_message=message)
 
 
-def _check(topic: str, wanted: ReassignablePartition, image: Image, may_resize: bool) -> None:
-    """Raises Refused unless the partition is with the wanted brokers already."""
+def _command(topic: str, wanted: ReassignablePartition, image: Image, *, may_resize: bool) -> ReassignPartition:
+    """Raises Refused for what can be seen before it is tried."""
     known = image.topics_by_name.get(topic)
     if known is None:
         raise Refused(ErrorCode.unknown_topic_or_partition, f"Unable to find a topic named {topic}.")
-    if wanted.partition_index not in range(len(known.partitions)):
-        raise Refused(
-            ErrorCode.unknown_topic_or_partition, f"Unable to find partition {topic}:{wanted.partition_index}."
-        )
-    if wanted.replicas is None:
-        raise Refused(ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress.")
-    _check_brokers(wanted.replicas, image)
-    replicas = known.partitions[wanted.partition_index].replicas
-    if not may_resize and len(wanted.replicas) != len(replicas):
-        message = f"The replication factor is changed from {len(replicas)} to {len(wanted.replicas)}"
+    partition = image.partition(known.id, wanted.partition_index)
+    if partition is None:
+        message = f"Unable to find partition {topic}:{wanted.partition_index}."
+        raise Refused(ErrorCode.unknown_topic_or_partition, message)
+    replicas = None if wanted.replicas is None else tuple(wanted.replicas)
+    if replicas is not None and not may_resize and len(replicas) != _replication_factor(partition):
+        message = f"The replication factor is changed from {_replication_factor(partition)} to {len(replicas)}"
         raise Refused(ErrorCode.invalid_replication_factor, message)
-    if tuple(wanted.replicas) != replicas:
-        message = "Moving partitions between brokers is not supported: they stay where they were created."
-        raise Refused(ErrorCode.invalid_replica_assignment, message)
+    return ReassignPartition(known.id, wanted.partition_index, replicas)
 
 
-def _check_brokers(replicas: Assignment, image: Image) -> None:
-    what = "The manual partition assignment includes"
-    if not replicas:
-        raise Refused(ErrorCode.invalid_replica_assignment, f"{what} an empty replica list.")
-    for broker, times in Counter(replicas).items():
-        if broker not in image.brokers:
-            message = f"{what} broker {broker}, but no such broker is registered."
-            raise Refused(ErrorCode.invalid_replica_assignment, message)
-        if times > 1:
-            raise Refused(ErrorCode.invalid_replica_assignment, f"{what} the broker {broker} more than once.")
+def _replication_factor(partition: PartitionImage) -> int:
+    """As it is once a move that is under way has ended."""
+    return len(partition.replicas) - len(partition.removing)

@@ -48,6 +48,7 @@ async def _delete(topic: str, index: int, offset: int, call: Call) -> int:
         raise OffsetOutOfRange(f"offset {wanted} is above the high watermark {partition.high_watermark}")
     if wanted > partition.log.log_start:
         partition.log.raise_log_start(wanted)
+        partition.log_start_moved()
         try:
             await call.services.housekeeping.save(partition)
         except OSError as error:

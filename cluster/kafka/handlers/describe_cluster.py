@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers as the client's listener reaches them, and what the cluster is called (KIP-700)."""
+"""DescribeCluster: the brokers as the client's listener reaches them, and the cluster's name (KIP-700, KIP-1073)."""
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
@@ -7,6 +7,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_CLUSTER
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.reach import controller_for, reachable
 from cordwood.cluster.metadata.image import Image
 
 KEY, VERSIONS = ApiKey.DESCRIBE_CLUSTER, range(3)
@@ -21,7 +22,7 @@ async def handle(request: DescribeClusterRequest, call: Call) -> DescribeCluster
     brokers: tuple[DescribeClusterBroker, ...] = ()
     try:
         _check_endpoint_type(request.endpoint_type)
-        brokers = _brokers(image, call.listener)
+        brokers = _brokers(image, call.listener, include_fenced=request.include_fenced_brokers)
     except Refused as refusal:
         code, message = refusal.code, refusal.message
     return DescribeClusterResponse(
@@ -30,7 +31,7 @@ async def handle(request: DescribeClusterRequest, call: Call) -> DescribeCluster
         error_message=message,
         endpoint_type=_BROKERS,
         cluster_id=image.cluster_id,
-        controller_id=call.services.settings.node_id,
+        controller_id=controller_for(call, reachable(image, call.listener)),
         brokers=brokers,
         cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
     )
@@ -44,11 +45,15 @@ def _check_endpoint_type(endpoint_type: int) -> None:
         raise Refused(ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {endpoint_type}.")
 
 
-def _brokers(image: Image, listener: str) -> tuple[DescribeClusterBroker, ...]:
+def _brokers(image: Image, listener: str, *, include_fenced: bool) -> tuple[DescribeClusterBroker, ...]:
     return tuple(
         DescribeClusterBroker(
-            broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack, is_fenced=False
+            broker_id=broker.id,
+            host=endpoint.host,
+            port=endpoint.port,
+            rack=broker.rack,
+            is_fenced=broker.is_fenced,
         )
         for broker in image.brokers.values()
-        if (endpoint := broker.endpoint(listener)) is not None
+        if (endpoint := broker.endpoint(listener)) is not None and (include_fenced or not broker.is_fenced)
     )

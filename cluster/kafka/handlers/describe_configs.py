@@ -12,6 +12,7 @@ from kio.schema.describe_configs.v4.response import (
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster import topic_configs
+from cordwood.cluster.config import SECRETS
 from cordwood.cluster.config_rows import ConfigRow, Source, Synonym, broker_config
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
@@ -73,13 +74,14 @@ def _as_registered(row: ConfigRow, broker: BrokerImage) -> ConfigRow:
 
 
 def _config(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
-    synonyms = row.synonyms if request.include_synonyms else ()
+    is_secret = row.key in SECRETS
+    synonyms = row.synonyms if request.include_synonyms and not is_secret else ()
     return DescribeConfigsResourceResult(
         name=row.key,
-        value=row.value,
+        value=None if is_secret else row.value,
         read_only=row.is_read_only,
         config_source=int(row.source),
-        is_sensitive=False,
+        is_sensitive=is_secret,
         synonyms=tuple(
             DescribeConfigsSynonym(name=synonym.key, value=synonym.value, source=int(synonym.source))
             for synonym in synonyms

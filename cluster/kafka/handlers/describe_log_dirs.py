@@ -51,6 +51,7 @@ def _partition(partition: Partition) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
         partition_index=partition.index,
         partition_size=partition.log.size,
-        offset_lag=partition.log.log_end - partition.high_watermark,
+        # What a follower lacks of what is committed.
+        offset_lag=partition.lag_records,
         is_future_key=False,
     )

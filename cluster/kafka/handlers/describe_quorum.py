@@ -1,7 +1,7 @@
 """DescribeQuorum: who votes on the metadata, who leads, and how far each of them is (KIP-595, KIP-836, KIP-853).
 
 Kafka shows its metadata as a topic. Entry n of ours has offset n-1 there, as KRaft counts, so that the index of the
-last entry is the end of that log. A quorum of one has agreed on all that it has.
+last entry is the end of that log. Only the leader knows how far all others are; another broker tells what it knows.
 """
 
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
@@ -18,7 +18,8 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
-from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.image import BrokerImage
+from cordwood.cluster.metadata.quorum import QuorumStatus, VoterStatus
 
 KEY, VERSIONS = ApiKey.DESCRIBE_QUORUM, range(3)
 
@@ -37,38 +38,43 @@ async def handle(request: DescribeQuorumRequest, call: Call) -> DescribeQuorumRe
                 for topic in request.topics
             )
         )
-    node = BrokerId(call.services.settings.node_id)
-    broker = call.services.quorum.image.brokers[node]
-    listeners = tuple(Listener(name=at.listener, host=at.host, port=at.port) for at in broker.endpoints)
-    return _response(
-        (TopicData(topic_name=METADATA_TOPIC, partitions=(_metadata(node, call),)),),
-        (Node(node_id=node, listeners=listeners),),
-    )
+    status, image = call.services.quorum.status(), call.services.quorum.image
+    voters = [image.brokers[voter.broker_id] for voter in status.voters if voter.broker_id in image.brokers]
+    metadata = _metadata(status, call.services.wall_clock())
+    return _response((TopicData(topic_name=METADATA_TOPIC, partitions=(metadata,)),), tuple(map(_node, voters)))
 
 
 def _response(topics: tuple[TopicData, ...], nodes: tuple[Node, ...] = ()) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(error_code=ErrorCode.none, error_message=None, topics=topics, nodes=nodes)
 
 
-def _metadata(node: BrokerId, call: Call) -> PartitionData:
-    quorum, now_ms = call.services.quorum, call.services.wall_clock()
-    end = quorum.image.index
-    voter = ReplicaState(
-        replica_id=node,
-        replica_directory_id=None,
-        log_end_offset=end,
-        last_fetch_timestamp=now_ms,
-        last_caught_up_timestamp=now_ms,
-    )
+def _node(broker: BrokerImage) -> Node:
+    listeners = tuple(Listener(name=at.listener, host=at.host, port=at.port) for at in broker.endpoints)
+    return Node(node_id=broker.id, listeners=listeners)
+
+
+def _metadata(status: QuorumStatus, now_ms: int) -> PartitionData:
     return PartitionData(
         partition_index=0,
         error_code=ErrorCode.none,
         error_message=None,
-        leader_id=node,
-        leader_epoch=quorum.term,
-        high_watermark=end,
-        current_voters=(voter,),
-        observers=(),
+        leader_id=_UNKNOWN if status.leader_id is None else status.leader_id,
+        leader_epoch=status.term,
+        high_watermark=status.commit_index,
+        current_voters=tuple(_replica(voter, status.commit_index, now_ms) for voter in status.voters),
+        observers=tuple(_replica(observer, status.commit_index, now_ms) for observer in status.observers),
+    )
+
+
+def _replica(known: VoterStatus, commit_index: int, now_ms: int) -> ReplicaState:
+    log_end = _UNKNOWN if known.log_end is None else known.log_end
+    heard_ms = _UNKNOWN if known.last_heard_ms_ago is None else now_ms - known.last_heard_ms_ago
+    return ReplicaState(
+        replica_id=known.broker_id,
+        replica_directory_id=None,
+        log_end_offset=log_end,
+        last_fetch_timestamp=heard_ms,
+        last_caught_up_timestamp=heard_ms if log_end >= commit_index else _UNKNOWN,
     )
 
 

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import ON_TOPIC
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.reach import NOBODY, offline_replicas, reachable
 from cordwood.cluster.metadata.image import Image, PartitionImage
 from cordwood.cluster.topics import INTERNAL_TOPICS, check_name
 
@@ -22,8 +23,6 @@ KEY, VERSIONS = ApiKey.DESCRIBE_TOPIC_PARTITIONS, range(1)
 
 PARTITIONS_PER_PAGE_MAX = 2000
 """As Kafka's max.request.partition.size.limit has it."""
-
-_NO_LEADER = -1
 
 
 async def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
@@ -45,7 +44,7 @@ class _Page:
 
     def __init__(self, image: Image, listener: str, limit: int) -> None:
         self._image, self._room = image, limit
-        self._reachable = {broker.id for broker in image.brokers.values() if broker.endpoint(listener) is not None}
+        self._reachable = reachable(image, listener)
 
     def of(self, names: list[str], starts: dict[str, int]) -> DescribeTopicPartitionsResponse:
         """These topics as far as there is room, each from its partition in `starts`, or else from its first, on."""
@@ -72,14 +71,14 @@ class _Page:
         return DescribeTopicPartitionsResponsePartition(
             error_code=ErrorCode.none,
             partition_index=index,
-            leader_id=int(partition.leader) if partition.leader in self._reachable else _NO_LEADER,
+            leader_id=int(partition.leader) if partition.leader in self._reachable else NOBODY,
             leader_epoch=partition.leader_epoch,
             replica_nodes=partition.replicas,
             isr_nodes=partition.isr,
-            # Empty rather than null, as Kafka has it: replicas out of sync are never eligible here.
-            eligible_leader_replicas=(),
+            eligible_leader_replicas=partition.elr,
+            # Empty rather than null, as Kafka has it: no election here goes by who was eligible once.
             last_known_elr=(),
-            offline_replicas=tuple(replica for replica in partition.replicas if replica not in self._image.brokers),
+            offline_replicas=offline_replicas(partition, self._image),
         )
 
 

@@ -1,7 +1,8 @@
-"""ElectLeaders: have a partition led by its preferred replica, or by any where none is in sync (KIP-183, KIP-460).
+"""ElectLeaders: have a partition led by its preferred replica, or by any where none is in sync (KIP-183, KIP-460)."""
 
-Partitions are led by their preferred replica from their creation on, so that none needs an election yet.
-"""
+from collections.abc import Mapping
+from itertools import groupby
+from typing import NamedTuple
 
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
@@ -9,55 +10,107 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
-from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.metadata.commands import Election, ElectLeaders
+from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
 
 KEY, VERSIONS = ApiKey.ELECT_LEADERS, range(3)
 
-_PREFERRED, _UNCLEAN = 0, 1
-"""Types of election. Version 0 knows only the first."""
+
+class _Place(NamedTuple):
+    topic: str
+    partition: int
 
 
 async def handle(request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
-    image, election = call.services.quorum.image, request.election_type
+    image, asks_for_all = call.services.quorum.image, request.topic_partitions is None
     if request.topic_partitions is None:
-        wanted = [(topic.name, tuple(range(len(topic.partitions)))) for topic in image.topics_by_name.values()]
+        places = [
+            _Place(topic.name, at) for topic in image.topics_by_name.values() for at in range(len(topic.partitions))
+        ]
     else:
-        wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
-    results = []
-    for topic, indexes in wanted:
-        outcomes = {index: _outcome(topic, index, election, image) for index in indexes}
-        if request.topic_partitions is None:
-            # Who asks for all is told of those alone that are not as they should be.
-            outcomes = {index: at for index, at in outcomes.items() if at.code is not ErrorCode.election_not_needed}
-        if outcomes or request.topic_partitions is not None:
-            results.append(_result(topic, outcomes))
-    is_known = election in (_PREFERRED, _UNCLEAN)
-    return ElectLeadersResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none if is_known else ErrorCode.invalid_request,
-        replica_election_results=tuple(results),
-    )
+        places = [_Place(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+    try:
+        outcomes = await _elect(_election(request.election_type), places, call)
+        code = ErrorCode.none
+    except Refused as refusal:
+        outcomes = dict.fromkeys(places, refusal)
+        code = refusal.code
+    if asks_for_all:
+        # Who asks for all is told of those alone that were not as they should be.
+        outcomes = {at: how for at, how in outcomes.items() if how.code is not ErrorCode.election_not_needed}
+    return ElectLeadersResponse(throttle_time=NO_THROTTLE, error_code=code, replica_election_results=_results(outcomes))
 
 
-def _outcome(topic: str, index: int, election: int, image: Image) -> Refused:
-    known = image.topics_by_name.get(topic)
-    if election not in (_PREFERRED, _UNCLEAN):
-        return Refused(ErrorCode.invalid_request, f"Unknown election type {election}")
+def _election(number: int) -> Election:
+    """Version 0 knows only the preferred one. Raises Refused."""
+    try:
+        return Election(number)
+    except ValueError:
+        raise Refused(ErrorCode.invalid_request, f"Unknown election type {number}") from None
+
+
+async def _elect(election: Election, places: list[_Place], call: Call) -> dict[_Place, Refused]:
+    """How it went, by place; the code NONE where there was an election. Raises Refused where there was none at all."""
+    image = call.services.quorum.image
+    outcomes: dict[_Place, Refused] = {}
+    needed = []
+    for place in places:
+        try:
+            partition = _find(place, image)
+        except Refused as refusal:
+            outcomes[place] = refusal
+            continue
+        if _is_led_as_wanted(partition, election):
+            outcomes[place] = Refused(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
+        else:
+            needed.append(place)
+    if needed:
+        wanted = tuple((image.topics_by_name[place.topic].id, place.partition) for place in needed)
+        image = await propose(ElectLeaders(election, wanted), call)
+    outcomes |= {place: _outcome(place, election, image) for place in needed}
+    return {place: outcomes[place] for place in places}
+
+
+def _find(place: _Place, image: Image) -> PartitionImage:
+    """Raises Refused."""
+    known = image.topics_by_name.get(place.topic)
     if known is None:
-        return Refused(ErrorCode.unknown_topic_or_partition, f"No such topic as {topic}")
-    if index not in range(len(known.partitions)):
-        return Refused(ErrorCode.unknown_topic_or_partition, f"No such partition as {topic}-{index}")
-    partition = known.partitions[index]
-    if election == _UNCLEAN or partition.leader == partition.replicas[0]:
-        return Refused(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
-    return Refused(ErrorCode.preferred_leader_not_available, "The preferred leader was not available.")
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"No such topic as {place.topic}")
+    if place.partition not in range(len(known.partitions)):
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"No such partition as {place.topic}-{place.partition}")
+    return known.partitions[place.partition]
 
 
-def _result(topic: str, outcomes: dict[int, Refused]) -> ReplicaElectionResult:
-    return ReplicaElectionResult(
-        topic=topic,
-        partition_result=tuple(
-            PartitionResult(partition_id=index, error_code=outcome.code, error_message=outcome.message)
-            for index, outcome in outcomes.items()
-        ),
+def _is_led_as_wanted(partition: PartitionImage, election: Election) -> bool:
+    if election is Election.PREFERRED:
+        return partition.leader == partition.replicas[0]
+    return partition.leader != NO_LEADER
+
+
+def _outcome(place: _Place, election: Election, image: Image) -> Refused:
+    """What has become of a partition that needed an election."""
+    try:
+        partition = _find(place, image)
+    except Refused as refusal:
+        return refusal
+    if _is_led_as_wanted(partition, election):
+        return Refused(ErrorCode.none)
+    if election is Election.PREFERRED:
+        return Refused(ErrorCode.preferred_leader_not_available, "The preferred leader was not available.")
+    return Refused(ErrorCode.eligible_leaders_not_available, "Eligible topic partition leaders are not available.")
+
+
+def _results(outcomes: Mapping[_Place, Refused]) -> tuple[ReplicaElectionResult, ...]:
+    return tuple(
+        ReplicaElectionResult(
+            topic=topic,
+            partition_result=tuple(
+                PartitionResult(
+                    partition_id=place.partition, error_code=outcomes[place].code, error_message=outcomes[place].message
+                )
+                for place in places
+            ),
+        )
+        for topic, places in groupby(outcomes, key=lambda place: place.topic)
     )

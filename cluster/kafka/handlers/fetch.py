@@ -44,6 +44,10 @@ async def handle(request: FetchRequest, call: Call) -> FetchResponse:
     raise NotImplementedError
 
 
+Nearest = Callable[[Partition, str, int], int | None]
+"""The in-sync follower in a client's rack that has the offset it wants; None where it is best served here (KIP-392)."""
+
+
 class Fetching:
     """The broker's Fetch API."""
 
@@ -54,10 +58,10 @@ class Fetching:
         run_blocking: RunBlocking,
         wall_clock: Callable[[], int],
         response_bytes_max: int,
-        damaged: Callable[[DamagedLog], None],
+        nearest: Nearest,
     ) -> None:
         self.replicas, self.run_blocking, self.response_bytes_max = replicas, run_blocking, response_bytes_max
-        self.damaged = damaged
+        self.nearest = nearest
         self._sessions, self._wall_clock = sessions, wall_clock
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
@@ -74,15 +78,19 @@ class Fetching:
         wanted = request.wanted if session is None else list(session.partitions.items())
         Poll(self, head, slot, request, wanted, session, is_incremental).begin()
 
-    def find(self, key: PartitionKey, leader_epoch: int) -> Partition:
-        """Raises PartitionRefused."""
+    def find(self, key: PartitionKey, leader_epoch: int, rack: str) -> Partition:
+        """The partition to read; of one that another broker leads, only by a client that looks for replicas near it.
+
+        Raises PartitionRefused.
+        """
         topic, index = key
         if not isinstance(topic, str):
             name = self.replicas.name_of(topic)
             if name is None:
                 raise PartitionRefused(Refusal.UNKNOWN_ID)
             topic = name
-        return self.replicas.led(topic, index, leader_epoch)
+        find = self.replicas.readable if rack else self.replicas.led
+        return find(topic, index, leader_epoch)
 
     def _session(self, request: FetchRequest) -> tuple[Session | None, bool]:
         """The session that a request begins, continues or does without, and whether only changes are answered."""
@@ -108,8 +116,8 @@ class Poll:
     """One Fetch request, from its arrival to its answer."""
 
     __slots__ = (
-        "_bytes_max", "_bytes_min", "_fetching", "_head", "_is_done", "_is_incremental", "_is_reading", "_session",
-        "_slot", "_timer", "_wait_s", "_wanted", "_watched",
+        "_bytes_max", "_bytes_min", "_fetching", "_head", "_is_done", "_is_incremental", "_is_reading", "_rack",
+        "_session", "_slot", "_timer", "_wait_s", "_wanted", "_watched",
     )  # fmt: skip
 
     def __init__(
@@ -124,6 +132,7 @@ class Poll:
     ) -> None:
         self._fetching, self._head, self._slot = fetching, head, slot
         self._wanted, self._session, self._is_incremental = wanted, session, is_incremental
+        self._rack = request.rack
         self._wait_s = request.wait_ms / 1000
         self._bytes_max = min(request.bytes_max, fetching.response_bytes_max)
         self._bytes_min = min(request.bytes_min, self._bytes_max)
@@ -150,7 +159,7 @@ class Poll:
         """Wait for news of every partition that could be found."""
         for key, fetched in self._wanted:
             try:
-                partition = self._fetching.find(key, fetched.leader_epoch)
+                partition = self._fetching.find(key, fetched.leader_epoch, self._rack)
             except PartitionRefused:
                 continue
             partition.watchers[self] = None
@@ -173,7 +182,8 @@ class Poll:
             self._is_reading = True
             asyncio.get_running_loop().create_task(self._warm(is_last_chance))
             return False
-        if size < self._bytes_min and not is_last_chance and not any(row.code for row in rows):
+        is_news = any(row.code or row.preferred_replica >= 0 for row in rows)
+        if size < self._bytes_min and not is_last_chance and not is_news:
             return False
         self._leave()
         self._answer(rows)
@@ -191,7 +201,7 @@ class Poll:
     def _touch(self) -> None:
         for key, fetched in self._wanted:
             try:
-                partition = self._fetching.find(key, fetched.leader_epoch)
+                partition = self._fetching.find(key, fetched.leader_epoch, self._rack)
                 partition.log.slice(fetched.offset, fetched.bytes_max, partition.high_watermark)
             except (*EXPECTED, OSError):
                 continue
@@ -207,11 +217,14 @@ class Poll:
             row = Row(key)
             rows.append(row)
             try:
-                partition = self._fetching.find(key, fetched.leader_epoch)
+                partition = self._fetching.find(key, fetched.leader_epoch, self._rack)
                 log = partition.log
                 row.high_watermark, row.log_start = partition.high_watermark, log.log_start
+                if self._rack and (nearer := self._fetching.nearest(partition, self._rack, fetched.offset)) is not None:
+                    row.preferred_replica = nearer
+                    continue
                 room = self._bytes_max - size
-                if fetched.offset == row.high_watermark and fetched.offset >= log.log_start:
+                if fetched.offset >= row.high_watermark and _may_be_there_soon(fetched.offset, partition):
                     continue
                 if room <= 0 and size:
                     continue
@@ -224,7 +237,7 @@ class Poll:
             except (*EXPECTED, OSError) as error:
                 row.code = int(code_of(error))
                 if isinstance(error, DamagedLog):
-                    self._fetching.damaged(error)
+                    partition.damaged(error)
         return rows, size
 
     def _answer(self, rows: list[Row]) -> None:
@@ -242,6 +255,7 @@ class Poll:
         is_news = (
             row.slice is not None
             or bool(row.code)
+            or row.preferred_replica >= 0
             or known.had_error
             or known.high_watermark != row.high_watermark
             or known.log_start != row.log_start
@@ -251,3 +265,9 @@ class Poll:
             # Whoever got data goes last the next time, so that no partition starves the others.
             session.partitions.move_to_end(row.key)
         return is_news
+
+
+def _may_be_there_soon(offset: int, partition: Partition) -> bool:
+    """Whether a client may have got as far elsewhere: a follower lags, and so does a leader that has just begun."""
+    log = partition.log
+    return offset >= log.log_start and (offset <= log.log_end or not partition.is_leader)

@@ -35,7 +35,7 @@ def lower(response: LeaveGroupResponse, version: int) -> Any:
 async def handle(request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
     leavers = [Leaver(member.member_id, member.group_instance_id, member.reason or "") for member in request.members]
     try:
-        codes = call.services.groups.leave(request.group_id, leavers)
+        codes = await call.services.groups.leave(request.group_id, leavers)
     except Refused as refusal:
         return LeaveGroupResponse(throttle_time=NO_THROTTLE, error_code=refusal.code, members=())
     return LeaveGroupResponse(

@@ -57,14 +57,15 @@ async def _partition(topic: str, wanted: ListOffsetsPartition, call: Call) -> Li
 
 async def _look_up(partition: Partition, timestamp: int, call: Call) -> Found | None:
     """Only what is committed counts. Looking by time reads the log, so it is done beside the loop."""
-    log, end = partition.log, partition.high_watermark
-    if timestamp == LATEST:
-        return Found(end, NONE, partition.leader_epoch)
+    log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Found(log.log_start, NONE, log.epochs.epoch_at(log.log_start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         # Nothing is tiered (KIP-405), and nothing waits for it.
         return None
+    end = partition.known_watermark()
+    if timestamp == LATEST:
+        return Found(end, NONE, partition.leader_epoch)
     if timestamp == MAX_TIMESTAMP:
         latest: Found | None = await call.services.run_blocking(latest_by_time, log, end)
         return latest

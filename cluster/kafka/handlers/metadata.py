@@ -25,6 +25,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.reach import NOBODY, controller_for, offline_replicas, reachable
 from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
 from cordwood.cluster.topics import INTERNAL_TOPICS, PARTITIONS_PER_REQUEST_MAX, check_name, new_topic
 
@@ -33,8 +34,6 @@ KEY, VERSIONS = ApiKey.METADATA, range(14)
 _FIRST_WITH_LISTENER_ERROR = 6
 _FIRST_BY_TOPIC_ID = 12
 _WITH_CLUSTER_OPERATIONS = range(8, 11)
-
-_NO_LEADER = -1
 
 
 def lift(request: Any, version: int) -> MetadataRequest:
@@ -65,24 +64,19 @@ async def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
     if request.topics is not None and request.allow_auto_topic_creation:
         refused = await _create_missing(request.topics, call)
     image = call.services.quorum.image
-    reachable = {
-        broker.id: endpoint
-        for broker in image.brokers.values()
-        if (endpoint := broker.endpoint(call.listener)) is not None
-    }
+    brokers = reachable(image, call.listener)
     operations = ON_TOPIC if request.include_topic_authorized_operations else NOT_ASKED
-    answer = _Answer(image, refused, frozenset(reachable), operations, call.version)
+    answer = _Answer(image, refused, frozenset(brokers), operations, call.version)
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=tuple(
             MetadataResponseBroker(
                 node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=image.brokers[broker_id].rack
             )
-            for broker_id, endpoint in reachable.items()
+            for broker_id, endpoint in brokers.items()
         ),
         cluster_id=image.cluster_id,
-        # Any broker takes what is meant for the controller and proposes it, so the one that is asked names itself.
-        controller_id=call.services.settings.node_id,
+        controller_id=controller_for(call, brokers),
         topics=answer.topics(request.topics),
         error_code=ErrorCode.none,
     )
@@ -109,7 +103,9 @@ async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) 
         try:
             await propose(new_topic(name, image, broker, call.services.rng), call)
         except Refused as refusal:
-            refused[name] = refusal
+            # Where it is not known whether the topic is there now, the client asks again.
+            is_open = refusal.code is ErrorCode.request_timed_out
+            refused[name] = Refused(ErrorCode.leader_not_available, refusal.message) if is_open else refusal
 
     await asyncio.gather(*map(create, list(missing)[: PARTITIONS_PER_REQUEST_MAX // settings.num_partitions]))
     return refused
@@ -175,7 +171,7 @@ class _Answer:
         if leader not in self._reachable:
             is_there = leader in self._image.brokers and self._version >= _FIRST_WITH_LISTENER_ERROR
             code = ErrorCode.listener_not_found if is_there else ErrorCode.leader_not_available
-            leader = _NO_LEADER
+            leader = NOBODY
         return MetadataResponsePartition(
             error_code=code,
             partition_index=index,
@@ -183,5 +179,5 @@ class _Answer:
             leader_epoch=partition.leader_epoch,
             replica_nodes=partition.replicas,
             isr_nodes=partition.isr,
-            offline_replicas=tuple(replica for replica in partition.replicas if replica not in self._image.brokers),
+            offline_replicas=offline_replicas(partition, self._image),
         )

@@ -4,6 +4,7 @@ On the hot path: all of it happens in the connection's callback, and request and
 hand, since the generic writer takes longer than everything else together for a small batch.
 """
 
+import asyncio
 import struct
 from collections.abc import Callable
 
@@ -51,6 +52,10 @@ class Outcome:
         self.log_start = NO_OFFSET
         self.message: str | None = None
 
+    @property
+    def deadline(self) -> float:
+        return self.pending.deadline
+
     def refused(self, error: Exception) -> None:
         self.code, self.base_offset, self.message = int(code_of(error)), NO_OFFSET, str(error)
 
@@ -65,10 +70,10 @@ class Outcome:
 class PendingProduce:
     """A request whose batches are in memory and wait for their commit."""
 
-    __slots__ = ("head", "left", "slot", "topics")
+    __slots__ = ("deadline", "head", "left", "slot", "topics")
 
-    def __init__(self, head: RequestHead, slot: Slot) -> None:
-        self.head, self.slot = head, slot
+    def __init__(self, head: RequestHead, slot: Slot, deadline: float) -> None:
+        self.head, self.slot, self.deadline = head, slot, deadline
         self.left = 1
         self.topics: list[tuple[str, list[Outcome]]] = []
 
@@ -83,13 +88,14 @@ class Producing:
 
     def __init__(self, replicas: Replicas, wall_clock: Callable[[], int]) -> None:
         self._replicas, self._wall_clock = replicas, wall_clock
+        self._now = asyncio.get_running_loop().time
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
         """Append what the request holds, and fill `slot` when that is committed. Raises Malformed."""
         if not 0 <= head.version <= VERSIONS[-1]:
             raise Malformed(f"Produce in version {head.version}, which this broker does not serve")
         request = read_produce(head, frame)
-        pending = PendingProduce(head, slot)
+        pending = PendingProduce(head, slot, self._now() + request.timeout_ms / 1000)
         acks = request.acks
         now_ms = self._wall_clock()
         for topic, partitions in request.topics:
@@ -114,16 +120,18 @@ class Producing:
     def _append(self, topic: str, data: PartitionData, outcome: Outcome, acks: int, now_ms: int) -> None:
         try:
             partition = self._replicas.led(topic, data.partition)
-            appended = partition.append(data.records, now_ms)
+            appended = partition.append(data.records, now_ms, must_be_safe=acks == ACKS_ALL)
         except EXPECTED as error:
             outcome.refused(error)
             return
         outcome.base_offset = appended.base_offset
         outcome.append_time = appended.append_time
         outcome.log_start = partition.log.log_start
-        # With acks=1 the leader's own disk is enough; here that is the same thing as all.
-        if acks != ACKS_NONE and partition.when_committed(appended.end_offset, outcome):
-            outcome.pending.left += 1
+        if acks == ACKS_ALL:
+            must_wait = partition.when_committed(appended.end_offset, outcome)
+        else:
+            must_wait = acks == ACKS_LEADER and partition.when_kept(appended.end_offset, outcome)
+        outcome.pending.left += must_wait
 
     def _end_unacknowledged(self, pending: PendingProduce) -> None:
         """A client that wants no answer learns of a failure by losing its connection, as from Kafka."""

@@ -120,6 +120,19 @@ def test_replicas_are_where_they_were_assigned() -> None:
     admin.close()
 
 
+def test_replicas_are_given_only_to_brokers_that_are_alive() -> None:
+    admin = AdminFixture(brokers=3)
+    admin.fence(3)
+    assert code(admin, topic("a", 6, 2)) is ErrorCode.none
+    held = {replica for partition in admin.image.topics_by_name["a"].partitions for replica in partition.replicas}
+    assert held == {1, 2}
+    assert code(admin, topic("b", 1, 3)) is ErrorCode.invalid_replication_factor
+    assert code(admin, topic("c", assignments=assigned((3,)))) is ErrorCode.invalid_replica_assignment
+    assert code(admin, topic("d", assignments=assigned((3, 1)))) is ErrorCode.none
+    assert admin.image.topics_by_name["d"].partitions[0].leader == 1
+    admin.close()
+
+
 def test_a_name_that_comes_twice_is_answered_once_and_not_created(admin: AdminFixture) -> None:
     response = admin.ask(create_topics, 7, topics=[topic("a"), topic("b"), topic("a")])
     assert [(row.name, row.error_code) for row in response.topics] == [

@@ -31,3 +31,26 @@ def test_only_brokers_listen_here(admin: AdminFixture, endpoint_type: int, code:
     response = admin.ask(describe_cluster, 2, endpoint_type=endpoint_type)
     assert response.error_code is code
     assert response.brokers == ()
+
+
+@pytest.mark.parametrize("version", describe_cluster.VERSIONS)
+def test_fenced_brokers_are_told_to_those_who_ask(version: int) -> None:
+    admin = AdminFixture(brokers=2)
+    admin.fence(2)
+    response = admin.ask(describe_cluster, version)
+    assert [row.broker_id for row in response.brokers] == [1]
+    response = admin.ask(describe_cluster, version, include_fenced_brokers=True)
+    if version >= 2:
+        assert [(row.broker_id, row.is_fenced) for row in response.brokers] == [(1, False), (2, True)]
+    admin.close()
+
+
+def test_any_broker_in_service_takes_what_is_meant_for_a_controller_that_is_not() -> None:
+    admin = AdminFixture(brokers=3)
+    admin.fence(1)
+    named = {admin.ask(describe_cluster, 0).controller_id for _ in range(50)}
+    assert named == {2, 3}
+    for broker in (2, 3):
+        admin.fence(broker)
+    assert admin.ask(describe_cluster, 0).controller_id == -1
+    admin.close()

@@ -1,4 +1,4 @@
-"""DescribeQuorum in every version: the quorum of one, with the figures of its journal."""
+"""DescribeQuorum in every version: who votes, who leads, and how far each of them is."""
 
 from typing import Any
 from uuid import UUID
@@ -9,6 +9,8 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.handlers import describe_quorum
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
+from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.quorum import QuorumStatus, VoterStatus
 
 
 def describe(admin: AdminFixture, version: int, topic: str = "__cluster_metadata", *partitions: int) -> Any:
@@ -24,10 +26,10 @@ def test_every_version_tells_of_the_one_voter(admin: AdminFixture, version: int)
     ((partition,),) = (topic.partitions for topic in response.topics)
     assert (response.error_code, partition.error_code) == (ErrorCode.none, ErrorCode.none)
     assert (partition.leader_id, partition.leader_epoch) == (1, 0)
-    # Its name, a broker, and three topics.
-    assert partition.high_watermark == admin.image.index == 5
+    # Its name, a broker that comes to life, and three topics.
+    assert partition.high_watermark == admin.image.index == 6
     (voter,) = partition.current_voters
-    assert (voter.replica_id, voter.log_end_offset, partition.observers) == (1, 5, ())
+    assert (voter.replica_id, voter.log_end_offset, partition.observers) == (1, 6, ())
     if version >= 1:
         assert voter.last_caught_up_timestamp == NOW_MS
     if version >= 2:
@@ -49,3 +51,43 @@ def test_there_is_no_other_quorum(admin: AdminFixture, version: int) -> None:
         rows = [partition for topic in response.topics for partition in topic.partitions]
         assert {row.error_code for row in rows} == {ErrorCode.unknown_topic_or_partition}
         assert {row.current_voters for row in rows} == {()}
+
+
+def test_a_quorum_of_several_is_told_as_far_as_it_is_known(admin: AdminFixture) -> None:
+    voters = (
+        VoterStatus(BrokerId(1), 7, is_connected=True, last_heard_ms_ago=0),
+        VoterStatus(BrokerId(2), 5, is_connected=True, last_heard_ms_ago=30),
+        VoterStatus(BrokerId(3), None, is_connected=False, last_heard_ms_ago=None),
+    )
+    observer = VoterStatus(BrokerId(4), 7, is_connected=True, last_heard_ms_ago=10)
+    admin.services.quorum = QuorumSeen(QuorumStatus(BrokerId(2), 3, 7, voters, (observer,)), admin.image)
+    response = describe(admin, 2)
+    ((partition,),) = (topic.partitions for topic in response.topics)
+    assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (2, 3, 7)
+    rows = [
+        (row.replica_id, row.log_end_offset, row.last_fetch_timestamp, row.last_caught_up_timestamp)
+        for row in (*partition.current_voters, *partition.observers)
+    ]
+    assert rows == [
+        (1, 7, NOW_MS, NOW_MS),
+        (2, 5, NOW_MS - 30, -1),
+        (3, -1, -1, -1),
+        (4, 7, NOW_MS - 10, NOW_MS - 10),
+    ]
+    assert [node.node_id for node in response.nodes] == [1], "only the first has registered"
+
+
+def test_a_quorum_without_a_leader_says_so(admin: AdminFixture) -> None:
+    admin.services.quorum = QuorumSeen(QuorumStatus(None, 3, 7, ()), admin.image)
+    ((partition,),) = (topic.partitions for topic in describe(admin, 2).topics)
+    assert partition.leader_id == -1
+
+
+class QuorumSeen:
+    """A quorum of which nothing is asked but how it is."""
+
+    def __init__(self, status: QuorumStatus, image: Image) -> None:
+        self._status, self.image = status, image
+
+    def status(self) -> QuorumStatus:
+        return self._status

@@ -117,3 +117,14 @@ def test_what_does_not_exist_is_told_by_name(admin: AdminFixture) -> None:
 def test_a_leader_that_this_listener_does_not_reach_is_none(admin: AdminFixture) -> None:
     (topic,) = describe(admin, "b", listener="ELSEWHERE").topics
     assert [row.leader_id for row in topic.partitions] == [-1]
+
+
+def test_who_may_still_lead_is_told(admin: AdminFixture) -> None:
+    admin.propose(CreateTopic(UUID(int=9), "d", ((ONE, TWO),), (("min.insync.replicas", "2"),)))
+    admin.fence(1)
+    ((row,),) = (topic.partitions for topic in describe(admin, "d").topics)
+    assert (row.leader_id, row.isr_nodes, row.eligible_leader_replicas) == (2, (2,), (1,))
+    assert row.offline_replicas == (1,)
+    admin.fence(2)
+    ((row,),) = (topic.partitions for topic in describe(admin, "d").topics)
+    assert (row.leader_id, row.offline_replicas) == (-1, (1, 2))

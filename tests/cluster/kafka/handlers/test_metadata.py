@@ -8,7 +8,7 @@ from admin_fixture import AdminFixture
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.handlers import metadata
-from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, Endpoint, RegisterBroker
+from cordwood.cluster.metadata.commands import BeginControlledShutdown, BrokerId, CreateTopic, Endpoint, RegisterBroker
 
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 FLIGHTS, OTHER = UUID(int=1), UUID(int=2)
@@ -166,3 +166,33 @@ def test_all_of_ten_thousand_partitions_are_told(admin: AdminFixture) -> None:
         admin.propose(CreateTopic(UUID(int=100 + at), f"t{at}", ((ONE,),) * 1000))
     response = admin.ask(metadata, 12, topics=None)
     assert sum(len(topic.partitions) for topic in response.topics) == 10_000
+
+
+def test_a_partition_without_a_leader_has_none(two: AdminFixture) -> None:
+    two.fence(1)
+    response = two.ask(metadata, 12, topics=named("flights", "other"))
+    assert ([row.node_id for row in response.brokers], response.controller_id) == ([2], 2)
+    flights, other = response.topics
+    assert [(row.error_code, row.leader_id, row.leader_epoch) for row in flights.partitions] == [
+        (ErrorCode.none, 2, 1),
+        (ErrorCode.none, 2, 0),
+    ]
+    assert [(row.isr_nodes, row.offline_replicas) for row in flights.partitions] == [((2,), (1,))] * 2
+    (row,) = other.partitions
+    assert (row.error_code, row.leader_id, row.isr_nodes) == (ErrorCode.leader_not_available, -1, (1,))
+    assert (row.replica_nodes, row.offline_replicas) == ((1,), (1,))
+
+
+def test_a_broker_that_is_about_to_stop_still_serves(two: AdminFixture) -> None:
+    two.propose(BeginControlledShutdown(ONE, two.image.brokers[ONE].epoch))
+    response = two.ask(metadata, 12, topics=named("other"))
+    assert [row.node_id for row in response.brokers] == [1, 2]
+    assert [(row.leader_id, row.offline_replicas) for row in response.topics[0].partitions] == [(1, ())]
+
+
+def test_a_topic_whose_replicas_are_not_alive_is_not_created() -> None:
+    admin = AdminFixture(brokers=2, default_replication_factor=2)
+    admin.fence(2)
+    response = admin.ask(metadata, 12, topics=named("new"), allow_auto_topic_creation=True)
+    assert codes(response) == [("new", ErrorCode.invalid_replication_factor)]
+    admin.close()

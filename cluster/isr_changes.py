@@ -1,0 +1,106 @@
+"""In-sync sets that leaders on this broker propose: gathered, agreed on through the metadata log, and told back."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from cordwood.cluster.metadata.commands import AlterPartitions, BrokerId, IsrChange
+from cordwood.cluster.metadata.image import CommandRefused
+from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
+from cordwood.replication.partition import Partition
+
+CHANGES_PER_COMMAND = 1000
+RETRY_S = 0.2
+
+_events = structlog.get_logger("isr")
+
+
+class IsrChanges:
+    """At most one command is on its way; what is wanted meanwhile goes with the next."""
+
+    def __init__(self, quorum: Quorum, broker_id: int, epoch_of_link: Callable[[int], int | None]) -> None:
+        """`epoch_of_link` is the broker epoch under which a follower is connected with us, None if it is not."""
+        self._quorum, self._broker_id, self._epoch_of_link = quorum, BrokerId(broker_id), epoch_of_link
+        self._wanted: dict[Partition, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def want(self, partition: Partition) -> None:
+        """The partition's leader has something to propose, or will have by the time that it is asked."""
+        self._wanted[partition] = None
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._propose_wanted(), name="isr changes")
+
+    def may_join(self, broker_id: int) -> bool:
+        """Whether a follower is alive in the incarnation that is connected with us (rule 6, KIP-903)."""
+        image = self._quorum.image
+        known = image.brokers.get(BrokerId(broker_id))
+        return known is not None and known.is_alive and known.epoch == self._epoch_of_link(broker_id)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _propose_wanted(self) -> None:
+        try:
+            while self._wanted:
+                partitions = list(self._wanted)[:CHANGES_PER_COMMAND]
+                for partition in partitions:
+                    del self._wanted[partition]
+                changes = {partition: change for partition in partitions if (change := self._change(partition))}
+                if changes:
+                    await self._propose(changes)
+        finally:
+            self._task = None
+
+    async def _propose(self, changes: dict[Partition, IsrChange]) -> None:
+        me = self._quorum.image.brokers.get(self._broker_id)
+        if me is None:
+            return
+        command = AlterPartitions(self._broker_id, me.epoch, tuple(changes.values()))
+        while True:
+            try:
+                await self._quorum.propose(command)
+            except CommandRefused as refusal:
+                _events.warning("isr.refused", reason=refusal.message)
+            except QuorumFailed as failure:
+                # It may have been applied: both sets count until that is known (rule 5).
+                _events.warning("isr.unknown", partitions=len(changes), reason=str(failure))
+                await asyncio.sleep(RETRY_S)
+                continue
+            break
+        for partition, change in changes.items():
+            self._settle(partition, change)
+
+    def _settle(self, partition: Partition, change: IsrChange) -> None:
+        """The image has whatever came of it. A change that did not take has left the partition epoch as it was."""
+        view = partition.view
+        if view is not None and view.assignment.leader_epoch == change.leader_epoch:
+            view.refused(change.partition_epoch)
+
+    def _change(self, partition: Partition) -> IsrChange | None:
+        view = partition.view
+        proposed = None if view is None else partition.propose_isr(self.may_join)
+        if view is None or proposed is None:
+            return None
+        assignment = view.assignment
+        members = tuple((BrokerId(member), self._known_epoch(member)) for member in sorted(proposed))
+        _events.info(
+            "isr.proposed",
+            topic=partition.topic,
+            partition=partition.index,
+            isr=_text(proposed),
+            was=_text(assignment.isr),
+        )
+        return IsrChange(
+            partition.topic_id, partition.index, assignment.leader_epoch, assignment.partition_epoch, members
+        )
+
+    def _known_epoch(self, broker_id: int) -> int:
+        known = self._quorum.image.brokers.get(BrokerId(broker_id))
+        return -1 if known is None else known.epoch
+
+
+def _text(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(brokers)))

@@ -1,0 +1,23 @@
+"""UnregisterBroker: forget a broker that will not come back, once it holds no partition any more (KIP-631).
+
+Kafka forgets one that runs or holds partitions too, and leaves those with a replica that nobody can move.
+"""
+
+from kio.schema.errors import ErrorCode
+from kio.schema.unregister_broker.v0 import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.metadata.commands import BrokerId, UnregisterBroker
+
+KEY, VERSIONS = ApiKey.UNREGISTER_BROKER, range(1)
+
+
+async def handle(request: UnregisterBrokerRequest, call: Call) -> UnregisterBrokerResponse:
+    code, message = ErrorCode.none, None
+    try:
+        await propose(UnregisterBroker(BrokerId(request.broker_id)), call)
+    except Refused as refusal:
+        code, message = refusal.code, refusal.message
+    return UnregisterBrokerResponse(throttle_time=NO_THROTTLE, error_code=code, error_message=message)

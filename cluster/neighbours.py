@@ -1,0 +1,59 @@
+"""The other brokers, as replication has to know them: where they are, whether they are who they say, who is near."""
+
+from uuid import UUID
+
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.quorum import Quorum
+from cordwood.replication.frames import Open
+from cordwood.replication.partition import Partition
+
+NO_EPOCH = -1
+
+
+class Neighbours:
+    """What the newest image tells of the brokers around `broker_id`."""
+
+    def __init__(self, quorum: Quorum, broker_id: int, listener: str, incarnation: UUID) -> None:
+        """`listener` is the name of the one by which brokers reach each other."""
+        self._quorum, self._me = quorum, BrokerId(broker_id)
+        self._listener, self._incarnation = listener, incarnation
+
+    def address(self, broker_id: int) -> tuple[str, int] | None:
+        """Host and port for other brokers; None where that one is not known, or has no such listener."""
+        known = self._quorum.image.brokers.get(BrokerId(broker_id))
+        endpoint = None if known is None else known.endpoint(self._listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def hello(self) -> Open:
+        """How we introduce ourselves to a leader."""
+        image = self._quorum.image
+        me = image.brokers.get(self._me)
+        return Open(self._me, self._incarnation, NO_EPOCH if me is None else me.epoch, image.cluster_id)
+
+    def why_not(self, hello: Open) -> str | None:
+        """Why a broker that introduces itself so may not follow (rule 6, KIP-903); None if it may.
+
+        One that the metadata has only just registered may be ahead of us: it asks again.
+        """
+        image = self._quorum.image
+        if hello.cluster_id != image.cluster_id:
+            return f"it is of cluster {hello.cluster_id}, and this is {image.cluster_id}"
+        known = image.brokers.get(BrokerId(hello.broker_id))
+        if known is None:
+            return "no such broker is registered"
+        if (known.incarnation, known.epoch) != (hello.incarnation, hello.broker_epoch):
+            return f"broker epoch {known.epoch} is registered, and it is in epoch {hello.broker_epoch}"
+        return None
+
+    def nearest(self, partition: Partition, rack: str, offset: int) -> int | None:
+        """The in-sync follower in a client's rack that has the offset (KIP-392); None to serve it here."""
+        brokers = self._quorum.image.brokers
+        me = brokers.get(self._me)
+        if not partition.is_leader or me is None or me.rack == rack:
+            return None
+        for follower in partition.followers():
+            known = brokers.get(BrokerId(follower.broker_id))
+            is_near = known is not None and known.is_alive and known.rack == rack
+            if is_near and follower.is_in_sync and offset <= follower.flushed_end:
+                return follower.broker_id
+        return None

@@ -1,0 +1,136 @@
+"""A broker as a process: its clock, its randomness, its event loop, its signals, and its exit code.
+
+Together with `storage/real_disk.py` it is the only place that knows these of the real world.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+import uvloop
+
+from cordwood.cluster.broker import Broker
+from cordwood.cluster.config import Settings
+from cordwood.cluster.identity import WrongDirectory
+from cordwood.cluster.metadata.commands import UnknownCommand
+from cordwood.cluster.metadata.image import CommandRefused
+from cordwood.cluster.metadata.quorum import QuorumFailed
+from cordwood.cluster.metadata.raft.storage import WrongMetadata
+from cordwood.storage.disk import Disk, sync_directory
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.real_disk import RealDisk, lock_directory
+
+MISTAKES = (DamagedLog, WrongDirectory, WrongMetadata, CommandRefused, UnknownCommand, QuorumFailed, RuntimeError)
+"""What keeps a broker from starting, each with a sentence that says what to do."""
+
+_events = structlog.get_logger("broker")
+
+
+class CannotStart(Exception):
+    """Why the broker does not run: a sentence for whoever started it."""
+
+
+def run(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT. Returns the exit code. Raises CannotStart."""
+    _configure_logging()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    disk = RealDisk(settings.log_dir_headroom_bytes)
+    locks: list[int] = []
+    try:
+        for directory in settings.log_dirs:
+            for changed in disk.make_directories(directory):
+                sync_directory(disk, changed)
+            locks.append(lock_directory(directory))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(settings, disk))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise CannotStart(f"{where}{error.strerror or error}") from error
+    except MISTAKES as error:
+        raise CannotStart(str(error)) from error
+    finally:
+        for lock in locks:
+            os.close(lock)
+
+
+async def _serve(settings: Settings, disk: Disk) -> int:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    broker = Broker(settings, disk, _wall_clock, random.SystemRandom())
+    loop.set_exception_handler(broker_exception_handler(broker))
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    broker.failure.add_done_callback(lambda _: stopping.set())
+    starting = loop.create_task(broker.start(), name="start")
+    if not await _done_before(starting, stopping):
+        # Nothing has been served yet: a start that is given up is like one that was never made.
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return _exit_code(broker)
+    for listener in starting.result():
+        _events.info(listener.announcement())
+    _events.info("broker.ready", node=settings.node_id, seconds=round(loop.time() - started, 3))
+    # What start-up made lives for ever: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 100)
+    await stopping.wait()
+    if not broker.failure.done():
+        await broker.stop()
+        _events.info("broker.stopped", node=settings.node_id)
+    return _exit_code(broker)
+
+
+def _exit_code(broker: Broker) -> int:
+    if not broker.failure.done():
+        return 0
+    _events.critical("broker.failed", reason=broker.failure.result())
+    return 1
+
+
+async def _done_before(task: "asyncio.Task[Any]", event: asyncio.Event) -> bool:
+    """Whether the task ended before the event came."""
+    waiting = asyncio.ensure_future(event.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    return task.done()
+
+
+def broker_exception_handler(broker: Broker) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """A broken invariant stops the broker; any other error in a callback is logged, and ends what it was part of."""
+
+    def handle(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        _events.error("callback.failed", message=context.get("message"), exc_info=error)
+        if isinstance(error, AssertionError) and not broker.failure.done():
+            broker.failure.set_result(f"a broken invariant: {error}")
+
+    return handle
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _configure_logging() -> None:
+    processors: Sequence[Any] = (
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso"),
+        structlog.processors.ExceptionRenderer(),
+        structlog.dev.ConsoleRenderer(colors=False) if sys.stderr.isatty() else structlog.processors.LogfmtRenderer(),
+    )
+    structlog.configure(
+        processors=list(processors),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

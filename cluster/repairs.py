@@ -1,0 +1,276 @@
+"""What is done about damage: the replica leaves the in-sync set, gives up what is damaged, and is sent it again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import structlog
+
+from cordwood.cluster.damage import DamageRegister, is_counted_on, may_be_cut, may_be_dropped
+from cordwood.cluster.metadata.commands import BrokerId, DropReplicas
+from cordwood.cluster.metadata.image import CommandRefused, Image, PartitionImage
+from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
+from cordwood.replication.assignment import NO_LEADER
+from cordwood.replication.fetcher import Fetchers
+from cordwood.replication.housekeeping import Housekeeping, RunBlocking
+from cordwood.replication.mending import give_up_damaged, has_lost_records, is_still_damaged, rewrite, set_aside
+from cordwood.replication.partition import NO_EPOCH, Partition
+from cordwood.replication.replicas import Replicas
+from cordwood.storage.errors import DamagedLog, StorageError
+from cordwood.storage.scrub import IncompleteIndex
+
+LOOK_S = 0.5
+"""How often it is tried to go on, while something is damaged."""
+REST_S = 5.0
+"""After something failed, as it does where the disk has no room."""
+REPLICAS_PER_COMMAND = 1000
+DECLARE_S = 10.0
+"""A broker that starts with damage gives the others so long to come, before it may lead with what it has."""
+
+_events = structlog.get_logger("repairs")
+
+
+@dataclass(slots=True)
+class _Wound:
+    """Damaged records of one replica, and the leader epoch in which they became known."""
+
+    found_in_epoch: int
+    damage: list[DamagedLog] = field(default_factory=list)
+
+
+class Repairs:
+    """The damaged replicas of one broker, each on its way back."""
+
+    def __init__(
+        self,
+        quorum: Quorum,
+        broker_id: int,
+        replicas: Replicas,
+        fetchers: Fetchers,
+        housekeeping: Housekeeping,
+        run_blocking: RunBlocking,
+        open_more: Callable[[], None],
+        register: DamageRegister,
+    ) -> None:
+        """`open_more` tries again to hold what could not be held."""
+        self._quorum, self._me, self._replicas = quorum, BrokerId(broker_id), replicas
+        self._fetchers, self._housekeeping, self._run_blocking = fetchers, housekeeping, run_blocking
+        self._open_more, self._register = open_more, register
+        self._has_begun = self._has_lost_disk = False
+        self._wounds: dict[Partition, _Wound] = {}
+        self._under_repair: set[Partition] = set()
+        self._returning: dict[Partition, list[DamagedLog]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    def found(self, partition: Partition, damage: DamagedLog) -> None:
+        """Something on disk is not what was written there. What is found again and again is seen to once."""
+        # What was found as the log was opened is no more to be seen: it has been stepped over.
+        has_role = partition.leader_epoch != NO_EPOCH
+        if has_role and not is_still_damaged(partition, damage):
+            return
+        is_new = not isinstance(damage, IncompleteIndex) and self._note(partition, damage)
+        if not has_lost_records(damage):
+            self._spawn(self._rewrite(partition, damage))
+        elif is_new:
+            self._wounded(partition, damage)
+
+    def follow(self, partition: Partition, leader: int) -> None:
+        """Begin to follow; where the replica is damaged and nobody counts on it, after it has given that up."""
+        wound, image = self._wounds.get(partition), self._image_of(partition)
+        if partition in self._under_repair or partition.is_offline:
+            return
+        if wound is not None and wound.found_in_epoch == NO_EPOCH:
+            wound.found_in_epoch = partition.leader_epoch
+        if wound is not None and image is not None and may_be_cut(image, self._me, wound.found_in_epoch):
+            self._under_repair.add(partition)
+            self._spawn(self._repair(partition, wound))
+        else:
+            self._fetchers.follow(partition, leader)
+
+    def lost_disk(self) -> None:
+        """A log directory has failed: others have to lead what lies there."""
+        self._has_lost_disk = True
+        self._look()
+
+    def on_metadata_change(self, _old: Image, _new: Image) -> None:
+        """To be told after the replicas have been: some may not have been opened."""
+        if self._replicas.not_opened():
+            self._look()
+
+    async def declared(self) -> None:
+        """All replicas have been opened that could be. Return once nobody counts on those that are damaged.
+
+        Or when nobody has come who might do better.
+        """
+        self._has_begun = True
+        self._look()
+        try:
+            async with asyncio.timeout(DECLARE_S):
+                while any(map(self._is_counted_on, self._wounds)):
+                    await asyncio.sleep(LOOK_S / 10)
+        except TimeoutError:
+            _events.warning("replicas.damaged", partitions=len(self._wounds), waited_s=DECLARE_S)
+
+    async def close(self) -> None:
+        """Leave it at that: the next start finds what is still damaged."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _wounded(self, partition: Partition, damage: DamagedLog) -> None:
+        self._wounds.setdefault(partition, _Wound(partition.leader_epoch)).damage.append(damage)
+        self._look()
+
+    def _note(self, partition: Partition, damage: DamagedLog) -> bool:
+        is_new = self._register.note(damage, partition.topic, partition.index)
+        if is_new:
+            _events.error("log.damaged", topic=partition.topic, partition=partition.index, damage=str(damage))
+        return is_new
+
+    def _image_of(self, partition: Partition) -> PartitionImage | None:
+        return self._quorum.image.partition(partition.topic_id, partition.index)
+
+    def _is_counted_on(self, partition: Partition) -> bool:
+        """Whether the replica is in sync, or might lead, beside others that may be better."""
+        image = self._image_of(partition)
+        return image is not None and len(image.replicas) > 1 and is_counted_on(image, self._me)
+
+    def _look(self) -> None:
+        if self._looking is None and self._has_begun:
+            self._looking = self._spawn(self._look_until_well())
+
+    async def _look_until_well(self) -> None:
+        now = asyncio.get_running_loop().time
+        try_again_at = now() + REST_S
+        try:
+            while self._wounds or self._returning or self._has_lost_disk or self._replicas.not_opened():
+                self._see_who_is_back()
+                await self._drop_wounded()
+                await self._drop_lost()
+                await asyncio.sleep(LOOK_S)
+                if now() >= try_again_at:
+                    self._open_more()
+                    try_again_at = now() + REST_S
+        finally:
+            self._looking = None
+
+    async def _drop_wounded(self) -> None:
+        image = self._quorum.image
+        dispensable = [wounded for wounded in self._wounds if self._may_be_dropped(wounded, image)]
+        for partition in dispensable:
+            wound = self._wounds[partition]
+            wound.found_in_epoch = max(wound.found_in_epoch, partition.leader_epoch)
+        await self._propose([(wounded.topic_id, wounded.index) for wounded in dispensable], is_gone=False)
+
+    async def _drop_lost(self) -> None:
+        """What cannot be served here any more, and what waits for room as long as others have it."""
+        image = self._quorum.image
+        gone, closed = [], []
+        for topic in image.topics_by_id.values():
+            for index, partition in enumerate(topic.partitions):
+                if not is_counted_on(partition, self._me):
+                    continue
+                is_closed = self._replicas.get(topic.name, index) is None
+                if self._replicas.is_disk_lost(topic.id, index):
+                    gone.append((topic.id, index))
+                elif is_closed and may_be_dropped(partition, self._me, image.is_alive):
+                    closed.append((topic.id, index))
+        await self._propose(gone, is_gone=True)
+        await self._propose(closed, is_gone=False)
+        self._has_lost_disk = bool(gone)
+
+    def _may_be_dropped(self, partition: Partition, image: Image) -> bool:
+        known = image.partition(partition.topic_id, partition.index)
+        return known is not None and self._is_idle(partition) and may_be_dropped(known, self._me, image.is_alive)
+
+    def _is_idle(self, partition: Partition) -> bool:
+        return partition not in self._under_repair and not partition.is_offline
+
+    async def _propose(self, places: list[tuple[UUID, int]], *, is_gone: bool) -> None:
+        me = self._quorum.image.brokers.get(self._me)
+        if me is None:
+            return
+        for begin in range(0, len(places), REPLICAS_PER_COMMAND):
+            some = tuple(places[begin : begin + REPLICAS_PER_COMMAND])
+            try:
+                await self._quorum.propose(DropReplicas(self._me, me.epoch, some, is_gone))
+            except (CommandRefused, QuorumFailed) as error:
+                _events.warning("replicas.not_dropped", partitions=len(some), reason=str(error))
+            else:
+                _events.warning("replicas.dropped", partitions=len(some), is_gone=is_gone)
+
+    async def _repair(self, partition: Partition, wound: _Wound) -> None:
+        try:
+            await self._set_aside(partition, wound)
+            image = self._image_of(partition)
+            # It may have come to be counted on meanwhile.
+            if image is not None and _may_follow(partition) and may_be_cut(image, self._me, wound.found_in_epoch):
+                give_up_damaged(partition, wound.damage)
+                self._returning.setdefault(partition, []).extend(self._wounds.pop(partition).damage)
+        except (StorageError, OSError) as error:
+            _events.error("replica.not_repaired", topic=partition.topic, partition=partition.index, error=str(error))
+            await asyncio.sleep(REST_S)
+        finally:
+            self._under_repair.discard(partition)
+        if _may_follow(partition):
+            self._fetchers.follow(partition, partition.leader)
+
+    async def _set_aside(self, partition: Partition, wound: _Wound) -> None:
+        """Keep copies of all that is damaged, more of which may be found meanwhile."""
+        kept: set[str] = set()
+        while waiting := [damage for damage in wound.damage if _stem(damage) not in kept]:
+            kept.add(_stem(waiting[0]))
+            self._register.begun(waiting[0])
+            place = await set_aside(partition, waiting[0], self._run_blocking)
+            if place is not None:
+                _events.warning("segment.quarantined", path=waiting[0].path, copy=place)
+
+    async def _rewrite(self, partition: Partition, damage: DamagedLog) -> None:
+        try:
+            await rewrite(partition, damage.path, self._housekeeping, self._run_blocking)
+        except DamagedLog as worse:
+            if self._note(partition, worse):
+                self._wounded(partition, damage)
+                self._wounded(partition, worse)
+        except (StorageError, OSError) as error:
+            _events.warning("file.not_rewritten", path=damage.path, error=str(error))
+        else:
+            self._register.done(damage)
+            _events.info("file.rewritten", path=damage.path)
+
+    def _see_who_is_back(self) -> None:
+        for partition in [wounded for wounded in self._wounds if wounded.is_deleted and self._is_idle(wounded)]:
+            self._finish(self._wounds.pop(partition).damage)
+        for partition in list(self._returning):
+            image = self._image_of(partition)
+            if image is None or partition.is_deleted or self._me in image.isr:
+                self._finish(self._returning.pop(partition))
+                _events.info("replica.repaired", topic=partition.topic, partition=partition.index)
+
+    def _finish(self, damage: Iterable[DamagedLog]) -> None:
+        for done in damage:
+            self._register.done(done)
+
+    def _spawn(self, work: Awaitable[None]) -> "asyncio.Task[None]":
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _events.error("task.failed", error=repr(error))
+
+
+def _may_follow(partition: Partition) -> bool:
+    """Whether the replica has a leader that it does not follow yet."""
+    is_free = not partition.is_deleted and not partition.is_offline
+    return is_free and not partition.is_leader and partition.following is None and partition.leader != NO_LEADER
+
+
+def _stem(damage: DamagedLog) -> str:
+    """A segment and its index are one."""
+    return damage.path.rpartition(".")[0]

@@ -1,0 +1,51 @@
+"""FindCoordinator in every version: whoever leads the group's partition, and nobody while that has no leader."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from admin_fixture import AdminFixture
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.kafka.handlers import find_coordinator
+from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
+from cordwood.cluster.topics import CONSUMER_OFFSETS
+
+
+class SecondPartition:
+    """Groups that are all kept in partition 1."""
+
+    async def place(self, _group_id: str) -> int:
+        return 1
+
+
+@pytest.fixture
+def admin() -> Iterator[AdminFixture]:
+    """Two brokers, of which the second leads the partition that keeps the groups."""
+    fixture = AdminFixture(brokers=2)
+    one, two = BrokerId(1), BrokerId(2)
+    fixture.propose(CreateTopic(UUID(int=1), CONSUMER_OFFSETS, ((one,), (two,))))
+    groups: Any = SecondPartition()
+    fixture.services.groups = groups
+    yield fixture
+    fixture.close()
+
+
+def find(admin: AdminFixture, version: int) -> tuple[ErrorCode, int, str, int]:
+    response = admin.ask(find_coordinator, version, key="group", key_type=0, coordinator_keys=("group",))
+    found = response.coordinators[0] if version >= 4 else response
+    return found.error_code, found.node_id, found.host, found.port
+
+
+@pytest.mark.parametrize("version", find_coordinator.VERSIONS)
+def test_every_version_tells_who_leads_the_groups_partition(admin: AdminFixture, version: int) -> None:
+    assert find(admin, version) == (ErrorCode.none, 2, "host-2", 9092)
+
+
+@pytest.mark.parametrize("version", find_coordinator.VERSIONS)
+def test_nobody_coordinates_while_there_is_no_leader(admin: AdminFixture, version: int) -> None:
+    admin.fence(2)
+    assert find(admin, version) == (ErrorCode.coordinator_not_available, -1, "", -1)
+    admin.unfence(2)
+    assert find(admin, version) == (ErrorCode.none, 2, "host-2", 9092)

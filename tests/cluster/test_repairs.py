@@ -1,0 +1,218 @@
+"""Damage on one replica's disk: found whoever meets it first, never served, and made good from the others."""
+
+import asyncio
+import random
+
+import pytest
+from replication_story import TOPIC_ID, Cluster, tell
+
+from cordwood.cluster.damage import DamageState
+from cordwood.replication.mending import QUARANTINE
+from cordwood.replication.scrubber import PASS_S
+
+VALUES = [f"value-{number}" for number in range(60)]
+FOUND_S = 30.0
+REPAIRED_S = 60.0
+PARTITION = f"/data/topics/{TOPIC_ID}/0"
+
+
+def files(cluster: Cluster, broker: int, ending: str) -> list[str]:
+    """The files of the broker's replica, oldest first."""
+    return [path for path in cluster.disks[broker].files() if path.startswith(PARTITION) and path.endswith(ending)]
+
+
+def flip(cluster: Cluster, broker: int, path: str, position: int = 100) -> None:
+    cluster.disks[broker].flip(path, position, 3)
+
+
+async def filled(cluster: Cluster) -> None:
+    for value in VALUES:
+        await cluster.produce(value)
+    await cluster.settled()
+
+
+async def is_whole_again(cluster: Cluster, *, times: int = 1) -> None:
+    """All damage that was found is repaired, and all replicas are in sync and equal."""
+
+    def is_done() -> bool:
+        registers = [running.damage for running in cluster.running.values()]
+        found, repaired = sum(each.found for each in registers), sum(each.repaired for each in registers)
+        return found >= times and found == repaired
+
+    await cluster.until(is_done, "everything found is repaired", REPAIRED_S)
+    await cluster.settled()
+    for broker in cluster.ids:
+        assert cluster.values(broker) == VALUES
+
+
+def a_follower(cluster: Cluster) -> int:
+    return next(broker for broker in cluster.ids if broker != cluster.leader())
+
+
+@pytest.mark.parametrize("at", [0, 1, -1], ids=["first segment", "second segment", "active segment"])
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_flipped_batch_of_a_running_broker_is_repaired(role: str, at: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        broker = cluster.leader() if role == "leader" else a_follower(cluster)
+        before = cluster.image().leader_epoch
+        flip(cluster, broker, files(cluster, broker, ".log")[at])
+        await is_whole_again(cluster)
+        assert cluster.running[broker].damage.found == 1
+        assert cluster.image().leader_epoch > before
+        assert (cluster.leader() == broker) is False
+
+    tell(story)
+
+
+@pytest.mark.parametrize("at", [0, 1, -1], ids=["first segment", "second segment", "active segment"])
+def test_a_broker_that_starts_with_a_flipped_batch_does_not_lead_before_it_is_repaired(at: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        broker = cluster.leader()
+        await cluster.kill(broker)
+        flip(cluster, broker, files(cluster, broker, ".log")[at])
+        cluster.start(broker)
+        await is_whole_again(cluster)
+
+    tell(story)
+
+
+def test_all_start_at_once_and_the_damaged_one_first() -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        for broker in cluster.ids:
+            await cluster.kill(broker)
+        flip(cluster, 1, files(cluster, 1, ".log")[0])
+        cluster.start(1)
+        await asyncio.sleep(1)
+        for broker in (2, 3):
+            cluster.start(broker)
+        await is_whole_again(cluster)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("name", [".index", "leader-epochs", "recovery", "flushed"])
+def test_what_can_be_worked_out_again_costs_nobody_the_isr(name: str) -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        broker = a_follower(cluster)
+        await cluster.running[broker].housekeeping.save(cluster.replica(broker))
+        before = cluster.image()
+        path = "/data/flushed" if name == "flushed" else files(cluster, broker, name)[0]
+        flip(cluster, broker, path, 20)
+        await is_whole_again(cluster)
+        assert cluster.image() == before
+        await cluster.kill(broker)
+        cluster.start(broker)
+        await cluster.settled()
+        assert cluster.running[broker].damage.found == 0
+
+    tell(story)
+
+
+def test_the_damaged_segment_is_kept_for_who_wants_to_look() -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        broker = a_follower(cluster)
+        path = files(cluster, broker, ".log")[1]
+        flip(cluster, broker, path)
+        damaged = cluster.disks[broker].content(path)
+        await is_whole_again(cluster)
+        [copy] = [name for name in cluster.disks[broker].files() if QUARANTINE in name and name.endswith(".log")]
+        assert cluster.disks[broker].content(copy) == damaged
+
+    tell(story)
+
+
+def test_the_only_one_in_sync_is_never_truncated() -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        broker, [other] = cluster.leader(), [broker for broker in cluster.ids if broker != cluster.leader()]
+        await cluster.kill(other)
+        await cluster.until(lambda: cluster.isr() == {broker}, "one is left")
+        flip(cluster, broker, files(cluster, broker, ".log")[0])
+        running = cluster.running[broker]
+        await cluster.until(lambda: running.damage.found == 1, "it is found", FOUND_S)
+        await cluster.until(lambda: cluster.leader() == broker, "it leads")
+        assert cluster.replica(broker).log.log_end == len(VALUES)
+        assert [place.state for place in running.damage.places()] == [DamageState.FOUND]
+        cluster.start(other)
+        await is_whole_again(cluster)
+
+    tell(story, brokers=2, min_isr=1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bytes_flipped_anywhere_on_one_broker_are_made_good_under_load(seed: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        rng, number = random.Random(seed), 0
+        for _ in range(5):
+            for _ in range(20):
+                await cluster.produce(f"{number}")
+                number += 1
+            broker = rng.choice(cluster.ids)
+            is_at_rest = rng.random() < 0.5
+            if is_at_rest:
+                await cluster.kill(broker)
+            paths = [
+                path for path in cluster.disks[broker].files() if TOPIC_ID.hex[:8] in path or path == "/data/flushed"
+            ]
+            for path in rng.sample(paths, min(3, len(paths))):
+                size = len(cluster.disks[broker].content(path))
+                if size and QUARANTINE not in path:
+                    flip(cluster, broker, path, rng.randrange(size))
+            if is_at_rest:
+                cluster.start(broker)
+            await cluster.produce(f"{number}")
+            number += 1
+            await asyncio.sleep(2 * PASS_S)
+            await cluster.until(
+                lambda: all(each.damage.under_repair == 0 for each in cluster.running.values()), "all is repaired", 60
+            )
+            await cluster.settled()
+        for broker in cluster.ids:
+            assert cluster.values(broker) == [str(value) for value in range(number)]
+
+    tell(story, seed)
+
+
+def test_a_replica_whose_files_are_gone_gets_all_of_it_again() -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        broker = a_follower(cluster)
+        await cluster.kill(broker)
+        cluster.disks[broker].remove_tree(PARTITION)
+        cluster.start(broker)
+        await is_whole_again(cluster)
+
+    tell(story)
+
+
+def test_what_a_failed_disk_held_is_led_by_others() -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        broker = cluster.leader()
+        cluster.disks[broker].faults.fail_next_write(".log")
+        sending = asyncio.ensure_future(cluster.produce("more"))
+        await cluster.until(lambda: broker not in {cluster.leader(), *cluster.isr()}, "another leads", FOUND_S)
+        await sending
+        assert cluster.running[broker].replicas.directories[0].is_offline
+
+    tell(story)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_broker_without_its_disk_is_out_of_every_isr_before_it_serves(seed: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        broker = cluster.rng.choice(cluster.ids)
+        await cluster.wipe(broker)
+        cluster.start(broker)
+        assert broker not in {cluster.leader(), *cluster.isr()}
+        await cluster.settled()
+        for each in cluster.ids:
+            assert cluster.values(each) == VALUES
+
+    tell(story, seed)
