@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check compat bench bench-compare malformed clean
+.PHONY: help demo test check compat bench bench-compare malformed chaos-live clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Send 336,776 flights through a broker that is killed half-way, and check them against pandas
+demo: $(READY) ## Send 336,776 flights through three brokers, kill one half-way, and check them against pandas
 	$(BIN)/python -m examples.flights
 
 test: $(READY) ## Run the tests
@@ -29,8 +29,13 @@ compat: $(READY) ## Run kafka-python's own integration suite against a broker
 malformed: $(READY) ## Flood a broker with a million malformed frames beside a client that must not notice
 	$(BIN)/python -m cordwood.chaos.live.malformed --frames 1000000
 
-bench: $(READY) ## Measure a broker: throughput, latency, CPU, memory (COMPARE=1: beside Apache Kafka)
-	$(BIN)/python -m cordwood.bench $(if $(COMPARE),--compare --rounds 3)
+chaos-live: $(READY) ## Kill, pause, cut off and damage real brokers, as often as docs/chaos.md asks (root, hours)
+	for fault in kill_leaders 'kill_leaders --controller' 'kill_leaders --brokers 5' pause_leaders cut_networks \
+	  blackouts 'blackouts --one' flip_replicas wipe_disk rolling_restart thousand_partitions; do \
+	  echo "$$fault" && $(BIN)/python -m cordwood.chaos.live.$$fault || exit 1; done
+
+bench: $(READY) ## Measure a broker: throughput, latency, CPU, memory (COMPARE=1: beside Apache Kafka; REPLICAS=3: on three brokers)
+	$(BIN)/python -m cordwood.bench $(if $(COMPARE),--compare --rounds 3) $(if $(REPLICAS),--replication-factor $(REPLICAS))
 
 bench-compare: ## Measure a broker and Apache Kafka in turn, three rounds
 	$(MAKE) bench COMPARE=1

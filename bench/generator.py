@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,13 @@ class Generator:
     name: str
     command: tuple[str, ...]
 
-    def create_topic(self, bootstrap: str, topic: str, partitions: int) -> None:
-        """Returns when every partition has a leader. Raises LoadFailed."""
-        self._run(["topic", "--bootstrap", bootstrap, "--topic", topic, "--partitions", str(partitions)])
+    def create_topic(self, bootstrap: str, topic: str, partitions: int, replicas: int) -> None:
+        """Returns when every partition has a leader and all its replicas in sync. Raises LoadFailed."""
+        size = ["--partitions", str(partitions), "--replication", str(replicas)]
+        self._run(["topic", "--bootstrap", bootstrap, "--topic", topic, *size])
 
-    def run(self, line: Line, bootstrap: str, pids: list[int]) -> Outcome:
-        """Put one line on a broker whose processes are `pids`. Raises LoadFailed, also where a record failed."""
+    def run(self, line: Line, bootstrap: str, pids: Sequence[int]) -> Outcome:
+        """Put one line on a system whose processes are `pids`. Raises LoadFailed, also where a record failed."""
         cpu_before = cpu_seconds(pids)
         answer = self._run(line.arguments(bootstrap))
         outcome = Outcome(

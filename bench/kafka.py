@@ -1,13 +1,16 @@
-"""Apache Kafka from Maven Central, one broker in KRaft mode, to be measured beside Cordwood in the same run."""
+"""Apache Kafka from Maven Central, in KRaft mode, to be measured beside Cordwood in the same run."""
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
-from cordwood.bench.systems import CannotRun, System, free_port
+from cordwood.bench.systems import CannotRun, Member, System, majority
 
 VERSION = "4.2.0"
 HEAP = "1G"
+# Those of Kafka's own start script.
+GARBAGE_COLLECTION = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 JAVA_MAJOR_MIN = 17
 CLUSTER_ID = "Q29yZHdvb2RCZW5jaDAwMQ"
 ARTIFACTS = (
@@ -20,8 +23,9 @@ ARTIFACTS = (
 class Kafka(System):
     """Kafka as it comes, or with an fsync for each append, which is what Cordwood's acknowledgement means."""
 
-    def __init__(self, home: Path, *, is_flushing: bool = False) -> None:
+    def __init__(self, home: Path, brokers: int = 1, *, is_flushing: bool = False) -> None:
         """The jars are kept in `home`, and fetched only once."""
+        super().__init__(brokers)
         self.name = "kafka, fsync each append" if is_flushing else "kafka"
         self._libs = home / f"kafka-{VERSION}"
         self._settings = {"log.flush.interval.messages": "1"} if is_flushing else {}
@@ -38,9 +42,9 @@ class Kafka(System):
         if not self._libs.is_dir():
             _fetch(self._libs)
 
-    def command(self, directory: Path, port: int) -> list[str]:
-        properties = directory / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties(directory, port).items()))
+    def command(self, member: Member, members: Sequence[Member]) -> list[str]:
+        properties = member.directory / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties(member, members).items()))
         format_log = subprocess.run(
             [*self._java(), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)],
             capture_output=True,
@@ -50,7 +54,7 @@ class Kafka(System):
         if format_log.returncode != 0:
             raise CannotRun(f"Apache Kafka could not format its directory:\n{format_log.stdout}{format_log.stderr}")
         return [
-            *self._java(f"-Xms{HEAP}", f"-Xmx{HEAP}", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+            *self._java(f"-Xms{HEAP}", f"-Xmx{HEAP}", *GARBAGE_COLLECTION),
             "kafka.Kafka",
             str(properties),
         ]
@@ -59,20 +63,16 @@ class Kafka(System):
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
         return ["java", *options, quiet, "-cp", f"{self._libs}/*"]
 
-    def _properties(self, directory: Path, port: int) -> dict[str, str]:
-        controller_port = free_port()
+    def _properties(self, member: Member, members: Sequence[Member]) -> dict[str, str]:
         return {
+            **self.common_settings(member),
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.quorum.voters": ",".join(each.voter for each in members),
+            "listeners": f"PLAINTEXT://{member.address},CONTROLLER://127.0.0.1:{member.voter_port}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
-            "log.dirs": str(directory / "data"),
-            "num.partitions": "6",
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.replication.factor": str(self.brokers),
+            "transaction.state.log.min.isr": str(majority(self.brokers)),
             "group.initial.rebalance.delay.ms": "0",
             **self._settings,
         }

@@ -55,16 +55,27 @@ def main() -> None:
 
 def create_topic(work: argparse.Namespace) -> dict[str, Any]:
     admin = AdminClient({"bootstrap.servers": work.bootstrap})
+    while (error := _refusal(admin, work)) == KafkaError.INVALID_REPLICATION_FACTOR:
+        # A broker may answer before the controller counts it among those that take replicas.
+        time.sleep(0.05)
+    if error not in (KafkaError.NO_ERROR, KafkaError.TOPIC_ALREADY_EXISTS):
+        raise SystemExit(f"The topic cannot be created: {KafkaError(error)}")
+    while not _is_in_sync(admin, work.topic):
+        time.sleep(0.05)
+    return _outcome(0, 0, 0.0)
+
+
+def _refusal(admin: AdminClient, work: argparse.Namespace) -> int:
     try:
         admin.create_topics([NewTopic(work.topic, work.partitions, work.replication)])[work.topic].result(30)
     except KafkaException as refused:
-        if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
-    while any(
-        partition.leader < 0 for partition in admin.list_topics(work.topic).topics[work.topic].partitions.values()
-    ):
-        time.sleep(0.05)
-    return _outcome(0, 0, 0.0)
+        return int(refused.args[0].code())
+    return KafkaError.NO_ERROR
+
+
+def _is_in_sync(admin: AdminClient, topic: str) -> bool:
+    partitions = admin.list_topics(topic).topics[topic].partitions.values()
+    return all(each.leader >= 0 and len(each.isrs) == len(each.replicas) for each in partitions)
 
 
 def produce(work: argparse.Namespace) -> dict[str, Any]:

@@ -53,15 +53,16 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def resident_mb(pids: Iterable[int]) -> float:
-    """Resident memory of the processes in MB. 0.0 where there is no /proc."""
-    kib = 0
-    for pid in pids:
-        try:
-            kib += _field(Path(f"/proc/{pid}/status"), "VmRSS")
-        except OSError:
-            continue
-    return kib * 1024 / 1e6
+def largest_resident_mb(pids: Iterable[int]) -> float:
+    """Resident memory in MB of the process that has most. 0.0 where there is no /proc."""
+    return max(map(_resident_mb, pids), default=0.0)
+
+
+def _resident_mb(pid: int) -> float:
+    try:
+        return _field(Path(f"/proc/{pid}/status"), "VmRSS") * 1024 / 1e6
+    except OSError:
+        return 0.0
 
 
 def description() -> dict[str, str | int]:

@@ -21,11 +21,12 @@ def ratio(ours: Samples, theirs: Samples) -> float:
     return more / less if less else float("inf")
 
 
-def show(console: Console, results: Results, limits: Sequence[DiskLimit], generator: str) -> None:
-    """Print the table, and under it what the disk and the generator allow."""
+def show(console: Console, results: Results, limits: Sequence[DiskLimit], brokers: int, generator: str) -> None:
+    """Print the table, and under it what the disk allows. Every topic had a replica on each of the brokers."""
     systems = list(dict.fromkeys(system for samples in results.values() for system in samples))
     others = [system for system in systems if system != OURS]
-    table = Table(title=f"one broker, acks=all unless it says otherwise; load from {generator}")
+    size = "one broker" if brokers == 1 else f"{brokers} brokers, replication factor {brokers}"
+    table = Table(title=f"{size}, acks=all unless it says otherwise; load from {generator}")
     table.add_column("")
     table.add_column("unit")
     for system in systems:
@@ -43,6 +44,8 @@ def show(console: Console, results: Results, limits: Sequence[DiskLimit], genera
     console.print(table)
     if others:
         console.print("Medians (least to most of the rounds). Beside “vs”, more than 1 is better in every row.")
+    if brokers > 1:
+        console.print("CPU is that of all brokers together, memory that of the broker that has most.")
     for limit in limits:
         console.print(
             f"The disk alone: {limit.append_bytes // 1024:,} KiB append and fdatasync, {limit.appends_per_s:,.0f}/s, "

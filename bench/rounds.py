@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cordwood.bench.generator import Generator
 from cordwood.bench.lines import PARTITIONS, TOPICS, WARM_UP, Figure, Line, figures
-from cordwood.bench.machine import resident_mb, warm_memory
+from cordwood.bench.machine import largest_resident_mb, warm_memory
 from cordwood.bench.systems import Running, System
 
 
@@ -43,28 +43,25 @@ def run_rounds(
         for system in systems:
             warmed = warm_memory(warm_gib)
             say(f"round {number} of {rounds}: {system.name}" + (f", {warmed} GiB of memory warm" if warmed else ""))
-            running = system.start(directory / f"{number}-{systems.index(system)}")
-            try:
-                for figure in _measure(running, lines, generator, say):
+            with system.running(directory / f"{number}-{systems.index(system)}") as running:
+                for figure in _measure(running, system.brokers, lines, generator, say):
                     samples = results.setdefault(figure.name, {})
                     samples.setdefault(system.name, Samples(figure.unit, figure.more_is_better)).values.append(
                         figure.value
                     )
-            finally:
-                running.stop()
     return results
 
 
 def _measure(
-    running: Running, lines: Sequence[Line], generator: Generator, say: Callable[[str], None]
+    running: Running, replicas: int, lines: Sequence[Line], generator: Generator, say: Callable[[str], None]
 ) -> Iterator[Figure]:
     yield Figure("start to ready", running.start_to_ready_s, "s", False)
-    yield Figure("memory at rest", resident_mb(running.pids), "MB", False)
+    yield Figure("memory at rest", largest_resident_mb(running.pids), "MB", False)
     for topic in TOPICS:
-        generator.create_topic(running.bootstrap, topic, PARTITIONS)
+        generator.create_topic(running.bootstrap, topic, PARTITIONS, replicas)
     for line in lines:
         say(f"  {line.name}")
         outcome = generator.run(line, running.bootstrap, running.pids)
         if line.name != WARM_UP.name:
             yield from figures(line, outcome)
-    yield Figure("memory after the load", resident_mb(running.pids), "MB", False)
+    yield Figure("memory after the load", largest_resident_mb(running.pids), "MB", False)

@@ -1,4 +1,4 @@
-"""The systems that are measured: how each is started on a free port, told apart and stopped."""
+"""The systems that are measured: how the brokers of each are started on free ports, told apart and stopped."""
 
 import contextlib
 import os
@@ -9,12 +9,15 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.chaos.live.process import free_port
+
 START_S = 60.0
-STOP_S = 30.0
+# Brokers that end all at once wait for others to lead in their place. Nobody needs their data, so they are cut short.
+STOP_S = 10.0
 # ApiVersions, version 0, correlation id 1, no client id: 10 bytes behind their length.
 API_VERSIONS_REQUEST = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
@@ -23,34 +26,48 @@ class CannotRun(Exception):
     """A system that this machine has no means for; the message is a sentence that says what is missing."""
 
 
-@dataclass(slots=True)
-class Running:
-    """A system that answers requests."""
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One broker of a system: its number from 1, its ports, and the directory that is its own."""
 
-    bootstrap: str
-    process: subprocess.Popen[bytes]
-    start_to_ready_s: float
+    broker_id: int
+    client_port: int
+    voter_port: int
     directory: Path
 
     @property
-    def pids(self) -> list[int]:
-        return [self.process.pid]
+    def address(self) -> str:
+        """host:port, as clients want it."""
+        return f"127.0.0.1:{self.client_port}"
 
-    def stop(self) -> None:
-        """End it, first kindly, and delete its data."""
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(STOP_S)
-        shutil.rmtree(self.directory, ignore_errors=True)
+    @property
+    def voter(self) -> str:
+        """As `controller.quorum.voters` has it."""
+        return f"{self.broker_id}@127.0.0.1:{self.voter_port}"
+
+    @property
+    def output_path(self) -> Path:
+        """Where its output goes."""
+        return self.directory / "output.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A system of which every broker answers requests. `pids` has one process for each broker."""
+
+    bootstrap: str
+    pids: tuple[int, ...]
+    start_to_ready_s: float
 
 
 class System(ABC):
-    """A broker that can be started with an empty data directory."""
+    """So many brokers, which can be started with empty data directories. A topic has a replica on each of them."""
 
     name: str
+
+    def __init__(self, brokers: int) -> None:
+        """One broker, or as many as can be outvoted: 3 or 5."""
+        self.brokers = brokers
 
     @abstractmethod
     def version(self) -> str:
@@ -61,35 +78,59 @@ class System(ABC):
         """Fetch what it needs. Raises CannotRun."""
 
     @abstractmethod
-    def command(self, directory: Path, port: int) -> list[str]:
-        """Write its configuration into the directory and return what starts it."""
+    def command(self, member: Member, members: Sequence[Member]) -> list[str]:
+        """Write the configuration of one of the members into its directory and return what starts it."""
 
-    def start(self, directory: Path) -> Running:
-        """Start it and wait until it answers its first request. Raises CannotRun with the end of its log."""
-        directory.mkdir(parents=True)
-        port = free_port()
-        command = self.command(directory, port)
-        log_path = directory / "output.log"
+    @contextlib.contextmanager
+    def running(self, directory: Path) -> Iterator[Running]:
+        """Start it and wait until every broker answers; in the end stop all of it and delete its data.
+
+        Raises CannotRun with the end of a broker's output where one does not come up.
+        """
+        members = _members(self.brokers, directory)
+        commands = [self.command(member, members) for member in members]
+        processes: list[subprocess.Popen[bytes]] = []
         begin = time.perf_counter()
-        with log_path.open("wb") as log:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory, env=_environment()
-            )
-        while not answers(port):
-            if process.poll() is not None or time.perf_counter() - begin > START_S:
-                process.kill()
-                tail = log_path.read_text(errors="replace")[-2000:]
-                raise CannotRun(f"{self.name} did not come up:\n{tail}")
+        try:
+            for member, command in zip(members, commands, strict=True):
+                processes.append(_launch(member, command))
+            for member, process in zip(members, processes, strict=True):
+                self._wait(member, process, begin + START_S)
+            ready_s = time.perf_counter() - begin
+            bootstrap = ",".join(member.address for member in members)
+            yield Running(bootstrap, tuple(process.pid for process in processes), ready_s)
+        finally:
+            _end(processes)
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def common_settings(self, member: Member) -> dict[str, str]:
+        """What the systems are told in the same words, so that they do the same work."""
+        replicas = str(self.brokers)
+        return {
+            "node.id": str(member.broker_id),
+            "log.dirs": str(member.directory / "data"),
+            "num.partitions": "6",
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "min.insync.replicas": str(majority(self.brokers)),
+        }
+
+    def _wait(self, member: Member, process: subprocess.Popen[bytes], until: float) -> None:
+        while not answers(member.client_port):
+            if process.poll() is not None or time.perf_counter() > until:
+                tail = member.output_path.read_text(errors="replace")[-2000:]
+                raise CannotRun(f"{self.name}: broker {member.broker_id} did not come up:\n{tail}")
             time.sleep(0.005)
-        return Running(f"127.0.0.1:{port}", process, time.perf_counter() - begin, directory)
 
 
 class Cordwood(System):
-    """`cordwood serve` of this very tree, with the group commit that is its default."""
+    """`cordwood serve` of this very tree. Records are acknowledged once they are on the disks of the in-sync set."""
 
     name = "cordwood"
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` go to every broker and come before ours."""
+        super().__init__(brokers)
         self._settings = dict(settings or {})
 
     def version(self) -> str:
@@ -100,23 +141,21 @@ class Cordwood(System):
     def prepare(self) -> None:
         """Nothing: it runs from this interpreter."""
 
-    def command(self, directory: Path, port: int) -> list[str]:
+    def command(self, member: Member, members: Sequence[Member]) -> list[str]:
         settings = {
-            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            "log.dirs": str(directory / "data"),
-            "num.partitions": "6",
-            **self._settings,
+            **self.common_settings(member),
+            "listeners": f"PLAINTEXT://{member.address}",
+            "flush.policy": "group",
         }
-        options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        if len(members) > 1:
+            settings["controller.quorum.voters"] = ",".join(each.voter for each in members)
+        options = [word for key, value in (settings | self._settings).items() for word in ("--set", f"{key}={value}")]
         return [sys.executable, "-m", "cordwood.cluster.cli", "serve", *options]
 
 
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def majority(brokers: int) -> int:
+    """The fewest of them that are more than half."""
+    return brokers // 2 + 1
 
 
 def answers(port: int) -> bool:
@@ -127,5 +166,31 @@ def answers(port: int) -> bool:
     return False
 
 
-def _environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}
+def _members(count: int, directory: Path) -> list[Member]:
+    ports: set[int] = set()
+    while len(ports) < 2 * count:
+        ports.add(free_port())
+    members = [Member(id_, ports.pop(), ports.pop(), directory / f"broker-{id_}") for id_ in range(1, count + 1)]
+    for member in members:
+        member.directory.mkdir(parents=True)
+    return members
+
+
+def _launch(member: Member, command: list[str]) -> subprocess.Popen[bytes]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}
+    with member.output_path.open("wb") as output:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=member.directory, env=environment
+        )
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    until = time.perf_counter() + STOP_S
+    for process in processes:
+        try:
+            process.wait(max(0.0, until - time.perf_counter()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// createTopic returns once every partition of the topic has a leader. A topic that is there already is left as it is.
+// createTopic returns once every partition has a leader and all its replicas in sync. A topic that is there is left as it is.
 func createTopic(ctx context.Context, work Work) (Outcome, error) {
 	client, err := connect(work)
 	if err != nil {
@@ -21,13 +21,20 @@ func createTopic(ctx context.Context, work Work) (Outcome, error) {
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	_, err = admin.CreateTopic(ctx, int32(work.partitions), int16(work.replication), nil, work.topic)
+	for {
+		_, err = admin.CreateTopic(ctx, int32(work.partitions), int16(work.replication), nil, work.topic)
+		// A broker may answer before the controller counts it among those that take replicas.
+		if !errors.Is(err, kerr.InvalidReplicationFactor) || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 		return Outcome{}, err
 	}
 	for ctx.Err() == nil {
 		topics, err := admin.ListTopics(ctx, work.topic)
-		if err == nil && allHaveLeaders(topics[work.topic]) {
+		if err == nil && allInSync(topics[work.topic]) {
 			return Outcome{}, nil
 		}
 		time.Sleep(50 * time.Millisecond)
@@ -35,9 +42,9 @@ func createTopic(ctx context.Context, work Work) (Outcome, error) {
 	return Outcome{}, ctx.Err()
 }
 
-func allHaveLeaders(topic kadm.TopicDetail) bool {
+func allInSync(topic kadm.TopicDetail) bool {
 	for _, partition := range topic.Partitions {
-		if partition.Err != nil || partition.Leader < 0 {
+		if partition.Err != nil || partition.Leader < 0 || len(partition.ISR) < len(partition.Replicas) {
 			return false
 		}
 	}

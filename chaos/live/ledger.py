@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+UNSAID = -1
+"""In the place of an offset: acknowledged as a repeat of a batch that the broker no longer knew the place of."""
+
 
 class Sent(NamedTuple):
     """A record's name: its producer, its partition, and its place among what that producer sent there."""
@@ -34,7 +37,7 @@ class Ledger:
     """Sends, acknowledgements and failures as clients saw them."""
 
     acknowledged: dict[Sent, int] = field(default_factory=dict)
-    """The offset each acknowledged record was said to have."""
+    """The offset each acknowledged record was said to have; UNSAID for none."""
     failed: dict[Sent, str] = field(default_factory=dict)
     """Why a send was given up. Its record may or may not be in the log."""
     _numbers: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -74,7 +77,7 @@ def _misplaced(partition: int, records: list[tuple[int, Sent]], promised: dict[S
             yield Anomaly("inconsistent-offsets", f"{sent} is in partition {partition}")
         if sent in places:
             yield Anomaly("duplicate", f"{sent} is at offset {places[sent]} and at {offset}")
-        elif promised.get(sent, offset) != offset:
+        elif promised.get(sent, offset) not in (offset, UNSAID):
             yield Anomaly("inconsistent-offsets", f"{sent} was said to be at {promised[sent]}, and is at {offset}")
         places.setdefault(sent, offset)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.chaos.live.ledger import Ledger, Sent
+from cordwood.chaos.live.ledger import UNSAID, Ledger, Sent
 
 Found = dict[int, list[tuple[int, Sent]]]
 
@@ -77,6 +77,12 @@ def test_two_records_in_the_wrong_order_are_found(ledger: Ledger) -> None:
     found = kept()
     found[0][0], found[0][2] = (0, a(1)), (2, a(0))
     assert {"nonmonotonic-send", "inconsistent-offsets"} <= set(names(ledger, found))
+
+
+def test_a_record_that_was_acknowledged_without_an_offset_may_be_anywhere_in_order(ledger: Ledger) -> None:
+    ledger.acknowledge(b(1), UNSAID)
+    assert names(ledger, kept()) == []
+    assert names(ledger, {0: kept()[0][:3], 1: kept()[1]}) == ["lost-write"]
 
 
 def test_a_send_that_was_given_up_is_told(ledger: Ledger) -> None:

@@ -1,0 +1,188 @@
+"""Producers and a reader beside a cluster, each in a process of its own, and all that they were told."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import KafkaError
+
+from cordwood.chaos.live.ledger import Anomaly, Ledger, Sent
+from cordwood.chaos.live.process import wait_for
+from cordwood.chaos.live.rows import ANSWERED, READ, Answered, Read, Rows
+
+END_S = 90.0
+"""More than a client takes to give up by itself."""
+READ_S = 300.0
+FOLLOWER_S = 20.0
+
+QUICK = (
+    "linger.ms=2",
+    "request.timeout.ms=3000",
+    "socket.timeout.ms=4000",
+    "reconnect.backoff.ms=20",
+    "reconnect.backoff.max.ms=200",
+    "retry.backoff.ms=20",
+    "retry.backoff.max.ms=200",
+    "topic.metadata.refresh.interval.ms=1000",
+)
+"""Producers that lose little time of their own, so that what is measured is the cluster's."""
+
+QUICK_READER = ("reconnect.backoff.ms=20", "reconnect.backoff.max.ms=200", "socket.timeout.ms=4000")
+
+Found = dict[int, list[tuple[int, Sent]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is sent. `settings` are librdkafka's, for each producer; `reader_settings` for the reader."""
+
+    topic: str = "rounds"
+    partitions: int = 6
+    producers: int = 4
+    per_second: int = 200
+    """Records of each producer."""
+    topic_configs: Mapping[str, str] = field(default_factory=dict)
+    is_group: bool = False
+    """Whether the reader is a member of a group."""
+    settings: Sequence[str] = QUICK
+    reader_settings: Sequence[str] = QUICK_READER
+
+
+class Clients:
+    """Started once, stopped once. Their files are below `place`."""
+
+    def __init__(self, bootstrap: str, workload: Workload, place: Path) -> None:
+        self.workload = workload
+        self.answers: list[tuple[int, Answered]] = []
+        """Each producer's number and what it was told, as far as we have looked."""
+        self._bootstrap, self._place = bootstrap, place
+        self._producers: dict[int, subprocess.Popen[str]] = {}
+        self._rows: dict[int, Rows[Answered]] = {}
+        self._reader: subprocess.Popen[str] | None = None
+        place.mkdir(parents=True)
+
+    def start(self) -> None:
+        """All producers and the reader that follows them."""
+        load = self.workload
+        for number in range(load.producers):
+            rows = self._place / f"producer-{number}"
+            self._rows[number] = Rows(rows, ANSWERED, Answered._make)
+            options = {"number": number, "per-second": load.per_second, "rows": rows}
+            self._producers[number] = self._run("producing", options, load.settings)
+        group = ["--group"] if load.is_group else []
+        self._reader = self._run("reading", {"rows": self._place / "reader"}, load.reader_settings, *group)
+
+    def served_after(self, moment: float, partitions: Iterable[int], seconds: float) -> dict[int, float]:
+        """How many seconds after `moment` each partition first acknowledged a record that was sent later.
+
+        A partition that does not within `seconds` from now is missing.
+        """
+        waited: dict[int, float] = {}
+        wanted = set(partitions)
+
+        def are_all_served() -> bool:
+            for answer in self._look():
+                if answer.sent_at >= moment and not answer.error and answer.partition in wanted:
+                    waited.setdefault(answer.partition, answer.answered_at - moment)
+            return wanted <= waited.keys()
+
+        wait_for(are_all_served, seconds)
+        return waited
+
+    def stop_sending(self) -> list[Anomaly]:
+        """Let every producer end: what was sent is answered first. Returns what they did not manage."""
+        anomalies = []
+        for number, process in self._producers.items():
+            try:
+                output, _ = process.communicate(timeout=END_S)
+            except subprocess.TimeoutExpired:
+                output = f"it did not end within {END_S:.0f} s"
+            if process.returncode or output.strip() != "0":
+                anomalies.append(Anomaly("unanswered", f"producer {number}: {output.strip() or 'it ended by itself'}"))
+        self._look()
+        return anomalies
+
+    def stop_reading(self, found: Found) -> list[Read]:
+        """Let the reader come to where the log ends, and end. Returns all that it was given."""
+        assert self._reader is not None, "no reader was started"
+        rows = Rows(self._place / "reader", READ, Read._make)
+        reads: list[Read] = []
+        last: dict[int, int] = {}
+
+        def is_at_the_end() -> bool:
+            for read in rows.news():
+                reads.append(read)
+                last[read.partition] = read.offset
+            return all(records[-1][0] <= last.get(place, -1) for place, records in found.items() if records)
+
+        wait_for(is_at_the_end, FOLLOWER_S)
+        self._reader.communicate(timeout=END_S)
+        reads.extend(rows.news())
+        return reads
+
+    def read_all(self, bootstrap: str | None = None, settings: Sequence[str] = QUICK_READER) -> list[Read]:
+        """Every record from start to end, by a reader of its own. Raises TimeoutError where the end is not reached."""
+        path = self._place / f"whole-{time.monotonic_ns()}"
+        reading = self._run("reading", {"rows": path}, settings, "--until-end", bootstrap=bootstrap)
+        try:
+            reading.communicate(timeout=READ_S)
+        except subprocess.TimeoutExpired:
+            reading.kill()
+        if reading.returncode != 0:
+            raise TimeoutError("a reader did not come to the end of the log")
+        return list(Rows(path, READ, Read._make).news())
+
+    def ledger(self) -> Ledger:
+        """What was promised."""
+        ledger = Ledger()
+        for number, answer in self.answers:
+            sent = Sent(number, answer.partition, answer.number)
+            if answer.error:
+                ledger.fail(sent, KafkaError(answer.error).str())
+            else:
+                ledger.acknowledge(sent, answer.offset)
+        return ledger
+
+    def kill(self) -> None:
+        """End whatever still runs."""
+        for process in (*self._producers.values(), *([self._reader] if self._reader else [])):
+            process.kill()
+            process.wait()
+
+    def _look(self) -> list[Answered]:
+        news = [(number, row) for number, rows in self._rows.items() for row in rows.news()]
+        self.answers += news
+        return [row for _, row in news]
+
+    def _run(
+        self,
+        program: str,
+        options: Mapping[str, object],
+        settings: Sequence[str],
+        *flags: str,
+        bootstrap: str | None = None,
+    ) -> "subprocess.Popen[str]":
+        load = self.workload
+        common = {"bootstrap": bootstrap or self._bootstrap, "topic": load.topic, "partitions": load.partitions}
+        command = [sys.executable, "-m", f"cordwood.chaos.live.{program}", *flags]
+        for key, value in {**common, **options}.items():
+            command += [f"--{key}", str(value)]
+        for setting in settings:
+            command += ["--setting", setting]
+        with (self._place / f"{program}.errors").open("ab") as errors:
+            return subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=self._place
+            )
+
+
+def by_partition(reads: Collection[Read], partitions: int) -> Found:
+    """The records of a whole read, by partition, in the order in which they came."""
+    found: Found = {partition: [] for partition in range(partitions)}
+    for read in reads:
+        if not read.error:
+            sent = Sent(read.producer, read.named_partition, read.number)
+            found[read.partition].append((read.offset, sent))
+    return found

@@ -1,0 +1,97 @@
+"""Faults under load on a whole cluster, again and again; then the verdict over every client and every replica."""
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import typer
+from confluent_kafka import KafkaException
+
+from cordwood.chaos.live import polls, replica_logs
+from cordwood.chaos.live.clients import Clients, Workload, by_partition
+from cordwood.chaos.live.cluster import LocalCluster, NotInTime
+from cordwood.chaos.live.ledger import UNSAID
+from cordwood.chaos.live.process import BrokerEnded, StillRuns
+from cordwood.chaos.live.report import Report
+
+SERVED_S = 30.0
+IN_SYNC_S = 60.0
+QUIET_S = (0.2, 1.0)
+"""How long the load runs on undisturbed between two faults, at least and at most."""
+
+
+class ClusterRounds:
+    """One cluster, its clients, and what came of it so far. A fault is a function that is given this.
+
+    A fault does its harm, measures what it likes into `report`, and heals what it did.
+    """
+
+    def __init__(self, name: str, cluster: LocalCluster, place: Path, workload: Workload, seed: int) -> None:
+        self.cluster, self.workload, self.rng = cluster, workload, random.Random(seed)
+        self.report = Report(name)
+        self.clients = Clients(cluster.bootstrap, workload, place / "clients")
+
+    def run(self, rounds: int, fault: Callable[["ClusterRounds"], None]) -> Report:
+        """Start everything, run the fault so often, and return the verdict.
+
+        Everything has ended when this returns, also by an exception.
+        """
+        try:
+            self._run(rounds, fault)
+        except (BrokerEnded, StillRuns, NotInTime, TimeoutError, KafkaException) as failure:
+            self.report.accuse("unavailable", str(failure))
+        finally:
+            self.clients.kill()
+            self.cluster.kill()
+        return self.report
+
+    def served_again(self, what: str, since: float, partitions: Iterable[int] | None = None) -> None:
+        """Wait until records sent after `since` are acknowledged by each of these partitions, and note the slowest."""
+        wanted = set(range(self.workload.partitions) if partitions is None else partitions)
+        waited = self.clients.served_after(since, wanted, SERVED_S)
+        if waited.keys() < wanted:
+            self.report.accuse("unavailable", f"{what}: partitions {sorted(wanted - waited.keys())} take nothing")
+        elif waited:
+            self.report.took(what, max(waited.values()))
+
+    def any_leader(self) -> int:
+        """The broker that leads some partition of the topic."""
+        return self.cluster.leader_of(self.workload.topic, self.rng.randrange(self.workload.partitions))
+
+    def wait_in_sync(self) -> None:
+        """Wait for it, and note how long that took. Raises NotInTime."""
+        began = time.monotonic()
+        self.cluster.wait_in_sync(IN_SYNC_S)
+        self.report.took("in_sync_again", time.monotonic() - began)
+
+    def _run(self, rounds: int, fault: Callable[["ClusterRounds"], None]) -> None:
+        self.cluster.start()
+        self.cluster.create_topic(self.workload.topic, self.workload.partitions, self.workload.topic_configs)
+        self.clients.start()
+        for number in range(rounds):
+            self.served_again("served_before", time.monotonic())
+            time.sleep(self.rng.uniform(*QUIET_S))
+            fault(self)
+            self.cluster.check_alive()
+            typer.echo(f"round {number + 1} of {rounds}: {self.report.end_round()}", err=True)
+        self._judge()
+
+    def _judge(self) -> None:
+        """Hold all that clients were told against what is there, and the replicas against each other."""
+        report = self.report
+        self.wait_in_sync()
+        report.anomalies += self.clients.stop_sending()
+        whole = self.clients.read_all()
+        found = by_partition(whole, self.workload.partitions)
+        ledger = self.clients.ledger()
+        report.acknowledged, report.read = len(ledger.acknowledged), sum(map(len, found.values()))
+        report.figures["acknowledged_without_offset"] = sum(at == UNSAID for at in ledger.acknowledged.values())
+        report.anomalies += ledger.compare(found)
+        reads = self.clients.stop_reading(found)
+        report.anomalies += (polls.compare_group if self.workload.is_group else polls.compare)(reads, found)
+        report.anomalies += polls.compare(whole, found)
+        self.cluster.wait_in_sync(IN_SYNC_S)
+        self.cluster.stop()
+        report.anomalies += replica_logs.divergences(self.cluster.data)
+        report.anomalies += replica_logs.damage(self.cluster.data)

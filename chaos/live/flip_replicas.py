@@ -1,0 +1,141 @@
+"""Bytes that rot on one replica, under load: `python -m cordwood.chaos.live.flip_replicas --rounds 100`."""
+
+import random
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cordwood.chaos.live import replica_logs
+from cordwood.chaos.live.clients import Workload
+from cordwood.chaos.live.cluster import LocalCluster
+from cordwood.chaos.live.cluster_rounds import ClusterRounds
+from cordwood.chaos.live.flip import Flip
+from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, workplace
+from cordwood.chaos.live.process import run_cordwood, wait_for
+from cordwood.cluster.verify import verify
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.real_disk import RealDisk
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+KINDS = {
+    "segment": "topics/*/*/*.log",
+    "closed_segment_while_running": "topics/*/*/*.log",
+    "index": "topics/*/*/*.index",
+    "epochs": "topics/*/*/leader-epochs",
+    "journal": "metadata/journal",
+    "snapshot": "metadata/*.snapshot",
+}
+"""What rots, by where it is in a log directory."""
+
+WHILE_RUNNING = "closed_segment_while_running"
+BYTES_MAX = 8
+REPAIRED_S = 60.0
+LOOKED_AT_S = 0.5
+SETTINGS = {
+    "metadata.log.max.record.bytes.between.snapshots": "4096",
+    # A pass over all closed segments well within the time that a repair may take.
+    "log.scrub.bytes.per.second": str(64 << 20),
+}
+WORKLOAD_CONFIGS = {"segment.bytes": str(256 << 10)}
+
+
+@app.command()
+def main(
+    rounds: Rounds = 100,
+    kinds: Annotated[list[str] | None, typer.Option(help=f"Only these: {', '.join(KINDS)}.")] = None,
+    per_second: PerSecond = 60,
+    seed: Seed = 1,
+    keep: Keep = None,
+) -> None:
+    """Flip random bytes of one broker's files in turn while idempotent producers write, and see that all is repaired.
+
+    Everything but closed segments is damaged while that broker is stopped; `cordwood log verify` must then name the
+    file. Within a minute the broker must have what the others have. No reader may ever be given a wrong byte. Exits
+    with 1 where it is not so.
+    """
+    workload = Workload(per_second=per_second, topic_configs=WORKLOAD_CONFIGS)
+    turns = [kind for kind in KINDS if not kinds or kind in kinds]
+    with workplace(keep) as place:
+        cluster = LocalCluster(place, settings=SETTINGS)
+        run = ClusterRounds("flip_replicas", cluster, place, workload, seed)
+        run.run(rounds, lambda run: rot(run, turns[run.report.rounds % len(turns)])).tell()
+
+
+def rot(run: ClusterRounds, kind: str) -> None:
+    """Flip bytes in one file of a kind on one broker, and wait until it is as good as new."""
+    victim = run.rng.choice(run.cluster.ids)
+    broker = run.cluster.brokers[victim]
+    if kind != WHILE_RUNNING:
+        run.rng.choice((broker.kill, broker.stop))()
+    flips = choose(broker.data, kind, run.rng)
+    committed = _ends(run, victim)
+    for flip in flips:
+        flip.apply(broker.data)
+    typer.echo(f"broker {victim}, {kind}: {', '.join(map(str, flips)) or 'there is none yet'}", err=True)
+    if kind != WHILE_RUNNING:
+        if flips and not _is_named(broker.data, flips[0].path):
+            run.report.accuse("unnamed", f"log verify did not name {flips[0].path}")
+        run.cluster.start([victim])
+    if flips:
+        began = time.monotonic()
+        if wait_for(lambda: _is_repaired(run, victim, flips[0].path, committed), REPAIRED_S):
+            run.report.took(f"{kind}_repaired", time.monotonic() - began)
+        else:
+            run.report.accuse("unrepaired", f"{flips[0].path} of broker {victim} after {REPAIRED_S:.0f} s")
+    else:
+        run.report.count(f"{kind}_not_there")
+    run.wait_in_sync()
+
+
+def choose(data: Path, kind: str, rng: random.Random) -> list[Flip]:
+    """Bits of a few random bytes of one file of this kind; none where there is no such file yet."""
+    files = sorted(path for path in data.glob(KINDS[kind]) if path.is_file() and path.stat().st_size)
+    if kind == WHILE_RUNNING:
+        last = {max(path.parent.glob("*.log")) for path in files}
+        files = [path for path in files if path not in last]
+    files = [path for path in files if path.read_bytes().rstrip(b"\0")]
+    if not files:
+        return []
+    path = rng.choice(files)
+    size = len(path.read_bytes().rstrip(b"\0"))
+    positions = rng.sample(range(size), min(rng.randint(1, BYTES_MAX), size))
+    return [Flip(path.relative_to(data), position, rng.randrange(8)) for position in sorted(positions)]
+
+
+def _ends(run: ClusterRounds, victim: int) -> dict[replica_logs.Replica, int]:
+    """How far the replicas of the others agree now, for each partition that the victim has."""
+    others = [data for id_, data in run.cluster.data.items() if id_ != victim]
+    return {
+        replica: min(replica_logs.end_offset(data, replica) for data in others)
+        for replica in replica_logs.replicas_in(run.cluster.data[victim])
+    }
+
+
+def _is_named(data: Path, path: Path) -> bool:
+    verified = run_cordwood("log", "verify", str(data))
+    return verified.returncode == 1 and str(path) in verified.stdout
+
+
+def _is_repaired(run: ClusterRounds, victim: int, path: Path, committed: dict[replica_logs.Replica, int]) -> bool:
+    """Whether the file is sound or gone, and the victim's replica there has what another has."""
+    time.sleep(LOOKED_AT_S)
+    data = run.cluster.data
+    try:
+        if (data[victim] / path).exists() and list(verify(RealDisk(), str(data[victim] / path))):
+            return False
+        if path.parts[0] != replica_logs.TOPICS:
+            return True
+        replica = path.parts[1], path.parts[2]
+        other = next(id_ for id_ in data if id_ != victim)
+        logs = {id_: data[id_] for id_ in (victim, other)}
+        return not list(replica_logs.differences(logs, replica, committed[replica]))
+    except (OSError, DamagedLog):
+        # A file that the broker replaced or removed meanwhile.
+        return False
+
+
+if __name__ == "__main__":
+    app()

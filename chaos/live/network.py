@@ -1,0 +1,113 @@
+"""A network of this machine's own, one namespace a broker, whose every direction can be cut by itself.
+
+The brokers' packets are forwarded by the namespace of the program that drives them. A cut is a routing rule there that
+drops what one broker sends to another, without a word to either: connections stay open and nothing arrives, as when a
+cable is pulled, and one way only if so wished. It needs root and iproute2, and neither netfilter nor a proxy through
+which brokers would have to be told to talk.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+INSIDE = "CHAOS_NETWORK"
+"""Set in the environment of a program that has a network of its own."""
+
+NAMESPACES = Path("/run/netns")
+FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+
+Direction = tuple[int, int]
+"""Who sends, and who does not hear."""
+
+
+class CannotCut(Exception):
+    """This machine or this user may not make networks."""
+
+
+def enter(module: str) -> None:
+    """Run this program's `module` anew, with its arguments, in a network of its own; return where it has one already.
+
+    All that is made there goes when the program does. Raises CannotCut.
+    """
+    if INSIDE in os.environ:
+        return
+    if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "ip"))):
+        raise CannotCut("this needs root, unshare and iproute2")
+    command = ["unshare", "--net", "--mount", sys.executable, "-m", module, *sys.argv[1:]]
+    os.execvpe(command[0], command, {**os.environ, INSIDE: "1"})
+
+
+class Network:
+    """A namespace for each broker, all joined by ours. To be made once, in a program that has entered its own."""
+
+    def __init__(self, ids: Iterable[int]) -> None:
+        assert INSIDE in os.environ, "rules and routes belong into a network of their own"
+        self.ids = list(ids)
+        self._cut: set[Direction] = set()
+        NAMESPACES.mkdir(parents=True, exist_ok=True)
+        _run("mount", "-t", "tmpfs", "namespaces", str(NAMESPACES))
+        _run("ip", "link", "set", "lo", "up")
+        FORWARDING.write_text("1")
+        for id_ in self.ids:
+            self._join(id_)
+
+    def address(self, id_: int) -> str:
+        """Where a broker is to listen."""
+        return f"10.77.{id_}.2"
+
+    def inside(self, id_: int) -> tuple[str, ...]:
+        """What to put before a command that is to run there."""
+        return ("ip", "netns", "exec", _name(id_))
+
+    def cut(self, directions: Iterable[Direction]) -> None:
+        """From now on nothing that goes in one of these directions arrives."""
+        for direction in set(directions) - self._cut:
+            self._rule("add", direction)
+            self._cut.add(direction)
+
+    def heal(self) -> None:
+        """Everything arrives again."""
+        for direction in self._cut:
+            self._rule("del", direction)
+        self._cut.clear()
+
+    def around(self, id_: int) -> Iterator[Direction]:
+        """Both ways between a broker and every other."""
+        yield from self.towards(id_)
+        yield from self.out_of(id_)
+
+    def towards(self, id_: int) -> Iterator[Direction]:
+        """From every other broker to this one."""
+        return ((other, id_) for other in self.ids if other != id_)
+
+    def out_of(self, id_: int) -> Iterator[Direction]:
+        """From this broker to every other."""
+        return ((id_, other) for other in self.ids if other != id_)
+
+    def _rule(self, action: str, direction: Direction) -> None:
+        sender, receiver = map(self.address, direction)
+        _run("ip", "rule", action, "from", sender, "to", receiver, "blackhole")
+
+    def _join(self, id_: int) -> None:
+        name, link = _name(id_), f"to-{_name(id_)}"
+        _run("ip", "netns", "add", name)
+        _run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
+        _run("ip", "address", "add", f"10.77.{id_}.1/24", "dev", link)
+        _run("ip", "link", "set", link, "up")
+        _run("ip", "-n", name, "address", "add", f"{self.address(id_)}/24", "dev", "eth0")
+        _run("ip", "-n", name, "link", "set", "eth0", "up")
+        _run("ip", "-n", name, "link", "set", "lo", "up")
+        _run("ip", "-n", name, "route", "add", "default", "via", f"10.77.{id_}.1")
+
+
+def _name(id_: int) -> str:
+    return f"broker-{id_}"
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        raise CannotCut(f"{' '.join(command)} failed: {done.stderr.strip()}")

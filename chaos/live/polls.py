@@ -1,0 +1,58 @@
+"""What a reader was given while faults went on, held against itself and against what is there in the end."""
+
+from collections.abc import Iterable, Iterator
+
+from confluent_kafka import KafkaError
+
+from cordwood.chaos.live.ledger import Anomaly, Sent
+from cordwood.chaos.live.rows import Read
+
+NEVER_TOLD = {
+    KafkaError._BAD_MSG: "served-damage",
+    KafkaError._AUTO_OFFSET_RESET: "watermark-regress",
+    KafkaError._LOG_TRUNCATION: "watermark-regress",
+    KafkaError.OFFSET_OUT_OF_RANGE: "watermark-regress",
+}
+"""Errors that no reader of committed records may get, and what each one says of the cluster."""
+
+
+def compare(reads: Iterable[Read], found: dict[int, list[tuple[int, Sent]]]) -> Iterator[Anomaly]:
+    """What was broken for one reader that was never reassigned.
+
+    `found` has each partition's records at the end. What was once readable stays what and where it is.
+    """
+    final = {(partition, offset): sent for partition, records in found.items() for offset, sent in records}
+    due: dict[int, int] = {}
+    for read in reads:
+        if read.error:
+            if read.error in NEVER_TOLD:
+                yield Anomaly(NEVER_TOLD[read.error], f"a reader was told: {KafkaError(read.error).str()}")
+            continue
+        place = f"offset {read.offset} of partition {read.partition}"
+        expected = due.get(read.partition, read.offset)
+        if read.offset > expected:
+            yield Anomaly("poll-skip", f"{place} came where {expected} was due")
+        elif read.offset < expected:
+            yield Anomaly("nonmonotonic-poll", f"{place} came where {expected} was due")
+        due[read.partition] = read.offset + 1
+        sent, there = Sent(read.producer, read.named_partition, read.number), final.get((read.partition, read.offset))
+        if there is None:
+            yield Anomaly("lost-write", f"{sent} was read at {place}, and nothing is there now")
+        elif there != sent:
+            yield Anomaly("inconsistent-offsets", f"{sent} was read at {place}, where {there} is now")
+
+
+def compare_group(reads: Iterable[Read], found: dict[int, list[tuple[int, Sent]]]) -> Iterator[Anomaly]:
+    """What was broken for a group that read all the time with a client's default settings: no error, nothing left out.
+
+    A record may come again after a rebalance, for offsets are committed now and then.
+    """
+    given: set[tuple[int, int]] = set()
+    for read in reads:
+        if read.error:
+            yield Anomaly("client-error", f"a reader was told: {KafkaError(read.error).str()}")
+        given.add((read.partition, read.offset))
+    for partition, records in sorted(found.items()):
+        missed = [offset for offset, _ in records if (partition, offset) not in given]
+        if missed:
+            yield Anomaly("unseen", f"{len(missed)} of partition {partition} were never read, the first at {missed[0]}")

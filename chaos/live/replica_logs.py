@@ -1,0 +1,94 @@
+"""The replicas of a partition held against each other, batch by batch, as their brokers left them on disk."""
+
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from cordwood.chaos.live.ledger import Anomaly
+from cordwood.chaos.live.process import run_cordwood
+from cordwood.storage.batch import check
+from cordwood.storage.errors import CorruptBatch
+
+TOPICS = "topics"
+
+Replica = tuple[str, str]
+"""A topic's id and a partition's number, both as they are in the path."""
+
+
+class RawBatch(NamedTuple):
+    """A batch as it lies on disk. `digest` covers every byte, offset and leader epoch included."""
+
+    base_offset: int
+    end_offset: int
+    leader_epoch: int
+    digest: int
+
+
+def replicas_in(data: Path) -> set[Replica]:
+    """The partitions that a log directory has a replica of."""
+    return {(path.parent.name, path.name) for path in (data / TOPICS).glob("*/*") if path.is_dir()}
+
+
+def raw_batches(directory: Path) -> Iterator[RawBatch]:
+    """All whole batches of a partition's directory, up to the first that is none."""
+    for segment in sorted(directory.glob("*.log")):
+        content = segment.read_bytes()
+        position = 0
+        while position < len(content):
+            try:
+                header = check(content, position)
+            except CorruptBatch:
+                break
+            digest = crc32c(memoryview(content)[position : position + header.size])
+            yield RawBatch(header.base_offset, header.end, header.leader_epoch, digest)
+            position += header.size
+
+
+def end_offset(data: Path, replica: Replica) -> int:
+    """Where a replica's log ends, 0 where it is empty."""
+    return max((batch.end_offset for batch in raw_batches(_directory(data, replica))), default=0)
+
+
+def divergences(data: Mapping[int, Path]) -> Iterator[Anomaly]:
+    """Where replicas differ. The brokers must have been in sync without any load, and have stopped."""
+    for replica in sorted(set().union(*map(replicas_in, data.values()))):
+        holders = {broker: path for broker, path in data.items() if replica in replicas_in(path)}
+        longest = max(end_offset(path, replica) for path in holders.values())
+        yield from differences(holders, replica, longest)
+
+
+def differences(data: Mapping[int, Path], replica: Replica, committed: int) -> Iterator[Anomaly]:
+    """Where one partition's replicas differ below the smallest end among them, which must not be below `committed`."""
+    logs = {broker: list(raw_batches(_directory(path, replica))) for broker, path in data.items()}
+    name = "-".join(replica)
+    ends = {broker: log[-1].end_offset if log else 0 for broker, log in logs.items()}
+    start = max(log[0].base_offset if log else 0 for log in logs.values())
+    end = min(ends.values())
+    if end < committed:
+        yield Anomaly("lost-write", f"{name}: committed up to {committed}, and the replicas' logs end at {ends}")
+    one, *others = logs
+    expected = _between(logs[one], start, end)
+    for other in others:
+        found = _between(logs[other], start, end)
+        if found != expected:
+            mine, theirs = next(pair for pair in zip_longest(expected, found) if pair[0] != pair[1])
+            yield Anomaly("replica-divergence", f"{name}: broker {one} has {mine}, broker {other} has {theirs}")
+
+
+def damage(data: Mapping[int, Path]) -> Iterator[Anomaly]:
+    """What `cordwood log verify` finds in the directories of stopped brokers."""
+    for broker, path in data.items():
+        verified = run_cordwood("log", "verify", str(path))
+        if verified.returncode:
+            yield Anomaly("damaged", f"broker {broker}: {verified.stdout.strip()} {verified.stderr.strip()}")
+
+
+def _directory(data: Path, replica: Replica) -> Path:
+    return data / TOPICS / replica[0] / replica[1]
+
+
+def _between(log: list[RawBatch], start: int, end: int) -> list[RawBatch]:
+    return [batch for batch in log if batch.base_offset >= start and batch.end_offset <= end]

@@ -1,0 +1,56 @@
+"""Every broker stopped and started in turn under load: `python -m cordwood.chaos.live.rolling_restart --rounds 10`."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from cordwood.chaos.live.clients import Workload
+from cordwood.chaos.live.cluster import LocalCluster
+from cordwood.chaos.live.cluster_rounds import ClusterRounds
+from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, workplace
+from cordwood.chaos.live.report import quantile
+
+REST_S = 11.0
+"""librdkafka forgets a failed connection after 10 s, and until then waits ever longer with the next."""
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    rounds: Rounds = 10,
+    rest_s: Annotated[float, typer.Option(min=0, help="How long all are left alone between two restarts.")] = REST_S,
+    per_second: PerSecond = 200,
+    seed: Seed = 1,
+    keep: Keep = None,
+) -> None:
+    """Restart all brokers one after the other with SIGTERM, beside clients that have librdkafka's default settings.
+
+    No producer and no member of a group may see an error, and all that was acknowledged must be there, once, in order,
+    and the same on every replica. Exits with 1 where it is not.
+    """
+    workload = Workload(per_second=per_second, is_group=True, settings=(), reader_settings=())
+    with workplace(keep) as place:
+        run = ClusterRounds("rolling_restart", LocalCluster(place), place, workload, seed)
+        report = run.run(rounds, lambda run: restart_each(run, rest_s))
+    waits = [answer.answered_at - answer.sent_at for _, answer in run.clients.answers]
+    if waits:
+        report.figures["longest_ack_s"] = round(max(waits), 3)
+        report.figures["p99_ack_ms"] = round(quantile(waits, 0.99) * 1e3, 1)
+    report.tell()
+
+
+def restart_each(run: ClusterRounds, rest_s: float = 0.0) -> None:
+    """One broker after the other; the next one only when the last is in sync again."""
+    for id_, broker in run.cluster.brokers.items():
+        broker.stop()
+        stopped_at = time.monotonic()
+        run.cluster.start([id_])
+        run.report.took("start", time.monotonic() - stopped_at)
+        run.wait_in_sync()
+        time.sleep(rest_s)
+
+
+if __name__ == "__main__":
+    app()

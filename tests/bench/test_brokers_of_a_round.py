@@ -1,0 +1,85 @@
+"""The brokers of a round: one for each replica, every one of them in sync, and all gone when the round is over."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from cordwood.bench.generator import Generator, LoadFailed
+from cordwood.bench.lines import SMALL, Line, Mode
+from cordwood.bench.rounds import run_rounds
+from cordwood.bench.systems import CannotRun, Cordwood
+
+LOAD = Generator("librdkafka from Python", (sys.executable, "-m", "cordwood.bench.load_in_python"))
+LINES = (
+    Line("a producer", Mode.PRODUCE, SMALL, records=3_000),
+    Line("a consumer", Mode.CONSUME, SMALL, records=3_000),
+)
+ENDED_S = 30.0
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_topic_has_a_replica_in_sync_on_each_of_three_brokers(tmp_path: Path) -> None:
+    with Cordwood(brokers=3).running(tmp_path / "round") as system:
+        LOAD.create_topic(system.bootstrap, "t", partitions=2, replicas=3)
+        partitions = AdminClient({"bootstrap.servers": system.bootstrap}).list_topics("t").topics["t"].partitions
+        assert [sorted(each.isrs) for each in partitions.values()] == [[1, 2, 3], [1, 2, 3]]
+        assert len(set(system.pids)) == 3
+
+
+def test_a_round_on_three_brokers_has_every_figure(tmp_path: Path) -> None:
+    results = run_rounds([Cordwood(brokers=3)], LINES, LOAD, 1, tmp_path, 0, say=lambda _: None)
+    assert set(results) == {
+        "start to ready",
+        "memory at rest",
+        "a producer",
+        "broker CPU, a producer",
+        "a consumer",
+        "broker CPU, a consumer",
+        "memory after the load",
+    }
+    assert results["a producer"]["cordwood"].median > 0
+    assert results["memory after the load"]["cordwood"].median > results["memory at rest"]["cordwood"].median > 0
+
+
+def test_no_broker_and_no_data_outlives_a_round_that_failed(tmp_path: Path) -> None:
+    pids: list[int] = []
+
+    def fail_meanwhile() -> None:
+        with Cordwood(brokers=3).running(tmp_path / "round") as system:
+            pids.extend(pid for pid in system.pids if is_running(pid))
+            raise LoadFailed("the load is refused")
+
+    with pytest.raises(LoadFailed):
+        fail_meanwhile()
+    assert len(pids) == 3
+    assert not any(is_running(pid) for pid in pids)
+    assert not (tmp_path / "round").exists()
+
+
+def test_a_broker_that_does_not_come_up_is_told_with_its_reason(tmp_path: Path) -> None:
+    system = Cordwood(brokers=3, settings={"num.partitions": "many"})
+    with (
+        pytest.raises(CannotRun, match=r"(?s)broker 1 did not come up:.*num\.partitions"),
+        system.running(tmp_path / "round"),
+    ):
+        pytest.fail("it came up")
+    assert not (tmp_path / "round").exists()
+
+
+def test_a_number_of_replicas_that_elects_nobody_is_refused() -> None:
+    command = [sys.executable, "-m", "cordwood.bench", "--replication-factor", "2"]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=ENDED_S, cwd=os.path.sep, check=False)
+    assert refused.returncode == 1
+    assert "The replication factor is 1, 3 or 5" in refused.stderr
+    assert "Traceback" not in refused.stderr

@@ -1,0 +1,59 @@
+"""Bits that flip in every kind of file of a broker that runs: all is as good as new within a minute."""
+
+from pathlib import Path
+
+from broker_fixture import wait_until
+from confluent_kafka import Producer
+
+from cordwood.chaos.live.cluster import LocalCluster
+from cordwood.chaos.live.flip import Flip
+from cordwood.cluster.verify import verify
+from cordwood.storage.real_disk import RealDisk
+
+TOPIC, RECORDS = "rots", 5_000
+KINDS = (
+    "topics/*/*/*0.log",
+    "topics/*/*/*.index",
+    "topics/*/*/recovery",
+    "topics/*/*/leader-epochs",
+    "flushed",
+    "identity",
+    "metadata/journal",
+)
+"""What rots, one file of each, by where it is in a log directory."""
+AT_BYTE = 20
+CHECKPOINTED_S, REPAIRED_S = 30.0, 60.0
+
+
+def test_every_kind_of_file_of_a_running_broker_is_repaired(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path) as cluster:
+        cluster.start()
+        cluster.create_topic(TOPIC, 1, {"segment.bytes": "100000"})
+        produce(cluster)
+        cluster.wait_in_sync()
+        victim = cluster.leader_of(TOPIC, 0)
+        data = cluster.data[victim]
+        wait_until(lambda: all(map(list, map(data.glob, KINDS))), CHECKPOINTED_S, "a file of each kind")
+        for kind in KINDS:
+            Flip(min(data.glob(kind)).relative_to(data), AT_BYTE, 3).apply(data)
+        assert {Path(finding.path).name for finding in verify(RealDisk(), str(data))} >= {"identity", "journal"}
+        wait_until(lambda: is_sound(data), REPAIRED_S, f"the repair of broker {victim}")
+        cluster.wait_in_sync()
+        assert victim in cluster.partition(TOPIC, 0).isr
+
+
+def produce(cluster: LocalCluster) -> None:
+    """Enough for several segments."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(RECORDS):
+        producer.produce(TOPIC, b"%0100d" % number)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def is_sound(data: Path) -> bool:
+    try:
+        return not list(verify(RealDisk(), str(data)))
+    except FileNotFoundError:
+        # A file that the broker replaced or removed meanwhile.
+        return False
