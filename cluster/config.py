@@ -84,7 +84,7 @@ class Settings:
         "", string(), "A secret that all brokers of the cluster share; without it nobody joins the metadata quorum."
     )
     controller_quorum_election_timeout_ms: int = _setting(
-        SECOND_MS, integer(100), "The longest that voters wait without a leader before one of them stands."
+        2 * SECOND_MS, integer(100), "The longest that voters wait without a leader before one of them stands."
     )
     controller_listener_names: tuple[str, ...] = _setting(
         ("CONTROLLER",), words(), "The entry of `listeners` by which voters are reached; else their own voter address."
@@ -94,7 +94,9 @@ class Settings:
     )
     broker_heartbeat_interval_ms: int = _setting(200, integer(10), "How often a broker tells that it is alive.")
     broker_session_timeout_ms: int = _setting(
-        SECOND_MS, integer(100), "A broker that is silent for this long is fenced: others lead in its place."
+        2 * SECOND_MS,
+        integer(100),
+        "A broker that is silent for this long is fenced: others lead in its place. One that was killed, sooner.",
     )
     controlled_shutdown_enable: bool = _setting(
         True, boolean(), "Whether a broker that stops has its partitions led by others first."

@@ -42,6 +42,7 @@ class Controlling:
     def start(self) -> None:
         """Begin to listen, and to decide whenever this is the active controller."""
         self._quorum.on_heartbeat(self._heard)
+        self._quorum.on_hang_up(lambda broker_id: self._controller.hung_up(broker_id, self._loop.time()))
         self._look()
         self._quorum.on_leadership(self._leadership_changed)
 

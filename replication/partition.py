@@ -131,6 +131,8 @@ class Partition:
         if assignment.leader_epoch == self.leader_epoch:
             if self.view is not None:
                 self._moved(self.view.learned(assignment))
+                # Who caught up while another change was on its way could not be proposed then.
+                self.watch_followers()
             return False
         assert assignment.leader_epoch > self.leader_epoch, "rule 3: leader epochs never regress"
         self._end_role(Refusal.NOT_LEADER)

@@ -13,7 +13,7 @@ from cordwood.chaos.live.clients import Workload
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.cluster_rounds import ClusterRounds
 from cordwood.chaos.live.network import CannotCut, Direction, Network
-from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, workplace
+from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, chosen, workplace
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -63,13 +63,13 @@ def main(
     At the end everything that was acknowledged must be there, once, in order, and the same on every replica. Exits with
     1 where it is not, with 2 where no network can be made.
     """
+    turns = chosen(kinds, CUTS)
     try:
         network.enter("cordwood.chaos.live.cut_networks")
         links = Network(range(1, BROKERS + 1))
     except CannotCut as reason:
         typer.echo(f"No network can be cut here: {reason}.", err=True)
         raise typer.Exit(2) from None
-    turns = [cut for cut in CUTS if not kinds or cut in kinds]
     with workplace(keep) as place:
         hosts = {id_: links.address(id_) for id_ in links.ids}
         cluster = LocalCluster(place, BROKERS, hosts=hosts, inside={id_: links.inside(id_) for id_ in links.ids})

@@ -12,7 +12,7 @@ from cordwood.chaos.live.clients import Workload
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.cluster_rounds import ClusterRounds
 from cordwood.chaos.live.flip import Flip
-from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, workplace
+from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, chosen, workplace
 from cordwood.chaos.live.process import run_cordwood, wait_for
 from cordwood.cluster.verify import verify
 from cordwood.storage.errors import DamagedLog
@@ -57,7 +57,7 @@ def main(
     with 1 where it is not so.
     """
     workload = Workload(per_second=per_second, topic_configs=WORKLOAD_CONFIGS)
-    turns = [kind for kind in KINDS if not kinds or kind in kinds]
+    turns = chosen(kinds, KINDS)
     with workplace(keep) as place:
         cluster = LocalCluster(place, settings=SETTINGS)
         run = ClusterRounds("flip_replicas", cluster, place, workload, seed)

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +15,16 @@ PerSecond = Annotated[int, typer.Option(min=1, help="Records that each producer 
 Keep = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Leave the brokers' data and output in this new directory.")
 ]
+
+
+def chosen(kinds: Iterable[str] | None, known: Iterable[str]) -> list[str]:
+    """Those of the known kinds that were asked for; all where none was. Raises BadParameter."""
+    wanted, names = set(kinds or known), list(known)
+    if unknown := wanted - set(names):
+        raise typer.BadParameter(
+            f"there is no {', '.join(sorted(unknown))}, only {', '.join(names)}.", param_hint="--kinds"
+        )
+    return [name for name in names if name in wanted]
 
 
 @contextlib.contextmanager

@@ -116,6 +116,10 @@ class Quorum(Protocol):
         """Have the heartbeats of all brokers, our own among them, if we are a voter."""
         ...
 
+    def on_hang_up(self, callback: Callable[[BrokerId], None]) -> None:
+        """Be told, if we are a voter, whenever another broker's connection with us has ended."""
+        ...
+
     def on_leadership(self, callback: Callable[[bool], None]) -> None:
         """Be told when this broker becomes the active controller, at once if it is; and when it no longer is."""
         ...
@@ -210,6 +214,9 @@ class SingleVoter:
 
     def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
         self._heartbeat_listeners.append(callback)
+
+    def on_hang_up(self, callback: Callable[[BrokerId], None]) -> None:
+        """There is nobody else."""
 
     def on_leadership(self, callback: Callable[[bool], None]) -> None:
         callback(True)

@@ -45,7 +45,7 @@ class RunningBroker:
         return self.log_path.read_text(errors="replace")
 
     def start(self) -> "RunningBroker":
-        """Start and wait until it serves, and leads what it may. Fails with the broker's output where it ends before."""
+        """Start and wait until it may lead. Fails with the broker's output where it ends before."""
         assert self._process is None, "the broker is running already"
         self.data.parent.mkdir(parents=True, exist_ok=True)
         options = {

@@ -94,6 +94,9 @@ class QuorumInMemory:
     def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
         self.heartbeat_listeners.append(callback)
 
+    def on_hang_up(self, callback: Callable[[BrokerId], None]) -> None:
+        """Nobody is connected with anybody."""
+
     def on_leadership(self, callback: Callable[[bool], None]) -> None:
         self.leadership_listeners.append(callback)
         if self.is_leader:

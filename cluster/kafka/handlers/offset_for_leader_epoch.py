@@ -27,9 +27,11 @@ def _partition(topic: str, wanted: OffsetForLeaderPartition, call: Call) -> Epoc
         partition = call.services.replicas.led(topic, wanted.partition, wanted.current_leader_epoch)
     except EXPECTED as error:
         return EpochEndOffset(error_code=code_of(error), partition=wanted.partition)
+    # By the log's end, not the watermark: a leader that has only just begun does not know how far all is committed, and
+    # a reader that is told of an earlier end takes what it has read for truncated.
+    log = partition.log
     if wanted.leader_epoch == partition.leader_epoch:
-        # The current epoch has not ended: a consumer may know it up to what is committed.
-        epoch, end = partition.leader_epoch, partition.high_watermark
+        epoch, end = partition.leader_epoch, log.log_end
     else:
-        epoch, end = partition.log.epochs.end_of(wanted.leader_epoch, partition.high_watermark)
+        epoch, end = log.epochs.end_of(wanted.leader_epoch, log.log_end)
     return EpochEndOffset(error_code=ErrorCode.none, partition=wanted.partition, leader_epoch=epoch, end_offset=end)

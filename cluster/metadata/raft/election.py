@@ -45,6 +45,10 @@ class Host(Protocol):
         ...
 
 
+HUNG_UP_S = (0.15, 0.4)
+"""How long a leader whose connection has ended may take to call again; by random, so that voters do not all stand."""
+
+
 class Electing(Library):
     """The part of a node that has to do with elections. `may_vote` is false for who has forgotten its votes."""
 
@@ -143,6 +147,15 @@ class Electing(Library):
             self._leader_heard_at_s = float("-inf")
             if message.successor == self._me:
                 self.deadline_s = float("-inf")
+
+    def leader_hung_up(self) -> None:
+        """A killed leader need not be waited for: unless it calls again at once, we ask who else misses it.
+
+        That is safe whatever has happened: those who still hear it are not willing.
+        """
+        self._leader_heard_at_s = float("-inf")
+        soon = self._host.now_s() + self._rng.uniform(*HUNG_UP_S)
+        self.deadline_s = min(self.deadline_s, soon)
 
     def library_sent(self, receiver: BrokerId, message: Mapping[str, Any]) -> None:
         match message["type"]:

@@ -117,6 +117,8 @@ class RaftNode(Following):
 
     def disconnected(self, peer: BrokerId) -> None:
         self.peer_disconnected(peer)
+        if peer == self.leader:
+            self.leader_hung_up()
         self._barriers.pop(peer, None)
 
     def replicate(self) -> None:

@@ -105,6 +105,9 @@ class Observer:
     def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
         """Never called: heartbeats are for voters."""
 
+    def on_hang_up(self, callback: Callable[[BrokerId], None]) -> None:
+        """Only voters are called."""
+
     def on_leadership(self, callback: Callable[[bool], None]) -> None:
         """Never called: an observer does not lead."""
 

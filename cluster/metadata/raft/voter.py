@@ -85,6 +85,7 @@ class RaftQuorum:
         self.damage = stored.damage
         """What `open` found damaged, and put aside."""
         self._heartbeat_listeners: list[Callable[[Heartbeat], None]] = []
+        self._hang_up_listeners: list[Callable[[BrokerId], None]] = []
         self._leadership_listeners: list[Callable[[bool], None]] = []
         self._was_leader = False
         self._formatted_in_term = 0
@@ -197,6 +198,9 @@ class RaftQuorum:
     def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
         self._heartbeat_listeners.append(callback)
 
+    def on_hang_up(self, callback: Callable[[BrokerId], None]) -> None:
+        self._hang_up_listeners.append(callback)
+
     def on_leadership(self, callback: Callable[[bool], None]) -> None:
         self._leadership_listeners.append(callback)
         if self._was_leader:
@@ -241,6 +245,8 @@ class RaftQuorum:
 
     def disconnected(self, peer: Peer) -> None:
         self._streams.end(peer.broker_id)
+        for listener in self._hang_up_listeners:
+            listener(peer.broker_id)
         if peer.role is PeerRole.VOTER:
             self._standings.lost(peer.broker_id)
             self._guarded(self._node.disconnected, peer.broker_id)
