@@ -153,21 +153,26 @@ class Fetcher:
             _events.error("batch.unsound", topic=partition.topic, partition=partition.index, leader=self._leader,
                           offset=partition.log.log_end, reason=str(corrupt))  # fmt: skip
             self._complain(following)
+            self._interrupt(following)
         except DamagedLog as damage:
             partition.damaged(damage)
-            self._loop.call_later(REDIAL_S, self._try_again, following)
+            self._interrupt(following)
         except (StorageError, OSError) as error:
             _events.error("replica.not_written", topic=partition.topic, partition=partition.index, error=str(error))
-            self._loop.call_later(REDIAL_S, self._try_again, following)
+            self._interrupt(following)
 
     def _complain(self, following: Following) -> None:
         """Nothing of it is kept. The leader looks at its own log; we ask for the same again in a while."""
         if self._channel is not None:
             self._channel.push([encode_suspect(Suspect(following.stream, following.partition.log.log_end))])
+
+    def _interrupt(self, following: Following) -> None:
+        """What was not taken has to come first: nothing that is on its way behind it may take its place."""
+        self.leave(following)
         self._loop.call_later(REDIAL_S, self._try_again, following)
 
     def _try_again(self, following: Following) -> None:
-        if following.stream in self._followings and not following.partition.is_offline:
+        if following.partition.following is following and not following.partition.is_offline:
             self._begin_anew(following)
 
     async def _stay_connected(self) -> None:

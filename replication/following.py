@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.replication.follower import check_epochs, committed_end, truncation_end
+from cordwood.replication.follower import check_epochs, check_follows, committed_end, truncation_end
 from cordwood.storage.batch import headers
 from cordwood.storage.disk import Bytes, sync_directory
 from cordwood.storage.errors import DiskFailed
@@ -53,6 +53,7 @@ class Following:
         self.leader_watermark = watermark
         if data:
             batches = headers(data)
+            check_follows(batches, log.log_end, may_leave_gap=log.config.compacted)
             check_epochs(batches, log.epochs.latest, self.leader_epoch)
             try:
                 log.append_stamped(data, batches, now_ms)

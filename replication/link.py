@@ -212,7 +212,7 @@ class Link:
         partition = stream.partition
         log = partition.log
         try:
-            shipment = log.ship(stream.sent_end, budget, wait=False)
+            shipment = partition.shipments.take(stream.sent_end, budget, len(partition.streams))
         except NotInMemory:
             self._with_data.pop(stream, None)
             self._warm(stream)
@@ -228,14 +228,14 @@ class Link:
         if shipment is None:
             self._with_data.pop(stream, None)
             return 0
-        found, stream.sent_end = shipment
+        stream.sent_end = shipment.end
         if stream.sent_end >= log.log_end:
             self._with_data.pop(stream, None)
         self._with_news.pop(stream, None)
         stream.told_watermark, stream.told_start = partition.high_watermark, log.log_start
-        rows.append(PushRow(stream.id, PushKind.DATA, stream.told_watermark, stream.told_start, found.size))
-        chunks.append(found)
-        return found.size
+        rows.append(PushRow(stream.id, PushKind.DATA, stream.told_watermark, stream.told_start, shipment.size))
+        chunks.append(shipment.chunk)
+        return shipment.size
 
     def _tell_news(self) -> None:
         """Watermarks that found no data to ride on."""

@@ -10,6 +10,7 @@ from cordwood.replication.assignment import NO_LEADER, Assignment
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.leader import LeaderView
 from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.shipments import Shipments
 from cordwood.replication.waiters import FutureWaiter, OffsetWaiters, Waiter, Wakeups, Watcher
 from cordwood.storage.admission import admit
 from cordwood.storage.batch import check
@@ -95,6 +96,7 @@ class Partition:
         self.view: LeaderView | None = None
         self.following: Following | None = None
         self.streams: dict[Stream, None] = {}
+        self.shipments = Shipments(log)
         self.watchers: dict[Watcher, None] = {}
         self.is_deleted = False
         self._surroundings = surroundings
@@ -153,6 +155,7 @@ class Partition:
             self.following.end()
             self.following = None
         self.view = None
+        self.shipments.forget()
         for stream in list(self.streams):
             stream.end()
         self._refuse_waiters(reason)

@@ -18,6 +18,8 @@ from cordwood.storage.scrub import PIECE_BYTES, Proof, prove, view_of
 
 PASS_S = 15.0
 """From the beginning of one pass to that of the next, if the rate allows."""
+STEPS_PER_SECOND = 50
+"""At most, however high the rate."""
 PAUSE_S = 1.0
 """Between two passes, however long they take."""
 FILE_BYTES = 4 << 10
@@ -41,6 +43,8 @@ class Scrubber:
         """`scrub_the_rest` is called in each pass, for what this broker keeps beside its logs. A rate of 0: never."""
         self._replicas, self._run_blocking = replicas, run_blocking
         self._bytes_per_second, self._scrub_the_rest = bytes_per_second, scrub_the_rest
+        self._step_bytes = max(PIECE_BYTES, bytes_per_second // STEPS_PER_SECOND)
+        self._due = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -60,7 +64,7 @@ class Scrubber:
         together: list[Partition] = []
         for partition in list(self._replicas):
             together.append(partition)
-            if sum(_size(each) for each in together) >= PIECE_BYTES:
+            if sum(map(_size, together)) >= self._step_bytes:
                 await self._scrub_partitions(together)
                 together = []
         await self._scrub_partitions(together)
@@ -81,11 +85,17 @@ class Scrubber:
         proofs: _Proofs = ((partition, proof) for partition, view in views for proof in prove(view))
         is_through = not views
         while not is_through:
-            found, size, is_through = await self._run_blocking(_advance, proofs)
+            found, size, is_through = await self._run_blocking(_advance, proofs, self._step_bytes)
             for partition, damage in found:
                 if _may_be_read(partition):
                     partition.damaged(damage)
-            await asyncio.sleep(size / self._bytes_per_second)
+            await self._keep_to_the_rate(size)
+
+    async def _keep_to_the_rate(self, size: int) -> None:
+        """What was late is made up for, up to a second of it."""
+        now = asyncio.get_running_loop().time()
+        self._due = max(self._due, now - 1) + size / self._bytes_per_second
+        await asyncio.sleep(max(self._due - now, 0))
 
     def _scrub_marks(self, directory: LogDirectory) -> None:
         for place, damage in directory.marks.unsound().items():
@@ -94,8 +104,8 @@ class Scrubber:
                 partition.damaged(damage)
 
 
-def _advance(proofs: _Proofs) -> tuple[list[tuple[Partition, DamagedLog]], int, bool]:
-    """In a thread: go on for about PIECE_BYTES. What was found, how many bytes that took, and whether it is all."""
+def _advance(proofs: _Proofs, step_bytes: int) -> tuple[list[tuple[Partition, DamagedLog]], int, bool]:
+    """In a thread: go on for about `step_bytes`. What was found, how many bytes that took, and whether it is all."""
     found: list[tuple[Partition, DamagedLog]] = []
     size = 0
     for partition, proof in proofs:
@@ -103,7 +113,7 @@ def _advance(proofs: _Proofs) -> tuple[list[tuple[Partition, DamagedLog]], int, 
             found.append((partition, proof))
         else:
             size += max(proof, FILE_BYTES)
-        if size >= PIECE_BYTES:
+        if size >= step_bytes:
             return found, size, False
     return found, size, True
 

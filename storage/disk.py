@@ -39,7 +39,7 @@ class File(Syncable, Protocol):
         """Up to `length` bytes; fewer only at the end of the file. Blocks while the disk is read."""
         ...
 
-    def pread_cached(self, length: int, position: int) -> bytes | None:
+    def pread_cached(self, length: int, position: int) -> Bytes | None:
         """As `pread` where memory has the bytes; None where the disk would have to be waited for."""
         ...
 

@@ -45,7 +45,7 @@ class RealFile:
     def pread(self, length: int, position: int) -> bytes:
         return os.pread(self._fd, length, position)
 
-    def pread_cached(self, length: int, position: int) -> bytes | None:
+    def pread_cached(self, length: int, position: int) -> Bytes | None:
         buffer = bytearray(length)
         try:
             got = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
@@ -54,7 +54,7 @@ class RealFile:
                 return None
             raise
         # A short answer means that the rest is not in memory, or that the file ends: `pread` tells which.
-        return bytes(buffer) if got == length else None
+        return buffer if got == length else None
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size

@@ -72,9 +72,10 @@ class Segment:
 
     @property
     def file(self) -> File:
-        if self._file is None:
-            self._file = self._disk.open(self.path)
-        return self._file
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open(self.path)
+        return file
 
     @property
     def index_path(self) -> str:
@@ -113,7 +114,7 @@ class Segment:
         else:
             self._reserve(sum(size for _, size, _ in batches))
             self.file.pwrite(pieces, self.size)
-            joined = memoryview(b"".join(pieces))
+            joined = memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
             at = 0
             for offset, size, timestamp in batches:
                 self.note(offset, size, timestamp, (joined[at : at + size],))

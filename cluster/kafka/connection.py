@@ -27,6 +27,8 @@ BUFFER_BYTES_KEPT = 16 << 20
 SLOTS_MAX = 1000
 """So many unanswered requests stop the reading of more."""
 WRITE_BUFFER_BYTES = 512 << 10
+JOINED_BYTES_MAX = 16 << 10
+"""Up to here one copy is cheaper than a gathering write."""
 
 _events = structlog.get_logger("connection")
 
@@ -163,7 +165,6 @@ class Connection(asyncio.BufferedProtocol):
             self._partial_since = 0.0
         elif not self._partial_since:
             self._partial_since = self.last_active
-        self._owner.wakeups.run()
 
     def eof_received(self) -> bool:
         return False
@@ -258,14 +259,17 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(chunk, Slice):
                 self._send_piece(chunk)
                 continue
-            texts = []
+            texts: list[Any] = []
             while out and isinstance(out[0], bytes):
                 texts.append(out.popleft())
             if out and isinstance(out[0], Slice) and out[0].size <= WRITE_BUFFER_BYTES:
                 texts += self._take_piece(out[0])
                 if self._transport is None:
                     return
-            self._transport.write(texts[0] if len(texts) == 1 else b"".join(texts))  # type: ignore[arg-type]
+            if sum(map(len, texts)) > JOINED_BYTES_MAX:
+                self._transport.writelines(texts)
+            else:
+                self._transport.write(texts[0] if len(texts) == 1 else b"".join(texts))
 
     def _send_piece(self, chunk: Slice) -> None:
         piece = self._take_piece(chunk)

@@ -98,7 +98,7 @@ class _MirroredFile(_Both[File]):
     def pread(self, length: int, position: int) -> bytes:
         return self._first.pread(length, position)
 
-    def pread_cached(self, length: int, position: int) -> bytes | None:
+    def pread_cached(self, length: int, position: int) -> Bytes | None:
         return self._first.pread_cached(length, position)
 
     def size(self) -> int:

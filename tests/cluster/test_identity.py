@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.cluster.identity import WrongDirectory, claim, refuse_to_found
+from cordwood.cluster.identity import Claim, WrongDirectory, claim, is_damaged, refuse_to_found
 
 HERE, THERE = UUID(int=1), UUID(int=2)
 
@@ -19,8 +19,8 @@ def disk() -> SimulatedDisk:
 
 
 def test_a_directory_keeps_its_first_owner(disk: SimulatedDisk) -> None:
-    assert claim(disk, "/data", "cluster", 1, HERE) is None
-    assert claim(disk, "/data", "cluster", 1, THERE) is None
+    assert claim(disk, "/data", "cluster", 1, HERE) == Claim(HERE)
+    assert claim(disk, "/data", "cluster", 1, THERE) == Claim(HERE)
     with pytest.raises(WrongDirectory, match="belongs to broker 1"):
         claim(disk, "/data", "cluster", 2, THERE)
     with pytest.raises(WrongDirectory, match="belongs to cluster cluster"):
@@ -30,10 +30,11 @@ def test_a_directory_keeps_its_first_owner(disk: SimulatedDisk) -> None:
 def test_a_damaged_identity_is_named_and_written_anew(disk: SimulatedDisk) -> None:
     claim(disk, "/data", "cluster", 1, HERE)
     disk.flip("/data/identity", 20, 3)
-    damage = claim(disk, "/data", "cluster", 1, THERE)
-    assert damage is not None
-    assert damage.path == "/data/identity"
-    assert claim(disk, "/data", "cluster", 1, HERE) is None
+    assert is_damaged(disk, "/data")
+    claimed = claim(disk, "/data", "cluster", 1, HERE)
+    assert claimed.damage is not None
+    assert claimed.damage.path == "/data/identity"
+    assert claim(disk, "/data", "cluster", 1, THERE) == Claim(HERE)
 
 
 def test_no_cluster_is_founded_where_one_has_lost_its_metadata(disk: SimulatedDisk) -> None:

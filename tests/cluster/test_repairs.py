@@ -4,8 +4,8 @@ import asyncio
 import random
 
 import pytest
-from replication_story import TOPIC_ID, Cluster, tell
 
+from cordwood.chaos.sim.replicas import TOPIC_ID, Cluster, tell
 from cordwood.cluster.damage import DamageState
 from cordwood.replication.mending import QUARANTINE
 from cordwood.replication.scrubber import PASS_S

@@ -27,7 +27,9 @@ from cordwood.cluster.metadata.image import MIN_ISR, BrokerImage, CommandRefused
 
 TOPIC = UUID(int=1)
 NAME = "flights"
-DISKS = ("disk",)
+DISKS = (str(UUID(int=1)),)
+ANOTHER = (str(UUID(int=2)),)
+"""Ids of log directories: those that a broker has, and one that it has not had before."""
 
 
 class MetadataStory:

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
-from metadata_story import TOPIC, MetadataStory
+from metadata_story import ANOTHER, TOPIC, MetadataStory
 
 from cordwood.cluster.metadata.commands import (
     AlterPartitions,
@@ -126,12 +126,12 @@ def test_a_replica_that_is_gone_leaves_nobody_in_sync(cluster: MetadataStory) ->
 
 
 def test_a_broker_that_comes_back_without_its_disk_has_nothing(cluster: MetadataStory) -> None:
-    cluster.in_sync(1).fence(1).restart(1, log_dirs=("another",))
+    cluster.in_sync(1).fence(1).restart(1, log_dirs=ANOTHER)
     assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, ())
 
 
 def test_an_eligible_broker_that_comes_back_without_its_disk_is_eligible_no_more(careful: MetadataStory) -> None:
-    careful.fence(3).fence(2).restart(2, log_dirs=("another",)).fence(1)
+    careful.fence(3).fence(2).restart(2, log_dirs=ANOTHER).fence(1)
     assert (careful.partition.leader, careful.partition.isr, careful.partition.elr) == (NO_LEADER, (1,), ())
 
 

@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from raft_fixture import DIRECTORY, RaftFixture, formed, run
 
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.chaos.sim.quorum import DIRECTORY, SimulatedQuorum, formed, run
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.quorum import QuorumUnavailable
@@ -15,7 +15,7 @@ from cordwood.cluster.metadata.raft.messages import Standing
 JOURNAL = f"{DIRECTORY}/journal"
 
 
-def standings(quorum: RaftFixture) -> list[Standing]:
+def standings(quorum: SimulatedQuorum) -> list[Standing]:
     return [quorum.standing(voter) for voter in sorted(quorum.quorums)]
 
 

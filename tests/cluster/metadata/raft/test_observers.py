@@ -1,8 +1,8 @@
 """Brokers without a vote: they follow whichever voter they reach, propose like any other, and never go back."""
 
 import pytest
-from raft_fixture import formed, host, run, setting
 
+from cordwood.chaos.sim.quorum import formed, host, run, setting
 from cordwood.cluster.metadata.image import CommandRefused
 
 SEVEN = 7

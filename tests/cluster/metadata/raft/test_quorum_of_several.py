@@ -4,9 +4,9 @@ import asyncio
 from uuid import UUID
 
 import pytest
-from raft_fixture import DIRECTORY, RaftFixture, formed, host, run, setting
 
 from cordwood.chaos.sim.network import current_process
+from cordwood.chaos.sim.quorum import DIRECTORY, SimulatedQuorum, formed, host, run, setting
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import Heartbeat, QuorumFailed, QuorumUnavailable
@@ -25,7 +25,7 @@ def test_a_new_cluster_finds_together_and_gets_one_id() -> None:
 
 def test_no_voter_founds_a_cluster_before_it_has_heard_them_all() -> None:
     async def story() -> None:
-        quorum = RaftFixture().start(1, 2)
+        quorum = SimulatedQuorum().start(1, 2)
         await quorum.wait(20)
         assert not any(voter.is_leader for voter in quorum.quorums.values())
         await quorum.start(3).formed()

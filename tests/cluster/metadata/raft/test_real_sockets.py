@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raft_fixture import setting
 
+from cordwood.chaos.sim.quorum import setting
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.quorum import QuorumUnavailable
 from cordwood.cluster.metadata.raft.messages import Standing

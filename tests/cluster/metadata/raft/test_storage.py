@@ -3,9 +3,9 @@
 import random
 
 import pytest
-from raft_fixture import DIRECTORY, RaftFixture, formed, run
 
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.chaos.sim.quorum import DIRECTORY, SimulatedQuorum, formed, run
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image
@@ -93,7 +93,7 @@ def test_the_last_entry_is_vouched_for_once_it_was_read_back() -> None:
     assert storage.read(disk, DIRECTORY).standing is Standing.AMNESIAC
 
 
-async def stopped_voter() -> tuple[RaftFixture, SimulatedDisk]:
+async def stopped_voter() -> tuple[SimulatedQuorum, SimulatedDisk]:
     quorum = await formed(snapshot_interval_bytes=1_000)
     await quorum.put(1, *(f"key {number}" for number in range(60)))
     await quorum.stop(1)

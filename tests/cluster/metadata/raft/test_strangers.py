@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from raft_fixture import PORT, RaftFixture, formed, host, run
 
 from cordwood.chaos.sim.loop import Process
+from cordwood.chaos.sim.quorum import PORT, SimulatedQuorum, formed, host, run
 
 
 class Knocker(asyncio.Protocol):
@@ -22,7 +22,7 @@ class Knocker(asyncio.Protocol):
         self.is_over = True
 
 
-def knock(quorum: RaftFixture, voter: int, words: bytes) -> Knocker:
+def knock(quorum: SimulatedQuorum, voter: int, words: bytes) -> Knocker:
     knocker = Knocker(words)
     quorum._spawn(Process("stranger"), quorum.loop.create_connection(lambda: knocker, host(voter), PORT))
     return knocker
@@ -94,7 +94,7 @@ def test_an_observer_of_another_cluster_is_told() -> None:
 
 def test_who_does_not_know_the_secret_is_told() -> None:
     async def story() -> None:
-        quorum = RaftFixture()
+        quorum = SimulatedQuorum()
         for voter in (1, 2, 3):
             quorum.start(voter, secret="sesame")
         await quorum.formed()
@@ -112,7 +112,7 @@ def test_who_does_not_know_the_secret_is_told() -> None:
 @pytest.mark.parametrize("stranger", [1, 2, 3])
 def test_a_voter_with_another_secret_stays_out(stranger: int) -> None:
     async def story() -> None:
-        quorum = RaftFixture()
+        quorum = SimulatedQuorum()
         for voter in (1, 2, 3):
             quorum.start(voter, secret="sesame")
         await quorum.formed()
