@@ -14,7 +14,7 @@ _FLEXIBLE_FROM = 12
 _SESSIONS_FROM = 7
 _LOG_START_FROM = 5
 _READ_REPLICA_FROM = 11
-_NOTHING = -1
+NOTHING = -1
 
 _HEAD_V12 = struct.Struct(">ibihi").pack
 _HEAD_V7 = struct.Struct(">iihi").pack
@@ -34,8 +34,8 @@ class Row:
     def __init__(self, key: PartitionKey) -> None:
         self.key = key
         self.code: int = ErrorCode.none
-        self.high_watermark = self.log_start = _NOTHING
-        self.preferred_replica = _NOTHING
+        self.high_watermark = self.log_start = NOTHING
+        self.preferred_replica = NOTHING
         self.slice: Slice | None = None
 
 

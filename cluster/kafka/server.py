@@ -39,7 +39,7 @@ class Server:
         self.request_bytes_max = settings.socket_request_max_bytes
         self.queued_bytes_max = settings.queued_max_request_bytes
         self._settings, self._handle = settings, handle
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
         self._by_host: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
@@ -87,7 +87,7 @@ class Server:
     def opened(self, connection: Connection) -> bool:
         """Whether one more connection is allowed; one that is not is closed at once."""
         host = connection.client_host
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._by_host[host] += 1
         if len(self._connections) > self._settings.max_connections:
             connection.close(f"max.connections is {self._settings.max_connections}")
@@ -99,7 +99,7 @@ class Server:
 
     def closed(self, connection: Connection) -> None:
         if connection in self._connections:
-            self._connections.discard(connection)
+            del self._connections[connection]
             self._by_host[connection.client_host] -= 1
             if not self._by_host[connection.client_host]:
                 del self._by_host[connection.client_host]

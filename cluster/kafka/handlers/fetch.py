@@ -16,7 +16,7 @@ from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.connection import Slot
 from cordwood.cluster.kafka.fetch_request import FetchRequest, read_fetch
-from cordwood.cluster.kafka.fetch_response import Row, encode, encode_error
+from cordwood.cluster.kafka.fetch_response import NOTHING, Row, encode, encode_error
 from cordwood.cluster.kafka.fetch_sessions import (
     FULL_EPOCH,
     INITIAL_EPOCH,
@@ -177,7 +177,7 @@ class Poll:
     def _try(self, *, is_last_chance: bool, may_wait: bool = False) -> bool:
         """Answer if there is enough, something went wrong, or this is the last chance."""
         try:
-            rows, size = self._collect(may_wait)
+            rows, size = self._collect(may_wait, is_last_chance)
         except NotInMemory:
             self._is_reading = True
             asyncio.get_running_loop().create_task(self._warm(is_last_chance))
@@ -206,9 +206,11 @@ class Poll:
             except (*EXPECTED, OSError):
                 continue
 
-    def _collect(self, may_wait: bool) -> tuple[list[Row], int]:
+    def _collect(self, may_wait: bool, is_last_chance: bool) -> tuple[list[Row], int]:
         """A row for every partition, and how many bytes they hold together.
 
+        "Nothing yet" is said only by a leader that knows how far all is committed: whoever reads to the end would take
+        an end for it that has been passed before.
         The first batch is returned whatever its size, so that a client with small limits still gets on (KIP-74).
         """
         rows: list[Row] = []
@@ -225,6 +227,8 @@ class Poll:
                     continue
                 room = self._bytes_max - size
                 if fetched.offset >= row.high_watermark and _may_be_there_soon(fetched.offset, partition):
+                    if is_last_chance:
+                        partition.known_watermark()
                     continue
                 if room <= 0 and size:
                     continue
@@ -235,7 +239,7 @@ class Poll:
                     row.slice = found
                     size += found.size
             except (*EXPECTED, OSError) as error:
-                row.code = int(code_of(error))
+                row.code, row.high_watermark = int(code_of(error)), NOTHING
                 if isinstance(error, DamagedLog):
                     partition.damaged(error)
         return rows, size
