@@ -40,7 +40,7 @@ class Lifecycle:
     ) -> None:
         self._quorum, self._loop = quorum, asyncio.get_running_loop()
         self._broker_id, self._incarnation = BrokerId(settings.node_id), incarnation
-        self._rack = settings.broker_rack
+        self._rack, self._min_isr = settings.broker_rack, settings.min_insync_replicas
         self._interval_s = settings.broker_heartbeat_interval_ms / _SECOND_MS
         self._session_ms = settings.broker_session_timeout_ms
         self._on_failure = on_failure
@@ -56,7 +56,15 @@ class Lifecycle:
         """
         known = self._quorum.image.brokers.get(self._broker_id)
         expected_epoch = NEVER_REGISTERED if known is None else known.epoch
-        command = RegisterBroker(self._broker_id, self._incarnation, endpoints, self._rack, log_dir_ids, expected_epoch)
+        command = RegisterBroker(
+            self._broker_id,
+            self._incarnation,
+            endpoints,
+            self._rack,
+            log_dir_ids,
+            expected_epoch,
+            self._min_isr,
+        )
         while True:
             try:
                 image = await self._quorum.propose(command)

@@ -61,7 +61,7 @@ class RegisterBroker:
     """A broker has started. `incarnation` is new with every start; `log_dirs` are the ids of its log directories.
 
     `expected_epoch` is that of the incarnation before it, NEVER_REGISTERED for a new broker: one that comes late must
-    not take the place of a younger one. None expects nothing.
+    not take the place of a younger one. None expects nothing. `min_isr` is the broker's own min.insync.replicas.
     """
 
     KIND: ClassVar[int] = 2
@@ -71,6 +71,7 @@ class RegisterBroker:
     rack: str | None = None
     log_dirs: tuple[str, ...] = ()
     expected_epoch: int | None = None
+    min_isr: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,11 +128,20 @@ class Draft:
             )
         if known is not None:
             self._fence(known)
+        least_min_isr = tables.rest.least_min_isr
         tables.put_broker(
             BrokerImage(
-                command.broker_id, command.incarnation, index, command.listeners, command.rack, command.log_dirs
+                command.broker_id,
+                command.incarnation,
+                index,
+                command.listeners,
+                command.rack,
+                command.log_dirs,
+                min_isr=command.min_isr,
             )
         )
+        if tables.rest.least_min_isr < least_min_isr:
+            tables.change_all(elections.without_eligible)
         if known is not None and _is_directory_missing(known.log_dirs, command.log_dirs):
             # A disk is missing, and nobody has noted what was on it (rule 8).
             tables.change_all(lambda partition, _: elections.bereft(partition, command.broker_id, tables.is_alive))

@@ -73,6 +73,8 @@ class BrokerImage:
     log_dirs: tuple[str, ...] = ()
     is_fenced: bool = True
     is_shutting_down: bool = False
+    min_isr: int = 1
+    """The min.insync.replicas that it was started with."""
 
     @property
     def is_alive(self) -> bool:
@@ -126,7 +128,12 @@ class Image:
 
         A broker's own settings may ask for more, never for less: eligible leaders are chosen by this number.
         """
-        return int(topic.configs.get(MIN_ISR) or self.configs_of_all_brokers.get(MIN_ISR) or 1)
+        return int(topic.configs.get(MIN_ISR) or self.configs_of_all_brokers.get(MIN_ISR) or self.least_min_isr)
+
+    @property
+    def least_min_isr(self) -> int:
+        """What every broker asks for by its settings, if not more."""
+        return min((broker.min_isr for broker in self.brokers.values()), default=1)
 
 
 def changed_topics(old: Image, new: Image) -> Iterator[tuple[TopicImage | None, TopicImage | None]]:

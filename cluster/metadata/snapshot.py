@@ -117,6 +117,7 @@ def _broker_fields(broker: BrokerImage) -> list[object]:
         broker.log_dirs,
         broker.is_fenced,
         broker.is_shutting_down,
+        broker.min_isr,
     ]
 
 

@@ -62,14 +62,15 @@ class MetadataStory:
             return refused.code
         return None
 
-    def create(self, *replicas: int, min_isr: int = 1, partitions: int = 1) -> "MetadataStory":
-        configs = ((MIN_ISR, str(min_isr)),)
+    def create(self, *replicas: int, min_isr: int | None = 1, partitions: int = 1) -> "MetadataStory":
+        """A topic; None leaves its min.insync.replicas to the brokers."""
+        configs = () if min_isr is None else ((MIN_ISR, str(min_isr)),)
         return self.apply(CreateTopic(TOPIC, NAME, (_ids(replicas),) * partitions, configs))
 
-    def start(self, broker: int, log_dirs: tuple[str, ...] = DISKS) -> "MetadataStory":
+    def start(self, broker: int, log_dirs: tuple[str, ...] = DISKS, min_isr: int = 1) -> "MetadataStory":
         """It runs, in a new incarnation, and is fenced until it is `unfence`d."""
         self._starts += 1
-        return self.apply(RegisterBroker(BrokerId(broker), UUID(int=self._starts), (), None, log_dirs))
+        return self.apply(RegisterBroker(BrokerId(broker), UUID(int=self._starts), (), None, log_dirs, None, min_isr))
 
     def restart(self, broker: int, log_dirs: tuple[str, ...] = DISKS) -> "MetadataStory":
         return self.start(broker, log_dirs).unfence(broker)

@@ -130,6 +130,27 @@ def test_a_broker_that_comes_back_without_its_disk_has_nothing(cluster: Metadata
     assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, ())
 
 
+def test_all_lose_power_and_the_last_of_them_its_disk() -> None:
+    cluster = MetadataStory().create(1, 2, 3, min_isr=None)
+    for broker in (1, 2, 3):
+        cluster.start(broker, min_isr=2).unfence(broker)
+    cluster.in_sync(1, 2, 3)
+    for broker in (2, 3):
+        cluster.start(broker, min_isr=2)
+    cluster.start(1, log_dirs=ANOTHER, min_isr=2).unfence(2, 3)
+    assert (cluster.partition.leader, cluster.partition.isr) == (3, (3,))
+
+
+def test_a_broker_that_asks_for_less_ends_what_was_chosen_by_more() -> None:
+    cluster = MetadataStory().create(1, 2, 3, min_isr=None)
+    for broker in (1, 2, 3):
+        cluster.start(broker, min_isr=2).unfence(broker)
+    cluster.in_sync(1, 2, 3).fence(2, 3)
+    assert cluster.partition.elr == (3,)
+    cluster.start(3, min_isr=1)
+    assert cluster.partition.elr == ()
+
+
 def test_an_eligible_broker_that_comes_back_without_its_disk_is_eligible_no_more(careful: MetadataStory) -> None:
     careful.fence(3).fence(2).restart(2, log_dirs=ANOTHER).fence(1)
     assert (careful.partition.leader, careful.partition.isr, careful.partition.elr) == (NO_LEADER, (1,), ())
