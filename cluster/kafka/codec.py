@@ -22,6 +22,9 @@ from cordwood.cluster.kafka.wire import Malformed, skip_tags
 _FRAME = struct.Struct(">ii")
 _HEAD = struct.Struct(">hhih")
 
+# kio looks the module up by its name each time, which takes longer than to read a small request.
+_request_schema = functools.cache(load_request_schema)
+
 Lift = Callable[[Any], Any]
 
 
@@ -56,7 +59,7 @@ def decode_request(api_key: int, version: int, frame: memoryview, position: int)
     Bytes behind the last field are let be, as Kafka does: librdkafka sends some with Metadata.
     """
     try:
-        check_bounds(load_request_schema(api_key, version), frame, position)
+        check_bounds(_request_schema(api_key, version), frame, position)
         request, _ = _reader(api_key, version)(frame, position)
     except Malformed:
         raise

@@ -16,7 +16,7 @@ from cordwood.cluster.producer_ids import BLOCK, ProducerIds
 
 
 class UnsureQuorum:
-    """Applies what is proposed. While `answers` is off nobody hears of it; while `applies` is off it is not done yet."""
+    """Applies what is proposed. While `answers` is off nobody hears of it; while `applies` is off it waits."""
 
     def __init__(self) -> None:
         self.image = Image()
