@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+NIGHT_MINUTES ?= 480
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check compat bench bench-compare malformed chaos-live clean
+.PHONY: help demo test check compat bench bench-compare malformed chaos chaos-live clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +29,11 @@ compat: $(READY) ## Run kafka-python's own integration suite against a broker
 
 malformed: $(READY) ## Flood a broker with a million malformed frames beside a client that must not notice
 	$(BIN)/python -m cordwood.chaos.live.malformed --frames 1000000
+
+chaos: $(READY) ## A night of faults, simulated and real, and of planted bugs (NIGHT_MINUTES=480; as root for all faults)
+	$(BIN)/cordwood chaos sim --minutes $$(($(NIGHT_MINUTES) / 3))
+	$(BIN)/cordwood chaos run --minutes $$(($(NIGHT_MINUTES) / 3)) --report cordwood-chaos-night.html
+	$(BIN)/cordwood chaos mutants --hours 10
 
 chaos-live: $(READY) ## Kill, pause, cut off and damage real brokers, as often as docs/chaos.md asks (root, hours)
 	for fault in kill_leaders 'kill_leaders --controller' 'kill_leaders --brokers 5' pause_leaders cut_networks \

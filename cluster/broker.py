@@ -1,12 +1,8 @@
 """The composition root: everything that a broker is made of is built and wired here, and nowhere else."""
 
 import asyncio
-import random
 import re
-import socket
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import structlog
@@ -35,6 +31,7 @@ from cordwood.cluster.lifecycle import Lifecycle
 from cordwood.cluster.listeners import Listener, http_address, inter_broker_listener, listeners_of
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.neighbours import Neighbours
+from cordwood.cluster.outside import Outside
 from cordwood.cluster.producer_ids import ProducerIds
 from cordwood.cluster.repairs import Repairs
 from cordwood.replication.fetcher import Fetcher, Fetchers
@@ -46,15 +43,11 @@ from cordwood.replication.log_directory import TOPICS, LogDirectory
 from cordwood.replication.partition import Partition, Surroundings
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
-from cordwood.replication.syncers import best_syncer
 from cordwood.replication.waiters import Wakeups
-from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
 
 if TYPE_CHECKING:
     from cordwood.cluster.http.server import HttpServer
-
-BLOCKING_THREADS = 4
 
 _PARTITION_PATH = re.compile(rf"/{TOPICS}/(?P<topic>[0-9a-f-]{{36}})/(?P<partition>[0-9]+)/")
 
@@ -64,14 +57,17 @@ _events = structlog.get_logger("broker")
 class Broker:
     """One broker. `start` and `stop` are its life; `failure` is set when it can no longer go on."""
 
-    def __init__(self, settings: Settings, disk: Disk, wall_clock: Callable[[], int], rng: random.Random) -> None:
-        self._settings, self._disk, self._wall_clock, self._rng = settings, disk, wall_clock, rng
+    def __init__(self, settings: Settings, outside: Outside) -> None:
+        self._settings, self._outside = settings, outside
+        self._disk, self._wall_clock, self._rng = outside.disk, outside.wall_clock, outside.rng
+        self._run_blocking = outside.run_blocking
         self._loop = asyncio.get_running_loop()
-        self._executor = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix="blocking")
         self._incarnation = self._uuid()
         self._damage = DamageRegister()
         self._http: HttpServer | None = None
         self.failure: asyncio.Future[str] = self._loop.create_future()
+        self.watched: Watched | None = None
+        """What there is to be seen of it, once it knows the cluster's metadata."""
 
     async def start(self) -> tuple[Listener, ...]:
         """Join the cluster, recover the logs, and serve. Returns once this broker may lead.
@@ -81,8 +77,7 @@ class Broker:
         """
         settings = self._settings
         self._wakeups = Wakeups(self._loop)
-        self._syncer = best_syncer(self._loop, self._executor)
-        self._flusher = Flusher(self._loop, self._syncer, self._wakeups)
+        self._flusher = Flusher(self._loop, self._outside.syncer, self._wakeups)
         directories = [LogDirectory(self._disk, path, self._directory_failed) for path in settings.log_dirs]
         self._quorum = quorums.open_quorum(settings, self._disk, self._run_blocking, self._rng, self._fail)
         self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
@@ -90,15 +85,17 @@ class Broker:
         self._build_replication(directories)
         self._groups = self._build_groups()
         self._build_server()
-        await self._listen_for_http()
+        watched = self._watch()
+        await self._listen_for_http(watched)
         await quorums.begin(self._quorum)
+        self.watched = watched
         for repaired in quorums.damage_of(self._quorum):
             self._mended(repaired)
         self._controlling.start()
         self._directory_ids = claim_all(
             self._disk, directories, self._quorum.image, settings.node_id, self._uuid, self._mended
         )
-        bound = await self._server.bind(listeners_of(settings, socket.gethostname()))
+        bound = await self._server.bind(listeners_of(settings, self._outside.hostname))
         await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
         self._take_part()
         await self._repairs.declared()
@@ -127,23 +124,24 @@ class Broker:
         self._lifecycle.close()
         await self._controlling.close()
         await self._quorum.close()
-        self._syncer.close()
-        self._executor.shutdown(wait=True)
+        self._outside.close()
 
-    async def _listen_for_http(self) -> None:
+    def _watch(self) -> Watched:
+        return Watched(
+            broker_id=BrokerId(self._settings.node_id),
+            quorum=self._quorum,
+            replicas=self._replicas,
+            damage=self._damage,
+            why_not_ready=self._lifecycle.why_not_ready,
+            connection_count=lambda: self._server.connection_count,
+        )
+
+    async def _listen_for_http(self, watched: Watched) -> None:
         """Whether the broker is well can be asked from here on. Who does not want it is spared its libraries' 10 MB."""
         address = http_address(self._settings)
         if address is not None:
             from cordwood.cluster.http.server import HttpServer
 
-            watched = Watched(
-                broker_id=BrokerId(self._settings.node_id),
-                quorum=self._quorum,
-                replicas=self._replicas,
-                damage=self._damage,
-                why_not_ready=self._lifecycle.why_not_ready,
-                connection_count=lambda: self._server.connection_count,
-            )
             self._http = HttpServer(watched)
             await self._http.start(*address)
 
@@ -251,9 +249,6 @@ class Broker:
         )
         self._dispatcher = Dispatcher(services, producing, fetching, self._links)
         self._server = Server(settings, self._wakeups, self._run_blocking, self._dispatcher.handle, self._damaged)
-
-    async def _run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return await self._loop.run_in_executor(self._executor, function, *arguments)
 
     def _uuid(self) -> UUID:
         return UUID(int=self._rng.getrandbits(128), version=4)

@@ -10,9 +10,11 @@ import os
 import random
 import resource
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
@@ -25,12 +27,16 @@ from cordwood.cluster.metadata.commands import UnknownCommand
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.cluster.metadata.raft.storage import WrongMetadata
+from cordwood.cluster.outside import Outside
+from cordwood.replication.syncers import best_syncer
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.real_disk import RealDisk, lock_directory
 
 MISTAKES = (DamagedLog, WrongDirectory, WrongMetadata, CommandRefused, UnknownCommand, QuorumFailed, RuntimeError)
 """What keeps a broker from starting, each with a sentence that says what to do."""
+
+BLOCKING_THREADS = 4
 
 _events = structlog.get_logger("broker")
 
@@ -65,7 +71,7 @@ def run(settings: Settings) -> int:
 async def _serve(settings: Settings, disk: Disk) -> int:
     loop = asyncio.get_running_loop()
     started = loop.time()
-    broker = Broker(settings, disk, _wall_clock, random.SystemRandom())
+    broker = Broker(settings, _outside(disk))
     loop.set_exception_handler(broker_exception_handler(broker))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -116,6 +122,22 @@ def broker_exception_handler(broker: Broker) -> Callable[[asyncio.AbstractEventL
             broker.failure.set_result(f"a broken invariant: {error}")
 
     return handle
+
+
+def _outside(disk: Disk) -> Outside:
+    """The real world."""
+    loop = asyncio.get_running_loop()
+    executor = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix="blocking")
+    syncer = best_syncer(loop, executor)
+
+    async def run_blocking(function: Callable[..., Any], *arguments: Any) -> Any:
+        return await loop.run_in_executor(executor, function, *arguments)
+
+    def close() -> None:
+        syncer.close()
+        executor.shutdown(wait=True)
+
+    return Outside(disk, _wall_clock, random.SystemRandom(), run_blocking, syncer, socket.gethostname(), close)
 
 
 def _wall_clock() -> int:

@@ -272,7 +272,7 @@ class Link:
     async def _read_ahead(self, stream: Stream) -> None:
         # An error is met again, and dealt with, when the stream is sent from.
         with contextlib.suppress(OffsetOutOfRange, DamagedLog, OSError):
-            await self._run_blocking(stream.partition.log.ship, stream.sent_end, PUSH_BYTES)
+            await self._run_blocking(stream.partition.shipments.warm, stream.sent_end, PUSH_BYTES)
         stream.is_warming = False
         if stream.id in self._streams:
             self.has_data(stream)

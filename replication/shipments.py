@@ -45,6 +45,15 @@ class Shipments:
         self._shared = Shipment(offset, end, size, bytes(stretch.next_piece(wait=False)))
         return self._shared
 
+    def warm(self, offset: int, bytes_max: int) -> None:
+        """Have in memory what `take` needs: the bytes that it sends first, and the index that proves them.
+
+        Waits for the disk. Raises OffsetOutOfRange, DamagedLog, OSError.
+        """
+        found = self._log.ship(offset, bytes_max)
+        if found is not None:
+            found[0].next_piece()
+
     def forget(self) -> None:
         """The log is no longer led here, and may change."""
         self._shared = None

@@ -45,6 +45,11 @@ def brokers_seen_by(address: str) -> set[int]:
     return {broker.node_id for broker in _metadata(address).brokers}
 
 
+def addresses_seen_by(address: str) -> dict[int, str]:
+    """The host:port of each broker that is alive, as clients are told it. Raises NoAnswer."""
+    return {broker.node_id: f"{broker.host}:{broker.port}" for broker in _metadata(address).brokers}
+
+
 def partitions_seen_by(address: str) -> tuple[PartitionView, ...]:
     """Every partition of every topic. Raises NoAnswer."""
     return tuple(

@@ -1,31 +1,16 @@
-"""A cluster of brokers in processes of their own on this machine, told what to do in verbs."""
+"""A cluster of brokers in processes of their own on this machine."""
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Self, TypeVar
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
-from cordwood.chaos.live.asking import NoAnswer, PartitionView, brokers_seen_by, controller_seen_by, partitions_seen_by
-from cordwood.chaos.live.process import BrokerEnded, BrokerProcess, free_port, run_cordwood, wait_for
+from cordwood.chaos.live.brokers import REPLICAS_MAX, Cluster
+from cordwood.chaos.live.process import BrokerProcess, free_port
 
 VOTERS_MAX = 3
-REPLICAS_MAX = 3
-ANSWER_S = 20.0
-ALIVE_S = 30.0
-IN_SYNC_S = 60.0
-ASKING_S = 30.0
-
-Answer = TypeVar("Answer")
 
 
-class NotInTime(Exception):
-    """The cluster did not come to where it should be. The message has what each broker said last."""
-
-
-class LocalCluster:
+class LocalCluster(Cluster):
     """`brokers` brokers below `place`, the first `voters` of which keep the metadata.
 
     Ports and directories stay the same over restarts. Broker `i` listens at `hosts[i]`, 127.0.0.1 unless given, and
@@ -62,134 +47,15 @@ class LocalCluster:
             )
             self.brokers[id_].output_path = home / "broker.log"
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self.kill()
-
-    @property
-    def ids(self) -> list[int]:
-        return list(self.brokers)
-
-    @property
-    def bootstrap(self) -> str:
-        """Every broker's address, as clients want it."""
-        return ",".join(broker.address for broker in self.brokers.values())
-
     @property
     def data(self) -> dict[int, Path]:
         """Each broker's log directory."""
         return {id_: broker.data for id_, broker in self.brokers.items()}
 
-    def start(self, ids: Iterable[int] | None = None) -> None:
-        """Start these, or all that are not running, at once, and wait until all know them to be alive.
-
-        Raises BrokerEnded, NotInTime.
-        """
-        wanted = [id_ for id_ in self.ids if not self.brokers[id_].is_running] if ids is None else list(ids)
-        for id_ in wanted:
-            self.brokers[id_].begin()
-        for id_ in wanted:
-            self.brokers[id_].wait()
-        if not wait_for(lambda: self._are_known(set(wanted)), ALIVE_S):
-            raise NotInTime(f"brokers {wanted} are not alive within {ALIVE_S:.0f} s:\n{self.beliefs()}")
-
-    def stop(self) -> None:
-        """Stop all of them cleanly, one after the other."""
-        for broker in self.brokers.values():
-            broker.stop()
-
-    def kill(self) -> None:
-        """SIGKILL to all of them, whatever state they are in."""
-        for broker in self.brokers.values():
-            broker.kill()
-
     def wiped(self, id_: int) -> None:
         """Take a broker's directory away: SIGKILL, and all that it had on disk is gone. It is not started again."""
         self.brokers[id_].kill()
         shutil.rmtree(self.brokers[id_].data)
-
-    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] = MappingProxyType({})) -> None:
-        """With three replicas if there are so many brokers, and in sync. Raises KafkaException, NotInTime."""
-        topic = NewTopic(name, partitions, self.replicas, config=dict(configs))
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        admin.create_topics([topic], request_timeout=ANSWER_S)[name].result(ANSWER_S)
-        self.wait_in_sync(partitions={name: partitions})
-
-    def elect_preferred(self, topic: str) -> None:
-        """Have every partition of a topic led by the first of its replicas again. Raises NotInTime."""
-        elected = run_cordwood("partition", "elect", topic, "-b", self.bootstrap)
-        if elected.returncode:
-            raise NotInTime(f"no election for {topic}: {elected.stderr}")
-
-    def leader_of(self, topic: str, partition: int) -> int:
-        """Who leads, once somebody does and a broker that runs says so. Raises NotInTime."""
-        return self.partition(topic, partition).leader
-
-    def led_by(self, id_: int, topic: str) -> set[int]:
-        """The partitions of a topic that a broker leads, as some running broker has it. Raises NotInTime."""
-        return {view.index for view in self.partitions() if view.topic == topic and view.leader == id_}
-
-    def partition(self, topic: str, partition: int) -> PartitionView:
-        """As a running broker sees it, once it has a leader. Raises NotInTime."""
-
-        def seen() -> PartitionView | None:
-            views = (view for view in self.partitions() if (view.topic, view.index) == (topic, partition))
-            return next((view for view in views if view.leader >= 0), None)
-
-        return self._asked(seen, f"a leader of {topic}-{partition}")
-
-    def partitions(self) -> tuple[PartitionView, ...]:
-        """All partitions, as the first running broker that answers sees them. Raises NotInTime."""
-        return self._asked(lambda: self._first_answer(partitions_seen_by), "an answer to Metadata")
-
-    def controller(self) -> int:
-        """The id of the broker that is the active controller. Raises NotInTime."""
-        return self._asked(lambda: self._first_answer(controller_seen_by), "a controller")
-
-    def wait_in_sync(self, seconds: float = IN_SYNC_S, partitions: Mapping[str, int] | None = None) -> None:
-        """Wait until every running broker sees every replica of every partition in sync. Raises NotInTime.
-
-        `partitions` are topics that must be seen, with the number of their partitions.
-        """
-        due = {(topic, index) for topic, count in (partitions or {}).items() for index in range(count)}
-
-        def is_in_sync() -> bool:
-            try:
-                for broker in self._running():
-                    views = partitions_seen_by(broker.address)
-                    if not due <= {(view.topic, view.index) for view in views}:
-                        return False
-                    if not all(view.is_in_sync for view in views):
-                        return False
-            except NoAnswer:
-                return False
-            return True
-
-        if not wait_for(is_in_sync, seconds):
-            raise NotInTime(f"not in sync within {seconds:.0f} s:\n{self.beliefs()}")
-
-    def beliefs(self) -> str:
-        """What each running broker says of the partitions that are not in sync."""
-        lines = []
-        for id_, broker in self.brokers.items():
-            if broker.is_running:
-                try:
-                    missing = [view for view in partitions_seen_by(broker.address) if not view.is_in_sync]
-                    lines.append(f"broker {id_}: {len(missing)} not in sync, among them {missing[:3]}")
-                except NoAnswer as silence:
-                    lines.append(f"broker {id_}: {silence}")
-        return "\n".join(lines)
-
-    def check_alive(self) -> None:
-        """Raises BrokerEnded where a broker has ended by itself."""
-        for id_, broker in self.brokers.items():
-            if broker.has_ended:
-                raise BrokerEnded(f"broker {id_} ended by itself:\n{broker.last_words()}")
 
     def _settings(self, voters: Sequence[str]) -> dict[str, str]:
         """What all brokers are told. One broker by itself needs no quorum."""
@@ -202,35 +68,3 @@ class LocalCluster:
             # When all are stopped, the last has nobody to hand over to.
             "controlled.shutdown.max.wait.ms": "2000",
         }
-
-    def _are_known(self, ids: set[int]) -> bool:
-        """Whether every running broker has all of these for alive."""
-        try:
-            return all(ids <= brokers_seen_by(broker.address) for broker in self._running())
-        except NoAnswer:
-            return False
-
-    def _running(self) -> list[BrokerProcess]:
-        self.check_alive()
-        return [broker for broker in self.brokers.values() if broker.is_running]
-
-    def _asked(self, ask: Callable[[], Answer | None], what: str) -> Answer:
-        answers: list[Answer] = []
-
-        def is_answered() -> bool:
-            answer = ask()
-            if answer is not None:
-                answers.append(answer)
-            return bool(answers)
-
-        if not wait_for(is_answered, ASKING_S):
-            raise NotInTime(f"{what} did not come within {ASKING_S:.0f} s:\n{self.beliefs()}")
-        return answers[0]
-
-    def _first_answer(self, ask: Callable[[str], Answer]) -> Answer | None:
-        for broker in self._running():
-            try:
-                return ask(broker.address)
-            except NoAnswer:
-                continue
-        return None

@@ -65,7 +65,7 @@ def main(
     """
     turns = chosen(kinds, CUTS)
     try:
-        network.enter("cordwood.chaos.live.cut_networks")
+        network.enter()
         links = Network(range(1, BROKERS + 1))
     except CannotCut as reason:
         typer.echo(f"No network can be cut here: {reason}.", err=True)

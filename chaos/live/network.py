@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 INSIDE = "CHAOS_NETWORK"
@@ -18,6 +18,8 @@ INSIDE = "CHAOS_NETWORK"
 
 NAMESPACES = Path("/run/netns")
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+
+ENTERING = ("unshare", "--net", "--mount")
 
 Direction = tuple[int, int]
 """Who sends, and who does not hear."""
@@ -27,16 +29,26 @@ class CannotCut(Exception):
     """This machine or this user may not make networks."""
 
 
-def enter(module: str) -> None:
-    """Run this program's `module` anew, with its arguments, in a network of its own; return where it has one already.
+def why_not() -> str | None:
+    """Why nobody can make a network here; None where we can."""
+    if INSIDE in os.environ:
+        return None
+    if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "ip"))):
+        return "this needs root, unshare and iproute2"
+    probe = subprocess.run([*ENTERING, "true"], capture_output=True, text=True, timeout=60, check=False)
+    return probe.stderr.strip() or None
+
+
+def enter() -> None:
+    """Run this program anew in a network of its own; return where it has one already.
 
     All that is made there goes when the program does. Raises CannotCut.
     """
     if INSIDE in os.environ:
         return
-    if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "ip"))):
-        raise CannotCut("this needs root, unshare and iproute2")
-    command = ["unshare", "--net", "--mount", sys.executable, "-m", module, *sys.argv[1:]]
+    if reason := why_not():
+        raise CannotCut(reason)
+    command = [*ENTERING, sys.executable, *sys.orig_argv[1:]]
     os.execvpe(command[0], command, {**os.environ, INSIDE: "1"})
 
 
@@ -47,6 +59,8 @@ class Network:
         assert INSIDE in os.environ, "rules and routes belong into a network of their own"
         self.ids = list(ids)
         self._cut: set[Direction] = set()
+        # `ip netns exec` gives each broker mounts of its own: what we unmount must go there too, or it stays in use.
+        _run("mount", "--make-rshared", "/")
         NAMESPACES.mkdir(parents=True, exist_ok=True)
         _run("mount", "-t", "tmpfs", "namespaces", str(NAMESPACES))
         _run("ip", "link", "set", "lo", "up")
@@ -73,6 +87,15 @@ class Network:
         for direction in self._cut:
             self._rule("del", direction)
         self._cut.clear()
+
+    @property
+    def ways(self) -> dict[str, Callable[[int], None]]:
+        """Ways to cut one broker off from all others, by what it is then."""
+        return {
+            "alone": lambda id_: self.cut(self.around(id_)),
+            "deaf": lambda id_: self.cut(self.towards(id_)),
+            "mute": lambda id_: self.cut(self.out_of(id_)),
+        }
 
     def around(self, id_: int) -> Iterator[Direction]:
         """Both ways between a broker and every other."""

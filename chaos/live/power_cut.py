@@ -21,6 +21,8 @@ EXT4_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = 2
 """Not even the journal's last transaction gets to the disk (EXT4_GOING_FLAGS_NOLOGFLUSH)."""
 
+FILLER = "filler"
+
 app = typer.Typer(pretty_exceptions_enable=False)
 
 
@@ -29,10 +31,14 @@ class CannotMount(Exception):
 
 
 class LoopFileSystem:
-    """An ext4 file system in a file, mounted below `place`. Whoever leaves the block finds it unmounted."""
+    """An ext4 file system in a file, mounted below `place`. Whoever leaves the block finds it unmounted.
 
-    def __init__(self, place: Path, size_bytes: int) -> None:
-        self._image = place / "disk.ext4"
+    The file is in `device`, which is to be a file system of its own where that is to run out of room.
+    """
+
+    def __init__(self, place: Path, size_bytes: int, device: Path | None = None) -> None:
+        self._device = device or place
+        self._image = self._device / "disk.ext4"
         self.path = place / "disk"
         self._size_bytes = size_bytes
 
@@ -65,11 +71,61 @@ class LoopFileSystem:
         self._unmount()
         self._mount()
 
+    def fill(self) -> None:
+        """Leave no room to anybody."""
+        _fill(self.path)
+
+    def make_room(self) -> None:
+        """Give back what `fill` took."""
+        (self.path / FILLER).unlink(missing_ok=True)
+
+    def starve(self) -> None:
+        """From now on the device has no room for anything new: what is written there fails once it is synced."""
+        _fill(self._device)
+
+    def feed(self) -> None:
+        """The device takes everything again. No process may hold a file here."""
+        (self._device / FILLER).unlink(missing_ok=True)
+        self.restore_power()
+
     def _mount(self) -> None:
         _run("mount", "-o", "loop", str(self._image), str(self.path))
 
     def _unmount(self) -> None:
         _run("umount", str(self.path))
+
+
+class MemoryFileSystem:
+    """A file system of so many bytes at `path`, in memory. Whoever leaves the block finds it unmounted."""
+
+    def __init__(self, path: Path, size_bytes: int) -> None:
+        self.path = path
+        self._size_bytes = size_bytes
+
+    def __enter__(self) -> Self:
+        self.path.mkdir()
+        _run("mount", "-t", "tmpfs", "-o", f"size={self._size_bytes}", "device", str(self.path))
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(CannotMount):
+            _run("umount", str(self.path))
+
+
+def _fill(path: Path) -> None:
+    """Take all the room that a file system has for anybody but root."""
+    with (path / FILLER).open("wb") as filler:
+        while free_bytes := _free_bytes(path):
+            # Others may have taken some of it meanwhile.
+            with contextlib.suppress(OSError):
+                os.posix_fallocate(filler.fileno(), filler.seek(0, os.SEEK_END), free_bytes)
+
+
+def _free_bytes(path: Path) -> int:
+    space = os.statvfs(path)
+    return space.f_bavail * space.f_frsize
 
 
 def _run(*command: str) -> None:

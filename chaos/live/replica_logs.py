@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from cordwood.chaos.live.ledger import Anomaly
 from cordwood.chaos.live.process import run_cordwood
-from cordwood.storage.batch import check
+from cordwood.storage.batch import BatchHeader, check
 from cordwood.storage.errors import CorruptBatch
 
 TOPICS = "topics"
@@ -32,8 +32,8 @@ def replicas_in(data: Path) -> set[Replica]:
     return {(path.parent.name, path.name) for path in (data / TOPICS).glob("*/*") if path.is_dir()}
 
 
-def raw_batches(directory: Path) -> Iterator[RawBatch]:
-    """All whole batches of a partition's directory, up to the first that is none."""
+def batches_in(directory: Path) -> Iterator[tuple[BatchHeader, bytes]]:
+    """All whole batches of a partition's directory, up to the first of each segment that is none."""
     for segment in sorted(directory.glob("*.log")):
         content = segment.read_bytes()
         position = 0
@@ -42,9 +42,14 @@ def raw_batches(directory: Path) -> Iterator[RawBatch]:
                 header = check(content, position)
             except CorruptBatch:
                 break
-            digest = crc32c(memoryview(content)[position : position + header.size])
-            yield RawBatch(header.base_offset, header.end, header.leader_epoch, digest)
+            yield header, content[position : position + header.size]
             position += header.size
+
+
+def raw_batches(directory: Path) -> Iterator[RawBatch]:
+    """The same without what is inside of them."""
+    for header, content in batches_in(directory):
+        yield RawBatch(header.base_offset, header.end, header.leader_epoch, crc32c(content))
 
 
 def end_offset(data: Path, replica: Replica) -> int:

@@ -14,7 +14,8 @@ import typer
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from cordwood.chaos.live.asking import NoAnswer, partitions_seen_by
-from cordwood.chaos.live.cluster import LocalCluster, NotInTime
+from cordwood.chaos.live.brokers import NotInTime
+from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.options import Keep, Rounds, workplace
 from cordwood.chaos.live.process import BrokerEnded, wait_for
 from cordwood.chaos.live.report import Report

@@ -3,7 +3,8 @@
 import errno
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from cordwood.chaos.sim.entries import Directory, Tree, no_such_file
 from cordwood.chaos.sim.faults import Died, Faults, os_error
@@ -26,6 +27,10 @@ class SimulatedDisk:
         self.faults = Faults()
         self.capacity_bytes = capacity_bytes
         self.rng = rng
+        self.on_death: Callable[[], None] = _nothing
+        """Called as the process dies in the middle of a call."""
+        self.on_sync: Callable[[str], None] = _ignored
+        """Told the path of whatever is synced."""
         self._tree = Tree()
         self._incarnation = 0
 
@@ -88,6 +93,8 @@ class SimulatedDisk:
 
     def free_bytes(self, path: str) -> int:
         self._tree.directory(path)
+        if self.capacity_bytes == UNLIMITED_BYTES:
+            return UNLIMITED_BYTES
         return max(0, self.capacity_bytes - self._used_bytes())
 
     def total_bytes(self, path: str) -> int:
@@ -132,6 +139,20 @@ class SimulatedDisk:
         pages = self._tree.file(path)
         return pages.seen.read(pages.seen.size, 0)
 
+    def peek(self, path: str, length: int, position: int) -> bytes:
+        """What a program would read, without anybody noticing that it was read. Raises OSError."""
+        return self._tree.file(path).seen.read(length, position)
+
+    def sure_content(self, path: str) -> bytes:
+        """What a power cut that loses all that it can would leave of a file; nothing where not even its name stays."""
+        pages = self._tree.find_kept(path)
+        return pages.kept.read(pages.kept.size, 0) if isinstance(pages, Pages) else b""
+
+    def is_sure(self, path: str, length: int) -> bool:
+        """Whether the first bytes of a file would outlive any power cut, and its name with them."""
+        pages = self._tree.find_kept(path)
+        return isinstance(pages, Pages) and pages is self._tree.find(path) and pages.is_kept(length)
+
     def flip(self, path: str, position: int, bit: int) -> None:
         """Turn over one bit of a file, as it lies on the platters. Raises IndexError outside the file."""
         self._tree.file(path).flip(position, bit)
@@ -146,8 +167,12 @@ class SimulatedDisk:
 
     def _step(self) -> None:
         if self.faults.dies_now():
-            self.kill()
-            raise Died
+            self._die()
+
+    def _die(self) -> NoReturn:
+        self.kill()
+        self.on_death()
+        raise Died
 
     def _room_for(self, pages: Pages, end: int) -> int:
         """How far a file that is to reach to `end` may grow."""
@@ -201,8 +226,7 @@ class _SimulatedFile(_Handle):
         content = b"".join(pieces)
         if self._disk.faults.dies_now():
             self._pages.write(content[: self._torn_length(position, len(content))], position)
-            self._disk.kill()
-            raise Died
+            self._disk._die()
         if (stop := self._disk.faults.write_stops(self._path)) is not None:
             after, error = stop
             self._pages.write(content[:after], position)
@@ -249,6 +273,7 @@ class _SimulatedFile(_Handle):
             self._pages.fail_sync()
             raise os_error(errno.EIO, self._path)
         self._pages.sync()
+        self._disk.on_sync(self._path)
 
 
 class _SimulatedDirectory(_Handle):
@@ -264,3 +289,12 @@ class _SimulatedDirectory(_Handle):
             self._disk._tree.fail_sync(self._directory)
             raise os_error(errno.EIO, self._path)
         self._disk._tree.sync(self._directory)
+        self._disk.on_sync(self._path)
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
+def _ignored(_path: str) -> None:
+    """Nobody wants to know."""

@@ -49,6 +49,15 @@ class Tree:
             node = node.seen[name]
         return node
 
+    def find_kept(self, path: str) -> Node | None:
+        """What would stand there after a power cut that loses all that it can."""
+        node: Node = self.root
+        for name in _names(path):
+            if not isinstance(node, Directory) or name not in node.kept:
+                return None
+            node = node.kept[name]
+        return node
+
     def file(self, path: str) -> Pages:
         """Raises FileNotFoundError or IsADirectoryError."""
         node = self.find(path)

@@ -6,14 +6,24 @@ and who dials into a cut waits.
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Callable
-from contextvars import Context
-from typing import Any
+from dataclasses import dataclass
 
+from cordwood.chaos.sim.connection import End
 from cordwood.chaos.sim.loop import PROCESS, Process, SimulatedLoop
 
-Factory = Callable[[], asyncio.Protocol]
+Factory = Callable[[], asyncio.BaseProtocol]
+
+Way = tuple[str, str]
+"""From a host to a host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slowness:
+    """What a bad line adds: so many times the latency, and no more than so many bytes a second."""
+
+    latency_factor: float
+    bytes_per_second: float
 
 
 class Network:
@@ -24,9 +34,14 @@ class Network:
     ) -> None:
         self.loop, self.rng, self.latency_s = loop, rng, latency_s
         loop.network = self
-        self._servers: dict[tuple[str, int], _Server] = {}
-        self._ends: list[_End] = []
-        self._cuts: set[tuple[str, str]] = set()
+        self.split_share = 0.0
+        """How often what was written in one piece arrives in two."""
+        self._servers: dict[tuple[str, int], Server] = {}
+        self._ends: dict[End, None] = {}
+        self._cuts: dict[Way, int] = {}
+        self._cut_count = 0
+        self._slow: dict[Way, Slowness] = {}
+        self._dark: set[str] = set()
 
     def cut(self, one: str, other: str) -> None:
         """Nothing gets through between the two, in either direction."""
@@ -34,11 +49,20 @@ class Network:
         self.cut_one_way(other, one)
 
     def cut_one_way(self, source: str, target: str) -> None:
-        self._cuts.add((source, target))
+        self._cut_count += 1
+        self._cuts[source, target] = self._cut_count
+        for end in self._ends:
+            if end.keep_alive_s is not None and {end.process.host, end.other.process.host} == {source, target}:
+                due_s = self.loop.passed_s + end.keep_alive_s
+                self.loop.call_at(due_s, self._give_up, end, (source, target), self._cut_count, context=end.nobody)
+
+    def slow_down(self, one: str, other: str, slowness: Slowness) -> None:
+        self._slow[one, other] = self._slow[other, one] = slowness
 
     def heal(self, *hosts: str) -> None:
-        """End all cuts, or those between these hosts; what was held up arrives."""
-        self._cuts = {cut for cut in self._cuts if hosts and not set(cut) <= set(hosts)}
+        """End all cuts and slowness, or those between these hosts; what was held up arrives."""
+        self._cuts = {way: number for way, number in self._cuts.items() if hosts and not set(way) <= set(hosts)}
+        self._slow = {way: slowness for way, slowness in self._slow.items() if hosts and not set(way) <= set(hosts)}
         for end in list(self._ends):
             end.flush()
 
@@ -55,44 +79,70 @@ class Network:
         """The process dies. Its host resets its connections, unless that loses power too."""
         process.is_alive = False
         self._servers = {at: server for at, server in self._servers.items() if server.process is not process}
+        if silently:
+            self._dark.add(process.host)
         for end in [end for end in self._ends if end.process is process]:
-            self._ends.remove(end)
+            del self._ends[end]
             if not silently:
                 end.other.lose(ConnectionResetError())
+            elif end.other.keep_alive_s is not None:
+                due_s = self.loop.passed_s + end.other.keep_alive_s
+                self.loop.call_at(due_s, end.other.lose, TimeoutError(), context=end.nobody)
 
-    def listen(self, factory: Factory, host: str, port: int) -> "_Server":
+    def power_on(self, host: str) -> None:
+        """The host answers again, and knows nothing of the connections that it had."""
+        self._dark.discard(host)
+        for end in list(self._ends):
+            if end.other.process.host == host and not end.other.process.is_alive:
+                due_s = self.loop.passed_s + self.delay_s(host, end.process.host)
+                self.loop.call_at(due_s, end.lose, ConnectionResetError(), context=end.nobody)
+
+    def listen(self, factory: Factory, host: str, port: int, start_serving: bool = True) -> "Server":
         if (host, port) in self._servers:
             raise OSError(98, f"{host}:{port} is in use")
-        self._servers[host, port] = server = _Server(self, factory, (host, port))
+        if host in self._dark:
+            self.power_on(host)
+        self._servers[host, port] = server = Server(self, factory, (host, port), start_serving)
         return server
 
-    async def connect(self, factory: Factory, host: str, port: int) -> tuple[asyncio.Transport, asyncio.Protocol]:
+    async def connect(self, factory: Factory, host: str, port: int) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
         process = current_process()
-        await asyncio.sleep(self.delay_s())
-        if self.is_cut(process.host, host) or self.is_cut(host, process.host):
+        await asyncio.sleep(self.delay_s(process.host, host))
+        if self.is_cut(process.host, host) or self.is_cut(host, process.host) or host in self._dark:
             await self.loop.create_future()
         server = self._servers.get((host, port))
-        if server is None:
+        if server is None or not server.is_serving:
             raise ConnectionRefusedError(111, f"nobody listens at {host}:{port}")
-        ours = _End(self, process, process.context(), (host, port))
-        theirs = _End(self, server.process, server.process.context(), (process.host, 0))
+        ours = End(self, process, process.context(), (host, port))
+        theirs = End(self, server.process, server.process.context(), (process.host, 0))
         ours.other, theirs.other = theirs, ours
-        self._ends += [ours, theirs]
+        self._ends |= {ours: None, theirs: None}
         theirs.attach(server.factory)
-        protocol = factory()
-        ours.protocol = protocol
-        protocol.connection_made(ours)
-        return ours, protocol
+        ours.protocol = factory()
+        ours.protocol.connection_made(ours)
+        return ours, ours.protocol
 
-    def close_server(self, server: "_Server") -> None:
+    def close_server(self, server: "Server") -> None:
         self._servers.pop(server.address, None)
 
-    def forget(self, end: "_End") -> None:
-        if end in self._ends:
-            self._ends.remove(end)
+    def forget(self, end: End) -> None:
+        self._ends.pop(end, None)
 
-    def delay_s(self) -> float:
-        return self.rng.uniform(*self.latency_s)
+    def delay_s(self, source: str, target: str) -> float:
+        """How long the next bytes between two hosts take."""
+        delay_s = self.rng.uniform(*self.latency_s)
+        slowness = self._slow.get((source, target)) if self._slow else None
+        return delay_s if slowness is None else delay_s * slowness.latency_factor
+
+    def transfer_s(self, source: str, target: str, length: int) -> float:
+        """How long the line is busy with so many bytes."""
+        slowness = self._slow.get((source, target)) if self._slow else None
+        return 0.0 if slowness is None else length / slowness.bytes_per_second
+
+    def _give_up(self, end: End, way: Way, cut: int) -> None:
+        """The system probed the peer in vain, for as long as its program wanted."""
+        if self._cuts.get(way) == cut:
+            end.lose(TimeoutError(110, "the peer does not answer"))
 
 
 def current_process() -> Process:
@@ -101,107 +151,19 @@ def current_process() -> Process:
     return process
 
 
-class _Server:
+class Server:
     """Stands for an asyncio.Server, and for its one socket."""
 
-    def __init__(self, network: Network, factory: Factory, address: tuple[str, int]) -> None:
-        self._network, self.factory, self.address = network, factory, address
+    def __init__(self, network: Network, factory: Factory, address: tuple[str, int], is_serving: bool) -> None:
+        self._network, self.factory, self.address, self.is_serving = network, factory, address, is_serving
         self.process = current_process()
         self.sockets = [self]
+
+    async def start_serving(self) -> None:
+        self.is_serving = True
 
     def getsockname(self) -> tuple[str, int]:
         return self.address
 
     def close(self) -> None:
         self._network.close_server(self)
-
-
-class _End(asyncio.Transport):
-    """One end of a connection. What is written here is read at `other`."""
-
-    def __init__(self, network: Network, process: Process, context: Context, peer: tuple[str, int]) -> None:
-        super().__init__({"peername": peer})
-        self.process, self._network, self._context = process, network, context
-        self.other: _End
-        self.protocol: asyncio.Protocol | None = None
-        self._undelivered: deque[bytes | None] = deque()
-        """In order; None for the end of the stream."""
-        self._on_the_way = 0
-        """So many of these have left. A cut takes all of them back."""
-        self._cuts_met = 0
-        self._arrives_at_s = 0.0
-        self._is_lost = self._is_closing = False
-
-    def attach(self, factory: Factory) -> None:
-        """Have the side that was dialled notice it."""
-
-        def accept() -> None:
-            self.protocol = factory()
-            self.protocol.connection_made(self)
-
-        self._in_process(accept)
-
-    def write(self, data: Any) -> None:
-        if not (self._is_closing or self._is_lost):
-            self._undelivered.append(bytes(data))
-            self.flush()
-
-    def close(self) -> None:
-        if not self._is_closing:
-            self._is_closing = True
-            self._undelivered.append(None)
-            self.flush()
-            self.lose(None)
-
-    def abort(self) -> None:
-        self._is_closing = True
-        self.lose(None)
-        self._network.loop.call_at(self._network.loop.time() + self._network.delay_s(), self.other.lose, None)
-
-    def is_closing(self) -> bool:
-        return self._is_closing
-
-    def get_write_buffer_size(self) -> int:
-        return sum(len(data) for data in self._undelivered if data is not None)
-
-    def flush(self) -> None:
-        """Send on its way what may go."""
-        if self._network.is_cut(self.process.host, self.other.process.host):
-            return
-        loop = self._network.loop
-        while self._on_the_way < len(self._undelivered):
-            self._on_the_way += 1
-            self._arrives_at_s = max(loop.time() + self._network.delay_s(), self._arrives_at_s + 1e-6)
-            loop.call_at(self._arrives_at_s, self._arrive, self._cuts_met, context=Context())
-
-    def lose(self, error: Exception | None) -> None:
-        """The connection is no more, for this end."""
-        if not self._is_lost:
-            self._is_lost = True
-            self._network.forget(self)
-            self._in_process(lambda: self._tell_lost(error))
-
-    def _arrive(self, cuts_met: int) -> None:
-        if cuts_met != self._cuts_met:
-            return
-        if self._network.is_cut(self.process.host, self.other.process.host):
-            self._cuts_met += 1
-            self._on_the_way = 0
-            return
-        self._on_the_way -= 1
-        data = self._undelivered.popleft()
-        if data is None:
-            self.other.lose(None)
-        elif not self.other._is_lost:
-            self.other._in_process(lambda: self.other._tell_received(data))
-
-    def _tell_lost(self, error: Exception | None) -> None:
-        if self.protocol is not None:
-            self.protocol.connection_lost(error)
-
-    def _tell_received(self, data: bytes) -> None:
-        if self.protocol is not None:
-            self.protocol.data_received(data)
-
-    def _in_process(self, step: Callable[[], object]) -> None:
-        self._network.loop.call_soon(step, context=self._context)

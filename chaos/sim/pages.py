@@ -52,6 +52,10 @@ class Pages:
     def is_synced(self) -> bool:
         return not self._unsynced and self.seen.size == self.kept.size
 
+    def is_kept(self, length: int) -> bool:
+        """Whether the first bytes are on the platters as programs see them."""
+        return self.seen.read(length, 0) == self.kept.read(length, 0)
+
     def write(self, content: bytes, position: int) -> None:
         self.seen.write(content, position)
         self._touch(position, position + len(content))

@@ -39,6 +39,7 @@ NOW_MS = 1_700_000_000_000
 LISTENER = "PLAINTEXT"
 PROPOSAL_TIMEOUT_S = 2.0
 LAG_MAX_S = 4.0
+SYNC_MAX_S = 0.01
 SCRUB_BYTES_PER_SECOND = 1 << 20
 
 Listener = Callable[[Image, Image], None]
@@ -120,20 +121,22 @@ class Member:
         self._is_dead = True
 
     def _catch_up(self, index: int) -> None:
+        """One image after the other, or several at once: then what was in between is never seen."""
         while not self.is_cut_off and self.image.index < index:
-            old, self.image = self.image, self._metadata.images[self.image.index + 1]
+            following = self._rng.randrange(self.image.index, index) + 1
+            old, self.image = self.image, self._metadata.images[following]
             for listener in self._listeners:
                 listener(old, self.image)
 
 
 class SlowSyncer:
-    """A disk that takes a while for each group, or fails it."""
+    """A disk that takes a while for each group, up to `sync_max_s`, or fails it."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng, self._is_dead = rng, False
+    def __init__(self, rng: random.Random, sync_max_s: float) -> None:
+        self._rng, self._sync_max_s, self._is_dead = rng, sync_max_s, False
 
     def sync(self, files: Sequence[Syncable], done: Done) -> None:
-        asyncio.get_running_loop().call_later(self._rng.uniform(0.0002, 0.01), self._sync, files, done)
+        asyncio.get_running_loop().call_later(self._rng.uniform(0.0002, self._sync_max_s), self._sync, files, done)
 
     def die(self) -> None:
         self._is_dead = True
@@ -157,15 +160,23 @@ class ReplicaBroker:
     """One incarnation of one broker, as far as replication goes."""
 
     def __init__(
-        self, broker_id: int, disk: SimulatedDisk, metadata: Metadata, wires: Wires, rng: random.Random
+        self,
+        broker_id: int,
+        disk: SimulatedDisk,
+        metadata: Metadata,
+        wires: Wires,
+        rng: random.Random,
+        sync_max_s: float = SYNC_MAX_S,
     ) -> None:
         self.broker_id, self.disk = broker_id, disk
         self.incarnation = UUID(int=rng.getrandbits(128), version=4)
         self.damage = DamageRegister()
+        self.is_silent = False
+        self._declared: asyncio.Task[None] | None = None
         self._metadata, self._wires, self._rng = metadata, wires, rng
         loop = asyncio.get_running_loop()
         wakeups = Wakeups(loop)
-        self._syncer = SlowSyncer(rng)
+        self._syncer = SlowSyncer(rng, sync_max_s)
         directory = LogDirectory(disk, "/data", self._directory_failed)
         self.member = metadata.join(broker_id)
         self.isr_changes = IsrChanges(self.member, broker_id, lambda other: self.links.epoch_of(other))  # type: ignore[arg-type]
@@ -230,15 +241,22 @@ class ReplicaBroker:
             directory.sync()
         return self.disk.open(path).pread(16, 0).hex()
 
+    def fall_silent(self) -> None:
+        """The process is gone: nobody hears of it any more."""
+        if not self.is_silent:
+            self.is_silent = True
+            self._metadata.leave(self.broker_id)
+            self.member.die()
+            self._syncer.die()
+            self._wires.unplug(self.broker_id)
+
     async def die(self) -> None:
-        """The process is gone: nothing of it acts any more."""
-        self._metadata.leave(self.broker_id)
-        self.member.die()
-        self._syncer.die()
-        self._wires.unplug(self.broker_id)
+        """As `fall_silent`, and nothing of it acts any more."""
+        self.fall_silent()
         await self.fetchers.close()
         await self.isr_changes.close()
-        self._declared.cancel()
+        if self._declared is not None:
+            self._declared.cancel()
         await self.scrubber.close()
         await self.repairs.close()
         await self.housekeeping.stop()
@@ -248,7 +266,7 @@ class ReplicaBroker:
 
     def unfence(self) -> None:
         """Once the broker is ready for it: it says nothing before."""
-        if self._declared.done():
+        if self._declared is not None and self._declared.done():
             self._metadata.commit(UnfenceBroker(BrokerId(self.broker_id), self._epoch()))
 
     def _directory_failed(self, directory: LogDirectory) -> None:

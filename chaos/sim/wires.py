@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from cordwood.replication.channel import Channel, Chunk
 from cordwood.replication.frames import MalformedFrame
+from cordwood.storage.batch import CRC_COVERS_FROM, peek
 from cordwood.storage.errors import DamagedLog, OffsetOutOfRange
 
 Handle = Callable[[Channel, memoryview], None]
@@ -13,6 +14,8 @@ Received = Callable[[memoryview], None]
 
 LATENCY_MAX_S = 0.02
 ORDER_S = 1e-6
+EPOCH_AT = 12
+"""Where a batch's leader epoch stands."""
 
 
 class Wire:
@@ -29,7 +32,7 @@ class Wire:
         if not self.is_open:
             return
         try:
-            data = b"".join(chunk if isinstance(chunk, bytes) else _read(chunk) for chunk in chunks)
+            data = b"".join(chunk if isinstance(chunk, bytes) else self._wires.spoilt(_read(chunk)) for chunk in chunks)
         except (DamagedLog, OffsetOutOfRange, OSError):
             self.close()
             return
@@ -73,6 +76,8 @@ class Wires:
         self._handlers: dict[int, Handle] = {}
         self._open: list[Wire] = []
         self._cut: set[tuple[int, int]] = set()
+        self.flips = 0
+        """So many of the next pushes have one bit of a batch turned over."""
 
     def latency(self) -> float:
         return self._rng.uniform(0.0001, LATENCY_MAX_S)
@@ -91,6 +96,16 @@ class Wires:
         mine.other, theirs.other = theirs, mine
         self._open += [mine, theirs]
         return mine
+
+    def spoilt(self, batches: bytes) -> bytes:
+        """As it arrives: the first batch may have lost its checksum's blessing, or its leader epoch all likeness."""
+        if not self.flips or not batches:
+            return batches
+        self.flips -= 1
+        changed = bytearray(batches)
+        at = self._rng.choice((EPOCH_AT, self._rng.randrange(CRC_COVERS_FROM, peek(batches).size)))
+        changed[at] ^= 0x40 if at == EPOCH_AT else 1 << self._rng.randrange(8)
+        return bytes(changed)
 
     def unplug(self, broker_id: int) -> None:
         """The process is gone, and the system ends its connections."""

@@ -6,6 +6,7 @@ use them, so that `cordwood serve` carries neither and help is quick.
 
 import os
 import sys
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +35,46 @@ class SentencesNotTracebacks(TyperGroup):
         return outcome
 
 
+EXTENSIONS = "cordwood.commands"
+"""The entry points by which commands are added that the broker does not need, such as `cordwood chaos`."""
+
+
+class WithExtensions(SentencesNotTracebacks):
+    """The whole command: an extension is imported when it is wanted, and its absence is a sentence."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *sorted(_extensions())]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        extension = None if cmd_name in self.commands else _extensions().get(cmd_name)
+        return super().get_command(ctx, cmd_name) if extension is None else loaded(extension)
+
+
+def loaded(extension: EntryPoint) -> Any:
+    """Its command, or one that says what it lacks."""
+    try:
+        return typer.main.get_command(extension.load())
+    except ModuleNotFoundError as missing:
+        return typer.main.get_command(_refusing(extension.name, str(missing.name)))
+
+
+def _refusing(name: str, module: str) -> typer.Typer:
+    lenient = {"ignore_unknown_options": True, "allow_extra_args": True}
+    refusing = typer.Typer(add_completion=False)
+
+    @refusing.command(name, context_settings=lenient, add_help_option=False)
+    def refuse() -> None:
+        """Not installed."""
+        sentence = f"cordwood {name} needs more packages, {module} for one: pip install 'cordwood[{name}]'."
+        raise Failure(sentence, ExitCode.USAGE)
+
+    return refusing
+
+
+def _extensions() -> dict[str, EntryPoint]:
+    return {extension.name: extension for extension in entry_points(group=EXTENSIONS)}
+
+
 def _forget_stdout() -> None:
     """The reader of our output has what it wanted (`| head`): what is still buffered for it must not raise at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -41,7 +82,7 @@ def _forget_stdout() -> None:
 
 app = typer.Typer(
     name="cordwood",
-    cls=SentencesNotTracebacks,
+    cls=WithExtensions,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -2,13 +2,14 @@
 
 import asyncio
 import random
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from cordwood.chaos.sim.loop import Process, SimulatedLoop, run
-from cordwood.chaos.sim.network import Network
+from cordwood.chaos.sim.network import Network, Slowness
 
 
 class Ear(asyncio.Protocol):
@@ -16,7 +17,7 @@ class Ear(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
-        self.lost = False
+        self.lost = self.is_held_up = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -24,6 +25,12 @@ class Ear(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard.append(data)
+
+    def pause_writing(self) -> None:
+        self.is_held_up = True
+
+    def resume_writing(self) -> None:
+        self.is_held_up = False
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.lost = True
@@ -132,7 +139,80 @@ def test_a_dead_process_runs_nothing_and_its_host_may_say_so(silently: bool) -> 
         assert done == []
         assert world.called.heard == []
         assert world.caller.lost is not silently
-        with pytest.raises(ConnectionRefusedError):
-            await world.as_process(world.a, world.loop.create_connection(Ear, "b", 1))
+        with pytest.raises(TimeoutError if silently else ConnectionRefusedError):
+            async with asyncio.timeout(60):
+                await world.as_process(world.a, world.loop.create_connection(Ear, "b", 1))
+
+    tell(story)
+
+
+def test_a_paused_process_does_everything_later() -> None:
+    async def story(world: World) -> None:
+        world.loop.pause(world.b)
+        world.caller.transport.write(b"are you there?")
+        await asyncio.sleep(20)
+        assert world.called.heard == []
+        world.loop.resume(world.b)
+        await asyncio.sleep(0.1)
+        assert world.called.heard == [b"are you there?"]
+
+    tell(story)
+
+
+def test_a_clock_that_goes_too_fast_wakes_its_process_early() -> None:
+    async def story(world: World) -> None:
+        hasty = Process("a", clock_rate=1.25)
+        woken_at_s: list[float] = []
+
+        async def sleep_ten_seconds() -> None:
+            await asyncio.sleep(10)
+            woken_at_s.append(world.loop.passed_s)
+
+        began_s = world.loop.passed_s
+        await world.as_process(hasty, sleep_ten_seconds())
+        assert woken_at_s == [pytest.approx(began_s + 8)]
+
+    tell(story)
+
+
+def test_a_system_that_probes_gives_up_a_silent_peer() -> None:
+    async def story(world: World) -> None:
+        probed = world.caller.transport.get_extra_info("socket")
+        for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT):
+            probed.setsockopt(socket.IPPROTO_TCP, option, 2)
+        world.network.cut("a", "b")
+        await asyncio.sleep(5.9)
+        assert not world.caller.lost
+        await asyncio.sleep(0.2)
+        assert world.caller.lost
+        assert not world.called.lost
+
+    tell(story)
+
+
+def test_a_slow_line_takes_its_time_for_many_bytes() -> None:
+    async def story(world: World) -> None:
+        world.network.slow_down("a", "b", Slowness(latency_factor=1, bytes_per_second=1000))
+        for _ in range(10):
+            world.caller.transport.write(bytes(1000))
+        await asyncio.sleep(5)
+        assert 3 <= len(world.called.heard) <= 6
+        await asyncio.sleep(6)
+        assert len(world.called.heard) == 10
+
+    tell(story)
+
+
+def test_a_writer_waits_for_a_reader_that_reads_nothing() -> None:
+    async def story(world: World) -> None:
+        world.called.transport.pause_reading()
+        world.caller.transport.write(bytes(100 << 10))
+        await asyncio.sleep(1)
+        assert world.caller.is_held_up
+        assert world.called.heard == []
+        world.called.transport.resume_reading()
+        await asyncio.sleep(1)
+        assert not world.caller.is_held_up
+        assert len(world.called.heard) == 1
 
     tell(story)

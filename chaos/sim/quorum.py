@@ -9,15 +9,21 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.loop import Process, SimulatedLoop
 from cordwood.chaos.sim.loop import run as run
 from cordwood.chaos.sim.network import Network
-from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigChange, ResourceType
+from cordwood.cluster.metadata import journal
+from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, Command, ConfigChange, ResourceType
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.cluster.metadata.raft.messages import Row, Standing
+from cordwood.cluster.metadata.raft.node import RaftNode
 from cordwood.cluster.metadata.raft.observer import Observer
 from cordwood.cluster.metadata.raft.voter import RaftQuorum
+from cordwood.storage.errors import DamagedLog
 
 DIRECTORY = "/data/metadata"
+JOURNAL = f"{DIRECTORY}/{journal.NAME}"
 PORT = 9093
+LOOKS_PER_READING = 20
+"""So often all of the journals is read."""
 
 
 def host(broker: int) -> str:
@@ -28,7 +34,7 @@ class Violation(AssertionError):
     """The simulated quorum did what none may do."""
 
 
-class RaftFixture:
+class SimulatedQuorum:
     """Voters 1 to `voters`, each a process with a disk of its own. Time passes only where a verb waits."""
 
     def __init__(self, seed: int = 1, voters: int = 3, snapshot_interval_bytes: int = 1 << 20) -> None:
@@ -38,7 +44,9 @@ class RaftFixture:
         self.rng = random.Random(seed)
         self.network = Network(loop, random.Random(seed + 1))
         self.addresses = {BrokerId(voter): (host(voter), PORT) for voter in range(1, voters + 1)}
-        self.disks = {voter: SimulatedDisk(random.Random(seed * 100 + voter)) for voter in self.addresses}
+        self.disks: dict[int, SimulatedDisk] = {
+            voter: SimulatedDisk(random.Random(seed * 100 + voter)) for voter in self.addresses
+        }
         self.snapshot_interval_bytes = snapshot_interval_bytes
         self.flush_s = (0.0001, 0.002)
         self.processes: dict[int, Process] = {}
@@ -50,8 +58,10 @@ class RaftFixture:
         self._final: dict[int, tuple[bytes, int]] = {}
         self._checked: dict[int, int] = {}
         self._foreign: set[int] = set()
+        self._votes: dict[int, tuple[int, int | None]] = {}
+        self._looks = self._committed = 0
 
-    def start(self, *brokers: int, **options: Any) -> "RaftFixture":
+    def start(self, *brokers: int, **options: Any) -> "SimulatedQuorum":
         """Start these voters, or all that are not running."""
         for broker in brokers or [voter for voter in self.addresses if voter not in self.quorums]:
             process = self.processes[broker] = Process(host(broker))
@@ -95,11 +105,11 @@ class RaftFixture:
         for broker in brokers:
             self.disks[broker] = SimulatedDisk(random.Random(self.rng.random()))
 
-    def take_disk_of(self, broker: int, other: "RaftFixture") -> None:
+    def take_disk_of(self, broker: int, other: "SimulatedQuorum") -> None:
         """The process dies, and comes back with the disk of another cluster's voter: no more one of ours."""
         self.kill(broker)
-        self.disks[BrokerId(broker)] = other.disks[BrokerId(broker)]
-        self.disks[BrokerId(broker)].kill()
+        self.disks[broker] = other.disks[broker]
+        self.disks[broker].kill()
         self._foreign.add(broker)
         self.start(broker)
 
@@ -120,7 +130,7 @@ class RaftFixture:
 
     async def formed(self, *brokers: int) -> Image:
         """Wait until these, or all, have all that was committed. The image of the first."""
-        everyone = {**self.quorums, **self.observers}
+        everyone = self._everyone
         chosen = brokers or tuple(everyone)
         await asyncio.wait_for(
             asyncio.gather(*(self._in_process(broker, everyone[broker].formed()) for broker in chosen)), 60
@@ -129,15 +139,24 @@ class RaftFixture:
 
     async def put(self, broker: int, *keys: str) -> Image:
         """Have this broker propose something that can be seen in the image."""
-        everyone = {**self.quorums, **self.observers}
-        image = everyone[broker].image
+        image = self._everyone[broker].image
         for key in keys:
-            image = await self._in_process(broker, everyone[broker].propose(setting(key)))
+            image = await self.propose(broker, setting(key))
         return image
+
+    async def propose(self, broker: int, command: Command) -> Image:
+        """Have this broker propose anything. Raises as Quorum.propose does."""
+        proposing = self._everyone[broker]
+        found: Image = await self._in_process(broker, proposing.propose(command))
+        return found
+
+    @property
+    def _everyone(self) -> dict[int, RaftQuorum | Observer]:
+        return {**self.quorums, **self.observers}
 
     def keys(self, broker: int) -> list[str]:
         """What was put, in the order in which it was committed, as this broker has it."""
-        return list({**self.quorums, **self.observers}[broker].image.configs_of_all_brokers)
+        return list(self._everyone[broker].image.configs_of_all_brokers)
 
     async def leader(self, *among: int) -> int:
         """Wait for an active controller, among these if any are named."""
@@ -178,7 +197,37 @@ class RaftFixture:
             known = max(self._checked[broker], node.log.base_index)
             for row in node.log.between(known, node.commit_index):
                 self._agree(broker, row)
+            if node.is_leader and node.commit_index > self._committed:
+                self._check_majority(node.commit_index)
             self._checked[broker] = max(known, node.commit_index)
+            self._check_kept(broker, node)
+
+    def _check_majority(self, index: int) -> None:
+        """What has just been committed is on most of the disks. Who is not running may have it."""
+        self._committed = index
+        lacking = [at for at, quorum in self.quorums.items() if quorum._log.flushed_end < index]
+        if len(lacking) > (len(self.addresses) - 1) // 2:
+            raise Violation(f"entry {index} is committed, and brokers {lacking} do not have it on disk")
+
+    def _check_kept(self, broker: int, node: RaftNode) -> None:
+        """What a voter promised by its vote, or confirmed, would outlive any power cut."""
+        vote = node.log.getCurrentTerm(), node.log.getVotedForNodeId()
+        self._looks += 1
+        if self._votes.get(broker) == vote and self._looks % LOOKS_PER_READING:
+            return
+        self._votes[broker] = vote
+        try:
+            kept = journal.parse(JOURNAL, self.disks[broker].sure_content(JOURNAL))
+        except DamagedLog:
+            # Bits have turned over, and it runs on what it has in memory.
+            return
+        if (kept.term, kept.vote) != (vote[0], None if vote[1] is None else str(vote[1])):
+            raise Violation(f"broker {broker} has voted {vote}, and may forget it")
+        end = kept.entries[-1].index if kept.entries else node.log.base_index
+        if end < node.log.flushed_end:
+            raise Violation(
+                f"broker {broker} has confirmed entry {node.log.flushed_end}, and may lose what is behind {end}"
+            )
 
     def _agree(self, broker: int, row: Row) -> None:
         command, index, term = row
@@ -191,7 +240,7 @@ class RaftFixture:
 
     def _open(self, broker: int, options: dict[str, Any]) -> RaftQuorum:
         return RaftQuorum.open(
-            self.disks[BrokerId(broker)],
+            self.disks[broker],
             DIRECTORY,
             BrokerId(broker),
             self.addresses,
@@ -233,8 +282,8 @@ def setting(key: str, value: str = "1") -> AlterConfigs:
     return AlterConfigs(ResourceType.BROKER, "", (ConfigChange(key, None, value),))
 
 
-async def formed(**options: Any) -> RaftFixture:
+async def formed(**options: Any) -> SimulatedQuorum:
     """A quorum that has found together."""
-    quorum = RaftFixture(**options).start()
+    quorum = SimulatedQuorum(**options).start()
     await quorum.formed()
     return quorum

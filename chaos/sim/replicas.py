@@ -1,29 +1,32 @@
-"""A small cluster in one process, told what to do in verbs, and watched: what was committed once stays what it is."""
+"""Several brokers' replicas told what to do in verbs, and watched: what was committed once stays what it is."""
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 from uuid import UUID
 
-import virtual_time
-
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.chaos.sim.replication import NOW_MS, Metadata, ReplicaBroker
+from cordwood.chaos.sim.faults import Died
+from cordwood.chaos.sim.loop import run
+from cordwood.chaos.sim.replication import NOW_MS, SYNC_MAX_S, Metadata, ReplicaBroker
+from cordwood.chaos.sim.values import batch_of, values_between
 from cordwood.chaos.sim.wires import Wires
-from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
+from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, FenceBroker
 from cordwood.cluster.metadata.image import CommandRefused, PartitionImage
 from cordwood.replication.partition import Partition, PartitionRefused
-from cordwood.storage.batch import split
 from cordwood.storage.errors import DamagedLog, StorageError
-from cordwood.storage.records import Record, decode, encode
+from cordwood.storage.log import Log
 
 TOPIC, TOPIC_ID = "t", UUID(int=7)
+PARTITIONS_PATH = f"/data/topics/{TOPIC_ID}"
 SESSION_S = 1.0
 LOOK_S = 0.02
 ACK_TIMEOUT_S = 3.0
 RETRY_S = 0.05
 SETTLED_S = 60.0
+REREAD_SHARE = 0.01
 PRODUCER = 77
 
 
@@ -34,6 +37,8 @@ class Cluster:
         self.rng = random.Random(seed)
         self.ids = tuple(range(1, brokers + 1))
         self.partitions, self.min_isr = partitions, min_isr
+        self.sync_max_s: tuple[float, ...] = (SYNC_MAX_S,)
+        """How long a sync takes at most: each start of a broker draws one of these."""
         self.wires = Wires(self.rng)
         self.metadata = Metadata(self.rng, self.ids)
         self.disks = {broker: SimulatedDisk(random.Random(seed * 100 + broker)) for broker in self.ids}
@@ -41,7 +46,11 @@ class Cluster:
         self.acked: dict[int, list[str]] = {partition: [] for partition in range(partitions)}
         self.committed: dict[int, dict[int, str]] = {partition: {} for partition in range(partitions)}
         self._seen: dict[tuple[ReplicaBroker, int], int] = {}
+        self.batches: dict[int, list[bytes]] = {partition: [] for partition in range(partitions)}
+        """Those of `acked`, as they were sent."""
+        self._shown: dict[int, int] = {}
         self._sequences = dict.fromkeys(range(partitions), 0)
+        self._producer_epochs = dict.fromkeys(range(partitions), 0)
         self._heard: dict[int, float] = {}
         self._watch: asyncio.Task[None] | None = None
 
@@ -65,17 +74,39 @@ class Cluster:
     async def produce(self, value: str, partition: int = 0) -> None:
         """Have one value acknowledged, however often it has to be sent: an idempotent producer, one at a time."""
         sequence, self._sequences[partition] = self._sequences[partition], self._sequences[partition] + 1
-        batch = encode(
-            [Record(0, NOW_MS, b"k", value.encode())], producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence
-        )
+        batch = self.numbered(value, partition, sequence)
         while not await self._send(batch, partition):
             await asyncio.sleep(RETRY_S)
         self.acked[partition].append(value)
+        self.batches[partition].append(batch)
+
+    def numbered(self, value: str, partition: int, sequence: int, epochs_ago: int = 0) -> bytes:
+        """A batch of the partition's idempotent producer, or of one that it has replaced."""
+        epoch = self._producer_epochs[partition] - epochs_ago
+        return batch_of(value, PRODUCER, epoch, sequence)
+
+    def replace_producer(self, partition: int) -> None:
+        """A new epoch of the producer takes over, between two of its batches, and begins to count anew."""
+        self._producer_epochs[partition] += 1
+        self._sequences[partition] = 0
+
+    def sequence(self, partition: int) -> int:
+        """That of the producer's next batch."""
+        return self._sequences[partition]
+
+    def is_taken(self, broker: int, batch: bytes, partition: int = 0) -> bool:
+        """Whether a broker, if it leads, puts a batch that nobody waits for into its log (acks=1)."""
+        running = self.running.get(broker)
+        if running is None:
+            return False
+        try:
+            return not running.replicas.led(TOPIC, partition).append(batch, NOW_MS, must_be_safe=False).is_duplicate
+        except (PartitionRefused, StorageError, Died):
+            return False
 
     async def append_unacknowledged(self, broker: int, value: str, partition: int = 0) -> None:
         """A record in a leader's log that nobody was told is safe (acks=1)."""
-        batch = encode([Record(0, NOW_MS, b"k", value.encode())])
-        self.replica(broker, partition).append(batch, NOW_MS, must_be_safe=False)
+        self.replica(broker, partition).append(batch_of(value), NOW_MS, must_be_safe=False)
 
     def cut_off(self, *brokers: int) -> None:
         """From all others, and from the metadata."""
@@ -91,8 +122,13 @@ class Cluster:
         self.wires.cut(here, there)
 
     def heal(self) -> None:
+        self.wires.flips = 0
         self.wires.heal()
         self.metadata.heal()
+
+    def die_soon(self, broker: int, changes: int) -> None:
+        """In the midst of something, so many changes to the disk from now on; perhaps for want of power."""
+        self.disks[broker].faults.die_after(changes)
 
     async def kill(self, broker: int) -> None:
         """SIGKILL: what is in memory of the operating system stays."""
@@ -110,17 +146,30 @@ class Cluster:
         self.disks[broker] = SimulatedDisk(random.Random(self.rng.random()))
 
     def start(self, broker: int) -> None:
-        running = ReplicaBroker(broker, self.disks[broker], self.metadata, self.wires, self.rng)
+        sync_max_s = self.rng.choice(self.sync_max_s)
+        running = ReplicaBroker(broker, self.disks[broker], self.metadata, self.wires, self.rng, sync_max_s)
         self.running[broker] = running
-        running.register()
+        self.disks[broker].on_death = running.fall_silent
+        with contextlib.suppress(Died):
+            running.register()
         self._heard[broker] = asyncio.get_running_loop().time()
 
-    async def settled(self) -> None:
-        """Everybody is back, in sync and equal (rule 11)."""
+    async def peace(self) -> None:
+        """Everybody is back, on a disk that works, and nothing is cut."""
+        for broker in list(self.running):
+            if any(replica.is_offline for replica in self.running[broker].replicas):
+                await self.kill(broker)
         for broker in self.ids:
+            self.disks[broker].faults.heal()
             if broker not in self.running:
                 self.start(broker)
         self.heal()
+
+    async def settled(self, producers: Sequence["asyncio.Future[None]"] = ()) -> None:
+        """Everybody is back, in sync and equal, and whoever still produced has been answered (rule 11)."""
+        await self.peace()
+        await self.until(lambda: all(one.done() for one in producers), "every producer is answered")
+        await asyncio.gather(*producers)
         await self.until(self._is_settled, "everybody is in sync and equal")
 
     async def until(self, condition: Callable[[], bool], what: str, seconds: float = SETTLED_S) -> None:
@@ -149,13 +198,13 @@ class Cluster:
 
     def replica(self, broker: int, partition: int = 0) -> Partition:
         found = self.running[broker].replicas.get(TOPIC, partition)
-        assert found is not None
+        assert found is not None, f"broker {broker} holds partition {partition}"
         return found
 
     def values(self, broker: int, partition: int = 0, end: int | None = None) -> list[str]:
         """All that the broker's log holds, or what is below `end`."""
         log = self.replica(broker, partition).log
-        return [value for _, value in _read(log, log.log_start, log.log_end if end is None else end)]
+        return [value for _, value in values_between(log, log.log_start, log.log_end if end is None else end)]
 
     def state(self) -> str:
         rows = []
@@ -182,16 +231,24 @@ class Cluster:
             return False
         try:
             replica = running.replicas.led(TOPIC, partition)
+            appended = replica.append(batch, NOW_MS)
             async with asyncio.timeout(ACK_TIMEOUT_S):
-                await replica.append_committed(batch, NOW_MS)
-        except (PartitionRefused, StorageError, TimeoutError):
+                await replica.committed(appended.end_offset)
+        except (PartitionRefused, StorageError, TimeoutError, Died):
             return False
-        # Whoever died in the meantime has answered nobody.
-        return self.running.get(leader) is running
+        if self.running.get(leader) is not running:
+            # Whoever died in the meantime has answered nobody.
+            return False
+        self._check_acknowledged(appended.end_offset, partition)
+        return True
 
     async def _look_for_ever(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
+            for broker in [broker for broker, running in self.running.items() if running.is_silent]:
+                await self.running.pop(broker).die()
+                if self.rng.random() < 0.5:
+                    self.disks[broker].power_cut()
             self._play_controller()
             self._check()
 
@@ -199,7 +256,7 @@ class Cluster:
         now = asyncio.get_running_loop().time()
         for broker, image in list(self.metadata.newest.brokers.items()):
             running = self.running.get(broker)
-            if running is not None and broker not in self.metadata.cut_off:
+            if running is not None and not running.is_silent and broker not in self.metadata.cut_off:
                 self._heard[broker] = now
             is_late = now - self._heard.get(broker, now) > SESSION_S
             if is_late and not image.is_fenced:
@@ -208,15 +265,13 @@ class Cluster:
                 running.unfence()
 
     def _propose_fence(self, running: ReplicaBroker | None, broker: BrokerId, epoch: int) -> None:
-        from cordwood.cluster.metadata.commands import FenceBroker
-
         try:
             self.metadata.commit(FenceBroker(broker, epoch))
         except CommandRefused:
             assert running is not None, "only another incarnation can be in the way"
 
     def _check(self) -> None:
-        """Rules 2 and 3, as far as they can be seen from outside."""
+        """Rules 1, 2 and 3, as far as they can be seen from outside."""
         for partition in range(self.partitions):
             image = self.image(partition)
             assert image.leader == -1 or image.leader in image.isr, "rule 3: the leader is in the ISR"
@@ -230,15 +285,53 @@ class Cluster:
             assert leaders in ([], [image.leader]), "rule 3: at most one leader per epoch"
             for running in self.running.values():
                 self._check_committed(running, partition)
+            self._check_in_sync(image, partition)
+            self._check_shown(image, partition)
+
+    def _check_acknowledged(self, end: int, partition: int) -> None:
+        """Whoever is not running may have it."""
+        have = [broker for broker in self.image(partition).replicas if self._flushed_end(broker, partition, end) >= end]
+        least = min(self.min_isr, len(self.image(partition).replicas))
+        assert len(have) >= least, f"rule 5: acknowledged below {end} with {have} alone"
+
+    def _check_in_sync(self, image: PartitionImage, partition: int) -> None:
+        end = max(self.committed[partition], default=-1) + 1
+        for member in image.isr:
+            flushed_end = self._flushed_end(member, partition, end)
+            assert flushed_end >= end, f"rule 1: {end} is committed, broker {member} is in sync and has {flushed_end}"
+
+    def _flushed_end(self, broker: int, partition: int, unknown: int) -> int:
+        running = self.running.get(broker)
+        replica = None if running is None else running.replicas.get(TOPIC, partition)
+        return unknown if replica is None or replica.is_offline else replica.log.flushed_end
+
+    def _check_shown(self, image: PartitionImage, partition: int) -> None:
+        """What the leader tells clients of its watermark never goes back, not even from leader to leader."""
+        running = self.running.get(image.leader)
+        replica = None if running is None else running.replicas.get(TOPIC, partition)
+        if replica is None or not replica.leads_in(image.leader_epoch):
+            return
+        try:
+            shown = replica.known_watermark()
+        except PartitionRefused:
+            return
+        before = self._shown.get(partition, 0)
+        assert shown >= before, f"promise 2: the watermark was {before}, and broker {image.leader} shows {shown}"
+        self._shown[partition] = shown
 
     def _check_committed(self, running: ReplicaBroker, partition: int) -> None:
         replica = running.replicas.get(TOPIC, partition)
         if replica is None:
             return
-        start = max(self._seen.get((running, partition), 0), replica.log.log_start)
+        log = replica.log
+        self._check_flushed(running, log)
+        assert log.flushed_end <= log.log_end, f"rule 1: flushed to {log.flushed_end}, and it ends at {log.log_end}"
+        # Somebody begins to read anew now and then.
+        seen = 0 if self.rng.random() < REREAD_SHARE else self._seen.get((running, partition), 0)
+        start = max(seen, replica.log.log_start)
         known = self.committed[partition]
         try:
-            readable = _read(replica.log, start, replica.high_watermark)
+            readable = values_between(replica.log, start, replica.high_watermark)
         except DamagedLog:
             # A read that is refused shows nobody anything.
             return
@@ -248,6 +341,17 @@ class Cluster:
                     f"promise 2: offset {offset} was {known[offset]} and is {value} on broker {running.broker_id}"
                 )
         self._seen[running, partition] = max(start, replica.high_watermark)
+
+    def _check_flushed(self, running: ReplicaBroker, log: Log) -> None:
+        """What a log calls flushed would outlive any power cut."""
+        for segment in [] if running.is_silent else log.segments:
+            end = min(log.flushed_end, segment.end_offset)
+            try:
+                length = segment.size if end == segment.end_offset else segment.locate(max(end, segment.base_offset))
+            except DamagedLog:
+                continue
+            is_sure = length == 0 or running.disk.is_sure(segment.path, length)
+            assert is_sure, f"rule 1: broker {running.broker_id} calls offset {end - 1} flushed, and may lose it"
 
     def _is_settled(self) -> bool:
         for partition in range(self.partitions):
@@ -266,26 +370,13 @@ class Cluster:
             self._watch.result()
 
 
-def tell(story: Callable[[Cluster], Coroutine[Any, Any, None]], seed: int = 1, **options: int) -> None:
-    """Run a story on a cluster of its own, in virtual time."""
+def tell(story: Callable[[Cluster], Coroutine[Any, Any, None]], seed: int = 1, **options: int) -> float:
+    """Run a story on a cluster of its own, in virtual time. Returns how long it was, in seconds."""
 
-    async def told() -> None:
+    async def told() -> float:
         cluster = await Cluster(seed, **options).begin()
         await story(cluster)
         await cluster.end()
+        return asyncio.get_running_loop().time()
 
-    virtual_time.run(told())
-
-
-def _read(log: Any, start: int, end: int) -> list[tuple[int, str]]:
-    found = []
-    offset = start
-    while offset < end:
-        data = log.read(offset, 1 << 20, end)
-        if not data:
-            break
-        for batch in split(data):
-            for record in decode(batch):
-                found.append((record.offset, record.value.decode()))
-                offset = record.offset + 1
-    return [(at, value) for at, value in found if start <= at < end]
+    return run(told())

@@ -1,0 +1,41 @@
+"""What is wrong with a history: every anomaly that clients or the replicas themselves give evidence of."""
+
+from cordwood.chaos.checks.aborted_read import aborted_reads
+from cordwood.chaos.checks.anomaly import Anomaly, count_by_kind
+from cordwood.chaos.checks.duplicate import duplicates
+from cordwood.chaos.checks.evidence import Evidence
+from cordwood.chaos.checks.group_regress import group_regresses
+from cordwood.chaos.checks.inconsistent_offsets import inconsistent_offsets
+from cordwood.chaos.checks.lost_write import lost_from_replicas, lost_writes
+from cordwood.chaos.checks.nonmonotonic_poll import nonmonotonic_polls
+from cordwood.chaos.checks.nonmonotonic_send import nonmonotonic_sends
+from cordwood.chaos.checks.poll_skip import poll_skips
+from cordwood.chaos.checks.replica_divergence import replica_divergences
+from cordwood.chaos.checks.unseen import unseen
+from cordwood.chaos.checks.unsent_read import unsent_reads
+from cordwood.chaos.checks.watermark_regress import watermark_regresses
+from cordwood.chaos.history import History
+
+__all__ = ["CHECKS", "Anomaly", "check", "count_by_kind"]
+
+CHECKS = (
+    lost_writes,
+    lost_from_replicas,
+    unseen,
+    unsent_reads,
+    aborted_reads,
+    duplicates,
+    inconsistent_offsets,
+    poll_skips,
+    nonmonotonic_polls,
+    nonmonotonic_sends,
+    replica_divergences,
+    watermark_regresses,
+    group_regresses,
+)
+
+
+def check(history: History) -> list[Anomaly]:
+    """Everything that is wrong with it, the gravest first; none means that all promises were kept."""
+    evidence = Evidence(history)
+    return [anomaly for find in CHECKS for anomaly in find(evidence)]

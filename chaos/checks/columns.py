@@ -1,0 +1,83 @@
+"""Columns of numbers: rows that follow each other within a group, and numbers without gaps for groups and places."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.chaos.history import Column
+
+Bools = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.intp]
+
+NOTHING = np.iinfo(np.int64).min
+"""In the place of a value where there is none."""
+
+
+def consecutive(*keys: Column) -> tuple[Rows, Rows]:
+    """Each row but its group's last, and the next row of that group. Rows of a group have the same keys."""
+    group = _group_numbers(keys)
+    order = np.argsort(group, kind="stable")
+    follows = np.flatnonzero(group[order[1:]] == group[order[:-1]])
+    return order[follows], order[follows + 1]
+
+
+def _group_numbers(keys: Sequence[Column]) -> npt.NDArray[np.unsignedinteger]:
+    """One number for each combination of keys; numpy sorts numbers of 16 bits in linear time."""
+    numbers: Column = np.zeros(len(keys[0]), np.int64)
+    groups = 1
+    for key in keys:
+        if not len(key):
+            break
+        least = int(key.min())
+        span = int(key.max()) - least + 1
+        groups *= span
+        numbers = numbers * span + (key - least)
+    assert groups < 1 << 63, "clients, partitions, groups and generations are small numbers"
+    return numbers.astype(np.uint16 if groups <= 1 << 16 else np.uint64)
+
+
+def per_partition(partitions: int, start: int) -> Column:
+    """A number for each partition, to begin with."""
+    return np.full(partitions, start, np.int64)
+
+
+class Places:
+    """Numbers without gaps for all places, which are (partition, offset), in that order."""
+
+    def __init__(self, partitions: int, claims: Sequence[tuple[Column, Column]]) -> None:
+        """`claims` are columns of partitions and of offsets."""
+        self._distinct: Column | None = None
+        self._lay_out(partitions, claims)
+        rows = sum(len(offset) for _, offset in claims)
+        if self.count > 4 * rows + partitions:
+            # An offset far from all others, as damage makes them, must not take memory for those between.
+            self._distinct = _distinct([offset for _, offset in claims])
+            self._lay_out(partitions, claims)
+
+    def _lay_out(self, partitions: int, claims: Sequence[tuple[Column, Column]]) -> None:
+        first = per_partition(partitions, np.iinfo(np.int64).max)
+        last = per_partition(partitions, NOTHING)
+        for partition, offset in claims:
+            rank = self._rank(offset)
+            np.minimum.at(first, partition, rank)
+            np.maximum.at(last, partition, rank)
+        sizes = [max(high - low + 1, 0) for low, high in zip(first.tolist(), last.tolist(), strict=True)]
+        self.count = sum(sizes)
+        bases = [base - low for base, low in zip(accumulate(sizes, initial=0), first.tolist(), strict=False)]
+        self._base = np.array([base if size else 0 for base, size in zip(bases, sizes, strict=True)], np.int64)
+
+    def numbers(self, partition: Column, offset: Column) -> Column:
+        """The place of each row. Offsets that no claim has are taken for the next one that has."""
+        return self._base[partition] + self._rank(offset)
+
+    def _rank(self, offset: Column) -> Column:
+        return offset if self._distinct is None else np.searchsorted(self._distinct, offset)
+
+
+def _distinct(columns: Sequence[Column]) -> Column:
+    # np.unique hashes integers since numpy 2.3, which takes a hundred times as long for millions of them.
+    ordered: Column = np.sort(np.concatenate(columns))
+    distinct: Column = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+    return distinct

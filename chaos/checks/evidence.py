@@ -1,0 +1,165 @@
+"""What several checks need of a history, worked out once: which send a record is, where it landed, what may be gone."""
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.chaos.checks.columns import Bools, Places, Rows, consecutive, per_partition
+from cordwood.chaos.history import ACKS_ALL, SEQUENCE_BITS, UNKNOWN, Column, History, Operation, Outcome
+
+SendRows = npt.NDArray[np.int32]
+"""Rows of the table of sends; NO_SEND for a record that no producer sent to that partition."""
+NO_SEND = -1
+CHUNK = 1 << 20
+
+
+class Evidence:
+    """A history and what follows from it. Only what was acknowledged with acks=all, or read, is a claim."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        tables = (history.sends, history.polls, history.assignments, history.watermarks, history.logs)
+        self.partitions = 1 + max((int(table.partition.max()) for table in tables if len(table)), default=-1)
+
+    @cached_property
+    def is_acknowledged(self) -> Bools:
+        """By send. A record that fewer replicas were to have may be lost, and may have been elsewhere before."""
+        sends = self.history.sends
+        is_acknowledged: Bools = (sends.outcome == Outcome.OK) & (sends.acks == ACKS_ALL)
+        return is_acknowledged
+
+    @cached_property
+    def brokers(self) -> list[int]:
+        """Those whose replicas were read raw."""
+        return sorted({int(broker) for broker in self.history.logs.broker})
+
+    @cached_property
+    def placed(self) -> Rows:
+        """The acknowledged sends that were told their offset."""
+        return np.flatnonzero(self.is_acknowledged & (self.history.sends.offset != UNKNOWN))
+
+    @cached_property
+    def polled_sends(self) -> SendRows:
+        """By poll: whose record it is."""
+        polls = self.history.polls
+        return self._find.rows(polls.value, polls.partition)
+
+    @cached_property
+    def replicated_sends(self) -> SendRows:
+        """By record of a replica: whose it is."""
+        replicas = self.history.replicas
+        return self._find.rows(replicas.value, replicas.partition)
+
+    @cached_property
+    def _find(self) -> "_SendsByValue":
+        return _SendsByValue(self.history)
+
+    @cached_property
+    def is_polled(self) -> Bools:
+        """By send: whether any consumer was given its record."""
+        is_polled = np.zeros(len(self.history.sends) + 1, np.bool_)
+        is_polled[self.polled_sends] = True
+        return is_polled[:-1]
+
+    @cached_property
+    def landed(self) -> Column:
+        """By send: the offset that it was told, else one that a consumer was given its record at, else UNKNOWN."""
+        landed = np.full(len(self.history.sends) + 1, UNKNOWN, np.int64)
+        landed[self.polled_sends] = self.history.polls.offset
+        landed[self.placed] = self.history.sends.offset[self.placed]
+        return landed[:-1]
+
+    @cached_property
+    def log_start(self) -> Column:
+        """By partition: the highest that was seen. What is below may have been deleted or compacted."""
+        start = per_partition(self.partitions, 0)
+        for table in (self.history.watermarks, self.history.logs):
+            np.maximum.at(start, table.partition, table.log_start)
+        return start
+
+    @cached_property
+    def highest_polled(self) -> Column:
+        """By partition: the highest offset that a consumer was given; UNKNOWN for none."""
+        highest = per_partition(self.partitions, UNKNOWN)
+        np.maximum.at(highest, self.history.polls.partition, self.history.polls.offset)
+        return highest
+
+    @cached_property
+    def has_consumer(self) -> Bools:
+        """By partition: whether anybody read it, or was to read it."""
+        has_consumer = np.zeros(self.partitions, np.bool_)
+        has_consumer[self.history.polls.partition] = True
+        has_consumer[self.history.assignments.partition] = True
+        return has_consumer
+
+    @cached_property
+    def places(self) -> Places:
+        """Numbers for all places that anybody spoke of."""
+        sends, polls, replicas = self.history.sends, self.history.polls, self.history.replicas
+        return Places(
+            self.partitions,
+            [
+                (sends.partition[self.placed], sends.offset[self.placed]),
+                (polls.partition, polls.offset),
+                (replicas.partition, replicas.offset),
+            ],
+        )
+
+    @cached_property
+    def irregular_polls(self) -> tuple[Rows, Rows]:
+        """Each two polls that follow each other, by one consumer without reassignment, but not by a step of one."""
+        polls = self.history.polls
+        earlier, later = consecutive(polls.consumer, polls.partition)
+        is_irregular = polls.offset[later] - polls.offset[earlier] != 1
+        earlier, later = earlier[is_irregular], later[is_irregular]
+        goes_on = ~self._is_reassigned(earlier, later)
+        return earlier[goes_on], later[goes_on]
+
+    def _is_reassigned(self, earlier: Rows, later: Rows) -> Bools:
+        """Whether the consumer was assigned anew between two polls; at the very time of one of them counts too."""
+        polls, assignments = self.history.polls, self.history.assignments
+        times = np.sort(assignments.since_ns)
+        assigned = assignments.consumer * self.partitions + assignments.partition
+        begins = np.sort(assigned * len(times) + np.searchsorted(times, assignments.since_ns))
+        reader = (polls.consumer[later] * self.partitions + polls.partition[later]) * len(times)
+        after = np.searchsorted(times, polls.polled_ns[earlier], "left")
+        until = np.searchsorted(times, polls.polled_ns[later], "right")
+        return np.searchsorted(begins, reader + after) < np.searchsorted(begins, reader + until)
+
+    def poll_of(self, send: int) -> tuple[Operation, ...]:
+        """A poll that was given that send's record, where there is one."""
+        rows = np.flatnonzero(self.polled_sends == send)[:1]
+        return tuple(self.history.polls.operation(int(row)) for row in rows)
+
+
+class _SendsByValue:
+    """Finds the send that a value belongs to. Values are numbered without gaps, so nothing has to be sorted."""
+
+    def __init__(self, history: History) -> None:
+        sends = self._sends = history.sends
+        producers = 1 + int(sends.producer.max(initial=-1))
+        self._sequences = np.zeros(producers, np.int64)
+        np.maximum.at(self._sequences, sends.producer, sends.sequence + 1)
+        self._base = np.cumsum(self._sequences) - self._sequences
+        self._row = np.full(int(self._sequences.sum()), NO_SEND, np.int32)
+        self._row[self._base[sends.producer] + sends.sequence] = np.arange(len(sends), dtype=np.int32)
+        assert np.count_nonzero(self._row != NO_SEND) == len(sends), "a value is sent once"
+
+    def rows(self, value: Column, partition: Column) -> SendRows:
+        """The send of each value, NO_SEND where that partition was sent no such value. In pieces, to save memory."""
+        found = np.empty(len(value), np.int32)
+        for start in range(0, len(value), CHUNK):
+            piece = slice(start, start + CHUNK)
+            found[piece] = self._rows(value[piece], partition[piece])
+        return found
+
+    def _rows(self, value: Column, partition: Column) -> SendRows:
+        producer, sequence = value >> SEQUENCE_BITS, value & ((1 << SEQUENCE_BITS) - 1)
+        found = np.full(len(value), NO_SEND, np.int32)
+        known = np.flatnonzero((value >= 0) & (producer < len(self._sequences)))
+        known = known[sequence[known] < self._sequences[producer[known]]]
+        rows = self._row[self._base[producer[known]] + sequence[known]]
+        is_right = (rows != NO_SEND) & (self._sends.partition[rows] == partition[known])
+        found[known[is_right]] = rows[is_right]
+        return found

@@ -1,0 +1,36 @@
+"""inconsistent-offsets: two values at one place, over all polls and acknowledged sends."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cordwood.chaos.checks.anomaly import Anomaly, Proof, accuse
+from cordwood.chaos.checks.columns import NOTHING
+from cordwood.chaos.checks.evidence import Evidence
+
+
+def inconsistent_offsets(evidence: Evidence) -> Iterator[Anomaly]:
+    """A case is a place; its operations are two that differ."""
+    sends, polls, placed = evidence.history.sends, evidence.history.polls, evidence.placed
+    sent_at = evidence.places.numbers(sends.partition[placed], sends.offset[placed])
+    polled_at = evidence.places.numbers(polls.partition, polls.offset)
+    sent = sends.value[placed]
+    value_at = np.full(evidence.places.count, NOTHING, np.int64)
+    value_at[polled_at] = polls.value
+    value_at[sent_at] = sent
+    is_contested = np.zeros(evidence.places.count, np.bool_)
+    is_contested[sent_at[value_at[sent_at] != sent]] = True
+    is_contested[polled_at[value_at[polled_at] != polls.value]] = True
+
+    def claims(place: int) -> Proof:
+        by_value = {int(sent[row]): sends.operation(int(placed[row])) for row in np.flatnonzero(sent_at == place)}
+        for row in np.flatnonzero(polled_at == place):
+            by_value.setdefault(int(polls.value[row]), polls.operation(int(row)))
+        return tuple(by_value.values())[:2]
+
+    yield from accuse(
+        "inconsistent-offsets",
+        "One offset of a partition has two values",
+        np.flatnonzero(is_contested),
+        claims,
+    )

@@ -1,0 +1,69 @@
+"""lost-write: acknowledged or read, and then gone: passed over by every poll, or missing from a replica at the end."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cordwood.chaos.checks.anomaly import Anomaly, Proof, accuse
+from cordwood.chaos.checks.columns import Rows, per_partition
+from cordwood.chaos.checks.evidence import NO_SEND, Evidence
+from cordwood.chaos.history import UNKNOWN
+
+
+def lost_writes(evidence: Evidence) -> Iterator[Anomaly]:
+    """A case is an acknowledged send, at or below the highest offset read, that no poll has seen.
+
+    Its operations are the send, and the poll of what is highest.
+    """
+    sends, polls, landed = evidence.history.sends, evidence.history.polls, evidence.landed
+    is_passed = (landed <= evidence.highest_polled[sends.partition]) & (landed >= evidence.log_start[sends.partition])
+    lost = np.flatnonzero(evidence.is_acknowledged & ~evidence.is_polled & (landed != UNKNOWN) & is_passed)
+
+    def passed(send: int) -> Proof:
+        partition = sends.partition[send]
+        is_highest = (polls.partition == partition) & (polls.offset == evidence.highest_polled[partition])
+        return sends.operation(send), polls.operation(int(np.flatnonzero(is_highest)[0]))
+
+    yield from accuse("lost-write", "A send was acknowledged, and reads passed over it", lost, passed)
+
+
+def lost_from_replicas(evidence: Evidence) -> Iterator[Anomaly]:
+    """A case is a send that was acknowledged or polled, and is not where it landed in a replica that was in sync.
+
+    Its operations are the send, a poll that was given its record, and the replica's log.
+    """
+    for broker in evidence.brokers:
+        yield from _lost_from(evidence, broker)
+
+
+def _lost_from(evidence: Evidence, broker: int) -> Iterator[Anomaly]:
+    sends, logs = evidence.history.sends, evidence.history.logs
+    own = np.flatnonzero(logs.broker == broker)
+    log_of, start = per_partition(evidence.partitions, -1), per_partition(evidence.partitions, 0)
+    log_of[logs.partition[own]], start[logs.partition[own]] = own, logs.log_start[own]
+    # Where a send of unknown place landed may have been deleted, unless nothing was.
+    place = np.where(evidence.landed == UNKNOWN, 0, evidence.landed)
+    is_due = (log_of[sends.partition] >= 0) & (place >= start[sends.partition])
+    is_committed = evidence.is_acknowledged | evidence.is_polled
+    is_held = np.zeros(len(sends), np.bool_)
+    is_held[_sends_in_place(evidence, broker)] = True
+    yield from accuse(
+        "lost-write",
+        f"A send was acknowledged or read, and is not in its place on broker {broker}",
+        np.flatnonzero(is_committed & is_due & ~is_held),
+        lambda send: (
+            sends.operation(send),
+            *evidence.poll_of(send),
+            logs.operation(int(log_of[sends.partition[send]])),
+        ),
+    )
+
+
+def _sends_in_place(evidence: Evidence, broker: int) -> Rows:
+    """The sends that a broker has where they landed, or anywhere where that is unknown."""
+    replicas = evidence.history.replicas
+    rows = np.flatnonzero((replicas.broker == broker) & (evidence.replicated_sends != NO_SEND))
+    found = evidence.replicated_sends[rows].astype(np.intp)
+    landed = evidence.landed[found]
+    in_place: Rows = found[(landed == UNKNOWN) | (landed == replicas.offset[rows])]
+    return in_place

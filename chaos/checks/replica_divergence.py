@@ -1,0 +1,68 @@
+"""replica-divergence: two replicas differ below the smaller of their watermarks."""
+
+from collections.abc import Iterator
+from itertools import permutations
+
+import numpy as np
+
+from cordwood.chaos.checks.anomaly import Anomaly, accuse
+from cordwood.chaos.checks.columns import NOTHING, Bools, per_partition
+from cordwood.chaos.checks.evidence import Evidence
+from cordwood.chaos.history import Column, Operation, Replicas
+
+
+def replica_divergences(evidence: Evidence) -> Iterator[Anomaly]:
+    """A case is a place at which one of two brokers has something else or nothing; control records count too.
+
+    Its operations are both records, or one and the log that misses it.
+    """
+    for one, other in permutations([_Copy(evidence, broker) for broker in evidence.brokers], 2):
+        yield from _differences(evidence.history.replicas, one, other)
+
+
+def _differences(replicas: Replicas, one: "_Copy", other: "_Copy") -> Iterator[Anomaly]:
+    is_bound = one.is_between(np.maximum(one.start, other.start), np.minimum(one.end, other.end))
+    rows, theirs = one.rows[is_bound], other.value_at[one.places[is_bound]]
+    # Both brokers get their turn to be held against the other: what both have is compared in the first.
+    is_other = (theirs != replicas.value[rows]) & (one.broker < other.broker)
+    yield from accuse(
+        "replica-divergence",
+        f"Broker {one.broker} has a committed record that broker {other.broker} has not, or not so",
+        rows[(theirs == NOTHING) | is_other],
+        lambda row: (replicas.operation(row), other.instead_of(row)),
+    )
+
+
+class _Copy:
+    """All that one broker holds: rows of the table of replicas, and the value at each place.
+
+    `start` and `end` (by partition) bound what it says is committed.
+    """
+
+    def __init__(self, evidence: Evidence, broker: int) -> None:
+        self.broker = broker
+        self._replicas, self._logs = evidence.history.replicas, evidence.history.logs
+        logs = np.flatnonzero(self._logs.broker == broker)
+        partition = self._logs.partition[logs]
+        self.start, self.end = per_partition(evidence.partitions, 0), per_partition(evidence.partitions, 0)
+        self.start[partition], self.end[partition] = self._logs.log_start[logs], self._logs.high_watermark[logs]
+        self.rows = np.flatnonzero(self._replicas.broker == broker)
+        self.places = evidence.places.numbers(self._replicas.partition[self.rows], self._replicas.offset[self.rows])
+        self.value_at = np.full(evidence.places.count, NOTHING, np.int64)
+        self.value_at[self.places] = self._replicas.value[self.rows]
+
+    def is_between(self, start: Column, end: Column) -> Bools:
+        """Which of the rows are between those bounds, which are by partition."""
+        partition, offset = self._replicas.partition[self.rows], self._replicas.offset[self.rows]
+        is_between: Bools = (offset >= start[partition]) & (offset < end[partition])
+        return is_between
+
+    def instead_of(self, row: int) -> Operation:
+        """The record at the same place as that of another, else the log that has none there."""
+        partition, offset = self._replicas.partition[row], self._replicas.offset[row]
+        is_there = (self._replicas.partition == partition) & (self._replicas.offset == offset)
+        mine = np.flatnonzero(is_there & (self._replicas.broker == self.broker))
+        if len(mine):
+            return self._replicas.operation(int(mine[-1]))
+        is_log = (self._logs.broker == self.broker) & (self._logs.partition == partition)
+        return self._logs.operation(int(np.flatnonzero(is_log)[0]))

@@ -1,0 +1,94 @@
+"""A program: how long the checks of a large history take, and how much memory."""
+
+import json
+import resource
+import time
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from cordwood.chaos.checks import check
+from cordwood.chaos.history import (
+    ACKS_ALL,
+    SEQUENCE_BITS,
+    UNKNOWN,
+    Assignments,
+    History,
+    HistoryBuilder,
+    Logs,
+    Outcome,
+    Polls,
+    Replicas,
+    Sends,
+)
+
+OPEN_SHARE = 0.01
+BATCH_RECORDS = 500
+
+
+def main(
+    sends: Annotated[int, typer.Option(min=1)] = 10_000_000,
+    partitions: Annotated[int, typer.Option(min=1)] = 12,
+    producers: Annotated[int, typer.Option(min=1)] = 16,
+    consumers: Annotated[int, typer.Option(min=1, help="Each of them reads everything.")] = 2,
+    brokers: Annotated[int, typer.Option(min=0, help="Each of them is read raw at the end.")] = 0,
+) -> None:
+    """Make up a healthy history and check it. Prints JSON; exits with 1 on a false alarm."""
+    history = healthy(sends, partitions, producers, consumers, brokers)
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    anomalies = check(history)
+    measured = {
+        "sends": len(history.sends),
+        "polls": len(history.polls),
+        "replicas": len(history.replicas),
+        "check_s": round(time.perf_counter() - began_s, 2),
+        "check_cpu_s": round(time.process_time() - began_cpu_s, 2),
+        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+        "anomalies": [anomaly.sentence for anomaly in anomalies],
+    }
+    typer.echo(json.dumps(measured))
+    if anomalies:
+        raise typer.Exit(1)
+
+
+def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers: int) -> History:
+    """Producers send in turn to partitions by chance, each consumer reads all of it, each broker holds it."""
+    rng = np.random.default_rng(1)
+    number = np.arange(sends, dtype=np.int64)
+    producer, sequence = number % producers, number // producers
+    partition = rng.integers(0, partitions, sends)
+    offset = np.empty(sends, np.int64)
+    for each in range(partitions):
+        rows = np.flatnonzero(partition == each)
+        offset[rows] = np.arange(len(rows))
+    value = producer << SEQUENCE_BITS | sequence
+    is_open = rng.random(sends) < OPEN_SHARE
+    # Consumers take turns, a batch each, as they do while the log is written.
+    batches = np.array_split(number, -(-sends // BATCH_RECORDS))
+    read = np.concatenate([batch for batch in batches for _ in range(consumers)])
+    reader = np.concatenate([np.full(len(batch), each) for batch in batches for each in range(consumers)])
+    begin, log = np.arange(consumers * partitions), np.arange(brokers * partitions)
+    held = np.tile(number, brokers)
+    return replace(
+        HistoryBuilder().build(),
+        sends=Sends(
+            producer=producer,
+            sequence=sequence,
+            partition=partition,
+            invoked_ns=number,
+            ended_ns=number + 1,
+            outcome=np.where(is_open, np.int64(Outcome.INFO), np.int64(Outcome.OK)),
+            offset=np.where(is_open, UNKNOWN, offset),
+            acks=np.full(sends, ACKS_ALL),
+        ),
+        polls=Polls(reader, partition[read], offset[read], value[read], read, read // BATCH_RECORDS),
+        assignments=Assignments(begin // partitions, begin % partitions, np.full_like(begin, -1)),
+        logs=Logs(log // partitions, log % partitions, np.zeros_like(log), np.full_like(log, sends)),
+        replicas=Replicas(np.repeat(np.arange(brokers), sends), partition[held], offset[held], value[held]),
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

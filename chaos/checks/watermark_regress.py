@@ -1,0 +1,21 @@
+"""watermark-regress: one client sees the high watermark of a partition go back."""
+
+from collections.abc import Iterator
+
+from cordwood.chaos.checks.anomaly import Anomaly, accuse_pairs
+from cordwood.chaos.checks.columns import consecutive
+from cordwood.chaos.checks.evidence import Evidence
+
+
+def watermark_regresses(evidence: Evidence) -> Iterator[Anomaly]:
+    """A case is what the client was told, and what it was told next."""
+    watermarks = evidence.history.watermarks
+    earlier, later = consecutive(watermarks.client, watermarks.partition)
+    goes_back = watermarks.high_watermark[later] < watermarks.high_watermark[earlier]
+    yield from accuse_pairs(
+        "watermark-regress",
+        "A client saw the high watermark go back",
+        watermarks,
+        earlier[goes_back],
+        later[goes_back],
+    )

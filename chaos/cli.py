@@ -1,0 +1,27 @@
+"""`cordwood chaos`: prove on this machine, or on a cluster of one's own, that no promise is broken."""
+
+import typer
+
+from cordwood.chaos.live.command import run
+from cordwood.chaos.sim.command import replay, sim
+from cordwood.cluster.cli.app import SentencesNotTracebacks
+
+app = typer.Typer(
+    cls=SentencesNotTracebacks,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Faults, simulated and real, and a check of everything that was promised.",
+)
+app.command()(sim)
+app.command()(replay)
+app.command()(run)
+
+
+@app.callback()
+def chaos() -> None:
+    """Faults, simulated and real, and a check of everything that was promised."""
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,277 @@
+"""What clients asked and were told, and what every replica holds in the end: rows of numbers, kept by column."""
+
+import zipfile
+from array import array
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, dataclass, fields
+from enum import IntEnum
+from typing import Any, BinaryIO, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[np.int64]
+Operation = dict[str, int | str]
+"""One row in words: its table's name as "operation", and its cells by column."""
+
+UNKNOWN = -1
+"""In the place of an offset or a time that nobody was told."""
+ACKS_ALL = -1
+SEQUENCE_BITS = 40
+PRODUCERS_MAX = 1 << (63 - SEQUENCE_BITS)
+
+
+class Outcome(IntEnum):
+    """What became of an operation, as far as its client knows. INFO: it may or may not have happened, now or later."""
+
+    OK = 1
+    FAIL = 2
+    INFO = 3
+
+
+class NotAHistory(ValueError):
+    """The file holds something else. The message is a sentence for whoever named it."""
+
+
+def value_of(producer: int, sequence: int) -> int:
+    """The number that a record carries: no other record of the run has it."""
+    assert 0 <= producer < PRODUCERS_MAX, f"there is no producer {producer}"
+    assert 0 <= sequence < 1 << SEQUENCE_BITS, f"there is no sequence {sequence}"
+    return producer << SEQUENCE_BITS | sequence
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows in the order in which they were written down. Every field is a column, all are of one length."""
+
+    def __len__(self) -> int:
+        first: Column = getattr(self, fields(self)[0].name)
+        return len(first)
+
+    def operation(self, row: int) -> Operation:
+        """One row in words."""
+        cells = {field.name: int(getattr(self, field.name)[row]) for field in fields(self)}
+        outcome = {"outcome": Outcome(cells["outcome"]).name.lower()} if "outcome" in cells else {}
+        return {"operation": type(self).__name__.removesuffix("s").lower(), **cells, **outcome}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sends(Table):
+    """A row for each record that a producer began to send. A producer's sequences are 0, 1, 2, … in this order."""
+
+    producer: Column
+    sequence: Column
+    partition: Column
+    invoked_ns: Column
+    ended_ns: Column
+    outcome: Column
+    offset: Column
+    acks: Column
+
+    @property
+    def value(self) -> Column:
+        """What the records carry, see `value_of`."""
+        return self.producer << SEQUENCE_BITS | self.sequence
+
+    def operation(self, row: int) -> Operation:
+        """One row in words, with the record's value."""
+        return {**Table.operation(self, row), "value": value_of(int(self.producer[row]), int(self.sequence[row]))}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Polls(Table):
+    """A row for each record that a consumer was given; `batch` counts its calls of poll."""
+
+    consumer: Column
+    partition: Column
+    offset: Column
+    value: Column
+    polled_ns: Column
+    batch: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assignments(Table):
+    """A row for each time that a consumer began at some place of a partition: by assignment, in a group, by a seek."""
+
+    consumer: Column
+    partition: Column
+    since_ns: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Commits(Table):
+    """A row for each offset that a group's member committed, or (`is_read` 1) was told as the committed one."""
+
+    group: Column
+    generation: Column
+    partition: Column
+    offset: Column
+    outcome: Column
+    is_read: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watermarks(Table):
+    """A row for each time that a client was told how far a partition is committed, and where it starts."""
+
+    client: Column
+    partition: Column
+    high_watermark: Column
+    log_start: Column
+    at_ns: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logs(Table):
+    """A row for each replica that was read raw at the end, when it was in sync."""
+
+    broker: Column
+    partition: Column
+    log_start: Column
+    high_watermark: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replicas(Table):
+    """A row for each record of those replicas. A control record has a number below 0 that stands for its content."""
+
+    broker: Column
+    partition: Column
+    offset: Column
+    value: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """All that is known of a run. Partitions, numbered over all topics, clients and brokers are small numbers."""
+
+    sends: Sends
+    polls: Polls
+    assignments: Assignments
+    commits: Commits
+    watermarks: Watermarks
+    logs: Logs
+    replicas: Replicas
+
+    def save(self, file: BinaryIO) -> None:
+        """Write it as numpy's .npz, one array a column, named table.column."""
+        columns = {
+            f"{table.name}.{column.name}": getattr(getattr(self, table.name), column.name)
+            for table in fields(self)
+            for column in fields(getattr(self, table.name))
+        }
+        np.savez(file, **columns)
+
+    @classmethod
+    def load(cls, file: BinaryIO) -> "History":
+        """Read what `save` wrote. Raises NotAHistory."""
+        try:
+            with np.load(file, allow_pickle=False) as columns:
+                return cls(**{table.name: _loaded(table, columns) for table in fields(cls)})
+        except (AttributeError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+            raise NotAHistory(f"This is not a history of this version: {error}") from error
+
+
+def _loaded(table: Field[Any], columns: Mapping[str, Column]) -> Any:
+    form: Any = table.type
+    return form(*(columns[f"{table.name}.{column.name}"] for column in fields(form)))
+
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+class _Rows(Generic[AnyTable]):
+    """A table that still grows."""
+
+    def __init__(self, table: type[AnyTable]) -> None:
+        self._table = table
+        self.columns = {field.name: array("q") for field in fields(table)}
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def append(self, *cells: int) -> None:
+        for column, cell in zip(self.columns.values(), cells, strict=True):
+            column.append(cell)
+
+    def table(self) -> AnyTable:
+        return self._table(*(np.array(column, dtype=np.int64) for column in self.columns.values()))
+
+
+class HistoryBuilder:
+    """Write down each thing as it happens; each client's in the order in which they happened to it.
+
+    Times are nanoseconds of one clock that all clients share, simulated or real.
+    """
+
+    def __init__(self) -> None:
+        self._sends = _Rows(Sends)
+        self._polls = _Rows(Polls)
+        self._assignments = _Rows(Assignments)
+        self._commits = _Rows(Commits)
+        self._watermarks = _Rows(Watermarks)
+        self._logs = _Rows(Logs)
+        self._replicas = _Rows(Replicas)
+
+    def invoke(self, producer: int, sequence: int, partition: int, at_ns: int, acks: int = ACKS_ALL) -> int:
+        """A send begins. Its outcome is INFO until another is told; returns the number to tell it by."""
+        self._sends.append(producer, sequence, partition, at_ns, UNKNOWN, Outcome.INFO, UNKNOWN, acks)
+        return len(self._sends) - 1
+
+    def ok(self, send: int, offset: int, at_ns: int) -> None:
+        """It was acknowledged. `offset` is UNKNOWN for a repeat whose place the broker no longer knew."""
+        self._end(send, Outcome.OK, at_ns)
+        self._sends.columns["offset"][send] = offset
+
+    def fail(self, send: int, at_ns: int) -> None:
+        """It was refused, and is certainly in no log. When in doubt it is `info`."""
+        self._end(send, Outcome.FAIL, at_ns)
+
+    def info(self, send: int, at_ns: int) -> None:
+        """The client gave up, and does not know."""
+        self._end(send, Outcome.INFO, at_ns)
+
+    def _end(self, send: int, outcome: Outcome, at_ns: int) -> None:
+        self._sends.columns["outcome"][send] = outcome
+        self._sends.columns["ended_ns"][send] = at_ns
+
+    def poll(self, consumer: int, partition: int, offset: int, value: int, at_ns: int, batch: int = 0) -> None:
+        """A consumer was given a record."""
+        self._polls.append(consumer, partition, offset, value, at_ns, batch)
+
+    def assign(self, consumer: int, partition: int, at_ns: int) -> None:
+        """A consumer begins at some place of a partition; what it was given before is no longer continued."""
+        self._assignments.append(consumer, partition, at_ns)
+
+    def commit(self, group: int, generation: int, partition: int, offset: int, outcome: Outcome = Outcome.OK) -> None:
+        """A member of that generation committed the offset that it is to be given next."""
+        self._commits.append(group, generation, partition, offset, outcome, False)
+
+    def read_commit(self, group: int, generation: int, partition: int, offset: int) -> None:
+        """A member of that generation asked for the committed offset; UNKNOWN where it was told that there is none."""
+        self._commits.append(group, generation, partition, offset, Outcome.OK, True)
+
+    def watermark(self, client: int, partition: int, high_watermark: int, log_start: int, at_ns: int) -> None:
+        """A client was told how far a partition is committed, and where it starts."""
+        self._watermarks.append(client, partition, high_watermark, log_start, at_ns)
+
+    def replica(
+        self, broker: int, partition: int, log_start: int, high_watermark: int, records: Iterable[tuple[int, int]]
+    ) -> None:
+        """The end: one in-sync replica read raw, as (offset, value). Without records too: then they are all gone."""
+        self._logs.append(broker, partition, log_start, high_watermark)
+        for offset, value in records:
+            self._replicas.append(broker, partition, offset, value)
+
+    def build(self) -> History:
+        """Everything up to now."""
+        return History(
+            sends=self._sends.table(),
+            polls=self._polls.table(),
+            assignments=self._assignments.table(),
+            commits=self._commits.table(),
+            watermarks=self._watermarks.table(),
+            logs=self._logs.table(),
+            replicas=self._replicas.table(),
+        )

@@ -1,0 +1,68 @@
+"""A program: an idempotent producer of the append workload, until its standard input ends."""
+
+import random
+import select
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from confluent_kafka import KafkaError, Message, Producer
+
+from cordwood.chaos.live.client_rows import NONE, SendKind, SendRow, pack_send
+from cordwood.chaos.workload import Append, AppendWorkload
+
+TICK_S = 0.01
+QUEUED_MAX = 2000
+SETTLE_S = 60.0
+PAYLOAD_BYTES_MAX = 600
+
+
+def main(
+    bootstrap: Annotated[str, typer.Option()],
+    topic: Annotated[str, typer.Option()],
+    partitions: Annotated[int, typer.Option()],
+    rows: Annotated[Path, typer.Option(help="The file to write down what happens.")],
+    number: Annotated[int, typer.Option(help="Which producer this is.")],
+    seed: Annotated[int, typer.Option(help="Decides what is sent.")],
+    per_second: Annotated[int, typer.Option(help="Records to send.")],
+    setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for librdkafka.")] = None,
+) -> None:
+    """Prints how many sends were never answered."""
+    options = dict(each.split("=", 1) for each in setting or ())
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0, **options})
+    workload = AppendWorkload(
+        number, partitions, random.Random(f"{seed}/{number}"), payload_bytes_max=PAYLOAD_BYTES_MAX
+    )
+    with rows.open("ab") as file:
+        began, due = time.monotonic(), 0
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            before, due = due, int((time.monotonic() - began) * per_second)
+            # What cannot be queued now is not made up for later: a cluster that comes back meets the usual load.
+            for _ in range(min(due - before, QUEUED_MAX - len(producer))):
+                _send(producer, topic, workload.next(), file.write)
+            producer.poll(TICK_S)
+            file.flush()
+        unanswered = producer.flush(SETTLE_S)
+    typer.echo(unanswered)
+
+
+def _send(producer: Producer, topic: str, record: Append, write: Callable[[bytes], object]) -> None:
+    sequence, partition, invoked_ns = record.sequence, record.partition, time.monotonic_ns()
+
+    def answered(error: KafkaError | None, message: Message) -> None:
+        offset = message.offset()
+        kind, code = (SendKind.ACKNOWLEDGED, 0) if error is None else (SendKind.GIVEN_UP, error.code())
+        row = SendRow(
+            kind, sequence, partition, NONE if offset is None else offset, code, invoked_ns, time.monotonic_ns()
+        )
+        write(pack_send(*row))
+
+    write(pack_send(*SendRow(SendKind.INVOKED, sequence, partition, NONE, 0, invoked_ns, invoked_ns)))
+    producer.produce(topic, record.payload, key=record.key, partition=partition, on_delivery=answered)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,149 @@
+"""A run: clients work on a cluster, faults strike and are healed, and in the end all that was said is checked."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from cordwood.chaos.checks.anomaly import Anomaly
+from cordwood.chaos.live.brokers import NotInTime
+from cordwood.chaos.live.crowd import Crowd, Load
+from cordwood.chaos.live.faults.fault import Fault, State
+from cordwood.chaos.live.network import CannotCut
+from cordwood.chaos.live.plan import Aim, Step, steps
+from cordwood.chaos.live.power_cut import CannotMount
+from cordwood.chaos.live.process import BrokerEnded, StillRuns
+from cordwood.chaos.live.target import Target
+from cordwood.chaos.report.story import Span
+
+SERVED_S = 30.0
+IN_SYNC_S = 60.0
+TOPIC_CONFIGS = {"segment.bytes": str(1 << 20)}
+
+WENT_WRONG = (BrokerEnded, StillRuns, NotInTime, TimeoutError, KafkaException, CannotMount, CannotCut)
+"""How a cluster shows that it does not do as it should, or that it cannot be harmed as it should."""
+
+
+@dataclass(slots=True)
+class Struck:
+    """A fault that goes on."""
+
+    fault: Fault
+    victims: list[int]
+    what: str
+    since_s: float
+
+
+class Campaign:
+    """One run against one target. What comes of it is in `spans` and `anomalies`, times in seconds from its start."""
+
+    def __init__(self, target: Target, load: Load, place: Path, told: Callable[[str], None]) -> None:
+        self.target, self.crowd = target, Crowd(target.cluster.bootstrap, load, place / "clients")
+        self.anomalies: list[Anomaly] = []
+        self.spans: list[Span] = []
+        self.struck: list[Struck] = []
+        self.began_s = time.monotonic()
+        """When the clients were started, on the monotonic clock."""
+        self._told = told
+        self._rng = random.Random(load.seed)
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.began_s
+
+    def run(self, minutes: float) -> None:
+        """Have clients work for so long, with one fault after the other, and heal all of them."""
+        try:
+            self._run(minutes * 60)
+        except WENT_WRONG as failure:
+            self._accuse(unavailable(f"after {self.now_s:.0f} s", failure))
+            self._end_spans()
+
+    def _run(self, seconds: float) -> None:
+        cluster, load = self.target.cluster, self.crowd.load
+        cluster.create_topic(load.topic, load.partitions, TOPIC_CONFIGS)
+        self.began_s = time.monotonic()
+        self.crowd.start()
+        self._served("at the start", self.began_s)
+        for step in steps(list(self.target.faults), random.Random(load.seed)):
+            if self.now_s + step.quiet_s >= seconds:
+                break
+            self._take(step, seconds)
+        time.sleep(max(seconds - self.now_s, 0))
+        self._heal()
+
+    def _take(self, step: Step, seconds: float) -> None:
+        """One step of the plan, healed only where the next one does not join it."""
+        if not step.is_joined or self._state().is_alone:
+            self._heal()
+        time.sleep(step.quiet_s)
+        fault = self.target.faults[step.fault]
+        if not fault.may_apply(self._state(), self._victims(fault, step.aim)):
+            self._heal()
+        self._strike(fault, self._victims(fault, step.aim))
+        time.sleep(max(min(step.hold_s, seconds - self.now_s), 0))
+
+    def _victims(self, fault: Fault, aim: Aim) -> list[int]:
+        """Who is in that role now, and not struck already."""
+        cluster, load = self.target.cluster, self.crowd.load
+        if aim is Aim.EVERYONE and fault.may_strike_all:
+            return cluster.ids
+        unharmed = [id_ for id_ in cluster.ids if id_ not in self._state().victims]
+        in_role = -1
+        if aim is Aim.LEADER:
+            in_role = cluster.leader_of(load.topic, self._rng.randrange(load.partitions))
+        elif aim is Aim.CONTROLLER:
+            in_role = cluster.controller()
+        return [in_role if in_role in unharmed else self._rng.choice(unharmed)]
+
+    def _state(self) -> State:
+        return State(
+            frozenset(each.fault.name for each in self.struck),
+            frozenset(victim for each in self.struck for victim in each.victims),
+            any(each.fault.is_alone or len(each.victims) > 1 for each in self.struck),
+        )
+
+    def _strike(self, fault: Fault, victims: list[int]) -> None:
+        struck = Struck(fault, victims, f"brokers {victims}", self.now_s)
+        self.struck.append(struck)
+        who = f"broker{'s' if len(victims) > 1 else ''} {', '.join(map(str, victims))}"
+        struck.what = f"{who}: {fault.strike(victims, self._rng)}"
+        self._told(f"{fault.name}: {struck.what}")
+
+    def _heal(self) -> None:
+        """Undo all that goes on, and see that the cluster serves every partition and gets in sync in time."""
+        if not self.struck:
+            return
+        healed = ", ".join(each.fault.name for each in self.struck)
+        for each in reversed(self.struck):
+            each.fault.heal(each.victims)
+        self._end_spans()
+        healed_at_s = time.monotonic()
+        self._served(f"after {healed} was healed", healed_at_s)
+        self.target.cluster.wait_in_sync(IN_SYNC_S)
+        self._told(f"healed {healed}, in sync after {time.monotonic() - healed_at_s:.1f} s")
+
+    def _end_spans(self) -> None:
+        self.spans += (Span(each.fault.name, each.what, each.since_s, self.now_s) for each in self.struck)
+        self.struck.clear()
+
+    def _served(self, when: str, since_s: float) -> None:
+        load = self.crowd.load
+        missing = set(range(load.partitions)) - self.crowd.served_after(since_s, SERVED_S).keys()
+        if missing:
+            sentence = f"Partitions {sorted(missing)} take nothing for {SERVED_S:.0f} s {when}."
+            self._accuse(Anomaly("unavailable", sentence, (), 1))
+
+    def _accuse(self, anomaly: Anomaly) -> None:
+        self.anomalies.append(anomaly)
+        self._told(f"{anomaly.kind}: {anomaly.sentence}")
+
+
+def unavailable(when: str, failure: Exception) -> Anomaly:
+    """A cluster that does not do as it should; what it said last proves it."""
+    what, *said = str(failure).splitlines()
+    return Anomaly("unavailable", f"{when.capitalize()}: {what}", tuple({"said": line} for line in said), 1)

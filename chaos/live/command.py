@@ -1,0 +1,142 @@
+"""`cordwood chaos run`: real faults on a real cluster under load, and a verdict that names every broken promise."""
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cordwood.chaos.live import address_target, compose_target, local_target, telling
+from cordwood.chaos.live.campaign import WENT_WRONG, Campaign
+from cordwood.chaos.live.crowd import Load
+from cordwood.chaos.live.network import CannotCut
+from cordwood.chaos.live.options import workplace
+from cordwood.chaos.live.power_cut import CannotMount
+from cordwood.chaos.live.screen import Progress, screen
+from cordwood.chaos.live.target import CannotHarm, Target, chosen
+from cordwood.chaos.live.verdict import judge
+from cordwood.chaos.report.page import page
+from cordwood.cluster.cli.exits import ExitCode, Failure
+
+LOCAL, COMPOSE, NONE, ALL = "local", "compose", "none", "all"
+SEED_MAX = 1_000_000
+ANOMALIES_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What was asked for."""
+
+    target: str
+    project: str
+    faults: Sequence[str]
+    left_out: Mapping[str, str]
+    """Why others cannot be done, where all were asked for."""
+    minutes: float
+    load: Load
+    report: Path
+    as_json: bool
+
+
+def run(
+    faults: Annotated[str, typer.Option(help="kill,pause,partition,power-cut,…; or all, or none.")] = ALL,
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long clients work under faults.")] = 5.0,
+    target: Annotated[str, typer.Option(metavar="local|compose|HOST:PORT", help="Whose cluster.")] = LOCAL,
+    project: Annotated[str, typer.Option(help="The compose project, if not the one of this folder.")] = "",
+    seed: Annotated[int | None, typer.Option(help="Decides whom, when and how; random unless given.")] = None,
+    per_second: Annotated[int, typer.Option(min=1, help="Records that each of four producers sends.")] = 100,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the report goes.")] = None,
+    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Leave all data in this new directory.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="End with the verdict as one line of JSON.")] = False,
+) -> None:
+    """Harm a cluster while clients write and read, heal it, and check that no promise was broken.
+
+    `local` starts three brokers of its own; `compose` takes the deployment of this folder, which runs already; any
+    other cluster is worked on and checked without faults. Exits with 1 where a promise was broken.
+    """
+    number = random.SystemRandom().randrange(SEED_MAX) if seed is None else seed
+    try:
+        wanted, left_out = _faults(faults, target)
+        if target == LOCAL:
+            local_target.enter(wanted)
+        asked = Run(
+            target=target,
+            project=project or Path.cwd().name,
+            faults=wanted,
+            left_out=left_out,
+            minutes=minutes,
+            load=Load(f"cordwood-chaos-{number}-{int(time.time())}", number, per_second=per_second),
+            report=_writable(report or Path(f"cordwood-chaos-{number}.html")),
+            as_json=as_json,
+        )
+        with workplace(keep) as place:
+            is_whole = _carry_out(asked, place)
+    except (CannotHarm, CannotCut, CannotMount) as reason:
+        raise Failure(f"{reason}.", ExitCode.USAGE) from None
+    except WENT_WRONG as failure:
+        raise Failure(f"the brokers did not start: {failure}") from None
+    if not is_whole:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _faults(words: str, target: str) -> tuple[list[str], Mapping[str, str]]:
+    """What is to be done, and why the rest is left out. Raises CannotHarm."""
+    if target == LOCAL:
+        reasons = local_target.reasons()
+    else:
+        reasons = compose_target.reasons() if target == COMPOSE else address_target.reasons()
+    if words == ALL:
+        usual = compose_target.DEFAULT_FAULTS if target == COMPOSE else None
+        return chosen(usual, reasons), reasons
+    wanted = [] if words == NONE else [word.strip() for word in words.split(",") if word.strip()]
+    return chosen(wanted, reasons), {}
+
+
+def _writable(path: Path) -> Path:
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise Failure(f"--report {path} cannot be written.", ExitCode.USAGE)
+    return path.resolve()
+
+
+@contextmanager
+def _opened(asked: Run, place: Path) -> Iterator[Target]:
+    if asked.target == LOCAL:
+        with local_target.opened(place, asked.faults, asked.minutes) as target:
+            target.cluster.start()
+            yield target
+    elif asked.target == COMPOSE:
+        with compose_target.opened(asked.project, asked.faults) as target:
+            yield target
+    else:
+        yield address_target.found(asked.target)
+
+
+def _carry_out(asked: Run, place: Path) -> bool:
+    """The whole run. False where a promise was broken."""
+    progress = Progress()
+    for name, reason in asked.left_out.items():
+        progress.tell(f"{name} is left out: {reason}")
+    with _opened(asked, place) as target:
+        campaign = Campaign(target, asked.load, place, progress.tell)
+        try:
+            with screen(campaign, progress, asked.minutes):
+                campaign.run(asked.minutes)
+                lasted_s = campaign.now_s
+                progress.tell("all is healed: everything is read, and every replica is looked at")
+                verdict = judge(campaign)
+        finally:
+            campaign.crowd.kill()
+    asked.report.write_text(page(telling.story(campaign, verdict, lasted_s, asked.left_out)), encoding="utf-8")
+    for anomaly in verdict.anomalies[:ANOMALIES_SHOWN]:
+        typer.echo(f"{anomaly.kind}: {anomaly.sentence}")
+    typer.echo(telling.sentence(campaign, verdict, lasted_s))
+    typer.echo(f"report: {asked.report}", err=True)
+    if asked.as_json:
+        typer.echo(json.dumps(telling.summary(campaign, verdict, lasted_s)))
+    return not verdict.anomalies

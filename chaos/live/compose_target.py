@@ -1,0 +1,216 @@
+"""The brokers of a compose project, each a container, harmed through the Docker engine."""
+
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import docker
+from docker.errors import DockerException
+from docker.models.containers import Container
+from docker.models.networks import Network
+
+from cordwood.chaos.live.asking import NoAnswer, brokers_seen_by
+from cordwood.chaos.live.brokers import REPLICAS_MAX, Cluster
+from cordwood.chaos.live.faults import disks, links, processes
+from cordwood.chaos.live.faults.fault import Fault
+from cordwood.chaos.live.process import BrokerEnded, wait_for
+from cordwood.chaos.live.target import CannotHarm, Target
+
+PROJECT_LABEL, SERVICE_LABEL = "com.docker.compose.project", "com.docker.compose.service"
+NODE_ID = "CORDWOOD_NODE_ID"
+DATA = "/var/lib/cordwood"
+READY_S = 60.0
+STOP_S = 40
+DEFAULT_FAULTS = ("kill", "pause", "partition", "rolling-restart")
+"""What is done where nobody names a fault: nothing that takes away what a container has stored."""
+
+
+class ContainerBroker:
+    """One broker's container, reached by the port that it publishes on this machine."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self.address = _published(container)
+        self.is_running = True
+
+    @property
+    def service(self) -> str:
+        """What other containers call it."""
+        return str(self._container.labels[SERVICE_LABEL])
+
+    @property
+    def container(self) -> Container:
+        """As the engine knows it."""
+        return self._container
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ended by itself."""
+        self._container.reload()
+        return self.is_running and self._container.status == "exited"
+
+    def begin(self) -> None:
+        """Start the container on what its volume has."""
+        self._container.start()
+        self.is_running = True
+
+    def wait(self) -> None:
+        """Wait until it answers: the engine itself takes connections before. Raises BrokerEnded."""
+        if not wait_for(self._answers, READY_S):
+            raise BrokerEnded(f"{self.service} took no connections within {READY_S:.0f} s:\n{self.last_words()}")
+
+    def kill(self) -> None:
+        """SIGKILL to all of the container."""
+        if self.is_running:
+            self._container.kill()
+            self.is_running = False
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the end."""
+        if self.is_running:
+            self._container.stop(timeout=STOP_S)
+            self.is_running = False
+
+    def pause(self) -> None:
+        """The freezer: nothing in the container goes on."""
+        self._container.pause()
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._container.unpause()
+
+    def _answers(self) -> bool:
+        try:
+            brokers_seen_by(self.address)
+        except NoAnswer:
+            return False
+        return True
+
+    def last_words(self) -> str:
+        """The end of what it printed."""
+        return str(self._container.logs(tail=20).decode(errors="replace"))
+
+
+class ComposeCluster(Cluster):
+    """The brokers of one project. Raises CannotHarm where none runs."""
+
+    def __init__(self, engine: docker.DockerClient, project: str) -> None:
+        containers = engine.containers.list(filters={"label": f"{PROJECT_LABEL}={project}"})
+        by_id = {id_: container for container in containers if (id_ := _node_id(container)) is not None}
+        if not by_id:
+            raise CannotHarm(f"no broker of the compose project {project} runs: docker compose up --build --wait")
+        self.brokers: dict[int, ContainerBroker] = {id_: ContainerBroker(by_id[id_]) for id_ in sorted(by_id)}
+        self.replicas = min(len(self.brokers), REPLICAS_MAX)
+
+
+def reasons() -> dict[str, str]:
+    """Why some faults cannot be done to containers, by their names."""
+    no_disk = "a container's volume is a directory of its host's file system, which others use too"
+    return {
+        **dict.fromkeys(("power-cut", "disk-full", "fsync-error"), no_disk),
+        "bit-flip": "files are looked at by --target local only",
+        "clock-jump": "all containers share their host's time of day",
+    }
+
+
+@contextmanager
+def opened(project: str, faults: Sequence[str]) -> Iterator[Target]:
+    """The project's brokers, which run already and run again at the end of the block. Raises CannotHarm."""
+    try:
+        engine = docker.from_env()
+        engine.ping()
+    except DockerException:
+        raise CannotHarm("no Docker engine answers: is it installed, and may you use it?") from None
+    cluster = ComposeCluster(engine, project)
+    [network, *_] = engine.networks.list(filters={"label": f"{PROJECT_LABEL}={project}"})
+    cut = _Cut(network, cluster)
+    makers: Mapping[str, Callable[[], Fault]] = {
+        "kill": lambda: processes.Kill(cluster),
+        "pause": lambda: processes.Pause(cluster),
+        "rolling-restart": lambda: processes.RollingRestart(cluster),
+        "partition": lambda: links.Partition(links.Links({"off the network": cut.off}, cut.mend)),
+        "wipe": lambda: disks.Wipe(cluster, lambda id_: _wipe(engine, cluster.brokers[id_])),
+    }
+    place = Path(tempfile.mkdtemp(prefix="cordwood-chaos-volumes-"))
+    try:
+        yield Target(
+            f"compose project {project}",
+            cluster,
+            {name: makers[name]() for name in faults},
+            lambda: _log_directories(cluster, place),
+        )
+    finally:
+        _restore(cluster, cut)
+        shutil.rmtree(place)
+
+
+class _Cut:
+    """The network that joins the brokers, and who is off it. Published ports are gone with it, for clients too."""
+
+    def __init__(self, network: Network, cluster: ComposeCluster) -> None:
+        self._network, self._cluster = network, cluster
+        self._off: set[int] = set()
+
+    def off(self, id_: int) -> None:
+        self._network.disconnect(self._cluster.brokers[id_].container)
+        self._off.add(id_)
+
+    def mend(self) -> None:
+        for id_ in self._off:
+            broker = self._cluster.brokers[id_]
+            self._network.connect(broker.container, aliases=[broker.service])
+        self._off.clear()
+
+
+def _restore(cluster: ComposeCluster, cut: _Cut) -> None:
+    """Leave the deployment as it was found: every broker runs, and hears the others."""
+    cut.mend()
+    for broker in cluster.brokers.values():
+        broker.container.reload()
+        if broker.container.status == "paused":
+            broker.resume()
+        elif broker.container.status != "running":
+            broker.begin()
+
+
+def _log_directories(cluster: ComposeCluster, place: Path) -> Mapping[int, Path]:
+    """Stop all brokers, and copy what their volumes hold."""
+    cluster.stop()
+    copies = {}
+    for id_, broker in cluster.brokers.items():
+        archive = place / f"{id_}.tar"
+        with archive.open("wb") as file:
+            for piece in broker.container.get_archive(DATA)[0]:
+                file.write(piece)
+        with tarfile.open(archive) as packed:
+            packed.extractall(place / str(id_), filter="data")
+        copies[id_] = place / str(id_) / Path(DATA).name
+    return copies
+
+
+def _wipe(engine: docker.DockerClient, broker: ContainerBroker) -> None:
+    """Kill the broker and empty its volume, by a container that has nothing else to do."""
+    broker.kill()
+    engine.containers.run(
+        broker.container.image,
+        ["-c", f"rm -rf {DATA}/*"],
+        entrypoint="/bin/sh",
+        volumes_from=[broker.container.id],
+        remove=True,
+    )
+
+
+def _node_id(container: Container) -> int | None:
+    rows = dict(row.partition("=")[::2] for row in container.attrs["Config"]["Env"])
+    return int(rows[NODE_ID]) if NODE_ID in rows else None
+
+
+def _published(container: Container) -> str:
+    """host:port of the only port that it publishes. Raises CannotHarm."""
+    bound = [host for hosts in container.ports.values() if hosts for host in hosts]
+    if not bound:
+        raise CannotHarm(f"{container.name} publishes no port, so it cannot be reached from here")
+    return f"{bound[0]['HostIp'].replace('0.0.0.0', '127.0.0.1')}:{bound[0]['HostPort']}"

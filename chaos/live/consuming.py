@@ -1,0 +1,129 @@
+"""A program: a consumer, by assignment or in a group with commits, that writes down all it is told."""
+
+import select
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from cordwood.chaos.live.client_rows import NONE, PollKind, PollRow, pack_poll
+from cordwood.chaos.workload import decode
+
+POLL_S = 0.1
+POLLED_MAX = 1000
+COMMIT_EVERY_S = 1.0
+
+
+def main(
+    bootstrap: Annotated[str, typer.Option()],
+    topic: Annotated[str, typer.Option()],
+    partitions: Annotated[int, typer.Option()],
+    rows: Annotated[Path, typer.Option(help="The file to write down what happens.")],
+    group: Annotated[str | None, typer.Option(help="As a member of this group, not of every partition.")] = None,
+    setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for librdkafka.")] = None,
+) -> None:
+    """Reads until its standard input ends."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group or rows.name,
+            # Who reads by assignment was never told to begin anywhere but at the start.
+            "auto.offset.reset": "earliest" if group else "error",
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            "log_level": 0,
+            # Without a callback, lost connections would come as messages, and those are no news here.
+            "error_cb": lambda _error: None,
+            **dict(each.split("=", 1) for each in setting or ()),
+        }
+    )
+    with rows.open("ab") as file:
+        reader = _Reader(consumer, file, is_member=group is not None)
+        if group:
+            consumer.subscribe([topic], on_assign=reader.assigned, on_revoke=reader.revoked, on_lost=reader.lost)
+        else:
+            places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
+            consumer.assign(places)
+            reader.began(places)
+        while not select.select([sys.stdin], [], [], 0)[0]:
+            reader.poll()
+            file.flush()
+        consumer.close()
+
+
+class _Reader:
+    """Polls, commits now and then what it was given, and writes a row for everything."""
+
+    def __init__(self, consumer: Consumer, file: BinaryIO, *, is_member: bool) -> None:
+        self._consumer, self._file, self._is_member = consumer, file, is_member
+        self._batches = self._assignments = 0
+        self._next: dict[tuple[str, int], int] = {}
+        """What is to be committed, as far as it is not: the offset behind the last record of each partition."""
+        self._committed_at = time.monotonic()
+
+    def poll(self) -> None:
+        """Take what there is, and say how far each partition is committed that had something."""
+        messages = self._consumer.consume(POLLED_MAX, POLL_S)
+        self._batches += 1
+        places = {place for place in map(self._take, messages) if place}
+        for topic, partition in places:
+            start, watermark = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
+            if start >= 0 and watermark >= 0:
+                self._write(PollKind.WATERMARK, partition, watermark, start)
+        if self._is_member and time.monotonic() >= self._committed_at + COMMIT_EVERY_S:
+            self._commit()
+
+    def began(self, places: list[TopicPartition]) -> None:
+        """It reads these from now on, whatever it read before."""
+        self._assignments += 1
+        for place in places:
+            self._write(PollKind.ASSIGNED, place.partition, place.offset, number=self._assignments)
+
+    def assigned(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
+        """The group gives it these."""
+        self.began(places)
+
+    def revoked(self, _consumer: Consumer, _places: list[TopicPartition]) -> None:
+        """The group takes them: the next one is to go on where this one ends."""
+        self._commit()
+        self._next.clear()
+
+    def lost(self, _consumer: Consumer, _places: list[TopicPartition]) -> None:
+        """The group has given them to somebody else already."""
+        self._next.clear()
+
+    def _take(self, message: Message) -> tuple[str, int] | None:
+        topic, partition, offset, error = message.topic(), message.partition(), message.offset(), message.error()
+        if error is not None or topic is None or partition is None or offset is None:
+            code = error.code() if error is not None else KafkaError._BAD_MSG
+            typer.echo(f"{time.monotonic():.3f}: partition {partition}: {error}", err=True)
+            self._write(PollKind.TOLD_ERROR, NONE, NONE, code)
+            return None
+        self._write(PollKind.POLLED, partition, offset, decode(message.value()))
+        self._next[topic, partition] = offset + 1
+        return topic, partition
+
+    def _commit(self) -> None:
+        if self._next:
+            places = [TopicPartition(*place, offset) for place, offset in self._next.items()]
+            try:
+                self._consumer.commit(offsets=places, asynchronous=False)
+                kind = PollKind.COMMITTED
+            except KafkaException:
+                kind = PollKind.COMMIT_UNSURE
+            for place in places:
+                self._write(kind, place.partition, place.offset, number=self._assignments)
+            if kind is PollKind.COMMITTED:
+                self._next.clear()
+        self._committed_at = time.monotonic()
+
+    def _write(self, kind: PollKind, partition: int, offset: int, value: int = NONE, number: int | None = None) -> None:
+        batch = self._batches if number is None else number
+        self._file.write(pack_poll(*PollRow(kind, partition, offset, value, batch, time.monotonic_ns())))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,175 @@
+"""The clients of a run, each in a process of its own: producers, consumers by assignment, and a group's members."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cordwood.chaos.checks.anomaly import Anomaly
+from cordwood.chaos.live.client_rows import POLLS, SENDS, PollKind, RowArray, SendKind, Tail
+from cordwood.chaos.live.clients import END_S, QUICK, QUICK_READER
+from cordwood.chaos.live.process import wait_for
+
+PRODUCING, CONSUMING = "appending", "consuming"
+AT_END_S = 60.0
+LOOK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked of a cluster. Every consumer by assignment reads all partitions."""
+
+    topic: str
+    seed: int
+    partitions: int = 6
+    producers: int = 4
+    per_second: int = 100
+    """Records of each producer."""
+    consumers: int = 2
+    members: int = 2
+
+
+class Crowd:
+    """Started once, stopped once. Their files are below `place`."""
+
+    def __init__(self, bootstrap: str, load: Load, place: Path) -> None:
+        self.load = load
+        self._bootstrap, self._place = bootstrap, place
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._served: list[Tail] = []
+        place.mkdir(parents=True)
+
+    @property
+    def producer_files(self) -> list[Path]:
+        """Rows of SENDS, by the producer's number."""
+        return [self._place / f"producer-{number}" for number in range(self.load.producers)]
+
+    @property
+    def consumer_files(self) -> list[Path]:
+        """Rows of POLLS of those that read by assignment."""
+        return [self._place / f"consumer-{number}" for number in range(self.load.consumers)]
+
+    @property
+    def member_files(self) -> list[Path]:
+        """Rows of POLLS of the group's members."""
+        return [self._place / f"member-{number}" for number in range(self.load.members)]
+
+    def start(self) -> None:
+        """All of them."""
+        for number, path in enumerate(self.producer_files):
+            options = {"number": number, "seed": self.load.seed, "per-second": self.load.per_second}
+            self._run(PRODUCING, path, options, QUICK)
+        for path in self.consumer_files:
+            self._run(CONSUMING, path, {}, QUICK_READER)
+        for path in self.member_files:
+            self._run(CONSUMING, path, {"group": self.load.topic}, QUICK_READER)
+        self._served = [Tail(path, SENDS) for path in self.producer_files]
+
+    def served_after(self, moment_s: float, seconds: float) -> dict[int, float]:
+        """How many seconds after `moment_s` each partition first acknowledged a record that was sent later.
+
+        A partition that does not within `seconds` from now is missing.
+        """
+        waited: dict[int, float] = {}
+
+        def are_all_served() -> bool:
+            time.sleep(LOOK_S)
+            for tail in self._served:
+                rows = tail.news()
+                later = (rows["kind"] == SendKind.ACKNOWLEDGED) & (rows["invoked_ns"] >= moment_s * 1e9)
+                for row in rows[later]:
+                    waited.setdefault(int(row["partition"]), row["at_ns"] / 1e9 - moment_s)
+            return len(waited) == self.load.partitions
+
+        wait_for(are_all_served, seconds)
+        return waited
+
+    def stop_sending(self) -> list[Anomaly]:
+        """Let every producer end: what was sent is answered first. Returns what they did not manage."""
+        anomalies = []
+        for name, said in self._end(self.producer_files).items():
+            if said != "0":
+                what = f"{said} of its sends were never answered" if said.isdecimal() else said
+                anomalies.append(Anomaly("unanswered", f"{name}: {what}.", (), 1))
+        return anomalies
+
+    def read_to(self, ends: Mapping[int, int]) -> list[Anomaly]:
+        """Let every consumer by assignment come to where the partitions end. Returns what they did not manage."""
+        reached: dict[Path, dict[int, int]] = {path: {} for path in self.consumer_files}
+        tails = {path: Tail(path, POLLS) for path in reached}
+
+        def are_all_at_the_end() -> bool:
+            time.sleep(LOOK_S)
+            for path, tail in tails.items():
+                reached[path] |= _ends(tail.news())
+            return all(end <= seen.get(at, 0) for seen in reached.values() for at, end in ends.items())
+
+        if wait_for(are_all_at_the_end, AT_END_S):
+            return []
+        seen = {path.name: ends_seen for path, ends_seen in reached.items()}
+        sentence = f"Consumers came only so far in {AT_END_S:.0f} s: {seen}, and the log ends at {dict(ends)}."
+        return [Anomaly("unread", sentence, (), 1)]
+
+    def stop_reading(self) -> list[Anomaly]:
+        """Let every consumer end. Returns what they did not manage."""
+        said = self._end([*self.consumer_files, *self.member_files])
+        return [Anomaly("client-ended", f"{name}: {words}.", (), 1) for name, words in said.items() if words]
+
+    def kill(self) -> None:
+        """End whatever still runs."""
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+
+    def _end(self, paths: Sequence[Path]) -> dict[str, str]:
+        """Tell clients to end, and return what each printed; or in words how it ended instead."""
+        processes = {path.name: self._processes[path.name] for path in paths}
+        for process in processes.values():
+            assert process.stdin is not None
+            process.stdin.close()
+        deadline = time.monotonic() + END_S
+        said = {}
+        for name, process in processes.items():
+            try:
+                code = process.wait(max(deadline - time.monotonic(), 0))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                said[name] = f"it did not end within {END_S:.0f} s"
+                continue
+            assert process.stdout is not None
+            said[name] = process.stdout.read().strip() if code == 0 else f"it ended with exit code {code}"
+        return said
+
+    def _run(self, program: str, rows: Path, options: Mapping[str, object], settings: Sequence[str]) -> None:
+        common = {"bootstrap": self._bootstrap, "topic": self.load.topic, "partitions": self.load.partitions}
+        command = [sys.executable, "-m", f"cordwood.chaos.live.{program}"]
+        for key, value in {**common, "rows": rows, **options}.items():
+            command += [f"--{key}", str(value)]
+        for setting in settings:
+            command += ["--setting", setting]
+        with rows.with_suffix(".errors").open("ab") as errors:
+            self._processes[rows.name] = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                cwd=self._place,
+                # Ctrl-C is for whoever started us: we end them.
+                start_new_session=True,
+            )
+
+
+def rows_of(paths: Iterable[Path], form: "np.dtype[np.void]") -> list[RowArray]:
+    """All that was written down in each file."""
+    return [Tail(path, form).news() for path in paths]
+
+
+def _ends(rows: RowArray) -> dict[int, int]:
+    """Behind the last record of each partition that was read."""
+    polled = rows[rows["kind"] == PollKind.POLLED]
+    return {int(at): int(polled["offset"][polled["partition"] == at][-1]) + 1 for at in np.unique(polled["partition"])}

@@ -1,0 +1,117 @@
+"""Faults of one broker's disk: its power cut, no room on it, writes that fail, bits that rot, all of it gone."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cordwood.chaos.live.brokers import Cluster
+from cordwood.chaos.live.cluster import LocalCluster
+from cordwood.chaos.live.faults.fault import Fault
+from cordwood.chaos.live.flip_replicas import WHILE_RUNNING, choose
+from cordwood.chaos.live.power_cut import LoopFileSystem
+
+ENDED_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCut(Fault):
+    """What was not synced is gone, and with it the process."""
+
+    cluster: Cluster
+    disks: Mapping[int, LoopFileSystem]
+    name: ClassVar[str] = "power-cut"
+    may_strike_all: ClassVar[bool] = True
+
+    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+        for victim in victims:
+            self.disks[victim].cut_power()
+        for victim in victims:
+            self.cluster.brokers[victim].kill()
+        return "without power"
+
+    def heal(self, victims: Sequence[int]) -> None:
+        for victim in victims:
+            self.disks[victim].restore_power()
+        self.cluster.begin(victims)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFull(Fault):
+    """Something else has taken all the room. Healed by giving it back; a broker that gave up is started again."""
+
+    cluster: Cluster
+    disks: Mapping[int, LoopFileSystem]
+    name: ClassVar[str] = "disk-full"
+    is_alone: ClassVar[bool] = True
+
+    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+        for victim in victims:
+            self.disks[victim].fill()
+        return "with a full disk"
+
+    def heal(self, victims: Sequence[int]) -> None:
+        for victim in victims:
+            self.disks[victim].make_room()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncError(Fault):
+    """The device below the file system takes no more: fdatasync fails once, and what it was to write is lost."""
+
+    cluster: Cluster
+    disks: Mapping[int, LoopFileSystem]
+    name: ClassVar[str] = "fsync-error"
+    is_alone: ClassVar[bool] = True
+
+    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+        for victim in victims:
+            self.disks[victim].starve()
+        return "with a device that takes no writes"
+
+    def heal(self, victims: Sequence[int]) -> None:
+        for victim in victims:
+            self.cluster.brokers[victim].kill()
+            self.disks[victim].feed()
+        self.cluster.begin(victims)
+
+
+@dataclass(frozen=True, slots=True)
+class BitFlip(Fault):
+    """A few bits of one file, while the broker is down, or of a closed segment while it runs."""
+
+    cluster: LocalCluster
+    kinds: Sequence[str]
+    name: ClassVar[str] = "bit-flip"
+    is_alone: ClassVar[bool] = True
+
+    def strike(self, victims: Sequence[int], rng: random.Random) -> str:
+        [victim] = victims
+        broker, kind = self.cluster.brokers[victim], rng.choice(self.kinds)
+        if kind != WHILE_RUNNING:
+            rng.choice((broker.kill, broker.stop))()
+        flips = choose(broker.data, kind, rng)
+        for flip in flips:
+            flip.apply(broker.data)
+        return f"{kind}: {', '.join(map(str, flips)) or 'there is none yet'}"
+
+    def heal(self, victims: Sequence[int]) -> None:
+        self.cluster.begin(victim for victim in victims if not self.cluster.brokers[victim].is_running)
+
+
+@dataclass(frozen=True, slots=True)
+class Wipe(Fault):
+    """Killed, and all that it had on disk is gone."""
+
+    cluster: Cluster
+    wipe: Callable[[int], None]
+    name: ClassVar[str] = "wipe"
+    is_alone: ClassVar[bool] = True
+
+    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+        for victim in victims:
+            self.wipe(victim)
+        return "with an empty disk"
+
+    def heal(self, victims: Sequence[int]) -> None:
+        self.cluster.begin(victims)

@@ -1,0 +1,63 @@
+"""Faults of a whole broker: killed, standing still, restarted one after the other."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cordwood.chaos.live.brokers import Cluster
+from cordwood.chaos.live.faults.fault import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Kill(Fault):
+    """SIGKILL; healed by a start on the same data."""
+
+    cluster: Cluster
+    name: ClassVar[str] = "kill"
+    may_strike_all: ClassVar[bool] = True
+
+    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+        for victim in victims:
+            self.cluster.brokers[victim].kill()
+        return "killed"
+
+    def heal(self, victims: Sequence[int]) -> None:
+        self.cluster.begin(victims)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(Fault):
+    """SIGSTOP, so that a leader comes back that does not know of its end."""
+
+    cluster: Cluster
+    name: ClassVar[str] = "pause"
+    may_strike_all: ClassVar[bool] = True
+
+    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+        for victim in victims:
+            self.cluster.brokers[victim].pause()
+        return "stand still"
+
+    def heal(self, victims: Sequence[int]) -> None:
+        for victim in victims:
+            self.cluster.brokers[victim].resume()
+
+
+@dataclass(frozen=True, slots=True)
+class RollingRestart(Fault):
+    """Every broker in turn stopped cleanly and started, the victims first; the next once the last is in sync."""
+
+    cluster: Cluster
+    name: ClassVar[str] = "rolling-restart"
+    is_alone: ClassVar[bool] = True
+
+    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+        for id_ in (*victims, *(id_ for id_ in self.cluster.ids if id_ not in victims)):
+            self.cluster.brokers[id_].stop()
+            self.cluster.start([id_])
+            self.cluster.wait_in_sync()
+        return "restarted, and all others after it"
+
+    def heal(self, victims: Sequence[int]) -> None:
+        pass

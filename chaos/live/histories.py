@@ -1,0 +1,146 @@
+"""From what clients wrote down, and from what lies on the brokers' disks, to a history that can be checked."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from confluent_kafka import KafkaError
+
+from cordwood.chaos.checks.anomaly import Anomaly
+from cordwood.chaos.history import HistoryBuilder, Outcome
+from cordwood.chaos.live.client_rows import NONE, PollKind, RowArray, SendKind
+from cordwood.chaos.live.polls import NEVER_TOLD
+from cordwood.chaos.live.replica_logs import TOPICS, batches_in
+from cordwood.chaos.workload import decode as value_in
+from cordwood.storage.records import decode
+
+Place = tuple[int, int]
+"""A partition and an offset."""
+
+GROUP = 0
+LAST_GENERATION = 1 << 30
+
+
+def add_sends(history: HistoryBuilder, producers: Sequence[RowArray]) -> None:
+    """What producers sent and were told; each one's number is its place."""
+    for number, rows in enumerate(producers):
+        sends: dict[int, int] = {}
+        for kind, sequence, partition, offset, _error, _invoked_ns, at_ns in rows.tolist():
+            if kind == SendKind.INVOKED:
+                sends[sequence] = history.invoke(number, sequence, partition, at_ns)
+            elif kind == SendKind.ACKNOWLEDGED:
+                history.ok(sends[sequence], offset if offset >= 0 else NONE, at_ns)
+            else:
+                history.info(sends[sequence], at_ns)
+
+
+def add_polls(history: HistoryBuilder, consumers: Sequence[RowArray], left_out: Set[Place]) -> None:
+    """What consumers were given and told; each one's number is its place."""
+    for consumer, rows in enumerate(consumers):
+        for kind, partition, offset, value, batch, at_ns in rows.tolist():
+            if kind == PollKind.POLLED and (partition, offset) not in left_out:
+                history.poll(consumer, partition, offset, value, at_ns, batch)
+            elif kind == PollKind.ASSIGNED:
+                history.assign(consumer, partition, at_ns)
+            elif kind == PollKind.WATERMARK:
+                history.watermark(consumer, partition, offset, value, at_ns)
+
+
+def add_commits(history: HistoryBuilder, members: Sequence[RowArray]) -> None:
+    """What the members of one group committed.
+
+    No client says which generation it is in. But a member that is given a partition has it in a later generation than
+    all that were given it before, or its commits are refused: so the order of their assignments will do.
+    """
+    begun = sorted(
+        (at_ns, member, assignment)
+        for member, rows in enumerate(members)
+        for kind, _partition, _offset, _value, assignment, at_ns in rows.tolist()
+        if kind == PollKind.ASSIGNED
+    )
+    generations = {(member, assignment): rank for rank, (_, member, assignment) in enumerate(begun)}
+    for member, rows in enumerate(members):
+        for kind, partition, offset, _value, assignment, _at_ns in rows.tolist():
+            if kind in (PollKind.COMMITTED, PollKind.COMMIT_UNSURE):
+                outcome = Outcome.OK if kind == PollKind.COMMITTED else Outcome.INFO
+                history.commit(GROUP, generations[member, assignment], partition, offset, outcome)
+
+
+def add_final_commits(history: HistoryBuilder, committed: Mapping[int, int]) -> None:
+    """What the group is told by partition once all of its members have left."""
+    for partition, offset in committed.items():
+        history.read_commit(GROUP, LAST_GENERATION, partition, offset)
+
+
+def polled_count(rows: RowArray) -> int:
+    """How many records a consumer was given."""
+    return int((rows["kind"] == PollKind.POLLED).sum())
+
+
+class RawRecord(NamedTuple):
+    """A record as it lies on disk."""
+
+    offset: int
+    value: int
+    producer: tuple[int, int]
+    """Its idempotent producer's id and epoch."""
+
+
+def replicas_on(data: Mapping[int, Path], topic_id: str) -> dict[tuple[int, int], list[RawRecord]]:
+    """What each broker holds of each partition of a topic; by (broker, partition)."""
+    return {
+        (broker, int(directory.name)): [
+            RawRecord(record.offset, value_in(record.value), (header.producer_id, header.producer_epoch))
+            for header, batch in batches_in(directory)
+            for record in decode(batch)
+        ]
+        for broker, path in data.items()
+        for directory in sorted((path / TOPICS / topic_id).glob("*"))
+    }
+
+
+def sent_again(replicas: Mapping[tuple[int, int], Sequence[RawRecord]]) -> frozenset[Place]:
+    """The places of records that their client itself sent once more under another id or epoch.
+
+    An idempotent producer that has lost track begins a new epoch, and librdkafka then sends again what it was not told
+    of. That is no duplicate of ours, who tell them apart within an epoch only (rule 9): the last copy counts.
+    """
+    copies: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
+    earlier: set[Place] = set()
+    for (_, partition), records in replicas.items():
+        for record in records:
+            known = copies.setdefault((partition, record.value), {})
+            earlier.update((partition, offset) for who, offset in known.items() if who != record.producer)
+            known.setdefault(record.producer, record.offset)
+    last = {(partition, max(known.values())) for (partition, _), known in copies.items()}
+    return frozenset(earlier - last)
+
+
+def add_replicas(
+    history: HistoryBuilder,
+    replicas: Mapping[tuple[int, int], Sequence[RawRecord]],
+    left_out: Set[Place],
+) -> None:
+    """What every replica of the topic holds. They were in sync, so each is committed to its end."""
+    for (broker, partition), records in replicas.items():
+        start, end = (records[0].offset, records[-1].offset + 1) if records else (0, 0)
+        kept = ((each.offset, each.value) for each in records if (partition, each.offset) not in left_out)
+        history.replica(broker, partition, start, end, kept)
+
+
+def told_errors(consumers: Sequence[RowArray]) -> Iterator[Anomaly]:
+    """The errors that no reader of committed records may get."""
+    told = [rows[rows["kind"] == PollKind.TOLD_ERROR] for rows in consumers]
+    codes, counts = np.unique(np.concatenate([rows["value"] for rows in told]), return_counts=True)
+    for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+        if code in NEVER_TOLD:
+            yield Anomaly(NEVER_TOLD[code], f"A consumer was told: {KafkaError(code).str()}.", (), count)
+
+
+def given_up(producers: Sequence[RowArray]) -> Iterator[Anomaly]:
+    """Sends that a client gave up, though every fault was healed long before."""
+    rows = np.concatenate([rows[rows["kind"] == SendKind.GIVEN_UP] for rows in producers])
+    codes, counts = np.unique(rows["error"], return_counts=True)
+    for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+        yield Anomaly("failed-send", f"A producer was told: {KafkaError(code).str()}.", (), count)

@@ -1,0 +1,114 @@
+"""Three brokers of this machine, each with a disk, a network and a clock of its own as far as the faults want them."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from cordwood.chaos.live import network
+from cordwood.chaos.live.cluster import LocalCluster
+from cordwood.chaos.live.faults import clocks, disks, links, processes
+from cordwood.chaos.live.faults.clocks import Clock
+from cordwood.chaos.live.faults.fault import Fault
+from cordwood.chaos.live.flip_replicas import KINDS, SETTINGS
+from cordwood.chaos.live.network import Network
+from cordwood.chaos.live.power_cut import LoopFileSystem, MemoryFileSystem
+from cordwood.chaos.live.target import Target
+
+BROKERS = 3
+NEED_DISKS = frozenset({"power-cut", "disk-full", "fsync-error"})
+DISK_BYTES = 2 << 30
+DISK_BYTES_PER_MINUTE = 40 << 20
+"""What a broker stores in a minute of the usual load, with room to spare."""
+DEVICE_SHARE = 0.9
+"""A device in memory is smaller than its disk: it can run out of room while the disk still has some."""
+
+
+def reasons() -> dict[str, str]:
+    """Why some faults cannot be done here, by their names."""
+    found = {}
+    if reason := network.why_not():
+        found["partition"] = reason
+    if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
+        found |= dict.fromkeys(NEED_DISKS, "each broker needs a file system of its own, made by root with mkfs.ext4")
+    if not clocks.LIBRARIES:
+        found["clock-jump"] = "no namespace has a time of day of its own, and libfaketime is not installed"
+    return found
+
+
+def enter(faults: Sequence[str]) -> None:
+    """Run this program anew where a fault needs a network of its own. Raises CannotCut."""
+    if "partition" in faults:
+        network.enter()
+
+
+@contextmanager
+def opened(place: Path, faults: Sequence[str], minutes: float) -> Iterator[Target]:
+    """The brokers, not started yet. All that is made goes at the end of the block.
+
+    Raises CannotMount, CannotCut.
+    """
+    ids = range(1, BROKERS + 1)
+    with ExitStack() as stack:
+        file_systems = _disks(place, faults, minutes, ids, stack)
+        nets = Network(ids) if "partition" in faults else None
+        times = {id_: Clock(place / f"clock-{id_}") for id_ in ids} if "clock-jump" in faults else {}
+        cluster = LocalCluster(
+            place,
+            BROKERS,
+            settings=SETTINGS,
+            hosts={id_: nets.address(id_) for id_ in ids} if nets else None,
+            inside={id_: (*(nets.inside(id_) if nets else ()), *(times[id_].inside if times else ())) for id_ in ids},
+            disks={id_: disk.path for id_, disk in file_systems.items()},
+        )
+        stack.callback(cluster.kill)
+        makers = _makers(cluster, file_systems, nets, times)
+
+        def log_directories() -> Mapping[int, Path]:
+            cluster.stop()
+            return cluster.data
+
+        yield Target("local", cluster, {name: makers[name]() for name in faults}, log_directories)
+
+
+def _makers(
+    cluster: LocalCluster,
+    file_systems: Mapping[int, LoopFileSystem],
+    nets: Network | None,
+    times: Mapping[int, Clock],
+) -> Mapping[str, Callable[[], Fault]]:
+    def partition() -> Fault:
+        assert nets is not None, "a partition needs a network of its own"
+        return links.Partition(links.Links(nets.ways, nets.heal))
+
+    return {
+        "kill": lambda: processes.Kill(cluster),
+        "pause": lambda: processes.Pause(cluster),
+        "rolling-restart": lambda: processes.RollingRestart(cluster),
+        "partition": partition,
+        "power-cut": lambda: disks.PowerCut(cluster, file_systems),
+        "disk-full": lambda: disks.DiskFull(cluster, file_systems),
+        "fsync-error": lambda: disks.SyncError(cluster, file_systems),
+        "bit-flip": lambda: disks.BitFlip(cluster, tuple(KINDS)),
+        "wipe": lambda: disks.Wipe(cluster, cluster.wiped),
+        "clock-jump": lambda: clocks.ClockJump(times),
+    }
+
+
+def _disks(
+    place: Path, faults: Sequence[str], minutes: float, ids: Sequence[int], stack: ExitStack
+) -> dict[int, LoopFileSystem]:
+    """A file system for each broker, if a fault needs one."""
+    if not NEED_DISKS & set(faults):
+        return {}
+    size_bytes = DISK_BYTES + int(minutes * DISK_BYTES_PER_MINUTE)
+    mounted = {}
+    for id_ in ids:
+        home = place / f"disk-{id_}"
+        home.mkdir()
+        device = None
+        if "fsync-error" in faults:
+            device = stack.enter_context(MemoryFileSystem(home / "device", int(size_bytes * DEVICE_SHARE))).path
+        mounted[id_] = stack.enter_context(LoopFileSystem(home, size_bytes, device))
+    return mounted

@@ -1,0 +1,85 @@
+"""A run as it goes on, on one screen of the terminal; or a line for each fault where nobody looks at a terminal."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from cordwood.chaos.live.campaign import Campaign
+from cordwood.chaos.live.client_rows import SENDS, SendKind, Tail
+from cordwood.chaos.report.axes import clock
+
+LINES_SHOWN = 8
+RECENT_S = 5.0
+PER_SECOND = 2
+
+
+class Progress:
+    """What was told so far. With a terminal it is shown by `screen`; without one each line is printed."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+        self.lines: list[str] = []
+
+    def tell(self, line: str) -> None:
+        """Something happened."""
+        self.lines.append(line)
+        if not self.console.is_terminal:
+            typer.echo(line, err=True)
+
+
+@contextmanager
+def screen(campaign: Campaign, progress: Progress, minutes: float) -> Iterator[None]:
+    """Keep the terminal, if there is one, up to date until the end of the block."""
+    if not progress.console.is_terminal:
+        yield
+        return
+    view = _View(campaign, progress, minutes * 60)
+    with Live(get_renderable=view.render, console=progress.console, refresh_per_second=PER_SECOND, transient=True):
+        yield
+
+
+class _View:
+    def __init__(self, campaign: Campaign, progress: Progress, seconds: float) -> None:
+        self._campaign, self._progress, self._seconds = campaign, progress, seconds
+        self._tails = [Tail(path, SENDS) for path in campaign.crowd.producer_files]
+        self._recent = np.empty(0, SENDS)
+        self._total = 0
+
+    def render(self) -> Group:
+        """Everything that is to be seen now."""
+        self._look()
+        campaign = self._campaign
+        now_ns = time.monotonic_ns()
+        waits = (self._recent["at_ns"] - self._recent["invoked_ns"]) / 1e6
+        unserved = campaign.crowd.load.partitions - len(
+            np.unique(self._recent["partition"][self._recent["at_ns"] > now_ns - 1e9])
+        )
+        figures = Table.grid(padding=(0, 3))
+        figures.add_row(
+            f"[b]{clock(campaign.now_s)}[/b] of {clock(self._seconds)}",
+            f"{len(self._recent) / RECENT_S:,.0f} acknowledged/s, {self._total:,} in all",
+            f"p99 {np.quantile(waits, 0.99):,.1f} ms" if len(waits) else "p99 unknown",
+            Text(f"{unserved} partitions unserved", style="red" if unserved else "green"),
+        )
+        counts = Counter(span.fault for span in campaign.spans)
+        faults = ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none yet"
+        going_on = "; ".join(f"{each.fault.name}: {each.what}" for each in list(campaign.struck)) or "nothing"
+        told = Text("\n".join(self._progress.lines[-LINES_SHOWN:]), style="dim")
+        now = Text(f"faults so far: {faults}\ngoing on: {going_on}\nanomalies: {len(campaign.anomalies)}")
+        return Group(Panel(Group(figures, now), title=f"cordwood chaos run, {campaign.target.name}"), told)
+
+    def _look(self) -> None:
+        news = [tail.news() for tail in self._tails]
+        told = np.concatenate([rows[rows["kind"] == SendKind.ACKNOWLEDGED] for rows in news])
+        self._total += len(told)
+        recent = np.concatenate([self._recent, told])
+        self._recent = recent[recent["at_ns"] > time.monotonic_ns() - int(RECENT_S * 1e9)]

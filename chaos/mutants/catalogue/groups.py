@@ -1,0 +1,118 @@
+"""Mutants of consumer groups: who may commit, and what is told of offsets (rule 10)."""
+
+from cordwood.chaos.mutants.mutant import Mutant, Story
+
+BACK = "A committed offset goes back."
+OUTSIDER = "Somebody who is out of the group commits."
+
+MUTANTS = (
+    Mutant(
+        "stale-generations-commit",
+        "cluster/groups/group.py",
+        "        if code is ErrorCode.none and generation != self.generation:\n",
+        "        if False:\n",
+        "A stale generation is refused.",
+        OUTSIDER,
+        Story.GROUPS,
+    ),
+    Mutant(
+        "strangers-commit",
+        "cluster/groups/group.py",
+        "        code = self._check_generation(member_id, instance_id, generation)\n"
+        "        if code is not ErrorCode.none:\n            return code\n"
+        "        if self.state is State.COMPLETING_REBALANCE:\n"
+        "            return ErrorCode.rebalance_in_progress\n"
+        "        self.roster.members[member_id].restart_session(now_ms)\n",
+        "        if generation != self.generation:\n            return ErrorCode.illegal_generation\n"
+        "        if self.state is State.COMPLETING_REBALANCE:\n"
+        "            return ErrorCode.rebalance_in_progress\n",
+        "Only members commit.",
+        OUTSIDER,
+        Story.GROUPS,
+    ),
+    Mutant(
+        "former-static-members-go-on",
+        "cluster/groups/group.py",
+        "            if known_id is not None and known_id != member_id:\n"
+        "                return ErrorCode.fenced_instance_id\n",
+        "            if known_id is not None and known_id != member_id:\n                return ErrorCode.none\n",
+        "A static member that was replaced is fenced (KIP-345).",
+        OUTSIDER,
+        Story.GROUPS,
+    ),
+    Mutant(
+        "deposed-coordinators-write",
+        "cluster/groups/topic.py",
+        "            return self._replicas.led(CONSUMER_OFFSETS, leadership.partition, leadership.leader_epoch)\n",
+        "            return self._replicas.led(CONSUMER_OFFSETS, leadership.partition)\n",
+        "A coordinator writes in the leader epoch in which it loaded the group.",
+        BACK,
+        Story.GROUPS,
+        harmless="A shard of another leadership is let go of before it is asked anything (Keeper._follow, and the "
+        "listener of every change of roles): the check is the second of two.",
+    ),
+    Mutant(
+        "former-coordinators-remember",
+        "cluster/groups/keeping.py",
+        "        if shard is not None and shard.leadership != leadership:\n",
+        "        if shard is not None and leadership is None:\n",
+        "Who leads again loads again: somebody else has written in between.",
+        BACK,
+        Story.GROUPS,
+    ),
+    Mutant(
+        "groups-are-served-before-they-are-committed",
+        "cluster/groups/keeping.py",
+        "            await self._topic.committed(shard.leadership, end)\n            # One",
+        "            # One",
+        "Offsets are told once everything that the leader began with is committed.",
+        BACK,
+        Story.GROUPS,
+    ),
+    Mutant(
+        "commits-are-told-before-they-are-committed",
+        "cluster/groups/topic.py",
+        "            await self._led(leadership).append_committed(batch, self._wall_clock())\n",
+        "            self._led(leadership).append(batch, self._wall_clock())\n",
+        "A commit is answered once it is on every in-sync replica.",
+        BACK,
+        Story.GROUPS,
+    ),
+    Mutant(
+        "commits-are-seen-before-they-are-committed",
+        "cluster/groups/keeping.py",
+        "        sequence = shard.offsets.begin(changes)\n",
+        "        sequence = shard.offsets.begin(changes)\n        shard.offsets.settle(sequence, changes)\n",
+        "An offset is told of once it is committed.",
+        BACK,
+        Story.GROUPS,
+    ),
+    Mutant(
+        "assignments-are-told-before-they-are-written",
+        "cluster/groups/group.py",
+        "            self.effects.append(Store(Purpose.ASSIGNED, self._saved(shares)))\n",
+        "            self._assigned(self._saved(shares), ErrorCode.none, now_ms)\n",
+        "A generation is on disk before its members work in it.",
+        "The next coordinator takes members of an older generation for the present ones.",
+        Story.GROUPS,
+    ),
+    Mutant(
+        "loading-stops-early",
+        "cluster/groups/loading.py",
+        "            offset = max(offset, _take_newest(batch, offset, newest))\n",
+        "            offset = max(offset, _take_newest(batch, offset, newest))\n"
+        "            end = min(end, offset + 50)\n",
+        "A coordinator knows everything that its predecessors wrote.",
+        BACK,
+        Story.GROUPS,
+    ),
+    Mutant(
+        "generations-stand-still",
+        "cluster/groups/rebalance.py",
+        "        self.generation += 1\n",
+        "        self.generation = max(self.generation, 1)\n",
+        "Every rebalance begins a new generation.",
+        OUTSIDER,
+        Story.GROUPS,
+    ),
+)

@@ -1,0 +1,100 @@
+"""Mutants of what a log knows of its idempotent producers (rule 9)."""
+
+from cordwood.chaos.mutants.mutant import Mutant, Story
+
+TWICE = "A batch that was sent again is in the log twice."
+GONE = "A batch is acknowledged as a repeat of one that is gone."
+
+MUTANTS = (
+    Mutant(
+        "repeats-are-appended",
+        "storage/producers.py",
+        "                return batch\n",
+        "                return None\n",
+        "A batch that is in the log is not appended again.",
+        TWICE,
+        Story.REPLICAS,
+    ),
+    Mutant(
+        "only-the-last-batch-is-remembered",
+        "storage/producers.py",
+        "BATCHES_REMEMBERED = 10\n",
+        "BATCHES_REMEMBERED = 1\n",
+        "The last five batches are recognised.",
+        "A batch that was sent again before its successors is refused, or a truncation forgets its producer.",
+        Story.REPLICAS,
+    ),
+    Mutant(
+        "gaps-are-let-through",
+        "storage/producers.py",
+        "        if known.batches and header.base_sequence != known.next_sequence:\n",
+        "        if False:\n",
+        "A gap in the sequence numbers is refused.",
+        "A batch is in the log whose predecessors are not.",
+        Story.REPLICAS,
+    ),
+    Mutant(
+        "replaced-producers-go-on",
+        "storage/producers.py",
+        "        if header.producer_epoch < known.epoch:\n",
+        "        if False:\n",
+        "A producer that was replaced is fenced by its epoch.",
+        "A batch of an older epoch is in the log.",
+        Story.REPLICAS,
+    ),
+    Mutant(
+        "truncated-batches-are-repeats",
+        "storage/log.py",
+        "        self.producers.truncate_end(end)\n        if end < self.recovery_point",
+        "        if end < self.recovery_point",
+        "What was cut may be sent again.",
+        GONE,
+        Story.REPLICAS,
+    ),
+    Mutant(
+        "unflushed-batches-are-checkpointed",
+        "storage/log.py",
+        "        producers = self.producers.encode(self.flushed_end)\n",
+        "        producers = self.producers.encode(self.log_end)\n",
+        "A checkpoint knows of no batch that is not on disk.",
+        GONE,
+        Story.REPLICAS,
+    ),
+    Mutant(
+        "producers-are-not-recovered",
+        "storage/opening.py",
+        "        if header.producer_id >= 0:\n            self._log.producers.appended",
+        "        if False:\n            self._log.producers.appended",
+        "A restart finds again what every producer sent last.",
+        TWICE,
+        Story.REPLICAS,
+    ),
+    Mutant(
+        "producers-are-not-replicated",
+        "storage/log.py",
+        "        if header.producer_id >= 0:\n            self.producers.appended(header, base, end, now_ms)\n",
+        "        if header.producer_id >= 0 and header.leader_epoch < 0:\n"
+        "            self.producers.appended(header, base, end, now_ms)\n",
+        "A follower learns of producers from their batches.",
+        TWICE,
+        Story.REPLICAS,
+    ),
+    Mutant(
+        "producers-die-with-their-last-checkpoint",
+        "storage/state.py",
+        "    producers = Producers.decode(recovery[_HEAD.size :])\n",
+        "    producers = Producers()\n",
+        "A checkpoint keeps what is known of producers.",
+        TWICE,
+        Story.REPLICAS,
+    ),
+    Mutant(
+        "producer-ids-are-given-out-twice",
+        "cluster/metadata/draft.py",
+        "        if command.expected_next != tables.rest.next_producer_id:\n",
+        "        if False:\n",
+        "A block of producer ids is given to one broker, however often it is asked for.",
+        "Two proposals for the same block are both accepted.",
+        Story.QUORUM,
+    ),
+)

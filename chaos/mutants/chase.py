@@ -1,0 +1,104 @@
+"""In a process of its own, which may be a mutant's: a story told with one seed after the other, until one fails.
+
+The outcome is one line of JSON. A seed that needs far more time than any other does is a failure too.
+"""
+
+import json
+import logging
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import structlog
+
+import cordwood
+from cordwood.chaos.mutants.mutant import Story
+from cordwood.chaos.sim.group_story import group_story
+from cordwood.chaos.sim.quorum_story import quorum_story
+from cordwood.chaos.sim.replica_story import replica_story
+from cordwood.chaos.sim.run import run_seed
+from cordwood.chaos.sim.strict import StoryFailed
+
+SEED_CPU_S = 60.0
+"""A seed takes less than one on a healthy tree."""
+WHAT_CHARS_MAX = 300
+HOUR_S = 3600.0
+BROKERS_TROUBLE_S = 30.0
+
+
+def brokers_story(seed: int) -> float:
+    """The whole of it. Returns how many simulated seconds it took. Raises StoryFailed."""
+    run = run_seed(seed, BROKERS_TROUBLE_S)
+    if not run.is_sound:
+        first = run.findings[0]
+        raise StoryFailed(run.simulated_s) from AssertionError(f"{first.kind}: {first.sentence}")
+    return run.simulated_s
+
+
+STORIES: dict[Story, Callable[[int], float]] = {
+    Story.REPLICAS: replica_story,
+    Story.QUORUM: quorum_story,
+    Story.GROUPS: group_story,
+    Story.BROKERS: brokers_story,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chase:
+    """What came of it. `seed` is the one that failed, 0 if none did; `package` is where the code came from."""
+
+    package: str
+    seeds: int
+    simulated_s: float
+    seed: int = 0
+    what: str = ""
+
+    @property
+    def is_caught(self) -> bool:
+        return self.seed > 0
+
+
+class Stuck(KeyboardInterrupt):
+    """The story goes round in circles. Not even a loop's handler of errors is to take it for one of many."""
+
+
+def chase(story: Callable[[int], float], hours: float, first_seed: int, seeds_max: int) -> Chase:
+    """Tell a story until it fails, or for so many simulated hours, or with so many seeds."""
+    simulated_s, seed = 0.0, first_seed - 1
+    while simulated_s < hours * HOUR_S and seed - first_seed + 1 < seeds_max:
+        seed += 1
+        signal.setitimer(signal.ITIMER_PROF, SEED_CPU_S)
+        try:
+            simulated_s += story(seed)
+        except (Exception, Stuck) as error:
+            simulated_s += error.at_s if isinstance(error, StoryFailed) else 0.0
+            return Chase(cordwood.__path__[0], seed - first_seed + 1, simulated_s, seed, _sentence(error))
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+    return Chase(cordwood.__path__[0], seed - first_seed + 1, simulated_s)
+
+
+def _sentence(error: BaseException) -> str:
+    cause = error.__cause__ if isinstance(error, StoryFailed) and error.__cause__ is not None else error
+    frames = traceback.extract_tb(cause.__traceback__)
+    place = f" in {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
+    return f"{type(cause).__name__}{place}: {cause}"[:WHAT_CHARS_MAX]
+
+
+def _stop(*_: object) -> None:
+    raise Stuck(f"{SEED_CPU_S:g} seconds of the processor, and no end")
+
+
+def main() -> None:
+    """Arguments: story, simulated hours, first seed, number of seeds at most."""
+    story, hours, first_seed, seeds_max = sys.argv[1:]
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    signal.signal(signal.SIGPROF, _stop)
+    outcome = chase(STORIES[Story(story)], float(hours), int(first_seed), int(seeds_max))
+    sys.stdout.write(json.dumps(asdict(outcome)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

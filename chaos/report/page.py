@@ -1,0 +1,77 @@
+"""The report as a page: text, tables and the timeline, put into a template that loads nothing from anywhere."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from cordwood.chaos.checks import Anomaly
+from cordwood.chaos.report.axes import clock
+from cordwood.chaos.report.charts import LEFT_PX, PLOT_PX, WIDTH_PX, timeline
+from cordwood.chaos.report.story import Span, Story
+
+TEMPLATE = "page.html"
+ANOMALIES_SHOWN = 200
+
+
+def page(story: Story) -> str:
+    """The whole HTML document."""
+    template = Template(files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8"))
+    return template.substitute(
+        title=escape(f"Cordwood under faults: seed {story.seed}"),
+        mood="bad" if story.anomalies else "good",
+        sentence=escape(story.sentence),
+        seed=story.seed,
+        commit=escape(story.commit),
+        facts=_pairs(story.facts),
+        timeline=timeline(story),
+        anomalies=_anomalies(story),
+        faults="".join(map(_fault, story.faults)),
+        settings=_pairs(story.settings),
+        series=_series(story),
+    )
+
+
+def _series(story: Story) -> str:
+    drawn = {"width_px": WIDTH_PX, "left_px": LEFT_PX, "plot_px": PLOT_PX}
+    # No string of ours is in it, so nothing in it can end the element that it stands in.
+    return json.dumps(asdict(story.series) | drawn)
+
+
+def _pairs(pairs: Mapping[str, str]) -> str:
+    return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs.items())
+
+
+def _fault(span: Span) -> str:
+    cells = (clock(span.start_s), clock(span.end_s), span.fault, span.what)
+    return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _anomalies(story: Story) -> str:
+    if not story.anomalies:
+        return "<p>None.</p>"
+    shown = "".join(map(_anomaly, story.anomalies[:ANOMALIES_SHOWN]))
+    more = len(story.anomalies) - ANOMALIES_SHOWN
+    return shown + (f"<p>And {more} more.</p>" if more > 0 else "")
+
+
+def _anomaly(anomaly: Anomaly) -> str:
+    return (
+        f"<article><h3>{escape(anomaly.kind)}</h3><p>{escape(anomaly.sentence)}</p>"
+        f"{_operations(anomaly.operations)}</article>"
+    )
+
+
+def _operations(operations: tuple[Mapping[str, object], ...]) -> str:
+    """A table with a column for every field that any of them has."""
+    if not operations:
+        return ""
+    names = list(dict.fromkeys(name for operation in operations for name in operation))
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(operation.get(name, '')))}</td>" for name in names) + "</tr>"
+        for operation in operations
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"

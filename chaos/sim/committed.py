@@ -1,0 +1,65 @@
+"""What was committed in one partition, batch by batch, as it was first seen on any replica: it stays what it is."""
+
+import weakref
+from collections.abc import Iterator
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.chaos.sim.raw import Cursor, batches
+from cordwood.replication.partition import Partition
+from cordwood.storage.batch import NO_PRODUCER, BatchHeader, peek
+from cordwood.storage.errors import CorruptBatch
+
+Batch = tuple[int, int, int, int]
+"""Base offset, end, checksum and leader epoch."""
+
+
+class Committed:
+    """Batches by their base offset, and how far each replica has been compared with them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.end = 0
+        """The largest watermark that any leader has had."""
+        self._batches: dict[int, Batch] = {}
+        self._known_end = 0
+        self._sequences: dict[tuple[int, int], int] = {}
+        self._cursors: weakref.WeakKeyDictionary[Partition, Cursor] = weakref.WeakKeyDictionary()
+
+    def compare(self, broker_id: int, partition: Partition, disk: SimulatedDisk) -> Iterator[tuple[str, str]]:
+        """Hold what a replica has committed since the last time against what is known."""
+        watermark = partition.high_watermark
+        cursor = self._cursors.setdefault(partition, Cursor())
+        if cursor.offset < watermark <= partition.log.log_end:
+            try:
+                for batch in batches(disk, partition, cursor, watermark):
+                    yield from self._compare_batch(broker_id, peek(batch))
+            except (CorruptBatch, OSError):
+                # Damaged, and perhaps not yet found: whether it is shown to anybody is for its readers to say.
+                cursor.lose_place()
+        if partition.is_leader:
+            self.end = max(self.end, watermark)
+
+    def _compare_batch(self, broker_id: int, header: BatchHeader) -> Iterator[tuple[str, str]]:
+        batch = (header.base_offset, header.end, header.crc, header.leader_epoch)
+        if header.base_offset < self._known_end:
+            known = self._batches.get(header.base_offset)
+            if known != batch:
+                yield "rule-2", f"{self._name}: {known} was committed, and broker {broker_id} has {batch} there"
+            return
+        self._batches[header.base_offset] = batch
+        self._known_end = header.end
+        yield from self._follow_sequence(header)
+
+    def _follow_sequence(self, header: BatchHeader) -> Iterator[tuple[str, str]]:
+        """Rule 9, in the order of the log."""
+        if header.producer_id == NO_PRODUCER or header.base_sequence < 0:
+            return
+        key = (header.producer_id, header.producer_epoch)
+        due = self._sequences.get(key, 0)
+        if header.base_sequence != due:
+            sentence = (
+                f"{self._name}: producer {header.producer_id} has sequence {header.base_sequence} at offset "
+                f"{header.base_offset} where {due} is due"
+            )
+            yield "rule-9", sentence
+        self._sequences[key] = header.last_sequence + 1

@@ -1,0 +1,200 @@
+"""One end of a simulated connection: an asyncio transport whose bytes arrive late, in order, or not at all."""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from cordwood.chaos.sim.loop import Process
+
+if TYPE_CHECKING:
+    from cordwood.chaos.sim.network import Network
+
+HIGH_WATER_BYTES = 64 << 10
+ORDER_S = 1e-6
+
+
+class _Socket:
+    """What is asked of a socket: after how long a silent peer is given up."""
+
+    def __init__(self) -> None:
+        self._options: dict[int, int] = {}
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        if level == socket.IPPROTO_TCP:
+            self._options[option] = value
+
+    @property
+    def keep_alive_s(self) -> float | None:
+        try:
+            idle, interval = self._options[socket.TCP_KEEPIDLE], self._options[socket.TCP_KEEPINTVL]
+            return idle + interval * self._options[socket.TCP_KEEPCNT]
+        except KeyError:
+            return None
+
+
+class End(asyncio.Transport):
+    """What is written here is read at `other`."""
+
+    nobody = Context()
+    """For what the network does by itself."""
+
+    def __init__(self, network: "Network", process: Process, context: Context, peer: tuple[str, int]) -> None:
+        self._socket = _Socket()
+        super().__init__({"peername": peer, "socket": self._socket})
+        self.process, self._network, self._context = process, network, context
+        self.other: End
+        self.protocol: asyncio.BaseProtocol | None = None
+        self._undelivered: deque[bytes | None] = deque()
+        """In order; None for the end of the stream."""
+        self._on_the_way = 0
+        """So many of these have left. A cut takes all of them back."""
+        self._cuts_met = 0
+        self._arrives_at_s = 0.0
+        self._inbox: deque[memoryview] = deque()
+        """What has arrived here and was not read yet."""
+        self._buffered_bytes = 0
+        """Written here and not read at the other end."""
+        self._high, self._low = HIGH_WATER_BYTES, HIGH_WATER_BYTES // 4
+        self._is_lost = self._is_closing = self._is_write_paused = self._is_read_paused = False
+
+    @property
+    def keep_alive_s(self) -> float | None:
+        return self._socket.keep_alive_s
+
+    def attach(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Have the side that was dialled notice it."""
+
+        def accept() -> None:
+            self.protocol = factory()
+            self.protocol.connection_made(self)
+            self._read()
+
+        self._in_process(accept)
+
+    def write(self, data: Any) -> None:
+        if self._is_closing or self._is_lost or not self.process.is_alive:
+            return
+        data = bytes(data)
+        self._buffered_bytes += len(data)
+        rng, split_share = self._network.rng, self._network.split_share
+        if split_share and len(data) > 1 and rng.random() < split_share:
+            at = rng.randrange(1, len(data))
+            self._undelivered.append(data[:at])
+            data = data[at:]
+        self._undelivered.append(data)
+        self.flush()
+        if self._buffered_bytes > self._high and not self._is_write_paused and self.protocol is not None:
+            self._is_write_paused = True
+            self.protocol.pause_writing()
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._undelivered.append(None)
+            self.flush()
+            self.lose(None)
+
+    def abort(self) -> None:
+        self._is_closing = True
+        self.lose(None)
+        # A cut swallows this too: the other side is left with half a connection.
+        if not self._network.is_cut(self.process.host, self.other.process.host):
+            delay_s = self._network.delay_s(self.process.host, self.other.process.host)
+            self._at(self._network.loop.passed_s + delay_s, self.other.lose, None)
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def get_write_buffer_size(self) -> int:
+        return self._buffered_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = HIGH_WATER_BYTES if high is None else high
+        self._low = self._high // 4 if low is None else low
+
+    def pause_reading(self) -> None:
+        self._is_read_paused = True
+
+    def resume_reading(self) -> None:
+        self._is_read_paused = False
+        self._in_process(self._read)
+
+    def flush(self) -> None:
+        """Send on its way what may go."""
+        network, here, there = self._network, self.process.host, self.other.process.host
+        if network.is_cut(here, there):
+            return
+        while self._on_the_way < len(self._undelivered):
+            data = self._undelivered[self._on_the_way]
+            self._on_the_way += 1
+            behind_s = network.transfer_s(here, there, len(data or b"")) + ORDER_S
+            due_s = network.loop.passed_s + network.delay_s(here, there)
+            self._arrives_at_s = max(due_s, self._arrives_at_s + behind_s)
+            self._at(self._arrives_at_s, self._arrive, self._cuts_met)
+
+    def lose(self, error: Exception | None) -> None:
+        """The connection is no more, for this end."""
+        if not self._is_lost:
+            self._is_lost = True
+            self._network.forget(self)
+            self._in_process(self._tell_lost, error)
+
+    def _arrive(self, cuts_met: int) -> None:
+        if cuts_met != self._cuts_met:
+            return
+        other = self.other
+        if self._network.is_cut(self.process.host, other.process.host):
+            self._cuts_met += 1
+            self._on_the_way = 0
+            return
+        self._on_the_way -= 1
+        data = self._undelivered.popleft()
+        if data is None:
+            other.lose(None)
+        elif not other._is_lost:
+            trace = self._network.loop.trace
+            if trace is not None:
+                trace.arrived(other.process.host, data)
+            other._inbox.append(memoryview(data))
+            if not other._is_read_paused:
+                other._in_process(other._read)
+
+    def _read(self) -> None:
+        """Give the program what has arrived, for as long as it wants more."""
+        protocol = self.protocol
+        while protocol is not None and self._inbox and not self._is_read_paused and not self._is_lost:
+            data = self._inbox.popleft()
+            size = len(data)
+            if isinstance(protocol, asyncio.BufferedProtocol):
+                buffer = protocol.get_buffer(size)
+                size = min(size, len(buffer))
+                buffer[:size] = data[:size]
+                if size < len(data):
+                    self._inbox.appendleft(data[size:])
+                self.other._taken(size)
+                protocol.buffer_updated(size)
+            else:
+                assert isinstance(protocol, asyncio.Protocol)
+                self.other._taken(size)
+                protocol.data_received(bytes(data))
+
+    def _taken(self, size: int) -> None:
+        """The other end has read so much."""
+        self._buffered_bytes -= size
+        if self._is_write_paused and self._buffered_bytes <= self._low:
+            self._is_write_paused = False
+            if not self._is_lost and self.protocol is not None:
+                self._in_process(self.protocol.resume_writing)
+
+    def _tell_lost(self, error: Exception | None) -> None:
+        if self.protocol is not None:
+            self.protocol.connection_lost(error)
+
+    def _at(self, when_s: float, step: Callable[..., object], *arguments: Any) -> None:
+        self._network.loop.call_at(when_s, step, *arguments, context=self.nobody)
+
+    def _in_process(self, step: Callable[..., object], *arguments: Any) -> None:
+        self._network.loop.call_soon(step, *arguments, context=self._context)

@@ -1,0 +1,101 @@
+"""Simulated consumers by assignment: from the start of a partition on, they write down all that they are given."""
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.chaos.history import HistoryBuilder
+from cordwood.chaos.sim.kafka import Client, duration, message, part
+from cordwood.chaos.sim.producing import Alarm
+from cordwood.chaos.workload import decode as value_in
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.storage.batch import split
+from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.records import decode
+
+MAX_WAIT_S = 1.0
+FETCH_BYTES = 64 << 10
+
+
+class Reader:
+    """One partition, as one consumer reads it."""
+
+    def __init__(
+        self,
+        client: Client,
+        number: int,
+        partition: int,
+        history: HistoryBuilder,
+        alarm: Alarm,
+        *,
+        any_replica: bool,
+    ) -> None:
+        self.client, self.partition = client, partition
+        self._number, self._history, self._alarm, self._any_replica = number, history, alarm, any_replica
+        self.position = 0
+        self._polls = 0
+
+    def begin(self, position: int) -> None:
+        """Read on from there."""
+        self.position = position
+        self._history.assign(self._number, self.partition, self.client.now_ns)
+
+    async def run(self) -> None:
+        """For ever."""
+        self.begin(0)
+        while True:
+            if not await self.poll():
+                await self.client.refresh_patiently()
+
+    async def poll(self) -> bool:
+        """Ask once. False where nobody could tell, and somebody else is to be asked."""
+        client = self.client
+        address = client.any_replica(self.partition) if self._any_replica else client.leader(self.partition)
+        if address is None:
+            return False
+        try:
+            answer = await client.ask(address, self._request())
+        except OSError:
+            return False
+        if answer.error_code is not ErrorCode.none or not answer.responses:
+            return False
+        told = answer.responses[0].partitions[0]
+        if told.error_code is not ErrorCode.none:
+            return False
+        if not self._any_replica:
+            log_start, watermark = int(told.log_start_offset), int(told.high_watermark)
+            self._history.watermark(self._number, self.partition, watermark, log_start, client.now_ns)
+        self._take(bytes(told.records or b""))
+        return True
+
+    def _request(self) -> object:
+        partition = part(
+            ApiKey.FETCH,
+            "FetchPartition",
+            partition=self.partition,
+            current_leader_epoch=-1 if self._any_replica else self.client.leader_epochs[self.partition],
+            fetch_offset=self.position,
+            partition_max_bytes=FETCH_BYTES,
+        )
+        topic = part(ApiKey.FETCH, "FetchTopic", topic=self.client.topic, partitions=(partition,))
+        return message(
+            ApiKey.FETCH,
+            max_wait=duration(MAX_WAIT_S),
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            topics=(topic,),
+            forgotten_topics_data=(),
+        )
+
+    def _take(self, data: bytes) -> None:
+        """Whole batches, of which the first may begin before what was asked for."""
+        self._polls += 1
+        try:
+            records = [record for batch in split(data) for record in decode(batch)]
+        except CorruptBatch as corrupt:
+            self._alarm("corrupt-read", f"{self.client.name} was sent {corrupt} in partition {self.partition}")
+            return
+        now_ns = self.client.now_ns
+        for record in records:
+            if record.offset >= self.position:
+                value = value_in(record.value)
+                self._history.poll(self._number, self.partition, record.offset, value, now_ns, self._polls)
+                self.position = record.offset + 1

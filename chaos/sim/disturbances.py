@@ -1,0 +1,73 @@
+"""Faults of the network as they strike: between whom, and how it ends. Each returns the hosts to heal the line to."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cordwood.chaos.sim.network import Network, Slowness
+from cordwood.chaos.sim.schedule import Kind
+
+CLIENTS_SHARE = 0.3
+"""How often a broker that is cut off from the others loses its clients too: a deposed leader is worst with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surrounding:
+    """One broker's host, by name, and whom it talks with."""
+
+    network: Network
+    name: str
+    others: Sequence[str]
+    clients: Sequence[str]
+
+
+def cut_off(around: Surrounding, dice: random.Random) -> Sequence[str]:
+    """From all other brokers."""
+    peers = [*around.others, *(around.clients if dice.random() < CLIENTS_SHARE else ())]
+    for peer in peers:
+        around.network.cut(around.name, peer)
+    return peers
+
+
+def cut_one_way(around: Surrounding, dice: random.Random) -> Sequence[str]:
+    """It hears some others, and they do not hear it; or the other way round."""
+    peers = dice.sample(around.others, dice.randint(1, len(around.others)))
+    is_deaf = dice.random() < 0.5
+    for peer in peers:
+        around.network.cut_one_way(*((peer, around.name) if is_deaf else (around.name, peer)))
+    return peers
+
+
+def cut_clients(around: Surrounding, dice: random.Random) -> Sequence[str]:
+    peers = dice.sample(around.clients, dice.randint(1, len(around.clients)))
+    for peer in peers:
+        around.network.cut(around.name, peer)
+    return peers
+
+
+def reset(around: Surrounding, dice: random.Random) -> Sequence[str]:
+    """Connections break, and are made again."""
+    for peer in _some(around, dice):
+        around.network.disconnect(around.name, peer)
+    return ()
+
+
+def slow_down(around: Surrounding, dice: random.Random) -> Sequence[str]:
+    peers = _some(around, dice)
+    slowness = Slowness(dice.choice((5.0, 30.0, 100.0)), dice.choice((2e4, 2e5, 1e7)))
+    for peer in peers:
+        around.network.slow_down(around.name, peer, slowness)
+    return peers
+
+
+def _some(around: Surrounding, dice: random.Random) -> Sequence[str]:
+    return dice.sample([*around.others, *around.clients], dice.randint(1, len(around.others)))
+
+
+DISTURBANCES: dict[Kind, Callable[[Surrounding, random.Random], Sequence[str]]] = {
+    Kind.CUT_OFF: cut_off,
+    Kind.CUT_ONE_WAY: cut_one_way,
+    Kind.CUT_CLIENTS: cut_clients,
+    Kind.RESET: reset,
+    Kind.SLOW_LINK: slow_down,
+}

@@ -1,0 +1,131 @@
+"""Rule 11: once faults heal, every produce is answered, everybody is in sync and equal, and readers reach the end."""
+
+import asyncio
+from collections.abc import Callable
+
+from cordwood.chaos.sim.plan import TOPIC
+from cordwood.chaos.sim.raw import Cursor, batches
+from cordwood.chaos.sim.world import World
+from cordwood.chaos.workload import decode as value_in
+from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.metadata.image import PartitionImage
+from cordwood.replication.partition import Partition
+from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.records import decode
+
+HEALED_S = 120.0
+"""Damage that nobody has met yet is found and repaired within this time too."""
+LOOK_S = 0.2
+
+
+class Unhealed(Exception):
+    """It did not come to that: a sentence for the verdict."""
+
+
+async def come_together(world: World) -> None:
+    """Wait for all of it, in this order, then read every replica into the history. Raises Unhealed."""
+    await _until(world, lambda: _all_serve(world), "all brokers to serve", lambda: _who_is_out(world))
+    for producer in world.crowd.producers:
+        producer.stop()
+    await _until(
+        world,
+        lambda: all(not producer.in_flight for producer in world.crowd.producers),
+        "every send to be answered",
+        lambda: str([producer.in_flight for producer in world.crowd.producers]),
+    )
+    await _until(world, lambda: world.is_redundant() and _all_equal(world), "all replicas to be equal", world.state)
+    await _until(world, lambda: _all_read(world), "consumers to read everything", lambda: _positions(world))
+    await _until(world, lambda: not _unreadable(world), "all damage to be repaired", lambda: _unreadable(world))
+    _read_replicas(world)
+
+
+async def _until(world: World, condition: Callable[[], bool], what: str, state: Callable[[], str]) -> None:
+    deadline_s = world.now_s + HEALED_S
+    while not condition():
+        if world.now_s > deadline_s:
+            raise Unhealed(f"waited {HEALED_S:.0f} s in vain for {what}: {state()}")
+        await asyncio.sleep(LOOK_S)
+
+
+def _all_serve(world: World) -> bool:
+    watched = world.watched()
+    return len(watched) == len(world.hosts) and all(broker.why_not_ready() is None for broker in watched)
+
+
+def _who_is_out(world: World) -> str:
+    reasons = [
+        f"broker {host.broker_id}: {'it does not run' if host.watched is None else host.watched.why_not_ready()}"
+        for host in world.hosts.values()
+    ]
+    return "; ".join(reasons)
+
+
+def _replicas(world: World) -> list[tuple[PartitionImage, list[tuple[Watched, Partition | None]]]]:
+    """Each partition of each topic, with its replica on every broker that is to have one."""
+    image, watched = world.image, {broker.broker_id: broker for broker in world.watched()}
+    return [
+        (agreed, [(watched[at], watched[at].replicas.with_id(topic.id, index)) for at in agreed.replicas])
+        for topic in image.topics_by_id.values()
+        for index, agreed in enumerate(topic.partitions)
+    ]
+
+
+def _all_equal(world: World) -> bool:
+    for _, replicas in _replicas(world):
+        ends = {
+            None if held is None or held.is_offline else (held.log.log_end, held.log.flushed_end, held.high_watermark)
+            for _, held in replicas
+        }
+        end = ends.pop()
+        if ends or end is None or len(set(end)) != 1:
+            return False
+    return not any(broker.damage.under_repair for broker in world.watched())
+
+
+def _all_read(world: World) -> bool:
+    """By each consumer, and by the group as a whole."""
+    ends = [world.committed_end(partition) for partition in range(world.plan.partitions)]
+    return all(reader.position >= ends[reader.partition] for reader in world.crowd.readers) and (
+        not world.crowd.members
+        or all(max(member.position(at) for member in world.crowd.members) >= end for at, end in enumerate(ends))
+    )
+
+
+def _positions(world: World) -> str:
+    ends = [world.committed_end(partition) for partition in range(world.plan.partitions)]
+    consumers = [(reader.partition, reader.position) for reader in world.crowd.readers]
+    members = [
+        [member.position(partition) for partition in range(world.plan.partitions)] for member in world.crowd.members
+    ]
+    return f"ends {ends}, consumers {consumers}, group members {members}"
+
+
+def _read_replicas(world: World) -> None:
+    """Every replica of our topic as it lies on its disk."""
+    for broker, held in _held(world):
+        start, end = held.log.log_start, held.high_watermark
+        world.crowd.history.replica(broker.broker_id, held.index, start, end, _records(world, broker, held))
+
+
+def _unreadable(world: World) -> str:
+    """What is wrong with the first replica that cannot be read from start to end; "" for nothing."""
+    for broker, held in _held(world):
+        try:
+            _records(world, broker, held)
+        except (CorruptBatch, OSError) as error:
+            return f"broker {broker.broker_id}: {error}"
+    return ""
+
+
+def _held(world: World) -> list[tuple[Watched, Partition]]:
+    return [(broker, held) for broker in world.watched() for held in broker.replicas if held.topic == TOPIC]
+
+
+def _records(world: World, broker: Watched, held: Partition) -> list[tuple[int, int]]:
+    """Offset and value of everything, as it lies on the disk. Raises CorruptBatch, OSError."""
+    disk = world.hosts[broker.broker_id].disk
+    return [
+        (record.offset, value_in(record.value))
+        for batch in batches(disk, held, Cursor(held.log.log_start), held.log.log_end)
+        for record in decode(batch)
+    ]

@@ -1,0 +1,142 @@
+"""A simulated machine with the real broker on it: a disk, a clock, and a process that ends, and is started again."""
+
+import random
+from collections.abc import Callable
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.chaos.sim.loop import Process
+from cordwood.chaos.sim.network import Network
+from cordwood.chaos.sim.outside import DiskSpeed, SimulatedSyncer, SimulatedThreads
+from cordwood.cluster.broker import Broker
+from cordwood.cluster.config import Settings
+from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.outside import Outside
+from cordwood.storage.disk import sync_directory
+
+DATA = "/data"
+KAFKA_PORT, RAFT_PORT = 9092, 9093
+BEGAN_MS = 1_700_000_000_000
+"""What the clocks showed as the world began."""
+
+
+class Host:
+    """The machine of one broker. `on_exit` is told, in a sentence, why its process has ended by itself."""
+
+    def __init__(
+        self,
+        network: Network,
+        settings: Settings,
+        rng: random.Random,
+        disk_s: tuple[float, float],
+        on_exit: Callable[["Host", str], None],
+    ) -> None:
+        self.broker_id, self.name, self.settings = settings.node_id, host_name(settings.node_id), settings
+        self.network, self.loop, self.rng, self._on_exit = network, network.loop, rng, on_exit
+        self.speed = DiskSpeed(random.Random(rng.random()), disk_s)
+        self.clock_rate, self.clock_jump_s = 1.0, 0.0
+        self.process: Process | None = None
+        self.broker: Broker | None = None
+        self.insert_disk()
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None
+
+    @property
+    def is_paused(self) -> bool:
+        return self.process is not None and self.process.is_paused
+
+    @property
+    def watched(self) -> Watched | None:
+        """What there is to be seen of its broker; None until that knows the cluster's metadata."""
+        return None if self.broker is None else self.broker.watched
+
+    def insert_disk(self) -> None:
+        """An empty one, in the place of what was there."""
+        self.disk = SimulatedDisk(random.Random(self.rng.random()))
+        self.disk.on_sync = self._synced
+
+    def start(self) -> None:
+        assert self.process is None, f"{self.name} is running"
+        self.network.power_on(self.name)
+        process = self.process = Process(self.name, clock_rate=self.clock_rate)
+        self.disk.on_death = lambda: self.ended(process, "it was killed in the middle of a write")
+        self.loop.create_task(self._serve(process), context=process.context(), name=f"{self.name} serves")
+
+    def kill(self, *, silently: bool = False) -> None:
+        """The process is gone; the page cache outlives it."""
+        process, self.process, self.broker = self.process, None, None
+        if process is not None:
+            self.network.kill(process, silently=silently)
+        self.disk.kill()
+
+    def power_cut(self, keep: float | None = None) -> None:
+        """The machine goes dark: nobody is told, and what was not synced may be gone."""
+        self.kill(silently=True)
+        self.disk.power_cut(keep)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        process, broker = self.process, self.broker
+        if process is not None and broker is not None and not process.is_paused:
+            self.loop.create_task(self._stop(process, broker), context=process.context(), name=f"{self.name} stops")
+
+    def pause(self) -> None:
+        if self.process is not None:
+            self.loop.pause(self.process)
+
+    def resume(self) -> None:
+        if self.process is not None:
+            self.loop.resume(self.process)
+
+    def ended(self, process: Process, why: str) -> None:
+        """A process has ended by itself."""
+        if process is self.process:
+            self.kill()
+            self._on_exit(self, why)
+
+    async def _serve(self, process: Process) -> None:
+        try:
+            for changed in self.disk.make_directories(DATA):
+                sync_directory(self.disk, changed)
+            broker = Broker(self.settings, self._outside())
+            broker.failure.add_done_callback(lambda failure: self.ended(process, f"it failed: {failure.result()}"))
+            self.broker = broker
+            await broker.start()
+        except Exception as error:
+            self._end_soon(process, f"it could not start: {error!r}")
+
+    async def _stop(self, process: Process, broker: Broker) -> None:
+        try:
+            await broker.stop()
+        except Exception as error:
+            self._end_soon(process, f"it could not stop: {error!r}")
+        else:
+            self._end_soon(process, "it was stopped")
+
+    def _end_soon(self, process: Process, why: str) -> None:
+        self.loop.call_soon(self.ended, process, why)
+
+    def _outside(self) -> Outside:
+        threads = SimulatedThreads(self.loop, self.speed)
+        return Outside(
+            disk=self.disk,
+            wall_clock=self._wall_clock,
+            rng=random.Random(self.rng.random()),
+            run_blocking=threads.run_blocking,
+            syncer=SimulatedSyncer(self.loop, self.speed),
+            hostname=self.name,
+            close=lambda: None,
+        )
+
+    def _wall_clock(self) -> int:
+        return BEGAN_MS + int((self.loop.passed_s * self.clock_rate + self.clock_jump_s) * 1000)
+
+    def _synced(self, path: str) -> None:
+        trace = self.loop.trace
+        if trace is not None:
+            trace.happened(self.name + path)
+
+
+def host_name(broker_id: int) -> str:
+    return f"broker-{broker_id}"

@@ -1,0 +1,171 @@
+"""The rules of design.md section 4 that can be seen in the brokers themselves, looked at again and again during a run.
+
+One small function a rule. Each compares what the running brokers show right now with what was seen before, and says in
+a sentence what is wrong. The other rules show in what clients were told (cordwood.chaos.checks), or at the end, when
+everything has to come together again (rule 11).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from cordwood.chaos.sim.committed import Committed
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
+from cordwood.replication.partition import Partition
+
+Place = tuple[UUID, int]
+"""A partition: its topic's id, and its index."""
+
+Found = Iterator[tuple[str, str]]
+"""The kind of a violation, named for its rule, and a sentence."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What has been seen so far, in order to notice that it changes."""
+
+    committed: dict[Place, Committed] = field(default_factory=dict)
+    images: dict[int, Image] = field(default_factory=dict)
+    newest: Image = field(default_factory=Image)
+    leaders: dict[tuple[Place, int], int] = field(default_factory=dict)
+    """Who leads a partition in an epoch."""
+    controllers: dict[int, int] = field(default_factory=dict)
+    """Who leads the metadata in a term."""
+    replicas: dict[Partition, tuple[int, int, int]] = field(default_factory=dict)
+    """Of each replica its watermark, its leader epoch, and its partition epoch if it leads."""
+
+
+def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen) -> Found:
+    """Every rule, on all brokers, once."""
+    for broker in brokers:
+        yield from _metadata_is_one(broker, seen)
+        yield from _one_controller_a_term(broker, seen)
+    for broker in brokers:
+        for partition in broker.replicas:
+            yield from _one_leader_an_epoch(broker, partition, seen)
+            yield from _nothing_goes_back(broker, partition, seen)
+            if not partition.is_offline:
+                yield from _committed_is_final(broker, partition, disks[broker.broker_id], seen)
+    for broker in brokers:
+        for partition in broker.replicas:
+            if not partition.is_offline:
+                yield from _in_sync_means_having_it(broker, partition, seen)
+
+
+def _metadata_is_one(broker: Watched, seen: Seen) -> Found:
+    """Raft: every broker has the same metadata at the same index; and what follows from one image to the next."""
+    image = broker.quorum.image
+    known = seen.images.get(image.index)
+    if known is image:
+        return
+    if known is not None:
+        if known != image:
+            yield "metadata-divergence", f"broker {broker.broker_id} has other metadata at index {image.index}"
+        return
+    seen.images[image.index] = image
+    if image.index > seen.newest.index:
+        yield from changes_fit(seen.newest, image)
+        seen.newest = image
+
+
+def changes_fit(old: Image, new: Image) -> Found:
+    """Rules 3, 6 and 7, from one image to a later one."""
+    for topic in new.topics_by_id.values():
+        before = old.topics_by_id.get(topic.id)
+        if before is topic:
+            continue
+        for index, partition in enumerate(topic.partitions):
+            known = before.partitions[index] if before is not None and index < len(before.partitions) else None
+            where = f"{topic.name}/{index}"
+            if partition.leader != NO_LEADER and partition.leader not in partition.isr:
+                yield "rule-3", f"{where} is led by {partition.leader}, which is not in sync: {partition.isr}"
+            if known is not None:
+                yield from _epochs_go_on(where, known, partition)
+                yield from _joiners_are_alive(where, known, partition, new)
+
+
+def _epochs_go_on(where: str, old: PartitionImage, new: PartitionImage) -> Found:
+    if new.leader_epoch < old.leader_epoch:
+        yield "rule-3", f"the leader epoch of {where} went from {old.leader_epoch} to {new.leader_epoch}"
+    if new.partition_epoch < old.partition_epoch:
+        yield "rule-7", f"the partition epoch of {where} went from {old.partition_epoch} to {new.partition_epoch}"
+    if new.leader not in (old.leader, NO_LEADER) and new.leader_epoch == old.leader_epoch:
+        yield "rule-3", f"{where} has another leader in epoch {new.leader_epoch}: {old.leader}, then {new.leader}"
+    if set(new.isr) != set(old.isr) and new.partition_epoch == old.partition_epoch:
+        yield "rule-7", f"the in-sync set of {where} changed within partition epoch {new.partition_epoch}"
+
+
+def _joiners_are_alive(where: str, old: PartitionImage, new: PartitionImage, image: Image) -> Found:
+    """Rule 6 (KIP-841): nobody is taken in who is fenced."""
+    for broker_id in new.isr:
+        broker = image.brokers.get(broker_id)
+        if broker_id not in old.isr and len(new.isr) > 1 and (broker is None or broker.is_fenced):
+            yield "rule-6", f"broker {broker_id} came into the in-sync set of {where}, and is fenced"
+
+
+def _one_controller_a_term(broker: Watched, seen: Seen) -> Found:
+    quorum = broker.quorum
+    if quorum.is_leader and seen.controllers.setdefault(quorum.term, broker.broker_id) != broker.broker_id:
+        yield "two-controllers", f"brokers {broker.broker_id} and {seen.controllers[quorum.term]}: term {quorum.term}"
+
+
+def _one_leader_an_epoch(broker: Watched, partition: Partition, seen: Seen) -> Found:
+    """Rule 3."""
+    if partition.is_leader:
+        key = (_place(partition), partition.leader_epoch)
+        known = seen.leaders.setdefault(key, broker.broker_id)
+        if known != broker.broker_id:
+            epoch = partition.leader_epoch
+            yield "rule-3", f"brokers {known} and {broker.broker_id} lead {_name(partition)} in epoch {epoch}"
+
+
+def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Found:
+    """Rules 3 and 7, and promise 2, for one replica of one incarnation of a broker."""
+    view = partition.view
+    now = (partition.high_watermark, partition.leader_epoch, -1 if view is None else view.assignment.partition_epoch)
+    before = seen.replicas.get(partition, (-1, -1, -1))
+    seen.replicas[partition] = now
+    where = f"{_name(partition)} on broker {broker.broker_id}"
+    # What is damaged is given up and sent again: until then the replica is in no in-sync set, and leads nothing.
+    is_mending = broker.damage.found > 0 and view is None
+    if now[0] < before[0] and not is_mending:
+        yield "rule-2", f"the watermark of {where} went from {before[0]} to {now[0]}"
+    if now[1] < before[1]:
+        yield "rule-3", f"the leader epoch of {where} went from {before[1]} to {now[1]}"
+    if now[1] == before[1] and -1 < now[2] < before[2]:
+        yield "rule-7", f"the partition epoch of {where} went from {before[2]} to {now[2]}"
+    if now[2] == before[2] and view is not None and not view.has_enough_replicas and now[0] > before[0]:
+        yield "rule-5", f"{where} was committed from {before[0]} to {now[0]} with only {sorted(view.isr)} in sync"
+    if partition.high_watermark > partition.log.log_end and not partition.is_offline:
+        yield "rule-4", f"{where} has gone back behind its watermark {now[0]}, to {partition.log.log_end}"
+
+
+def _committed_is_final(broker: Watched, partition: Partition, disk: SimulatedDisk, seen: Seen) -> Found:
+    """Rules 2 and 9: everybody has the same batches below the watermark, and producers' sequences leave no gap."""
+    place = _place(partition)
+    committed = seen.committed.get(place)
+    if committed is None:
+        committed = seen.committed[place] = Committed(_name(partition))
+    yield from committed.compare(broker.broker_id, partition, disk)
+
+
+def _in_sync_means_having_it(broker: Watched, partition: Partition, seen: Seen) -> Found:
+    """Rules 1, 6 and 8: a running member of the in-sync set has everything on disk that anybody took for committed."""
+    image = seen.newest
+    agreed = image.partition(partition.topic_id, partition.index)
+    me = image.brokers.get(broker.broker_id)
+    is_counted_on = agreed is not None and me is not None and broker.broker_id in agreed.isr and not me.is_fenced
+    end = seen.committed[_place(partition)].end
+    if is_counted_on and partition.log.flushed_end < end and not broker.damage.under_repair:
+        has, where = partition.log.flushed_end, _name(partition)
+        yield "rule-1", f"broker {broker.broker_id} is in sync in {where} with {has} on disk, and {end} is committed"
+
+
+def _place(partition: Partition) -> Place:
+    return partition.topic_id, partition.index
+
+
+def _name(partition: Partition) -> str:
+    return f"{partition.topic}/{partition.index}"

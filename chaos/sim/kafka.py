@@ -1,0 +1,213 @@
+"""A client's side of the Kafka protocol, small and plain: real bytes by kio's messages, over the simulated network."""
+
+import asyncio
+import contextlib
+import functools
+import io
+import random
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from cordwood.chaos.sim.loop import SimulatedLoop
+from cordwood.cluster.kafka.api_keys import ApiKey
+
+Address = tuple[str, int]
+
+VERSIONS = {
+    ApiKey.PRODUCE: 11,
+    ApiKey.FETCH: 12,
+    ApiKey.METADATA: 12,
+    ApiKey.OFFSET_COMMIT: 8,
+    ApiKey.OFFSET_FETCH: 8,
+    ApiKey.FIND_COORDINATOR: 4,
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.CREATE_TOPICS: 7,
+    ApiKey.INIT_PRODUCER_ID: 4,
+}
+REQUEST_TIMEOUT_S = 5.0
+DIAL_TIMEOUT_S = 1.0
+REFRESH_S = 0.1
+NO_EPOCH = -1
+NO_OPERATIONS = {"include_topic_authorized_operations": False}
+
+_HEAD = struct.Struct(">hhih")
+_Read = Callable[[memoryview, int], tuple[Any, int]]
+
+
+class NoAnswer(OSError):
+    """The connection broke, or the answer did not come in time: whatever was asked may have been done, or not."""
+
+
+def message(api: ApiKey, /, **fields: Any) -> Any:
+    """A request in the version that our clients speak."""
+    return _schema(api)(**fields)
+
+
+def part(api: ApiKey, name: str, /, **fields: Any) -> Any:
+    """A piece of a request, by the name of its class."""
+    return _classes(api)[name](**fields)
+
+
+class Line(asyncio.Protocol):
+    """One connection: requests on their way, answered in any order."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id.encode()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, tuple[asyncio.Future[Any], _Read]] = {}
+        self._correlation = 0
+        self._buffer = bytearray()
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._transport = None
+        waiting, self._waiting = self._waiting, {}
+        for future, _ in waiting.values():
+            if not future.done():
+                future.set_exception(NoAnswer("the connection broke"))
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            end = 4 + int.from_bytes(self._buffer[:4], "big")
+            if len(self._buffer) < end:
+                return
+            frame = memoryview(bytes(self._buffer[4:end]))
+            del self._buffer[:end]
+            future, read = self._waiting.pop(int.from_bytes(frame[:4], "big"), (None, None))
+            if future is not None and read is not None and not future.done():
+                future.set_result(read(frame, 4)[0])
+
+    def ask(self, request: Any) -> "asyncio.Future[Any]":
+        """Raises NoAnswer."""
+        if self._transport is None:
+            raise NoAnswer("the connection is closed")
+        key, version = type(request).__api_key__, type(request).__version__
+        write, read, has_tags = _codec(key, version)
+        self._correlation += 1
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[self._correlation] = future, read
+        body = io.BytesIO()
+        body.write(_HEAD.pack(key, version, self._correlation, len(self._client_id)) + self._client_id)
+        if has_tags:
+            body.write(b"\x00")
+        write(body, request)
+        self._transport.write(len(body.getbuffer()).to_bytes(4, "big") + body.getvalue())
+        return future
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Client:
+    """One client program: whom it is connected with, and what it believes of a topic's leaders."""
+
+    def __init__(self, name: str, topic: str, bootstrap: Sequence[Address], rng: random.Random) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        self.name, self.topic, self.rng, self.loop = name, topic, rng, loop
+        self.leader_epochs: dict[int, int] = {}
+        self._bootstrap = list(bootstrap)
+        self._lines: dict[Address, Line] = {}
+        self._addresses: dict[int, Address] = {}
+        self._leaders: dict[int, int] = {}
+        self._replicas: dict[int, tuple[int, ...]] = {}
+
+    @property
+    def now_ns(self) -> int:
+        """By the world's clock, which all clients share."""
+        return int(self.loop.passed_s * 1e9)
+
+    def leader(self, partition: int) -> Address | None:
+        return self._addresses.get(self._leaders.get(partition, -1))
+
+    def any_replica(self, partition: int) -> Address | None:
+        """Followers serve reads too (KIP-392)."""
+        known = [replica for replica in self._replicas.get(partition, ()) if replica in self._addresses]
+        return self._addresses[self.rng.choice(known)] if known else None
+
+    def anybody(self) -> Address:
+        return self.rng.choice(self._bootstrap)
+
+    async def ask(self, address: Address, request: Any, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
+        """Raises OSError, of which NoAnswer means that nobody knows what has been done."""
+        line = await self._line(address)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await line.ask(request)
+        except TimeoutError:
+            line.close()
+            raise NoAnswer("no answer in time") from None
+
+    async def refresh(self) -> None:
+        """Learn who leads, from anybody. What is older than what we know is not believed (KIP-320). Raises OSError."""
+        topics = (part(ApiKey.METADATA, "MetadataRequestTopic", name=self.topic, topic_id=None),)
+        request = message(ApiKey.METADATA, topics=topics, allow_auto_topic_creation=False, **NO_OPERATIONS)
+        answer = await self.ask(self.anybody(), request)
+        self._addresses = {int(broker.node_id): (broker.host, broker.port) for broker in answer.brokers}
+        for partition in answer.topics[0].partitions:
+            index = int(partition.partition_index)
+            if partition.leader_epoch >= self.leader_epochs.get(index, NO_EPOCH):
+                self.leader_epochs[index] = int(partition.leader_epoch)
+                self._leaders[index] = int(partition.leader_id)
+                self._replicas[index] = tuple(int(replica) for replica in partition.replica_nodes)
+
+    async def refresh_patiently(self) -> None:
+        """As `refresh`, and not too often; whoever cannot answer is passed over."""
+        await asyncio.sleep(self.rng.uniform(REFRESH_S / 2, REFRESH_S))
+        with contextlib.suppress(OSError):
+            await self.refresh()
+
+    async def _line(self, address: Address) -> Line:
+        line = self._lines.get(address)
+        if line is not None and line.is_open:
+            return line
+        try:
+            async with asyncio.timeout(DIAL_TIMEOUT_S):
+                _, line = await self.loop.create_connection(lambda: Line(self.name), *address)
+        except TimeoutError:
+            raise OSError("nobody took the call") from None
+        self._lines[address] = line
+        return line
+
+
+def duration(seconds: float) -> timedelta:
+    return timedelta(seconds=seconds)
+
+
+@functools.cache
+def _codec(key: int, version: int) -> tuple[Callable[[io.BytesIO, Any], None], _Read, bool]:
+    request, response = load_request_schema(key, version), load_response_schema(key, version)
+    read_header, read_body = entity_reader(response.__header_schema__), entity_reader(response)
+
+    def read(frame: memoryview, position: int) -> tuple[Any, int]:
+        _, position = read_header(frame, position - 4)
+        return read_body(frame, position)
+
+    return entity_writer(request), read, bool(request.__flexible__)
+
+
+@functools.cache
+def _schema(api: ApiKey) -> Any:
+    return load_request_schema(api, VERSIONS[api])
+
+
+@functools.cache
+def _classes(api: ApiKey) -> dict[str, Any]:
+    return vars(sys.modules[_schema(api).__module__])

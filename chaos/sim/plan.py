@@ -1,0 +1,107 @@
+"""What a seed stands for: how large the world is, how fast its parts are, who its clients are, and what goes wrong.
+
+Every seed draws its own mix ("swarm testing", Groce and others, 2012): some worlds have slow disks and no kills, others
+kill all the time. What is common to all seeds hides what only an odd mix shows.
+"""
+
+import random
+from dataclasses import dataclass
+
+from cordwood.chaos.history import ACKS_ALL
+from cordwood.chaos.sim.producing import ProducerPlan
+from cordwood.chaos.sim.schedule import Fault, drawn
+from cordwood.cluster.config import Settings
+
+TOPIC = "chaos"
+REPLICATION_FACTOR = 3
+MIN_ISR = 2
+KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that is decided before the run begins. Times in seconds of the simulated world."""
+
+    seed: int
+    seconds: float
+    brokers: int
+    voters: int
+    partitions: int
+    latency_s: tuple[float, float]
+    disk_s: tuple[float, float]
+    split_share: float
+    clock_rates: tuple[float, ...]
+    settings: dict[str, object]
+    """What the brokers are told beyond their addresses, by attribute of Settings."""
+    producers: tuple[ProducerPlan, ...]
+    consumers: int
+    members: int
+    """Of one consumer group."""
+    faults: tuple[Fault, ...]
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        return tuple(range(1, self.brokers + 1))
+
+    def broker_settings(self, broker_id: int, voters: tuple[str, ...], listener: str, data: str) -> Settings:
+        """What one broker is told."""
+        given: dict[str, object] = {
+            "node_id": broker_id,
+            "log_dirs": (data,),
+            "controller_quorum_voters": voters,
+            "listeners": (listener,),
+            **self.settings,
+        }
+        return Settings(given=frozenset(given), **given)  # type: ignore[arg-type]
+
+
+def plan_of(seed: int, seconds: float = 30.0) -> Plan:
+    """The plan that this seed stands for."""
+    rng = random.Random(f"plan of {seed}")
+    brokers = rng.choice((3, 3, 3, 3, 4, 5))
+    latency_s = rng.choice(((0.0001, 0.001), (0.0002, 0.003), (0.001, 0.02)))
+    return Plan(
+        seed=seed,
+        seconds=seconds,
+        brokers=brokers,
+        voters=rng.choice((3, 5)) if brokers == 5 else 3,
+        partitions=rng.choice((1, 2, 3, 4)),
+        latency_s=latency_s,
+        disk_s=rng.choice(((0.0001, 0.001), (0.0001, 0.002), (0.001, 0.02))),
+        split_share=rng.choice((0.0, 0.0, 0.1)),
+        clock_rates=tuple(rng.choice((1.0, rng.uniform(0.98, 1.02))) for _ in range(brokers)),
+        settings=_settings(rng),
+        producers=tuple(_producer(rng) for _ in range(rng.choice((1, 2, 3)))),
+        consumers=rng.choice((1, 2)),
+        members=rng.choice((0, 1, 2, 3)),
+        faults=drawn(rng, seconds),
+    )
+
+
+def _settings(rng: random.Random) -> dict[str, object]:
+    return {
+        "log_segment_bytes": rng.choice((4 * KIB, 32 * KIB, KIB * KIB)),
+        "metadata_log_max_record_bytes_between_snapshots": rng.choice((2 * KIB, 16 * KIB, KIB * KIB)),
+        "log_scrub_bytes_per_second": KIB * KIB,
+        "log_dir_headroom_bytes": 64 * KIB,
+        "replica_lag_time_max_ms": rng.choice((1000, 3000, 10_000)),
+        "replica_catchup_max_bytes_per_second": rng.choice((64 * KIB, 100 * KIB * KIB)),
+        "leader_imbalance_check_interval_seconds": rng.choice((3, 300)),
+        "offsets_topic_num_partitions": 2,
+        "offsets_topic_replication_factor": REPLICATION_FACTOR,
+        "min_insync_replicas": MIN_ISR,
+        "default_replication_factor": REPLICATION_FACTOR,
+        "controlled_shutdown_max_wait_ms": 5000,
+        "controller_quorum_secret": rng.choice(("", "a secret")),
+    }
+
+
+def _producer(rng: random.Random) -> ProducerPlan:
+    is_idempotent = rng.random() < 0.8
+    return ProducerPlan(
+        is_idempotent=is_idempotent,
+        acks=ACKS_ALL if is_idempotent else rng.choice((ACKS_ALL, 1)),
+        interval_s=rng.choice((0.05, 0.2, 0.5)),
+        in_flight_max=rng.choice((1, 8, 64)),
+        payload_bytes_max=rng.choice((32, 200, 2000)),
+    )

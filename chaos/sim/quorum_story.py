@@ -1,0 +1,179 @@
+"""What may happen to a quorum, drawn from a seed: voters die, forget and rot, and the network between them fails."""
+
+import asyncio
+import contextlib
+import random
+
+from cordwood.chaos.sim.loop import run
+from cordwood.chaos.sim.quorum import SimulatedQuorum, host
+from cordwood.chaos.sim.strict import strictly
+from cordwood.cluster.metadata.commands import AllocateProducerIds, BrokerId
+from cordwood.cluster.metadata.image import CommandRefused
+from cordwood.cluster.metadata.quorum import QuorumFailed
+from cordwood.cluster.metadata.raft.messages import Standing
+
+TROUBLE_S = 25.0
+BLOCK = 10
+READMITTED_S = 12.0
+"""So long nobody else forgets, after somebody has."""
+
+
+class Trouble:
+    """Random faults and proposals for a while, then peace; and what was acknowledged meanwhile."""
+
+    def __init__(self, quorum: SimulatedQuorum, seed: int) -> None:
+        self.quorum, self.rng = quorum, random.Random(seed * 7919)
+        self.voters: list[int] = sorted(quorum.addresses)
+        self.acknowledged: list[str] = []
+        self.blocks: list[int] = []
+        """Where the blocks of producer ids begin that somebody was given."""
+        self.proposed = 0
+        self._forgot_at = float("-inf")
+        self.proposing: set[asyncio.Task[None]] = set()
+
+    async def make(self) -> None:
+        end = self.quorum.loop.time() + TROUBLE_S
+        while self.quorum.loop.time() < end:
+            for _ in range(self.rng.choice((0, 1, 1, 4))):
+                self.propose()
+            if self.rng.random() < 0.4:
+                self.do_harm()
+            await self.quorum.wait(self.rng.expovariate(10))
+
+    async def end(self) -> None:
+        self.quorum.network.heal()
+        self.quorum.start()
+        await self.quorum.wait(10)
+        await self.quorum.formed()
+
+    def propose(self) -> None:
+        if self.quorum.quorums:
+            task = asyncio.create_task(self.put(self.rng.choice(sorted(self.quorum.quorums)), f"k{self.proposed}"))
+            self.proposing.add(task)
+            task.add_done_callback(self.proposing.discard)
+            self.proposed += 1
+
+    async def put(self, broker: int, key: str) -> None:
+        if broker not in self.quorum.quorums:
+            return
+        try:
+            if self.rng.random() < 0.2:
+                await self.allocate(broker)
+            image = await self.quorum.put(broker, key)
+        except QuorumFailed:
+            return
+        assert key in image.configs_of_all_brokers, f"{key} was acknowledged with an image that lacks it"
+        self.acknowledged.append(key)
+
+    async def allocate(self, broker: int) -> None:
+        """As brokers do it: who was not told whether it has its block asks for the one that is next by then."""
+        first = self.quorum.quorums[broker].image.next_producer_id
+        with contextlib.suppress(CommandRefused):
+            await self.quorum.propose(broker, AllocateProducerIds(BrokerId(broker), first, BLOCK))
+            assert first not in self.blocks, f"rule 9: two brokers were given the producer ids from {first} on"
+            self.blocks.append(first)
+
+    def do_harm(self) -> None:
+        """Often to the leader."""
+        one, other = self.rng.sample(self.voters, 2)
+        leaders = [at for at, voter in self.quorum.quorums.items() if voter.is_leader]
+        if leaders and self.rng.random() < 0.4:
+            one = leaders[0]
+        harm = self.rng.choice((self.kill, self.wipe, self.rot, self.hurt_network, self.hurt_network, self.heal))
+        harm(one, other)
+
+    def kill(self, one: int, _: int) -> None:
+        down = [one] if self.rng.random() < 0.8 else self.voters
+        for broker in down:
+            if broker in self.quorum.quorums:
+                self.rng.choice((self.quorum.kill, self.quorum.power_cut))(broker)
+                self.later(2.0, broker)
+
+    def wipe(self, one: int, _: int) -> None:
+        if self.may_wipe(one):
+            self._forgot_at = self.quorum.loop.time()
+            self.quorum.wipe(one)
+            self.later(1.0, one)
+
+    def rot(self, one: int, _: int) -> None:
+        """A bit turns over while the voter is down: it has to notice, or not to need it."""
+        if not self.may_wipe(one):
+            return
+        self.quorum.kill(one)
+        disk = self.quorum.disks[one]
+        path = self.rng.choice([path for path in disk.files() if "damaged" not in path])
+        disk.flip(path, self.rng.randrange(len(disk.content(path))), self.rng.randrange(8))
+        self._forgot_at = self.quorum.loop.time()
+        self.later(1.0, one)
+
+    def hurt_network(self, one: int, other: int) -> None:
+        match self.rng.randrange(4):
+            case 0:
+                self.quorum.network.disconnect(host(one), host(other))
+            case 1:
+                self.quorum.network.cut(host(one), host(other))
+            case 2:
+                self.quorum.network.cut_one_way(host(one), host(other))
+            case _:
+                self.quorum.cut_off(one)
+
+    def heal(self, _one: int, _other: int) -> None:
+        self.quorum.network.heal()
+
+    def may_wipe(self, broker: int) -> bool:
+        """A majority remembers, without this one: more is not survivable, and not promised."""
+        running = self.quorum.quorums
+        if len(running) < len(self.voters) or self.quorum.loop.time() < self._forgot_at + READMITTED_S:
+            return False
+        remember = [voter for voter in running if self.quorum.standing(voter) is Standing.MEMBER]
+        return len(set(remember) - {broker}) > len(self.voters) // 2
+
+    def later(self, within_s: float, broker: int) -> None:
+        delay_s = self.rng.uniform(0.02, within_s)
+        self.quorum.loop.call_later(delay_s, self.restart, broker)
+
+    def restart(self, broker: int) -> None:
+        if broker not in self.quorum.quorums:
+            self.quorum.start(broker)
+
+
+def quorum_story(seed: int) -> float:
+    """Trouble for a while, then peace: what was acknowledged is in everybody's image, and all images are equal.
+
+    Returns how many simulated seconds it took. Raises whatever shows that something is wrong.
+    """
+    return run(strictly(_story(seed)))
+
+
+async def _story(seed: int) -> float:
+    rng = random.Random(seed)
+    voters = rng.choice((3, 3, 3, 5))
+    quorum = SimulatedQuorum(seed=seed, voters=voters, snapshot_interval_bytes=rng.choice((600, 4_000, 1 << 20)))
+    quorum.flush_s = rng.choice(((0.0001, 0.002), (0.001, 0.05)))
+    quorum.start()
+    await quorum.formed()
+    trouble = Trouble(quorum, seed)
+    await trouble.make()
+    await trouble.end()
+    await quorum.put(1, "after")
+    await quorum.formed()
+    assert quorum.failures == [], f"a voter has given up: {quorum.failures}"
+    images = [quorum.quorums[voter].image for voter in trouble.voters]
+    missing = set(trouble.acknowledged) - set(quorum.keys(1))
+    assert not missing, f"acknowledged, and gone: {sorted(missing)}"
+    assert all(image.broker_configs == images[0].broker_configs for image in images), "the images differ"
+    assert len(trouble.acknowledged) > 10, "nothing was tried"
+    await _is_left_alone(quorum)
+    return quorum.loop.time()
+
+
+async def _is_left_alone(quorum: SimulatedQuorum) -> None:
+    """Who only misses the leader, and comes back, does not make an end of its term (pre-vote)."""
+    leader = await quorum.leader()
+    absent = (await quorum.followers())[0]
+    term = quorum.quorums[leader].term
+    quorum.cut_off(absent)
+    await quorum.wait(5)
+    quorum.network.heal()
+    await quorum.wait(3)
+    assert quorum.quorums[leader].term == term, "a voter that was cut off has ended the term of a leader that was not"

@@ -1,0 +1,215 @@
+"""What may happen to replicas, drawn from a seed: brokers die, disks lie, wires lose, producers are impatient."""
+
+import asyncio
+import math
+import random
+
+from cordwood.chaos.sim.replicas import PARTITIONS_PATH, Cluster, tell
+from cordwood.chaos.sim.strict import strictly
+from cordwood.chaos.sim.values import batch_of
+from cordwood.cluster.metadata.commands import Election, ElectLeaders
+from cordwood.storage.batch import CRC_COVERS_FROM
+
+REPEATS = 5
+"""Of an idempotent producer's batches, so many may arrive again."""
+HURT_S = 25.0
+"""By then damage has been found, and made good; only then somebody else is hurt."""
+TROUBLE_S = 30.0
+ALONE_S = (2.0, 13.0)
+"""The last is time enough for a checkpoint."""
+SYNCS_MAX_S = (0.01, 0.05, 0.5)
+HAPPENINGS = ("down", "dying", "hurt", "network", "all down", "elect", "diverge")
+
+
+def replica_story(seed: int, seconds: float = TROUBLE_S) -> float:
+    """Trouble for a while, then peace: whatever was acknowledged is there, once, in order, on everybody's disk.
+
+    Returns how many simulated seconds it took. Raises whatever shows that something is wrong.
+    """
+    rng = random.Random(seed)
+    return tell(lambda cluster: strictly(_story(cluster, seconds)), seed, brokers=rng.choice((3, 3, 4)), partitions=3)
+
+
+async def _story(cluster: Cluster, seconds: float) -> None:
+    trouble = Trouble(cluster)
+    cluster.sync_max_s = SYNCS_MAX_S
+    stopping = asyncio.Event()
+    producers = [asyncio.ensure_future(trouble.produce(one, stopping)) for one in range(cluster.partitions)]
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while loop.time() < end:
+        await asyncio.sleep(cluster.rng.uniform(0.05, trouble.pause_max_s))
+        await trouble.happen()
+    stopping.set()
+    await cluster.settled(producers)
+    await trouble.is_healed()
+    await cluster.settled()
+    for partition in range(cluster.partitions):
+        trouble.check(partition)
+    assert sum(map(len, cluster.acked.values())) > 20, "the story is about nothing otherwise"
+
+
+class Trouble:
+    """At most one broker is down at a time, and one disk hurt; any number may be cut off."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.rng = cluster, cluster.rng
+        self.pause_max_s = self.rng.choice((1.0, 2.0, 6.0))
+        # Each seed has a mix of its own: what always happens hides what only shows where it does not.
+        self._mix = [*self.rng.sample(HAPPENINGS, self.rng.randrange(2, len(HAPPENINGS))), "restart"]
+        self._hurt_until = -math.inf
+        self._hurt_ever: set[int] = set()
+        self._written = 0
+
+    async def produce(self, partition: int, stopping: asyncio.Event) -> None:
+        """One value after the other, and between them what must not be taken."""
+        cluster, number = self.cluster, 0
+        while not stopping.is_set():
+            await cluster.produce(f"{partition}-{number}", partition)
+            number += 1
+            if self.rng.random() < 0.3:
+                self._send_badly(partition)
+            if self.rng.random() < 0.05:
+                cluster.replace_producer(partition)
+            await asyncio.sleep(self.rng.uniform(0, 0.1))
+
+    def _send_badly(self, partition: int) -> None:
+        """To anyone. Who does not lead refuses it for that alone."""
+        cluster = self.cluster
+        broker = self.rng.choice([cluster.leader(partition), *cluster.ids])
+        sequence = cluster.sequence(partition)
+        match self.rng.choice(["again", "again", "gap", "replaced", "torn", "loose", "loose"]):
+            case "again":
+                batch = self.rng.choice(cluster.batches[partition][-REPEATS:])
+                is_newest = batch in cluster.batches[partition][-sequence or len(cluster.batches[partition]) :]
+                if sequence and is_newest:
+                    self._must_not_take(broker, batch, partition, "rule 9: sent again")
+            case "gap" if sequence and cluster.leader(partition) == broker:
+                self._must_not_take(
+                    broker, cluster.numbered("gap", partition, sequence + 3), partition, "rule 9: a gap"
+                )
+            case "replaced" if sequence and cluster.leader(partition) == broker:
+                batch = cluster.numbered("replaced", partition, 0, epochs_ago=1)
+                self._must_not_take(broker, batch, partition, "rule 9: of a producer that was replaced")
+            case "torn":
+                spoilt = bytearray(batch_of("torn"))
+                spoilt[self.rng.randrange(CRC_COVERS_FROM, len(spoilt))] ^= 1 << self.rng.randrange(8)
+                self._must_not_take(broker, bytes(spoilt), partition, "promise 4: a corrupt batch")
+            case _:
+                self._send_loose(broker, partition)
+
+    def _send_loose(self, broker: int, partition: int) -> None:
+        self._written += 1
+        self.cluster.is_taken(broker, batch_of(f"loose-{self._written}"), partition)
+
+    def _must_not_take(self, broker: int, batch: bytes, partition: int, what: str) -> None:
+        """Where the broker only believes that it leads, what it takes is thrown away later."""
+        cluster = self.cluster
+        is_leader = cluster.leader(partition) == broker
+        assert not cluster.is_taken(broker, batch, partition) or not is_leader, what
+
+    async def happen(self) -> None:
+        """Something happens to somebody."""
+        cluster, rng = self.cluster, self.rng
+        victim = rng.choice([cluster.leader(rng.randrange(cluster.partitions)), *cluster.ids])
+        down = [broker for broker in cluster.ids if broker not in cluster.running]
+        match rng.choice(self._mix):
+            case "down" if victim in cluster.running and not down:
+                await rng.choice([cluster.kill, cluster.power_cut])(victim)
+            case "dying" if victim in cluster.running and not down:
+                cluster.die_soon(victim, rng.randrange(30))
+            case "hurt" if victim in cluster.running and not down and self._may_hurt():
+                await self._hurt(victim)
+            case "network":
+                self._hurt_network(victim)
+            case "all down":
+                await self._power_cut_all()
+            case "elect":
+                self._elect_preferred()
+            case "diverge" if not down:
+                await self._diverge()
+            case _:
+                for broker in down:
+                    cluster.start(broker)
+
+    def _hurt_network(self, victim: int) -> None:
+        cluster, rng = self.cluster, self.rng
+        match rng.choice(["cut", "one way", "noise", "heal"]):
+            case "cut":
+                cluster.cut_off(victim)
+            case "one way":
+                cluster.cut(*rng.sample(cluster.ids, 2))
+            case "noise":
+                cluster.wires.flips = rng.choice((1, 3))
+            case _:
+                cluster.heal()
+
+    async def _diverge(self) -> None:
+        """A leader is left alone with records that nobody else will have, and perhaps dies as it gives them up."""
+        cluster, rng, partition = self.cluster, self.rng, self.rng.randrange(self.cluster.partitions)
+        leader = cluster.leader(partition)
+        cluster.cut_off(leader)
+        for _ in range(rng.randrange(1, 40)):
+            self._send_loose(leader, partition)
+        await asyncio.sleep(rng.choice(ALONE_S))
+        # With what is still on its way to the disk.
+        self._send_loose(leader, partition)
+        cluster.heal()
+        if leader in cluster.running and rng.random() < 0.7:
+            cluster.die_soon(leader, rng.randrange(15))
+
+    def _may_hurt(self) -> bool:
+        return self.cluster.is_redundant() and asyncio.get_running_loop().time() > self._hurt_until
+
+    async def _hurt(self, victim: int) -> None:
+        """One disk loses something that counted."""
+        self._hurt_until = asyncio.get_running_loop().time() + HURT_S
+        self._hurt_ever.add(victim)
+        match self.rng.choice(["wipe", "flip", "flip", "flip", "sync"]):
+            case "wipe":
+                await self.cluster.wipe(victim)
+            case "flip":
+                self._flip(victim)
+                if self.rng.random() < 0.5:
+                    # What is found as a log is opened is another matter than what is found in use.
+                    await self.cluster.kill(victim)
+            case _:
+                self.cluster.disks[victim].faults.fail_next_sync(PARTITIONS_PATH)
+
+    async def is_healed(self) -> None:
+        """Wait until damage that was done late has been found and made good."""
+        await asyncio.sleep(max(self._hurt_until - asyncio.get_running_loop().time(), 0.0))
+
+    def _flip(self, victim: int) -> None:
+        disk = self.cluster.disks[victim]
+        files = [path for path in disk.files() if path.startswith("/data/") and disk.content(path).strip(b"\0")]
+        path = self.rng.choice(files)
+        if path.endswith(("/id", ".new")):
+            return
+        disk.flip(path, self.rng.randrange(len(disk.content(path).rstrip(b"\0"))), self.rng.randrange(8))
+
+    async def _power_cut_all(self) -> None:
+        cluster = self.cluster
+        for broker in list(cluster.running):
+            await cluster.power_cut(broker)
+        for broker in cluster.ids:
+            cluster.start(broker)
+
+    def _elect_preferred(self) -> None:
+        image = self.cluster.metadata.newest
+        places = tuple(
+            (topic.id, index) for topic in image.topics_by_id.values() for index in range(len(topic.partitions))
+        )
+        self.cluster.metadata.commit(ElectLeaders(Election.PREFERRED, places))
+
+    def check(self, partition: int) -> None:
+        """Every replica has what was acknowledged, once and in order; what nobody was told of is there at most once."""
+        cluster = self.cluster
+        for broker in cluster.image(partition).replicas:
+            values = cluster.values(broker, partition)
+            if broker not in self._hurt_ever:
+                lost = [place.path for place in cluster.running[broker].damage.places() if place.path.endswith(".log")]
+                assert not lost, f"rule 8: broker {broker}, whose disk is sound, has damage in {lost}"
+            known = [value for value in values if not value.startswith("loose-")]
+            assert known == cluster.acked[partition], f"broker {broker} has not what was acknowledged in {partition}"
+            assert len(values) == len(set(values)), f"rule 9: broker {broker} has something twice"

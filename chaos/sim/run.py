@@ -1,0 +1,137 @@
+"""One simulated run from begin to end: trouble, peace, everything together again, and what was wrong with any of it."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from cordwood.chaos.checks import check
+from cordwood.chaos.sim import loop as simulated
+from cordwood.chaos.sim.healing import Unhealed, come_together
+from cordwood.chaos.sim.plan import Plan, plan_of
+from cordwood.chaos.sim.schedule import Fault
+from cordwood.chaos.sim.trace import Trace
+from cordwood.chaos.sim.trouble import Trouble
+from cordwood.chaos.sim.world import World
+
+LOOK_S = 0.05
+COLLECT_S = 30.0
+"""The garbage collector runs only at these times, so that what it ends, it ends at the same moment in each run."""
+VIOLATIONS_MAX = 20
+"""A run that has broken so many rules has been understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that must never be. `kind` is an anomaly of the checker's, or a rule of design.md section 4."""
+
+    kind: str
+    sentence: str
+    operations: tuple[dict[str, int | str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of a seed."""
+
+    seed: int
+    trace_hash: str
+    findings: tuple[Finding, ...]
+    acknowledged: int
+    read: int
+    faults: dict[str, int]
+    """How many of each kind struck."""
+    simulated_s: float
+    story: tuple[str, ...]
+    """What happened, in lines with the time in front."""
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.findings
+
+
+def run_seed(seed: int, seconds: float) -> Run:
+    """All that the seed stands for, with `seconds` of trouble."""
+    plan = plan_of(seed, seconds)
+    return run_plan(plan, plan.faults)
+
+
+def run_plan(plan: Plan, faults: Sequence[Fault]) -> Run:
+    """As planned, but with these faults. Equal arguments give equal runs, to the last byte."""
+    trace = Trace()
+    with _undisturbed():
+        world = simulated.run(_live(plan, faults), trace)
+        return _told(world, trace)
+
+
+async def _live(plan: Plan, faults: Sequence[Fault]) -> "_Lived":
+    world = World(plan)
+    trouble = Trouble(world)
+    watching = world.loop.create_task(_watch(world), name="watch")
+    try:
+        await world.begin()
+        await trouble.run(faults)
+        await asyncio.sleep(max(0.0, plan.seconds - world.now_s))
+        trouble.heal()
+        world.note("everything is healed")
+        await come_together(world)
+    except TimeoutError:
+        world.alarm("rule-11", "the cluster did not come to have a topic")
+    except Unhealed as unhealed:
+        world.alarm("rule-11", str(unhealed))
+    if watching.done():
+        watching.result()
+    watching.cancel()
+    world.look()
+    return _Lived(world, trouble)
+
+
+async def _watch(world: World) -> None:
+    """Hold the rules against what there is, all the time."""
+    collect_at_s = COLLECT_S
+    while len(world.violations) < VIOLATIONS_MAX:
+        await asyncio.sleep(LOOK_S)
+        world.look()
+        if world.now_s > collect_at_s:
+            collect_at_s += COLLECT_S
+            gc.collect()
+
+
+@dataclass(frozen=True, slots=True)
+class _Lived:
+    world: World
+    trouble: Trouble
+
+
+def _told(lived: _Lived, trace: Trace) -> Run:
+    world, history = lived.world, lived.world.crowd.history.build()
+    found = [Finding(seen.kind, f"{seen.sentence} (at {seen.at_s:.3f} s)") for seen in world.violations]
+    found += [Finding(anomaly.kind, anomaly.sentence, tuple(anomaly.operations)) for anomaly in check(history)]
+    return Run(
+        seed=world.plan.seed,
+        trace_hash=trace.hexdigest(),
+        findings=tuple(found),
+        acknowledged=sum(producer.acknowledged for producer in world.crowd.producers),
+        read=len(history.polls),
+        faults=dict(sorted(lived.trouble.struck.items())),
+        simulated_s=round(world.now_s, 3),
+        story=tuple(world.story),
+    )
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No logs, and no garbage collector at a moment of its own choice."""
+    configured, was_collecting = structlog.get_config(), gc.isenabled()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    gc.disable()
+    try:
+        yield
+    finally:
+        structlog.configure(**configured)
+        if was_collecting:
+            gc.enable()

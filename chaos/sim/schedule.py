@@ -1,0 +1,63 @@
+"""Faults as a list, drawn from a seed: when, what, at whom, for how long. Any of them can be left out of a replay."""
+
+import random
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What goes wrong. The value is its name in reports."""
+
+    KILL = "kill"
+    POWER_CUT = "power-cut"
+    BLACKOUT = "blackout"
+    PAUSE = "pause"
+    RESTART = "restart"
+    CUT_OFF = "cut-off"
+    CUT_ONE_WAY = "cut-one-way"
+    CUT_CLIENTS = "cut-clients"
+    RESET = "reset"
+    SLOW_LINK = "slow-link"
+    SLOW_DISK = "slow-disk"
+    DIE_IN_WRITE = "die-in-write"
+    SYNC_ERROR = "sync-error"
+    DISK_FULL = "disk-full"
+    BIT_FLIP = "bit-flip"
+    WIPE = "wipe"
+    CLOCK_JUMP = "clock-jump"
+
+
+class Aim(Enum):
+    """At whom, decided when it strikes."""
+
+    LEADER = "leader"
+    CONTROLLER = "controller"
+    ANYBODY = "anybody"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One of them. What it still has to choose as it strikes it chooses by `dice`, whatever else has happened."""
+
+    at_s: float
+    kind: Kind
+    aim: Aim
+    lasts_s: float
+    dice: int
+
+
+def drawn(rng: random.Random, seconds: float) -> tuple[Fault, ...]:
+    """A world's own mix of faults, in the order in which they strike."""
+    weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in Kind]
+    if not any(weights):
+        weights[0] = 1.0
+    aims = rng.choices(tuple(Aim), k=3)
+    interval_s = rng.choice((0.5, 1.5, 4.0, 10.0))
+    faults = []
+    at_s = rng.uniform(0.0, interval_s)
+    while at_s < seconds:
+        kind = rng.choices(tuple(Kind), weights)[0]
+        lasts_s = rng.choice((rng.uniform(0.05, 0.5), rng.uniform(0.5, 4.0), rng.uniform(2.0, 15.0)))
+        faults.append(Fault(at_s, kind, rng.choice(aims), lasts_s, rng.getrandbits(32)))
+        at_s += rng.expovariate(1 / interval_s)
+    return tuple(faults)

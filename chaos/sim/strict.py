@@ -1,0 +1,35 @@
+"""A story fails where anything under it does: a failed assertion in a callback would else only become a log line."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+
+class StoryFailed(Exception):
+    """Something went wrong `at_s` simulated seconds after the beginning: the cause says what."""
+
+    def __init__(self, at_s: float) -> None:
+        super().__init__(f"after {at_s:.1f} simulated seconds")
+        self.at_s = at_s
+
+
+async def strictly(story: Awaitable[_T]) -> _T:
+    """Await the story. Raises StoryFailed, because of the first failure that only the loop was told of, if any."""
+    loop = asyncio.get_running_loop()
+    unheard: list[Exception] = []
+
+    def note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Exception):
+            unheard.append(error)
+
+    loop.set_exception_handler(note)
+    try:
+        result = await story
+    except Exception as error:
+        raise StoryFailed(loop.time()) from (unheard[0] if unheard else error)
+    if unheard:
+        raise StoryFailed(loop.time()) from unheard[0]
+    return result

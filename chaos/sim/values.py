@@ -1,0 +1,26 @@
+"""What stories write into logs and find there again: one value a batch."""
+
+from cordwood.chaos.sim.replication import NOW_MS
+from cordwood.storage.batch import NO_PRODUCER, NO_SEQUENCE, split
+from cordwood.storage.log import Log
+from cordwood.storage.records import Record, decode, encode
+
+READ_BYTES = 1 << 20
+
+
+def batch_of(value: str, producer: int = NO_PRODUCER, epoch: int = -1, sequence: int = NO_SEQUENCE) -> bytes:
+    """As a producer sends it; one that is not idempotent, if nothing is said about it."""
+    record = Record(0, NOW_MS, b"k", value.encode())
+    return encode([record], producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+
+
+def values_between(log: Log, start: int, end: int) -> list[tuple[int, str]]:
+    """Offsets and values. Raises DamagedLog."""
+    found = []
+    offset = start
+    while offset < end and (data := log.read(offset, READ_BYTES, end)):
+        for batch in split(data):
+            for record in decode(batch):
+                found.append((record.offset, (record.value or b"").decode()))
+                offset = record.offset + 1
+    return [(at, value) for at, value in found if start <= at < end]

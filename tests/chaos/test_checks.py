@@ -1,0 +1,245 @@
+"""The checks of a history: every kind of broken promise is found by its name, and a kept one is not accused."""
+
+from collections.abc import Callable
+
+import pytest
+from history_story import HistoryStory
+
+from cordwood.chaos.checks import CHECKS
+from cordwood.chaos.history import Outcome
+
+
+@pytest.fixture
+def story() -> HistoryStory:
+    return HistoryStory()
+
+
+def test_an_empty_history_accuses_nobody(story: HistoryStory) -> None:
+    assert story.kinds() == {}
+
+
+def test_kept_promises_are_no_anomalies(story: HistoryStory) -> None:
+    story.acknowledged("ab").acknowledged("xy", producer=2, partition=1)
+    story.assigned().polled("ab").polled("xy", partition=1).polled("ab", consumer=2)
+    story.watermark(0, 1, 2).committed(0, 1, 2).found_committed(2)
+    story.replica(1, "ab").replica(2, "ab")
+    assert story.kinds() == {}
+
+
+def planted() -> dict[str, Callable[[HistoryStory], HistoryStory]]:
+    """By kind: the shortest story in which it, and nothing else, went wrong."""
+    return {
+        "lost-write": lambda story: story.acknowledged("ab").polled("b", at=1),
+        "unseen": lambda story: story.acknowledged("ab").polled("a"),
+        "unsent-read": lambda story: story.polled("?"),
+        "aborted-read": lambda story: story.refused("a").polled("a"),
+        "duplicate": lambda story: story.unanswered("a").polled("aa"),
+        "inconsistent-offsets": lambda story: story.unanswered("ab").polled("a").polled("b", consumer=2),
+        "poll-skip": lambda story: story.unanswered("abc").polled("abc").polled("a.c", consumer=2),
+        "nonmonotonic-poll": lambda story: story.unanswered("ab").polled("ab").polled("a"),
+        "nonmonotonic-send": lambda story: story.acknowledged("b", at=1).acknowledged("a"),
+        "replica-divergence": lambda story: story.unanswered("ab").replica(1, "a").replica(2, "b"),
+        "watermark-regress": lambda story: story.watermark(2, 1),
+        "group-regress": lambda story: story.committed(2, 1),
+    }
+
+
+@pytest.mark.parametrize("kind", planted())
+def test_a_planted_anomaly_is_found_and_no_other(story: HistoryStory, kind: str) -> None:
+    planted()[kind](story)
+    assert story.kinds() == {kind: 1}
+    assert story.anomalies()[0].operations
+
+
+def test_every_check_has_a_planted_anomaly() -> None:
+    found = {anomaly.kind for plant in planted().values() for anomaly in plant(HistoryStory()).anomalies()}
+    assert found == set(planted())
+    # A lost write is looked for twice: among what was read, and in the replicas.
+    assert len(found) == len(CHECKS) - 1
+
+
+def test_a_lost_write_is_proved_by_the_send_and_by_what_was_read_behind_it(story: HistoryStory) -> None:
+    story.acknowledged("ab").polled("b", at=1)
+    [anomaly] = story.anomalies()
+    send, poll = anomaly.operations
+    assert (send["operation"], send["offset"], send["outcome"], send["value"]) == ("send", 0, "ok", 1 << 40)
+    assert (poll["operation"], poll["offset"]) == ("poll", 1)
+
+
+def test_what_was_acknowledged_or_read_and_is_in_no_replica_is_lost(story: HistoryStory) -> None:
+    story.acknowledged("a").unanswered("b").polled("ab").replica(1, "ab").replica(2, "")
+    [anomaly] = story.anomalies()
+    assert (anomaly.kind, anomaly.count) == ("lost-write", 2)
+    assert [operation["operation"] for operation in anomaly.operations] == ["send", "poll", "log"] * 2
+    assert {operation.get("broker") for operation in anomaly.operations} == {None, 2}
+
+
+def test_a_record_at_another_place_than_its_own_is_lost_from_there(story: HistoryStory) -> None:
+    story.acknowledged("ab").polled("ab").replica(1, "ba")
+    assert story.kinds() == {"lost-write": 2}
+
+
+def test_a_record_that_was_acknowledged_without_its_place_may_be_anywhere_but_must_be_there(
+    story: HistoryStory,
+) -> None:
+    assert story.acknowledged("a", at=None).polled("a", at=5).replica(1, "a", at=5).kinds() == {}
+    assert story.acknowledged("b", at=None).kinds() == {"lost-write": 1, "unseen": 1}
+
+
+def test_nobody_may_claim_what_was_deleted_behind_the_start_of_the_log(story: HistoryStory) -> None:
+    story.acknowledged("abcd").acknowledged("e", at=None)
+    story.watermark(4, log_start=2).polled("cd", at=2).replica(1, "cd", at=2, log_start=2)
+    assert story.kinds() == {}
+
+
+def test_nobody_may_claim_what_was_refused_left_open_or_not_meant_for_all_replicas(story: HistoryStory) -> None:
+    story.acknowledged("ab", at=1, acks=1).refused("c").unanswered("de").acknowledged("f", at=2)
+    story.polled("f", at=2).replica(1, "f", at=2)
+    assert story.kinds() == {}
+
+
+def test_an_open_send_may_be_read(story: HistoryStory) -> None:
+    assert story.unanswered("a").polled("a").replica(1, "a").kinds() == {}
+
+
+def test_a_partition_that_nobody_reads_has_nobody_to_miss_a_record(story: HistoryStory) -> None:
+    assert story.acknowledged("a").kinds() == {}
+    assert story.assigned().kinds() == {"unseen": 1}
+
+
+def test_a_record_in_the_wrong_partition_was_not_sent_there(story: HistoryStory) -> None:
+    story.acknowledged("a").polled("a").polled("a", partition=1)
+    assert story.kinds() == {"unsent-read": 1}
+
+
+def test_a_record_elsewhere_than_its_producer_was_told_is_a_duplicate(story: HistoryStory) -> None:
+    story.acknowledged("a").polled("a", at=1)
+    assert story.kinds() == {"duplicate": 1}
+    assert [operation["offset"] for operation in story.anomalies()[0].operations] == [0, 1]
+
+
+def test_two_acknowledgements_of_one_place_are_inconsistent(story: HistoryStory) -> None:
+    story.acknowledged("a").acknowledged("b", producer=2)
+    [anomaly] = story.anomalies()
+    assert (anomaly.kind, anomaly.count) == ("inconsistent-offsets", 1)
+    assert [operation["producer"] for operation in anomaly.operations] == [1, 2]
+
+
+def test_a_consumer_may_go_anywhere_when_it_is_reassigned(story: HistoryStory) -> None:
+    story.acknowledged("abcd").polled("abcd").assigned().polled("b", at=1).assigned().polled("d", at=3)
+    assert story.kinds() == {}
+
+
+def test_the_reassignment_of_another_consumer_or_partition_excuses_nobody(story: HistoryStory) -> None:
+    story.acknowledged("abc").polled("abc", consumer=2).assigned()
+    story.polled("a").assigned(consumer=2).assigned(partition=1).polled("c", at=2)
+    assert story.kinds() == {"poll-skip": 1}
+
+
+def test_consumers_and_partitions_are_followed_apart(story: HistoryStory) -> None:
+    story.acknowledged("abc").acknowledged("xy", partition=1)
+    story.polled("a").polled("x", partition=1).polled("ab", consumer=2).polled("bc", at=1).polled(
+        "y", at=1, partition=1
+    )
+    assert story.kinds() == {}
+
+
+def test_an_offset_that_nobody_ever_saw_a_record_at_is_not_skipped(story: HistoryStory) -> None:
+    assert story.unanswered("ab").polled("a.b").replica(1, "a!b").kinds() == {}
+
+
+def test_a_record_that_only_a_replica_has_is_skipped(story: HistoryStory) -> None:
+    assert story.unanswered("abc").polled("a.c").replica(1, "abc").kinds() == {"poll-skip": 1}
+
+
+def test_a_consumer_may_step_over_what_was_deleted(story: HistoryStory) -> None:
+    story.acknowledged("abc").polled("abc", consumer=2).watermark(3, log_start=2).polled("a").polled("c", at=2)
+    assert story.kinds() == {}
+
+
+def test_the_same_record_twice_goes_not_forward(story: HistoryStory) -> None:
+    assert story.unanswered("a").polled("a").polled("a").kinds() == {"nonmonotonic-poll": 1}
+
+
+def test_what_a_producer_gave_up_may_land_behind_what_it_sent_later(story: HistoryStory) -> None:
+    assert story.unanswered("a").acknowledged("b").polled("ba").kinds() == {}
+
+
+def test_an_order_that_only_reads_tell_counts_too(story: HistoryStory) -> None:
+    story.acknowledged("ab", at=None).polled("ba")
+    assert story.kinds() == {"nonmonotonic-send": 1}
+
+
+def test_producers_and_partitions_have_no_common_order(story: HistoryStory) -> None:
+    story.acknowledged("a", at=1).acknowledged("b", producer=2).acknowledged("c", partition=1)
+    assert story.kinds() == {}
+
+
+def test_a_replica_that_misses_a_committed_record_diverges(story: HistoryStory) -> None:
+    story.unanswered("ab").replica(1, "ab").replica(2, "a.")
+    [anomaly] = story.anomalies()
+    assert (anomaly.kind, anomaly.count) == ("replica-divergence", 1)
+    assert [(operation["operation"], operation["broker"]) for operation in anomaly.operations] == [
+        ("replica", 1),
+        ("log", 2),
+    ]
+    assert HistoryStory().unanswered("ab").replica(1, "a.").replica(2, "ab").kinds() == {"replica-divergence": 1}
+
+
+def test_control_records_are_compared_too(story: HistoryStory) -> None:
+    story.unanswered("a").replica(1, "!a").replica(2, ".a")
+    assert story.kinds() == {"replica-divergence": 1}
+
+
+def test_replicas_may_differ_behind_the_smaller_watermark_and_before_the_later_start(story: HistoryStory) -> None:
+    story.unanswered("abcd").replica(1, "abcd", high_watermark=3)
+    story.replica(2, "bc!", at=1, log_start=1, high_watermark=4).replica(3, "ab", high_watermark=2)
+    assert story.kinds() == {}
+
+
+def test_each_two_of_three_replicas_are_compared(story: HistoryStory) -> None:
+    story.unanswered("abc").replica(1, "a").replica(2, "b").replica(3, "c")
+    assert story.kinds() == {"replica-divergence": 3}
+
+
+def test_watermarks_are_compared_by_client_and_partition(story: HistoryStory) -> None:
+    story.watermark(5).watermark(3, client=2).watermark(2, partition=1).watermark(5)
+    assert story.kinds() == {}
+
+
+def test_a_commit_of_unknown_outcome_or_another_group_binds_nobody(story: HistoryStory) -> None:
+    story.committed(9, outcome=Outcome.INFO).committed(8, outcome=Outcome.FAIL).committed(7, group=2).committed(1, 2)
+    assert story.found_committed(2).kinds() == {}
+
+
+def test_a_later_generation_must_find_what_was_committed(story: HistoryStory) -> None:
+    assert story.committed(3).found_committed(3, generation=2).kinds() == {}
+    assert story.found_committed(-1, generation=3).kinds() == {"group-regress": 1}
+
+
+def test_a_commit_that_is_told_late_still_belongs_to_its_generation(story: HistoryStory) -> None:
+    story.found_committed(5, generation=2).committed(5, generation=1)
+    assert story.kinds() == {}
+    assert story.committed(6, generation=1).kinds() == {"group-regress": 1}
+
+
+def test_a_commit_of_unknown_outcome_may_land_late_but_not_in_a_later_generation(story: HistoryStory) -> None:
+    story.committed(1, outcome=Outcome.INFO).committed(2).found_committed(1, generation=2)
+    assert story.kinds() == {}
+    assert story.committed(3, generation=2).found_committed(1, generation=2).kinds() == {"group-regress": 1}
+
+
+def test_a_later_generation_may_begin_again(story: HistoryStory) -> None:
+    assert story.committed(3).committed(1, generation=2).kinds() == {}
+
+
+def test_a_thousand_cases_are_counted_and_ten_are_proved(story: HistoryStory) -> None:
+    story.acknowledged("a" * 1000).acknowledged("b", at=1000).polled("b", at=1000)
+    [anomaly] = story.anomalies()
+    assert (anomaly.count, len(anomaly.operations)) == (1000, 20)
+    assert "1000 times" in anomaly.sentence
+
+
+def test_an_offset_out_of_this_world_is_an_anomaly_and_takes_no_memory(story: HistoryStory) -> None:
+    story.acknowledged("abc").polled("ab").polled("c", at=(1 << 63) - 1)
+    assert story.kinds() == {"duplicate": 1, "poll-skip": 1}

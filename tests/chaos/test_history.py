@@ -1,0 +1,89 @@
+"""Histories: what is written down is found again in columns, in words and in a file."""
+
+import io
+
+import numpy as np
+import pytest
+
+from cordwood.chaos.history import UNKNOWN, History, HistoryBuilder, NotAHistory, Outcome, value_of
+
+
+@pytest.fixture
+def history() -> History:
+    """One row at least in every table; of the three sends only the first and the second ended."""
+    builder = HistoryBuilder()
+    first, second, _ = (builder.invoke(2, sequence, partition=1, at_ns=10 + sequence) for sequence in range(3))
+    builder.fail(second, at_ns=20)
+    builder.ok(first, offset=7, at_ns=21)
+    builder.poll(3, 1, 7, value_of(2, 0), at_ns=30, batch=4)
+    builder.assign(3, 1, at_ns=5)
+    builder.commit(1, 2, 1, 8, Outcome.INFO)
+    builder.read_commit(1, 3, 1, UNKNOWN)
+    builder.watermark(3, 1, 8, 0, at_ns=30)
+    builder.replica(1, 1, log_start=0, high_watermark=8, records=[(7, value_of(2, 0))])
+    builder.replica(2, 1, log_start=0, high_watermark=8, records=[])
+    return builder.build()
+
+
+def test_a_send_is_open_until_its_end_is_told(history: History) -> None:
+    assert history.sends.outcome.tolist() == [Outcome.OK, Outcome.FAIL, Outcome.INFO]
+    assert history.sends.offset.tolist() == [7, UNKNOWN, UNKNOWN]
+    assert history.sends.ended_ns.tolist() == [21, 20, UNKNOWN]
+    assert history.sends.value.tolist() == [value_of(2, 0), value_of(2, 1), value_of(2, 2)]
+
+
+def test_a_row_in_words(history: History) -> None:
+    assert history.sends.operation(0) == {
+        "operation": "send",
+        "producer": 2,
+        "sequence": 0,
+        "partition": 1,
+        "invoked_ns": 10,
+        "ended_ns": 21,
+        "outcome": "ok",
+        "offset": 7,
+        "acks": -1,
+        "value": value_of(2, 0),
+    }
+    assert history.replicas.operation(0) == {
+        "operation": "replica",
+        "broker": 1,
+        "partition": 1,
+        "offset": 7,
+        "value": value_of(2, 0),
+    }
+
+
+def test_a_replica_without_records_is_known_to_be_empty(history: History) -> None:
+    assert history.logs.broker.tolist() == [1, 2]
+    assert history.replicas.broker.tolist() == [1]
+
+
+def test_a_builder_goes_on_after_it_was_asked() -> None:
+    builder = HistoryBuilder()
+    builder.assign(1, 0, at_ns=1)
+    before = builder.build()
+    builder.assign(2, 0, at_ns=2)
+    assert (len(before.assignments), len(builder.build().assignments)) == (1, 2)
+
+
+def test_a_saved_history_is_loaded_as_it_was(history: History) -> None:
+    file = io.BytesIO()
+    history.save(file)
+    file.seek(0)
+    loaded = History.load(file)
+    for name in History.__slots__:
+        before, after = getattr(history, name), getattr(loaded, name)
+        assert len(before), f"{name} has no row"
+        for column in type(before).__slots__:
+            assert getattr(after, column).dtype == np.int64
+            assert getattr(after, column).tolist() == getattr(before, column).tolist()
+
+
+def test_a_file_that_is_no_history_is_refused_in_a_sentence() -> None:
+    other, single = io.BytesIO(), io.BytesIO()
+    np.savez(other, column=np.arange(3))
+    np.save(single, np.arange(3))
+    for content in (b"", b"not a history", b"PK\x03\x04 torn", other.getvalue(), single.getvalue()):
+        with pytest.raises(NotAHistory, match="This is not a history of this version"):
+            History.load(io.BytesIO(content))

@@ -1,0 +1,94 @@
+"""Mutants: every one still fits the source, the quick ones are caught, and what is no mutant is not."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import typer.testing
+
+import cordwood
+from cordwood.chaos.mutants import report
+from cordwood.chaos.mutants.catalogue import ALL, BY_NAME
+from cordwood.chaos.mutants.command import mutants
+from cordwood.chaos.mutants.hunt import Outcome, Verdict, hunt
+from cordwood.chaos.mutants.mutant import Mutant, Stale, Story
+
+SOURCE = Path(cordwood.__path__[0])
+AN_HOUR = 1.0
+A_MINUTE = 1 / 60
+IDLE = Mutant(
+    "idle",
+    "replication/leader.py",
+    "        self.high_watermark = end\n",
+    "        self.high_watermark = end + 0\n",
+    "None.",
+    "Not at all.",
+    Story.REPLICAS,
+)
+
+
+def hunted(mutant: Mutant, hours: float) -> Outcome:
+    return asyncio.run(hunt(mutant, hours, [mutant.story]))
+
+
+@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name)
+def test_every_mutant_fits_the_source(mutant: Mutant) -> None:
+    source = (SOURCE / mutant.file).read_text()
+    changed = mutant.applied_to(source)
+    assert changed != source
+    compile(changed, mutant.file, "exec")
+
+
+def test_each_has_a_name_of_its_own() -> None:
+    assert len(BY_NAME) == len(ALL) >= 40
+
+
+@pytest.mark.parametrize("name", ["no-segment-sync", "no-pre-vote", "stale-generations-commit"])
+def test_a_mutant_is_caught(name: str) -> None:
+    outcome = hunted(BY_NAME[name], AN_HOUR)
+    assert outcome.verdict is Verdict.CAUGHT, outcome.what
+    assert outcome.seed > 0
+    assert outcome.simulated_s > 0
+
+
+def test_what_changes_nothing_is_not_caught() -> None:
+    outcome = hunted(IDLE, A_MINUTE)
+    assert outcome.verdict is Verdict.SURVIVED, outcome.what
+    assert outcome.seeds > 0
+    assert outcome.simulated_s >= 60
+
+
+def test_a_mutant_that_does_not_run_says_nothing() -> None:
+    broken = Mutant("broken", IDLE.file, IDLE.find, "        nonsense nonsense\n", "", "", Story.REPLICAS)
+    outcome = hunted(broken, A_MINUTE)
+    assert outcome.verdict is Verdict.UNFIT
+    assert "SyntaxError" in outcome.what
+
+
+@pytest.mark.parametrize("source", ["", IDLE.find * 2])
+def test_a_mutant_that_does_not_fit_is_named(source: str) -> None:
+    with pytest.raises(Stale, match=r"idle: its text is in replication/leader\.py"):
+        IDLE.applied_to(source)
+
+
+def test_survivors_are_told_by_name_unless_they_do_no_harm() -> None:
+    harmless = Mutant("quiet", IDLE.file, IDLE.find, "", "", "", Story.REPLICAS, harmless="There are two of it.")
+    outcomes = [
+        Outcome(BY_NAME["no-pre-vote"], Verdict.CAUGHT, "a term ended", Story.QUORUM, seed=3, seeds=3, simulated_s=90),
+        Outcome(harmless, Verdict.HARMLESS, "", seeds=9),
+        Outcome(IDLE, Verdict.SURVIVED, "", seeds=9),
+    ]
+    assert not report.is_well(outcomes)
+    assert report.is_well(outcomes[:2])
+    assert report.summary(outcomes).endswith("1 of 2 mutants caught.")
+    verdict = report.verdict(outcomes)
+    assert (verdict["survivors"], verdict["score"]) == (["idle"], 0.5)
+    assert verdict["harmless"] == {"quiet": "harmless. There are two of it."}
+
+
+def test_an_unknown_name_gets_a_sentence() -> None:
+    app = typer.Typer()
+    app.command()(mutants)
+    result = typer.testing.CliRunner().invoke(app, ["--only", "no-such-thing"])
+    assert result.exit_code == 2
+    assert "there is no mutant no-such-thing" in result.output

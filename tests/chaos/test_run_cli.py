@@ -1,0 +1,53 @@
+"""`cordwood chaos run` as a user runs it: refusals in a sentence, and a short run with its verdict and report."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN_S = 110
+
+
+def chaos_run(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """The command, in a folder of its own. No traceback may ever be seen."""
+    command = [sys.executable, "-m", "cordwood.chaos.cli", "run", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, cwd=place, check=False)
+    assert "Traceback" not in ended.stderr, ended.stderr
+    return ended
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--faults", "kill,earthquake"], "there is no fault earthquake"),
+        (["--target", "nowhere"], "give local, compose or HOST:PORT"),
+        (["--target", "127.0.0.1:1", "--faults", "none"], "no broker answers there"),
+        (["--target", "127.0.0.1:9092", "--faults", "kill"], "cannot be harmed from here"),
+        (["--target", "compose", "--faults", "power-cut"], "power-cut cannot be done here"),
+        (["--minutes", "0"], "--minutes"),
+        (["--report", "no/such/folder/report.html", "--faults", "none"], "cannot be written"),
+    ],
+    ids=lambda case: " ".join(case) if isinstance(case, list) else "",
+)
+def test_wrong_usage_is_a_sentence(tmp_path: Path, words: list[str], said: str) -> None:
+    ended = chaos_run(tmp_path, *words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert said in ended.stderr
+    assert not list(tmp_path.glob("*.html"))
+
+
+def test_a_short_run_with_kills_ends_with_a_verdict_and_a_report(tmp_path: Path) -> None:
+    ended = chaos_run(tmp_path, "--faults", "kill", "--minutes", "0.34", "--seed", "5", "--json")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    *_, sentence, last = ended.stdout.splitlines()
+    verdict = json.loads(last)
+    assert verdict["anomalies"] == []
+    assert verdict["seed"] == 5
+    assert verdict["faults"]["kill"] >= 1
+    assert verdict["acknowledged"] > 1000
+    assert verdict["read"] >= 2 * verdict["acknowledged"]
+    assert "no anomaly" in sentence
+    report = (tmp_path / "cordwood-chaos-5.html").read_text()
+    assert "killed" in report

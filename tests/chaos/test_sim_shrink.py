@@ -1,0 +1,32 @@
+"""A failing list of faults is cut down to those that it takes."""
+
+from collections.abc import Sequence
+
+from cordwood.chaos.sim.schedule import Aim, Fault, Kind
+from cordwood.chaos.sim.shrink import shrunk
+
+
+def faults(count: int) -> list[Fault]:
+    return [Fault(float(number), Kind.KILL, Aim.ANYBODY, 1.0, number) for number in range(count)]
+
+
+def test_the_two_faults_that_it_takes_are_left() -> None:
+    everything = faults(40)
+    needed = {everything[3], everything[31]}
+    assert set(shrunk(everything, lambda some: needed <= set(some))) == needed
+
+
+def test_what_fails_without_any_fault_needs_none() -> None:
+    assert not shrunk(faults(9), lambda _: True)
+
+
+def test_it_gives_up_after_so_many_runs() -> None:
+    runs: list[int] = []
+
+    def fails(some: Sequence[Fault]) -> bool:
+        runs.append(len(some))
+        return len(some) >= 30
+
+    left = shrunk(faults(40), fails, runs_max=7)
+    assert len(runs) == 7
+    assert 30 <= len(left) <= 40

@@ -1,0 +1,100 @@
+"""Histories in letters: "ab.d" are the records a, b and d in a row, with an offset between that is passed over."""
+
+from collections.abc import Iterator
+
+from cordwood.chaos.checks import Anomaly, check, count_by_kind
+from cordwood.chaos.history import ACKS_ALL, UNKNOWN, HistoryBuilder, Outcome, value_of
+
+NOBODYS = "?"
+"""A record that no producer sent."""
+CONTROL = "!"
+GAP = "."
+
+
+class HistoryStory:
+    """Each verb writes down what one client did or was told, one thing after the other."""
+
+    def __init__(self) -> None:
+        self._builder = HistoryBuilder()
+        self._values: dict[str, int] = {}
+        self._sequences: dict[int, int] = {}
+        self._generation = 1
+        self._now_ns = 0
+
+    def acknowledged(
+        self, letters: str, at: int | None = 0, *, producer: int = 1, partition: int = 0, acks: int = ACKS_ALL
+    ) -> "HistoryStory":
+        """A producer sent them, and was told that they are there from `at` on; None where it was not told where."""
+        for letter, offset in _placed(letters, 0 if at is None else at):
+            send = self._invoke(letter, producer, partition, acks)
+            self._builder.ok(send, UNKNOWN if at is None else offset, self._tick())
+        return self
+
+    def refused(self, letters: str, *, producer: int = 1, partition: int = 0) -> "HistoryStory":
+        for letter in letters:
+            self._builder.fail(self._invoke(letter, producer, partition, ACKS_ALL), self._tick())
+        return self
+
+    def unanswered(self, letters: str, *, producer: int = 1, partition: int = 0) -> "HistoryStory":
+        """The producer gave up the first, and the run ended before it knew of the others."""
+        sends = [self._invoke(letter, producer, partition, ACKS_ALL) for letter in letters]
+        self._builder.info(sends[0], self._tick())
+        return self
+
+    def _invoke(self, letter: str, producer: int, partition: int, acks: int) -> int:
+        sequence = self._sequences.get(producer, 0)
+        self._sequences[producer] = sequence + 1
+        self._values[letter] = value_of(producer, sequence)
+        return self._builder.invoke(producer, sequence, partition, self._tick(), acks)
+
+    def polled(self, letters: str, at: int = 0, *, consumer: int = 1, partition: int = 0) -> "HistoryStory":
+        for letter, offset in _placed(letters, at):
+            self._builder.poll(consumer, partition, offset, self._value(letter), self._tick())
+        return self
+
+    def assigned(self, consumer: int = 1, partition: int = 0) -> "HistoryStory":
+        self._builder.assign(consumer, partition, self._tick())
+        return self
+
+    def watermark(self, *ends: int, log_start: int = 0, client: int = 1, partition: int = 0) -> "HistoryStory":
+        for end in ends:
+            self._builder.watermark(client, partition, end, log_start, self._tick())
+        return self
+
+    def replica(
+        self, broker: int, letters: str, at: int = 0, *, log_start: int = 0, high_watermark: int | None = None
+    ) -> "HistoryStory":
+        """What a broker holds of partition 0 at the end. All of it is committed unless something else is said."""
+        records = [(offset, self._value(letter)) for letter, offset in _placed(letters, at)]
+        end = at + len(letters) if high_watermark is None else high_watermark
+        self._builder.replica(broker, 0, log_start, end, records)
+        return self
+
+    def committed(
+        self, *offsets: int, outcome: Outcome = Outcome.OK, generation: int = 1, group: int = 1
+    ) -> "HistoryStory":
+        for offset in offsets:
+            self._builder.commit(group, generation, 0, offset, outcome)
+        return self
+
+    def found_committed(self, offset: int, *, generation: int = 1, group: int = 1) -> "HistoryStory":
+        self._builder.read_commit(group, generation, 0, offset)
+        return self
+
+    def anomalies(self) -> list[Anomaly]:
+        return check(self._builder.build())
+
+    def kinds(self) -> dict[str, int]:
+        """How many cases of what."""
+        return count_by_kind(self.anomalies())
+
+    def _value(self, letter: str) -> int:
+        return {NOBODYS: value_of(9, 9), CONTROL: -7}.get(letter) or self._values[letter]
+
+    def _tick(self) -> int:
+        self._now_ns += 1
+        return self._now_ns
+
+
+def _placed(letters: str, at: int) -> Iterator[tuple[str, int]]:
+    return ((letter, offset) for offset, letter in enumerate(letters, at) if letter != GAP)
