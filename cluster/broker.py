@@ -100,8 +100,8 @@ class Broker:
         self._take_part()
         await self._repairs.declared()
         self._lifecycle.start()
-        await self._server.serve()
         await self._lifecycle.unfenced()
+        await self._server.serve()
         return bound
 
     async def stop(self) -> None:

@@ -19,7 +19,7 @@ from cordwood.storage.retention import droppable
 from cordwood.storage.rewriting import write_again
 from cordwood.storage.segment import Segment
 from cordwood.storage.slices import Slice
-from cordwood.storage.state import LogState, save
+from cordwood.storage.state import LogState, save, set_back
 
 OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
 PLACES_REMEMBERED = 16
@@ -207,12 +207,11 @@ class Log:
             end = next(segment.headers(position, segment.size))[1].base_offset
             self.log_start = min(self.log_start, end)
         # The recovery point comes down before the bytes do, or a crash in between would look like a loss.
-        self.epochs.truncate_end(end)
         self.producers.truncate_end(end)
         if end < self.recovery_point:
             self.recovery_point = end
             producers = self.producers.encode(end)
-            save(self.disk, self.directory, LogState(self.log_start, end, producers, self.epochs.encode()))
+            set_back(self.disk, self.directory, LogState(self.log_start, end, producers, self.epochs.encode()))
         while self.segments and self.segments[-1].base_offset >= end:
             self._remove(self.segments.pop())
         self.must_roll = end <= segment.base_offset
@@ -225,11 +224,12 @@ class Log:
         self.flushed_end = min(self.flushed_end, end)
         # A sync that is under way covers nothing of what comes to stand here instead.
         self._covered_end = min(self._covered_end, end)
+        self.epochs.truncate_end(end)
 
     def start_over(self, offset: int) -> None:
         """Give up everything and begin anew at `offset`. Sure when this returns: it waits for the disk."""
         epochs = LeaderEpochs()
-        save(self.disk, self.directory, LogState(offset, offset, Producers().encode(offset), epochs.encode()))
+        set_back(self.disk, self.directory, LogState(offset, offset, Producers().encode(offset), epochs.encode()))
         for segment in self.segments:
             self._remove(segment)
         self.segments = []

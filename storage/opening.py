@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from cordwood.storage.batch import BatchHeader, peek
 from cordwood.storage.config import LogConfig
-from cordwood.storage.disk import Disk
+from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.log import Log
 from cordwood.storage.marks import Mark
@@ -81,8 +81,10 @@ class _Opening:
                 segment.truncate(tear.position, tear.offset)
                 return True
             if tear.offset >= self._flushed_end and has_hole(segment.file, tear.position):
-                # What lies behind goes too, unread: stale bytes there could one day pass for the next batch.
+                # What lies behind goes too, unread: stale bytes there could one day pass for the next batch. And it
+                # goes for good: after another power cut it would show through where the new bytes had not arrived.
                 segment.truncate(tear.position, tear.offset)
+                segment.file.sync()
                 return False
             self._log.damage.append(DamagedLog(segment.path, tear.position, tear.what))
             if not step_over(segment, tear):
@@ -124,6 +126,7 @@ class _Opening:
                 for path in later.paths():
                     if self._log.disk.exists(path):
                         self._log.disk.remove(path)
+        sync_directory(self._log.disk, self._log.directory)
 
     def _replay(self, segment: Segment) -> None:
         """Producers and epochs of the batches that are indexed but lie behind the checkpoint."""

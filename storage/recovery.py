@@ -18,6 +18,10 @@ SECTOR_BYTES = 512
 _MAGIC_AT = 16
 
 
+GAP_MAX = 1 << 31
+"""Within a segment no offset is further from its base than this: what seems to be has rotted."""
+
+
 class Tear(NamedTuple):
     """Where a scan found something other than the next batch."""
 
@@ -73,7 +77,7 @@ def must_follow(header: BatchHeader, due: int, *, may_leave_gap: bool) -> None:
 
     A batch's own checksum does not cover its offset.
     """
-    if header.base_offset != due and not (may_leave_gap and header.base_offset > due):
+    if header.base_offset != due and not (may_leave_gap and due < header.base_offset < due + GAP_MAX):
         raise CorruptBatch(f"offset {header.base_offset} where {due} is due")
 
 
@@ -88,7 +92,7 @@ def step_over(segment: Recoverable, tear: Tear) -> bool:
             header = _check_at(segment.file, position, length)
         except CorruptBatch:
             continue
-        if tear.offset < header.base_offset < tear.offset + (1 << 31):
+        if tear.offset < header.base_offset < tear.offset + GAP_MAX:
             segment.note_damage(position - tear.position)
             segment.end_offset = header.base_offset
             return True

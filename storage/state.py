@@ -40,10 +40,15 @@ class Recovered(NamedTuple):
 def save(disk: Disk, directory: str, state: LogState) -> None:
     """Put a checkpoint on disk. Blocks; touches nothing of the log, so it may run beside the loop."""
     # Epochs first: recovery does not read batches below the recovery point again to find theirs.
-    if state.epochs is not None:
-        checkpoint.write(disk, f"{directory}/{EPOCHS_FILE}", state.epochs)
-    head = _HEAD.pack(state.log_start, state.recovery_point)
-    checkpoint.write(disk, f"{directory}/{RECOVERY_FILE}", head + state.producers)
+    _write_epochs(disk, directory, state)
+    _write_recovery(disk, directory, state)
+
+
+def set_back(disk: Disk, directory: str, state: LogState) -> None:
+    """As `save`, for a log that is about to be cut: a crash in between must not leave batches without their epochs."""
+    # Epochs last: those that begin above the recovery point are found again in the batches, if these are still there.
+    _write_recovery(disk, directory, state)
+    _write_epochs(disk, directory, state)
 
 
 def load(disk: Disk, directory: str) -> Recovered:
@@ -57,6 +62,16 @@ def load(disk: Disk, directory: str) -> Recovered:
     log_start, recovery_point = _HEAD.unpack_from(recovery)
     producers = Producers.decode(recovery[_HEAD.size :])
     return Recovered(log_start, recovery_point, producers, LeaderEpochs.decode(epochs), damage)
+
+
+def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
+    if state.epochs is not None:
+        checkpoint.write(disk, f"{directory}/{EPOCHS_FILE}", state.epochs)
+
+
+def _write_recovery(disk: Disk, directory: str, state: LogState) -> None:
+    head = _HEAD.pack(state.log_start, state.recovery_point)
+    checkpoint.write(disk, f"{directory}/{RECOVERY_FILE}", head + state.producers)
 
 
 def _read(disk: Disk, path: str, damage: list[DamagedLog]) -> bytes | None:

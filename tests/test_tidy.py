@@ -28,6 +28,7 @@ MAY_REACH_OUT = {
     "storage/real_disk.py": "the real form of the one seam to the disk",
     "cluster/cli/": "client commands run in a process of their own",
     "chaos/sim/command.py": "the command that runs the simulator for so many real minutes",
+    "chaos/commit.py": "asks git which state of the source a run tried",
     "chaos/live/": "drives real processes",
     "chaos/mutants/": "runs copies of the source in processes of their own",
     "chaos/checks/scale.py": "measures how long the checks take",

@@ -169,7 +169,7 @@ class End(asyncio.Transport):
             data = self._inbox.popleft()
             size = len(data)
             if isinstance(protocol, asyncio.BufferedProtocol):
-                buffer = protocol.get_buffer(size)
+                buffer: Any = protocol.get_buffer(size)
                 size = min(size, len(buffer))
                 buffer[:size] = data[:size]
                 if size < len(data):

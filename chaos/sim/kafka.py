@@ -180,11 +180,11 @@ class Client:
             return line
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
-                _, line = await self.loop.create_connection(lambda: Line(self.name), *address)
+                opened: tuple[Any, Line] = await self.loop.create_connection(lambda: Line(self.name), *address)
         except TimeoutError:
             raise OSError("nobody took the call") from None
-        self._lines[address] = line
-        return line
+        _, self._lines[address] = opened
+        return self._lines[address]
 
 
 def duration(seconds: float) -> timedelta:
@@ -198,7 +198,8 @@ def _codec(key: int, version: int) -> tuple[Callable[[io.BytesIO, Any], None], _
 
     def read(frame: memoryview, position: int) -> tuple[Any, int]:
         _, position = read_header(frame, position - 4)
-        return read_body(frame, position)
+        body: tuple[Any, int] = read_body(frame, position)
+        return body
 
     return entity_writer(request), read, bool(request.__flexible__)
 

@@ -128,7 +128,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         assert self._steps_at_this_time < STEPS_AT_ONE_TIME_MAX, f"time stands still at {self.passed_s} s: {ready[0]}"
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if handle._cancelled:  # type: ignore[attr-defined]
+            if handle._cancelled:
                 continue
             process: Process | None = handle._context.get(PROCESS)  # type: ignore[attr-defined]
             if process is None or (process.is_alive and not process.is_paused):

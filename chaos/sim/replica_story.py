@@ -1,6 +1,7 @@
 """What may happen to replicas, drawn from a seed: brokers die, disks lie, wires lose, producers are impatient."""
 
 import asyncio
+import contextlib
 import math
 import random
 
@@ -9,6 +10,7 @@ from cordwood.chaos.sim.strict import strictly
 from cordwood.chaos.sim.values import batch_of
 from cordwood.cluster.metadata.commands import Election, ElectLeaders
 from cordwood.storage.batch import CRC_COVERS_FROM
+from cordwood.storage.errors import DiskFailed, DiskFull, StorageError
 
 REPEATS = 5
 """Of an idempotent producer's batches, so many may arrive again."""
@@ -46,7 +48,7 @@ async def _story(cluster: Cluster, seconds: float) -> None:
     await cluster.settled()
     for partition in range(cluster.partitions):
         trouble.check(partition)
-    assert sum(map(len, cluster.acked.values())) > 20, "the story is about nothing otherwise"
+    assert any(cluster.acked.values()), "the story is about nothing otherwise"
 
 
 class Trouble:
@@ -74,39 +76,48 @@ class Trouble:
             await asyncio.sleep(self.rng.uniform(0, 0.1))
 
     def _send_badly(self, partition: int) -> None:
-        """To anyone. Who does not lead refuses it for that alone."""
+        """To anyone. Who only believes that it leads may take it, and gives it up later."""
         cluster = self.cluster
         broker = self.rng.choice([cluster.leader(partition), *cluster.ids])
         sequence = cluster.sequence(partition)
-        match self.rng.choice(["again", "again", "gap", "replaced", "torn", "loose", "loose"]):
-            case "again":
-                batch = self.rng.choice(cluster.batches[partition][-REPEATS:])
-                is_newest = batch in cluster.batches[partition][-sequence or len(cluster.batches[partition]) :]
-                if sequence and is_newest:
-                    self._must_not_take(broker, batch, partition, "rule 9: sent again")
-            case "gap" if sequence and cluster.leader(partition) == broker:
-                self._must_not_take(
-                    broker, cluster.numbered("gap", partition, sequence + 3), partition, "rule 9: a gap"
-                )
-            case "replaced" if sequence and cluster.leader(partition) == broker:
+        match self.rng.choice(["again", "again", "gap", "replaced", "spoilt", "loose", "loose"]):
+            case "again" if sequence:
+                batch = self.rng.choice(cluster.batches[partition][-min(REPEATS, sequence) :])
+                self._must_recognise(broker, batch, partition)
+            case "gap" if sequence:
+                self._must_refuse(broker, cluster.numbered("gap", partition, sequence + 3), partition, "rule 9: a gap")
+            case "replaced" if sequence:
                 batch = cluster.numbered("replaced", partition, 0, epochs_ago=1)
-                self._must_not_take(broker, batch, partition, "rule 9: of a producer that was replaced")
-            case "torn":
-                spoilt = bytearray(batch_of("torn"))
+                self._must_refuse(broker, batch, partition, "rule 9: of a producer that was replaced")
+            case "spoilt":
+                spoilt = bytearray(batch_of("spoilt"))
                 spoilt[self.rng.randrange(CRC_COVERS_FROM, len(spoilt))] ^= 1 << self.rng.randrange(8)
-                self._must_not_take(broker, bytes(spoilt), partition, "promise 4: a corrupt batch")
+                self._must_refuse(broker, bytes(spoilt), partition, "promise 4: a corrupt batch")
             case _:
                 self._send_loose(broker, partition)
 
     def _send_loose(self, broker: int, partition: int) -> None:
+        """What no idempotent producer sends, and nobody is told of."""
         self._written += 1
-        self.cluster.is_taken(broker, batch_of(f"loose-{self._written}"), partition)
+        with contextlib.suppress(StorageError):
+            self.cluster.try_append(broker, batch_of(f"loose-{self._written}"), partition)
 
-    def _must_not_take(self, broker: int, batch: bytes, partition: int, what: str) -> None:
-        """Where the broker only believes that it leads, what it takes is thrown away later."""
-        cluster = self.cluster
-        is_leader = cluster.leader(partition) == broker
-        assert not cluster.is_taken(broker, batch, partition) or not is_leader, what
+    def _must_refuse(self, broker: int, batch: bytes, partition: int, what: str) -> None:
+        with contextlib.suppress(StorageError):
+            appended = self.cluster.try_append(broker, batch, partition)
+            assert appended is None or self.cluster.leader(partition) != broker, what
+
+    def _must_recognise(self, broker: int, batch: bytes, partition: int) -> None:
+        """Who leads knows what was acknowledged last, and answers with where it is."""
+        try:
+            appended = self.cluster.try_append(broker, batch, partition)
+        except (DiskFull, DiskFailed):
+            return
+        except StorageError:
+            assert self.cluster.leader(partition) != broker, "rule 9: sent again, and not recognised"
+            return
+        if appended is not None and self.cluster.leader(partition) == broker:
+            assert appended.is_duplicate, "rule 9: sent again, and appended again"
 
     async def happen(self) -> None:
         """Something happens to somebody."""

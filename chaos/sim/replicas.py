@@ -17,7 +17,7 @@ from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, FenceBroke
 from cordwood.cluster.metadata.image import CommandRefused, PartitionImage
 from cordwood.replication.partition import Partition, PartitionRefused
 from cordwood.storage.errors import DamagedLog, StorageError
-from cordwood.storage.log import Log
+from cordwood.storage.log import Appended, Log
 
 TOPIC, TOPIC_ID = "t", UUID(int=7)
 PARTITIONS_PATH = f"/data/topics/{TOPIC_ID}"
@@ -94,15 +94,15 @@ class Cluster:
         """That of the producer's next batch."""
         return self._sequences[partition]
 
-    def is_taken(self, broker: int, batch: bytes, partition: int = 0) -> bool:
-        """Whether a broker, if it leads, puts a batch that nobody waits for into its log (acks=1)."""
+    def try_append(self, broker: int, batch: bytes, partition: int = 0) -> Appended | None:
+        """A broker takes a batch that nobody waits for (acks=1). None where it does not lead. Raises StorageError."""
         running = self.running.get(broker)
         if running is None:
-            return False
+            return None
         try:
-            return not running.replicas.led(TOPIC, partition).append(batch, NOW_MS, must_be_safe=False).is_duplicate
-        except (PartitionRefused, StorageError, Died):
-            return False
+            return running.replicas.led(TOPIC, partition).append(batch, NOW_MS, must_be_safe=False)
+        except (PartitionRefused, Died):
+            return None
 
     async def append_unacknowledged(self, broker: int, value: str, partition: int = 0) -> None:
         """A record in a leader's log that nobody was told is safe (acks=1)."""

@@ -87,3 +87,11 @@ def test_no_flipped_bit_is_ever_served(stop: str, path: str) -> None:
         assert after is not None
         assert check(after).base_offset == appended
         assert [sound(log.log, offset) for offset in range(12)] == served, f"byte {position}: nor after a restart"
+
+
+def test_an_offset_that_has_rotted_to_a_huge_one_is_no_gap_of_a_compacted_log() -> None:
+    log = LogFixture().configure(compacted=True).append(*VALUES).flush().kill()
+    log.disk.flip(f"{DIRECTORY}/{0:020}.log", position=0, bit=0)
+    log.reopen()
+    assert log.log.damage
+    assert log.log.log_end >= len(VALUES)

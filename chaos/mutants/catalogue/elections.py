@@ -82,9 +82,8 @@ MUTANTS = (
     Mutant(
         "restarts-keep-the-lead",
         "cluster/metadata/draft.py",
-        "        if known is not None:\n            self._fence(known)\n"
-        "        tables.put_broker(\n            BrokerImage(",
-        "        tables.put_broker(\n            BrokerImage(",
+        "        if known is not None:\n            self._fence(known)\n        least",
+        "        least",
         "A new incarnation is fenced until it is ready, and leads nothing that the one before led (KIP-841).",
         "A leader that was restarted goes on in the epoch of before.",
         Story.REPLICAS,

@@ -205,10 +205,19 @@ MUTANTS = (
     Mutant(
         "epochs-are-not-truncated",
         "storage/log.py",
-        "        self.epochs.truncate_end(end)\n        self.producers.truncate_end(end)\n",
-        "        self.producers.truncate_end(end)\n",
+        "        self.epochs.truncate_end(end)\n\n    def start_over",
+        "\n    def start_over",
         "What was cut is no epoch of this log any more (rule 4).",
         "A follower is taken to have what it gave up.",
+        Story.REPLICAS,
+    ),
+    Mutant(
+        "epochs-are-set-back-first",
+        "storage/state.py",
+        "    _write_recovery(disk, directory, state)\n    _write_epochs(disk, directory, state)\n",
+        "    _write_epochs(disk, directory, state)\n    _write_recovery(disk, directory, state)\n",
+        "A crash within a truncation leaves no batches without their epochs (rule 4).",
+        "A follower does not go back to the first common epoch.",
         Story.REPLICAS,
     ),
     Mutant(

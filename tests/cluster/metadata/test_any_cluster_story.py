@@ -4,6 +4,8 @@ Each voter's controller hears the heartbeats that reach it, decides, and some of
 the metadata a small model of the logs tells what is on the disks: how far each replica is, and what is committed.
 """
 
+from uuid import UUID
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -84,7 +86,7 @@ class ClusterStory(RuleBasedStateMachine):
         self.disks += 1
         self.has_lost_disks = True
         self.wants_shutdown.discard(broker)
-        self.cluster.start(broker, (f"new-{self.disks}",))
+        self.cluster.start(broker, (str(UUID(int=100 + self.disks)),))
 
     @rule(broker=a_broker)
     def want_shutdown(self, broker: int) -> None:
