@@ -204,6 +204,8 @@ class Repairs:
     async def _repair(self, partition: Partition, wound: _Wound) -> None:
         try:
             await self._set_aside(partition, wound)
+            while partition.is_saving:
+                await asyncio.sleep(LOOK_S / 10)
             image = self._image_of(partition)
             # It may have come to be counted on meanwhile.
             if image is not None and _may_follow(partition) and may_be_cut(image, self._me, wound.found_in_epoch):

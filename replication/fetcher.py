@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from cordwood.replication.channel import Channel, Dial
-from cordwood.replication.following import Following
+from cordwood.replication.following import CheckpointUnderWay, Following
 from cordwood.replication.frames import (
     Follow,
     MalformedFrame,
@@ -149,6 +149,8 @@ class Fetcher:
                     self._loop.call_later(ASK_AGAIN_S, self._try_again, following)
                 case _:
                     raise MalformedFrame(f"a row of kind {row.kind}")
+        except CheckpointUnderWay:
+            self._interrupt(following)
         except CorruptBatch as corrupt:
             _events.error("batch.unsound", topic=partition.topic, partition=partition.index, leader=self._leader,
                           offset=partition.log.log_end, reason=str(corrupt))  # fmt: skip

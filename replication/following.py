@@ -21,6 +21,10 @@ class Reporter(Protocol):
     def leave(self, following: "Following") -> None: ...
 
 
+class CheckpointUnderWay(Exception):
+    """The log's checkpoint is being written, and may say more than what a cut would leave: to be tried again."""
+
+
 class Following:
     """One partition that we follow in one leader epoch, under one stream number."""
 
@@ -65,8 +69,11 @@ class Following:
         partition.committed_to(committed_end(watermark, log.log_end, partition.high_watermark))
 
     def truncate(self, leader_epoch: int, leader_end: int) -> None:
-        """Give up what the leader does not have. Sure when this returns: it waits for the disk. Raises DiskFailed."""
-        partition = self._followed()
+        """Give up what the leader does not have. Sure when this returns: it waits for the disk.
+
+        Raises DiskFailed, CheckpointUnderWay.
+        """
+        partition = self._to_be_cut()
         log = partition.log
         end = truncation_end(log.epochs, log.log_end, leader_epoch, leader_end)
         if end < log.log_start:
@@ -75,8 +82,14 @@ class Following:
         give_up(partition, end, log.truncate)
 
     def start_over(self, offset: int) -> None:
-        """Give up everything and begin at `offset`, where the leader's log begins. Waits for the disk. DiskFailed."""
-        start_over(self._followed(), offset)
+        """Give up everything and begin at `offset`, where the leader's log begins. As `truncate`."""
+        start_over(self._to_be_cut(), offset)
+
+    def _to_be_cut(self) -> "Partition":
+        partition = self._followed()
+        if partition.is_saving:
+            raise CheckpointUnderWay
+        return partition
 
     def _followed(self) -> "Partition":
         """The partition, if the disk still takes writes. Raises DiskFailed."""

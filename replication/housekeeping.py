@@ -80,7 +80,9 @@ class Housekeeping:
             if not log.segments or partition.is_deleted:
                 return
             state = log.state()
+            partition.is_saving = True
             self._save_under_way = asyncio.ensure_future(self._run_blocking(save, directory.disk, log.directory, state))
+            self._save_under_way.add_done_callback(partition.save_ended)
             try:
                 await asyncio.shield(self._save_under_way)
             except OSError as error:

@@ -98,7 +98,7 @@ class Partition:
         self.streams: dict[Stream, None] = {}
         self.shipments = Shipments(log)
         self.watchers: dict[Watcher, None] = {}
-        self.is_deleted = False
+        self.is_deleted = self.is_saving = False
         self._surroundings = surroundings
         self._commit_waiters, self._flush_waiters = OffsetWaiters(), OffsetWaiters()
         self._mark_slot = directory.marks.slot(place.topic_id, place.partition)
@@ -325,6 +325,10 @@ class Partition:
     def flush_failed(self, synced: Unsynced, error: OSError) -> None:
         self.log.sync_failed(synced)
         self.directory.fail(error)
+
+    def save_ended(self, _save: object) -> None:
+        """The checkpoint that was being written is written, or is not going to be."""
+        self.is_saving = False
 
     def go_offline(self) -> None:
         """The log directory is gone: whoever waits is told so."""

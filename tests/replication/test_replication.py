@@ -41,6 +41,24 @@ def test_a_deposed_leader_gives_up_what_was_never_committed() -> None:
     tell(story)
 
 
+def test_a_log_is_not_cut_while_its_checkpoint_is_being_written() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.produce("a")
+        old = cluster.leader()
+        cluster.cut_off(old)
+        await cluster.append_unacknowledged(old, "lost")
+        await cluster.until(lambda: cluster.leader() != old, "another leads")
+        cluster.replica(old).is_saving = True
+        cluster.heal()
+        await asyncio.sleep(2)
+        assert cluster.values(old) == ["a", "lost"]
+        cluster.replica(old).save_ended(None)
+        await cluster.settled()
+        assert cluster.values(old) == ["a"]
+
+    tell(story)
+
+
 def test_a_leader_that_is_cut_off_acknowledges_nothing() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.produce("a")
