@@ -3,6 +3,7 @@
 import typer
 
 from cordwood.chaos.live.command import run
+from cordwood.chaos.mutants.command import mutants
 from cordwood.chaos.sim.command import replay, sim
 from cordwood.cluster.cli.app import SentencesNotTracebacks
 
@@ -16,6 +17,7 @@ app = typer.Typer(
 app.command()(sim)
 app.command()(replay)
 app.command()(run)
+app.command()(mutants)
 
 
 @app.callback()

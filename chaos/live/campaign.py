@@ -108,9 +108,10 @@ class Campaign:
         )
 
     def _strike(self, fault: Fault, victims: list[int]) -> None:
-        struck = Struck(fault, victims, f"brokers {victims}", self.now_s)
-        self.struck.append(struck)
         who = f"broker{'s' if len(victims) > 1 else ''} {', '.join(map(str, victims))}"
+        # It is noted before, so that what fails half-way is shown too.
+        struck = Struck(fault, victims, who, self.now_s)
+        self.struck.append(struck)
         struck.what = f"{who}: {fault.strike(victims, self._rng)}"
         self._told(f"{fault.name}: {struck.what}")
 

@@ -88,7 +88,7 @@ def _makers(
         "rolling-restart": lambda: processes.RollingRestart(cluster),
         "partition": partition,
         "power-cut": lambda: disks.PowerCut(cluster, file_systems),
-        "disk-full": lambda: disks.DiskFull(cluster, file_systems),
+        "disk-full": lambda: disks.DiskFull(file_systems),
         "fsync-error": lambda: disks.SyncError(cluster, file_systems),
         "bit-flip": lambda: disks.BitFlip(cluster, tuple(KINDS)),
         "wipe": lambda: disks.Wipe(cluster, cluster.wiped),

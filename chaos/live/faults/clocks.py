@@ -44,12 +44,12 @@ class ClockJump(Fault):
     clocks: Mapping[int, Clock]
     name: ClassVar[str] = "clock-jump"
 
-    def strike(self, victims: Sequence[int], rng: random.Random) -> str:
+    def strike(self, victims: Sequence[int], rng: random.Random, /) -> str:
         seconds = rng.choice((-1, 1)) * rng.randint(1, JUMP_S_MAX)
         for victim in victims:
             self.clocks[victim].set_off(seconds)
         return f"{seconds:+,} s off the right time"
 
-    def heal(self, victims: Sequence[int]) -> None:
+    def heal(self, victims: Sequence[int], /) -> None:
         for victim in victims:
             self.clocks[victim].set_off(0)

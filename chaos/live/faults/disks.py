@@ -11,8 +11,6 @@ from cordwood.chaos.live.faults.fault import Fault
 from cordwood.chaos.live.flip_replicas import WHILE_RUNNING, choose
 from cordwood.chaos.live.power_cut import LoopFileSystem
 
-ENDED_S = 10.0
-
 
 @dataclass(frozen=True, slots=True)
 class PowerCut(Fault):
@@ -23,14 +21,14 @@ class PowerCut(Fault):
     name: ClassVar[str] = "power-cut"
     may_strike_all: ClassVar[bool] = True
 
-    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+    def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
         for victim in victims:
             self.disks[victim].cut_power()
         for victim in victims:
             self.cluster.brokers[victim].kill()
         return "without power"
 
-    def heal(self, victims: Sequence[int]) -> None:
+    def heal(self, victims: Sequence[int], /) -> None:
         for victim in victims:
             self.disks[victim].restore_power()
         self.cluster.begin(victims)
@@ -38,19 +36,18 @@ class PowerCut(Fault):
 
 @dataclass(frozen=True, slots=True)
 class DiskFull(Fault):
-    """Something else has taken all the room. Healed by giving it back; a broker that gave up is started again."""
+    """Something else has taken all the room, and gives it back. The broker has to live through it."""
 
-    cluster: Cluster
     disks: Mapping[int, LoopFileSystem]
     name: ClassVar[str] = "disk-full"
     is_alone: ClassVar[bool] = True
 
-    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+    def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
         for victim in victims:
             self.disks[victim].fill()
         return "with a full disk"
 
-    def heal(self, victims: Sequence[int]) -> None:
+    def heal(self, victims: Sequence[int], /) -> None:
         for victim in victims:
             self.disks[victim].make_room()
 
@@ -64,12 +61,12 @@ class SyncError(Fault):
     name: ClassVar[str] = "fsync-error"
     is_alone: ClassVar[bool] = True
 
-    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+    def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
         for victim in victims:
             self.disks[victim].starve()
         return "with a device that takes no writes"
 
-    def heal(self, victims: Sequence[int]) -> None:
+    def heal(self, victims: Sequence[int], /) -> None:
         for victim in victims:
             self.cluster.brokers[victim].kill()
             self.disks[victim].feed()
@@ -85,7 +82,7 @@ class BitFlip(Fault):
     name: ClassVar[str] = "bit-flip"
     is_alone: ClassVar[bool] = True
 
-    def strike(self, victims: Sequence[int], rng: random.Random) -> str:
+    def strike(self, victims: Sequence[int], rng: random.Random, /) -> str:
         [victim] = victims
         broker, kind = self.cluster.brokers[victim], rng.choice(self.kinds)
         if kind != WHILE_RUNNING:
@@ -95,7 +92,7 @@ class BitFlip(Fault):
             flip.apply(broker.data)
         return f"{kind}: {', '.join(map(str, flips)) or 'there is none yet'}"
 
-    def heal(self, victims: Sequence[int]) -> None:
+    def heal(self, victims: Sequence[int], /) -> None:
         self.cluster.begin(victim for victim in victims if not self.cluster.brokers[victim].is_running)
 
 
@@ -108,10 +105,10 @@ class Wipe(Fault):
     name: ClassVar[str] = "wipe"
     is_alone: ClassVar[bool] = True
 
-    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+    def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
         for victim in victims:
             self.wipe(victim)
         return "with an empty disk"
 
-    def heal(self, victims: Sequence[int]) -> None:
+    def heal(self, victims: Sequence[int], /) -> None:
         self.cluster.begin(victims)

@@ -34,8 +34,8 @@ class Fault(Protocol):
         has_room = len(state.faults) < AT_ONCE_MAX and self.name not in state.faults and not state.is_alone
         return has_room and not state.victims & set(victims)
 
-    def strike(self, victims: Sequence[int], rng: random.Random) -> str:
+    def strike(self, victims: Sequence[int], rng: random.Random, /) -> str:
         """Do the harm. Returns what was done, in words to go on after the victims'."""
 
-    def heal(self, victims: Sequence[int]) -> None:
+    def heal(self, victims: Sequence[int], /) -> None:
         """Undo it. Brokers run again when this returns, and may not be in sync yet."""

@@ -24,11 +24,11 @@ class Partition(Fault):
     name: ClassVar[str] = "partition"
     may_strike_all: ClassVar[bool] = True
 
-    def strike(self, victims: Sequence[int], rng: random.Random) -> str:
+    def strike(self, victims: Sequence[int], rng: random.Random, /) -> str:
         way = rng.choice(sorted(self.links.ways))
         for victim in victims:
             self.links.ways[way](victim)
         return way
 
-    def heal(self, victims: Sequence[int]) -> None:  # noqa: ARG002
+    def heal(self, _victims: Sequence[int], /) -> None:
         self.links.mend()

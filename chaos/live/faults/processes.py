@@ -17,12 +17,12 @@ class Kill(Fault):
     name: ClassVar[str] = "kill"
     may_strike_all: ClassVar[bool] = True
 
-    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+    def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
         for victim in victims:
             self.cluster.brokers[victim].kill()
         return "killed"
 
-    def heal(self, victims: Sequence[int]) -> None:
+    def heal(self, victims: Sequence[int], /) -> None:
         self.cluster.begin(victims)
 
 
@@ -34,12 +34,12 @@ class Pause(Fault):
     name: ClassVar[str] = "pause"
     may_strike_all: ClassVar[bool] = True
 
-    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+    def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
         for victim in victims:
             self.cluster.brokers[victim].pause()
         return "stand still"
 
-    def heal(self, victims: Sequence[int]) -> None:
+    def heal(self, victims: Sequence[int], /) -> None:
         for victim in victims:
             self.cluster.brokers[victim].resume()
 
@@ -52,12 +52,12 @@ class RollingRestart(Fault):
     name: ClassVar[str] = "rolling-restart"
     is_alone: ClassVar[bool] = True
 
-    def strike(self, victims: Sequence[int], rng: random.Random) -> str:  # noqa: ARG002
+    def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
         for id_ in (*victims, *(id_ for id_ in self.cluster.ids if id_ not in victims)):
             self.cluster.brokers[id_].stop()
             self.cluster.start([id_])
             self.cluster.wait_in_sync()
         return "restarted, and all others after it"
 
-    def heal(self, victims: Sequence[int]) -> None:
-        pass
+    def heal(self, _victims: Sequence[int], /) -> None:
+        """All run again already."""
