@@ -6,23 +6,27 @@ READY := $(VENV)/.ready
 NIGHT_MINUTES ?= 480
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check compat bench bench-compare malformed chaos chaos-live clean
+.PHONY: help demo test check docs compat bench bench-compare malformed chaos chaos-live clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Send 336,776 flights through three brokers, kill one half-way, and check them against pandas
+demo: $(READY) ## 336,776 flights through three brokers, one of them killed, while Spark looks on; checked against pandas
 	$(BIN)/python -m examples.flights
 
 test: $(READY) ## Run the tests
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 check: $(READY) ## What CI runs: ruff, mypy --strict, the import arrows, the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup
+
+docs: $(READY) ## Build the documentation into build/site
+	$(BIN)/python docs/generate
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 compat: $(READY) ## Run kafka-python's own integration suite against a broker
 	$(BIN)/python tests/compat/kafka_python_suite.py

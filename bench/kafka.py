@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from cordwood.bench.maven import fetch_jars
 from cordwood.bench.systems import CannotRun, Member, System, majority
 
 VERSION = "4.2.0"
@@ -34,13 +35,11 @@ class Kafka(System):
         return VERSION
 
     def prepare(self) -> None:
-        for program in ("java", "mvn"):
-            if shutil.which(program) is None and not (program == "mvn" and self._libs.is_dir()):
-                raise CannotRun(f"Apache Kafka is left out: there is no `{program}` on this machine.")
+        if shutil.which("java") is None:
+            raise CannotRun("Apache Kafka is left out: there is no `java` on this machine.")
         if _java_major() < JAVA_MAJOR_MIN:
             raise CannotRun(f"Apache Kafka is left out: it needs Java {JAVA_MAJOR_MIN} or newer.")
-        if not self._libs.is_dir():
-            _fetch(self._libs)
+        fetch_jars("Apache Kafka", ARTIFACTS, self._libs)
 
     def command(self, member: Member, members: Sequence[Member]) -> list[str]:
         properties = member.directory / "server.properties"
@@ -83,29 +82,3 @@ def _java_major() -> int:
     told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
     numbers = told.partition('"')[2].partition('"')[0].split(".")
     return int(numbers[0]) if numbers[0].isdigit() else 0
-
-
-def _fetch(libs: Path) -> None:
-    """Have Maven copy the jars. They take their name only when all are there."""
-    part = libs.with_name(libs.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for group, name, version in ARTIFACTS
-    )
-    (part / "pom.xml").write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>cordwood.bench</groupId><artifactId>kafka</artifactId><version>1</version>"
-        f"<dependencies>{dependencies}</dependencies></project>"
-    )
-    maven = subprocess.run(
-        ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=."],
-        cwd=part,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if maven.returncode != 0:
-        raise CannotRun(f"Apache Kafka is left out: Maven could not fetch it.\n{maven.stdout[-2000:]}")
-    part.rename(libs)

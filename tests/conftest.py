@@ -22,6 +22,14 @@ for _flat in FLAT_NAMES:
 from broker_fixture import RunningBroker  # noqa: E402
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several workers share the tests, what shares a network or a Spark session stays with one of them."""
+    for item in items:
+        folders = item.path.relative_to(ROOT / "tests").parts
+        group = folders[:2] if folders[0] == "cluster" else folders[:1]
+        item.add_marker(pytest.mark.xdist_group("/".join(group)))
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
     """A broker of one node with an empty data directory, on a port of its own."""

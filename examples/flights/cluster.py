@@ -16,21 +16,23 @@ PORT_END = 1 << 16
 class Cluster:
     """A local cluster with its data below `directory`. A context manager that stops what is left of it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, brokers: int = BROKERS) -> None:
         self.directory = directory
+        self.brokers = brokers
 
     @property
     def bootstrap(self) -> str:
         """host:port of every broker, running or not."""
-        return ",".join(broker["kafka"] for broker in self._brokers().values())
+        return ",".join(broker["kafka"] for broker in self._written().values())
 
     def kill(self, broker_id: int) -> None:
         """SIGKILL: no goodbye, nothing flushed, nothing handed over."""
-        os.kill(self._brokers()[broker_id]["pid"], signal.SIGKILL)
+        os.kill(self._written()[broker_id]["pid"], signal.SIGKILL)
 
     def __enter__(self) -> "Cluster":
-        ports = ["--port", str(free_ports(BROKERS)), "--http-port", str(free_ports(BROKERS))]
-        self._cordwood("up", "--brokers", str(BROKERS), "--detach", *ports)
+        self.directory.mkdir(exist_ok=True)
+        ports = ["--port", str(free_ports(self.brokers)), "--http-port", str(free_ports(self.brokers))]
+        self._cordwood("up", "--brokers", str(self.brokers), "--detach", *ports)
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -50,7 +52,7 @@ class Cluster:
         if done.returncode:
             raise SystemExit(done.stderr.strip() or f"cordwood {command} ended with exit code {done.returncode}")
 
-    def _brokers(self) -> dict[int, dict[str, Any]]:
+    def _written(self) -> dict[int, dict[str, Any]]:
         """What `cordwood up` has written of each broker, by its number."""
         written = json.loads((self.directory / "cluster.json").read_text())
         return {broker["id"]: broker for broker in written["brokers"]}

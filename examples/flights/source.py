@@ -27,18 +27,23 @@ class Flight(NamedTuple):
 
 
 def read_flights() -> Any:
-    """The table of all flights, with its row numbers as a column.
-
-    The package's files are read directly: importing it needs a setuptools older than many environments have.
-    """
-    flights = pd.read_csv(_data_directory() / "flights.csv.zip")
+    """The table of all flights, with its row numbers as a column."""
+    flights = read_table("flights.csv.zip")
     flights.insert(0, "row", range(len(flights)))
     return flights
 
 
+def read_table(file_name: str) -> Any:
+    """One of the package's tables.
+
+    Its files are read directly: importing the package needs a setuptools older than many environments have.
+    """
+    return pd.read_csv(_data_directory() / file_name)
+
+
 def carrier_names() -> dict[str, str]:
     """What the two letters of a carrier stand for."""
-    airlines = pd.read_csv(_data_directory() / "airlines.csv")
+    airlines = read_table("airlines.csv")
     return dict(zip(airlines["carrier"], airlines["name"], strict=True))
 
 

@@ -1,0 +1,37 @@
+"""Stream-stream join: each flight with the weather of its airport and hour, whichever of the two is known first."""
+
+from pyspark.sql import DataFrame, functions
+
+from examples.pipelines.tables import FLIGHT, WEATHER, read_flights, read_weather, records
+from examples.pipelines.workplace import Workplace, own_workplace
+
+LATE_AT_MOST = "2 hours"
+"""How long one side's state is kept for the other. A record that comes later than that may find no partner."""
+
+
+def with_weather(flights: DataFrame, weather: DataFrame) -> DataFrame:
+    """Every flight for whose hour there is a weather report."""
+    left = flights.select("row.*").withWatermark("time_hour", LATE_AT_MOST)
+    right = weather.select("row.*").withWatermark("time_hour", LATE_AT_MOST)
+    return left.join(right, ["origin", "time_hour"])
+
+
+def run(place: Workplace) -> DataFrame:
+    """Join what there is of both topics, and return the table that grew."""
+    joined = with_weather(place.read_stream("flights", FLIGHT), place.read_stream("weather", WEATHER))
+    place.append(joined, "flights_with_weather")
+    return place.spark.read.parquet(place.table("flights_with_weather"))
+
+
+def main() -> None:
+    """What the wind did to departures."""
+    with own_workplace() as place:
+        place.send("flights", records(read_flights("2013-01-01", "2013-01-08"), key="tailnum"))
+        place.send("weather", records(read_weather("2013-01-01", "2013-01-08"), key="origin"))
+        by_wind = run(place).groupBy(functions.round("wind_speed", -1).alias("miles per hour"))
+        delays = by_wind.agg(functions.count("*").alias("flights"), functions.avg("dep_delay").alias("mean delay"))
+        delays.orderBy("miles per hour").show()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Windows: departures by airport and scheduled hour, of which the news comes as late as the aircraft leave."""
+
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame, functions
+from pyspark.sql.functions import col, window
+from rich.console import Console
+
+from examples.pipelines.tables import FLIGHT, read_flights, records
+from examples.pipelines.workplace import Workplace, own_workplace
+
+LATE_AT_MOST = "1 day"
+"""An hour's figures are final once a departure was scheduled this much later. What comes after that is too late."""
+
+
+def in_order_of_departure(flights: Any) -> Any:
+    """The flights that left, as they left. (`minute` is that of the schedule.)"""
+    left = flights.dropna(subset=["dep_delay"])
+    departed = left["time_hour"] + pd.to_timedelta(left["minute"] + left["dep_delay"], unit="min")
+    return left.loc[departed.sort_values(kind="stable").index]
+
+
+def by_hour(departures: DataFrame) -> DataFrame:
+    """Each airport's hour, once, when it is final."""
+    timely = departures.select("row.*").withWatermark("time_hour", LATE_AT_MOST)
+    hours = timely.groupBy("origin", window("time_hour", "1 hour"))
+    figures = hours.agg(functions.count("*").alias("flights"), functions.avg("dep_delay").alias("mean_delay"))
+    return figures.select("origin", col("window.start").alias("hour"), "flights", "mean_delay")
+
+
+def run(place: Workplace, departures_a_batch: int = 2000) -> DataFrame:
+    """Add what became final to the table, and return it."""
+    departures = place.read_stream("departures", FLIGHT, {"maxOffsetsPerTrigger": str(departures_a_batch)})
+    place.append(by_hour(departures), "hourly_delays")
+    return place.spark.read.parquet(place.table("hourly_delays"))
+
+
+def main() -> None:
+    """A week, and then a few departures of its first day that come when it is long over."""
+    week = in_order_of_departure(read_flights("2013-01-01", "2013-01-08"))
+    console = Console()
+    with own_workplace() as place:
+        for departures in (week.iloc[10:], week.iloc[:10]):
+            place.send("departures", records(departures, key="tailnum"))
+            hours = run(place)
+            counted = sum(row.flights for row in hours.collect())
+            console.print(f"{len(departures)} departures came. Those of final hours are now {counted}.")
+        hours.orderBy("hour", "origin").show()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""Places in a topic as the options `startingOffsets` and `endingOffsets` take them."""
+
+import json
+
+from pyspark.sql import DataFrame
+
+from examples.pipelines.workplace import PARTITIONS
+
+EARLIEST, LATEST = -2, -1
+
+
+def offsets_json(topic: str, offsets: DataFrame, otherwise: int) -> str:
+    """From rows of partition and offset; `otherwise` stands for partitions without a row."""
+    known = {row[0]: row[1] for row in offsets.collect()}
+    return json.dumps({topic: {str(partition): known.get(partition, otherwise) for partition in range(PARTITIONS)}})

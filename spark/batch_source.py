@@ -1,0 +1,62 @@
+"""A batch read: what there is between two positions, less what the filters spare, planned on the driver."""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from cordwood.spark.columns import Columns
+from cordwood.spark.filters import Narrowing, left_for_spark, useful
+from cordwood.spark.plain_errors import said_plainly
+from cordwood.spark.planning import ranges_between, split
+from cordwood.spark.ranges import OffsetRange
+from cordwood.spark.read_options import ReadOptions
+from cordwood.spark.survey import Survey
+from cordwood.spark.tasks import Part, read_part
+
+
+class BatchReader(DataSourceReader):
+    """Talks to nobody before Spark asks for the partitions."""
+
+    def __init__(self, options: ReadOptions, columns: Columns) -> None:
+        """What to read, and what of it."""
+        self._options, self._columns = options, columns
+        self._narrowing = Narrowing()
+
+    def partitions(self) -> list[InputPartition]:
+        """One for each task. Raises WrongOption, and OffsetsGone where a start is lost and that matters."""
+        with said_plainly():
+            ranges = split(
+                self._ranges(), tasks_min=self._options.tasks_min, records_max=self._options.records_per_task_max
+            )
+        return [Part(each) for each in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one task."""
+        return read_part(self._options, self._columns, partition)
+
+    def _ranges(self) -> Iterable[OffsetRange]:
+        survey = Survey(self._options)
+        places = survey.all_places()
+        starts, ends = survey.starts(places), survey.ends(places)
+        kept = {place for place in places if self._narrowing.keeps(place)}
+        not_before_ms = self._narrowing.not_before_ms
+        if not_before_ms is not None:
+            in_time = survey.not_before(kept, not_before_ms)
+            kept &= set(in_time)
+            starts = {place: max(starts[place], in_time[place]) for place in kept}
+        between = ranges_between({place: starts[place] for place in kept}, ends)
+        return map(self._narrowing.clip, between)
+
+
+class NarrowingBatchReader(BatchReader):
+    """The same with the filters of the query, on request only.
+
+    Spark keeps a DataFrame's plan for all that is made of it: whoever filters it twice reads what both filters left, or
+    less (seen in 4.3). And a reader that takes filters fails in a session that does not push them.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take what spares reading; returns what Spark has to look at itself."""
+        self._narrowing = useful(filters)
+        return left_for_spark(filters)

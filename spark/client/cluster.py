@@ -1,0 +1,167 @@
+"""A cluster as a reader sees it: its topics, who leads which partition, and which offsets there are."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from kio.schema.errors import ErrorCode
+from kio.schema.list_offsets.v5 import ListOffsetsRequest
+from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsetsTopic
+from kio.schema.metadata.v8 import MetadataRequest
+from kio.schema.metadata.v8.request import MetadataRequestTopic
+
+from cordwood.spark.client.connection import Trouble
+from cordwood.spark.client.patience import Patience
+from cordwood.spark.client.pool import leased
+from cordwood.spark.client.settings import Address, ClientSettings
+from cordwood.spark.errors import Refused
+from cordwood.spark.ranges import TopicPartition
+
+CONSUMER = -1
+NO_OFFSET = -1
+"""No record of the partition is as late as the time that was asked for."""
+
+T = TypeVar("T")
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, and since which epoch."""
+
+    address: Address
+    epoch: int
+
+
+class Cluster:
+    """Every method tries again, across elections and restarts, for as long as `retry_timeout_ms` allows.
+
+    All raise Unavailable after that, and Refused where trying again is no use.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        """Talks to nobody yet."""
+        self.settings = settings
+        self._brokers: dict[int, Address] = {}
+        self._leaders: dict[TopicPartition, Leader] = {}
+
+    def topics(self) -> list[str]:
+        """The names of all topics that are there for users, sorted."""
+        return sorted(self.partitions(None))
+
+    def partitions(self, topics: Iterable[str] | None) -> dict[str, int]:
+        """How many partitions each topic has; None asks for all of users. Topics that do not exist are left out."""
+        names = None if topics is None else sorted(set(topics))
+        if names == []:
+            return {}
+        what = f"find the partitions of {', '.join(names)}" if names else "list the topics"
+        return self._patiently(what, lambda: self._count_partitions(names))
+
+    def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """For each partition the offset of EARLIEST, LATEST, or the first record at or after a time in ms.
+
+        LATEST is as far as the isolation allows to see. NO_OFFSET where no record is that late.
+        """
+        found: dict[TopicPartition, int] = {}
+        self._patiently(
+            f"find offsets of {', '.join(sorted({place.topic for place in wanted}))}",
+            lambda: self._look_up({place: at for place, at in wanted.items() if place not in found}, found),
+        )
+        return found
+
+    def leader(self, place: TopicPartition) -> Leader:
+        """Who leads the partition, as far as known; asks where nothing is. Raises Trouble where nobody does."""
+        if place not in self._leaders:
+            for topic in self._metadata([place.topic]).topics:
+                check_code(topic.error_code, f"topic {topic.name}")
+        if place not in self._leaders:
+            raise Trouble(f"{place} has no leader")
+        return self._leaders[place]
+
+    def forget(self, place: TopicPartition) -> None:
+        """Ask again before the next use: what is known of the partition's leader has proved wrong."""
+        self._leaders.pop(place, None)
+
+    def _patiently(self, what: str, attempt: Callable[[], T]) -> T:
+        patience = Patience(what, self.settings.retry_timeout_ms)
+        while True:
+            try:
+                return attempt()
+            except Trouble as trouble:
+                self._leaders.clear()
+                patience.wait(trouble)
+
+    def _metadata(self, names: list[str] | None) -> Any:
+        """What the first broker that can be reached says of these topics, or of all. Leaders are remembered."""
+        topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
+        request = MetadataRequest(
+            topics=topics,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
+        answer = self._ask_anybody(request)
+        self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        for topic in answer.topics:
+            self._remember_leaders(topic)
+        return answer
+
+    def _remember_leaders(self, topic: Any) -> None:
+        for partition in topic.partitions:
+            place = TopicPartition(topic.name, partition.partition_index)
+            self._leaders.pop(place, None)
+            if partition.leader_id in self._brokers:
+                self._leaders[place] = Leader(self._brokers[partition.leader_id], partition.leader_epoch)
+
+    def _ask_anybody(self, request: Any) -> Any:
+        troubles: list[str] = []
+        for address in dict.fromkeys((*self._brokers.values(), *self.settings.bootstrap)):
+            try:
+                with leased(address, self.settings) as connection:
+                    return connection.ask(request)
+            except Trouble as trouble:
+                troubles.append(str(trouble))
+        raise Trouble("; ".join(troubles))
+
+    def _count_partitions(self, names: list[str] | None) -> dict[str, int]:
+        counts = {}
+        for topic in self._metadata(names).topics:
+            if topic.error_code is ErrorCode.unknown_topic_or_partition or (names is None and topic.is_internal):
+                continue
+            check_code(topic.error_code, f"topic {topic.name}")
+            counts[topic.name] = len(topic.partitions)
+        return counts
+
+    def _look_up(self, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, int]) -> None:
+        """One request for each leader. What is found is kept even where another leader cannot be reached."""
+        by_leader: dict[Address, list[TopicPartition]] = defaultdict(list)
+        unknown = {place.topic for place in wanted if place not in self._leaders}
+        if unknown:
+            self._metadata(sorted(unknown))
+        for place in wanted:
+            by_leader[self.leader(place).address].append(place)
+        for address, places in by_leader.items():
+            with leased(address, self.settings) as connection:
+                answer = connection.ask(self._list_offsets({place: wanted[place] for place in places}))
+            for topic in answer.topics:
+                for partition in topic.partitions:
+                    place = TopicPartition(topic.name, partition.partition_index)
+                    check_code(partition.error_code, str(place))
+                    found[place] = partition.offset
+
+    def _list_offsets(self, wanted: Mapping[TopicPartition, int]) -> Any:
+        by_topic: dict[str, list[Any]] = defaultdict(list)
+        for place, at in wanted.items():
+            epoch = self._leaders[place].epoch
+            by_topic[place.topic].append(
+                ListOffsetsPartition(partition_index=place.partition, current_leader_epoch=epoch, timestamp=at)
+            )
+        topics = tuple(ListOffsetsTopic(name=name, partitions=tuple(asked)) for name, asked in by_topic.items())
+        return ListOffsetsRequest(replica_id=CONSUMER, isolation_level=self.settings.isolation, topics=topics)
+
+
+def check_code(code: Any, what: str) -> None:
+    """Pass a success. Raises Trouble for what Kafka calls retriable, else Refused."""
+    if code is ErrorCode.none:
+        return
+    if code.retriable:
+        raise Trouble(f"{what}: {code.name}")
+    raise Refused(f"the broker refuses {what}: {code.name}")

@@ -1,0 +1,54 @@
+"""How a reader talks to a cluster: plain values that travel from the driver to the executors."""
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cordwood.spark.ranges import Isolation
+
+DEFAULT_PORT = 9092
+ADDRESS = re.compile(r"(?:(?P<name>[^:\[\]\s]+)|\[(?P<number>[^\[\]\s]+)\])(?::(?P<port>\d{1,5}))?")
+"""A name, or a number of IPv6 in brackets, and perhaps a port."""
+
+
+class Address(NamedTuple):
+    """Where a broker takes connections."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Everything that a `Cluster` needs to know.
+
+    `request_timeout_ms` is how long one broker may be silent, `retry_timeout_ms` how long there may be no progress at
+    all: it has to outlast an election. `fetch_bytes_max` is what one answer carries, but for a larger first batch.
+    """
+
+    bootstrap: tuple[Address, ...]
+    isolation: Isolation = Isolation.READ_COMMITTED
+    client_id: str = "cordwood-spark"
+    request_timeout_ms: int = 30_000
+    retry_timeout_ms: int = 120_000
+    fetch_bytes_max: int = 2 << 20
+    fetch_wait_ms: int = 500
+
+
+def addresses(text: str) -> tuple[Address, ...]:
+    """The brokers of `host:port,host:port`. Raises ValueError with a sentence."""
+    found = tuple(_address(part.strip()) for part in text.split(",") if part.strip())
+    if not found:
+        raise ValueError("there is no broker in it: give at least one as host:port")
+    return found
+
+
+def _address(text: str) -> Address:
+    match = ADDRESS.fullmatch(text)
+    port = int(match["port"] or DEFAULT_PORT) if match else 0
+    if match is None or not 0 < port < 1 << 16:
+        raise ValueError(f"{text!r} is not a broker's host:port")
+    return Address(match["name"] or match["number"], port)

@@ -1,0 +1,89 @@
+"""What a fetch's answer consists of: whole batches, checked, and those of them that a reader may see."""
+
+import struct
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from cordwood.spark.errors import CorruptRecords, Refused
+from cordwood.spark.ranges import TopicPartition
+from cordwood.storage.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, check
+from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.records import decode
+
+LENGTH_AT, MAGIC_AT = 8, 16
+ABORT = b"\x00\x00"
+"""The type of an abort marker: the second two bytes of its key, behind a version (KIP-98)."""
+
+_LENGTH = struct.Struct(">i")
+
+
+class Aborted(NamedTuple):
+    """A transaction that was given up: its producer, and the first offset that it wrote."""
+
+    producer_id: int
+    first_offset: int
+
+
+class Framed(NamedTuple):
+    """A batch and where in the answer it begins."""
+
+    position: int
+    header: BatchHeader
+
+
+def split(data: bytes, place: TopicPartition, offset: int) -> list[Framed]:
+    """The whole batches of an answer to a fetch from `offset` on, each with its checksum proved.
+
+    A broker cuts off where the size that was asked for ends, so the last batch may be there in part and is left out;
+    the first may not. Raises CorruptRecords, Refused for the formats of before 2017.
+    """
+    batches: list[Framed] = []
+    position = 0
+    while len(data) - position > MAGIC_AT:
+        if data[position + MAGIC_AT] < MAGIC:
+            raise Refused(f"{place} has records in a format of before Kafka 0.11 at offset {offset}: copy the topic")
+        try:
+            if not _is_whole(data, position):
+                break
+            header = check(data, position)
+        except CorruptBatch as error:
+            raise CorruptRecords(place, offset, str(error)) from error
+        if header.end <= offset or (batches and header.base_offset < offset):
+            raise CorruptRecords(place, offset, f"offsets {header.base_offset} to {header.end} instead")
+        batches.append(Framed(position, header))
+        position += header.size
+        offset = header.end
+    if data and not batches:
+        raise CorruptRecords(place, offset, f"{len(data)} bytes that are no whole batch")
+    return batches
+
+
+def _is_whole(data: bytes, position: int) -> bool:
+    remain = len(data) - position
+    return remain >= HEADER_BYTES and _LENGTH.unpack_from(data, position + LENGTH_AT)[0] <= remain - LENGTH_PREFIX_BYTES
+
+
+def visible(data: bytes, batches: Iterable[Framed], aborted: Iterable[Aborted]) -> Iterator[Framed]:
+    """The batches without control batches and without those of aborted transactions.
+
+    A producer's transactional batches count as aborted from the first offset of an aborted transaction of his to the
+    abort marker that ends it (KIP-98). `aborted` is what came with the same answer; there is none for a reader of the
+    uncommitted. Raises CorruptBatch.
+    """
+    to_begin = deque(sorted(aborted, key=lambda each: each.first_offset))
+    giving_up: set[int] = set()
+    for batch in batches:
+        header = batch.header
+        while to_begin and to_begin[0].first_offset < header.end:
+            giving_up.add(to_begin.popleft().producer_id)
+        if header.is_control:
+            if header.producer_id in giving_up and _is_abort(data, batch):
+                giving_up.remove(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in giving_up):
+            yield batch
+
+
+def _is_abort(data: bytes, batch: Framed) -> bool:
+    markers = decode(data[batch.position : batch.position + batch.header.size])
+    return any(marker.key is not None and marker.key[2:4] == ABORT for marker in markers)

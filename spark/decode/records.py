@@ -1,0 +1,154 @@
+"""The fields of many records at once: where each key, value and header lies, every length proved."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cordwood.spark.decode.unpacking import Bodies
+from cordwood.spark.decode.varints import Numbers, Octets, Places, varints
+from cordwood.spark.decode.walking import walk
+from cordwood.storage.batch import LOG_APPEND_TIME
+from cordwood.storage.errors import CorruptBatch
+
+HEADER_BYTES_MIN = 2
+"""The lengths of its key and its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Byte strings in a buffer: where each starts and how long it is. Those that are null have length 0."""
+
+    starts: Places
+    lengths: Numbers
+    is_null: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """The headers of all records in a row: the first `counts[0]` are the first record's, and so on."""
+
+    counts: Numbers
+    keys: Spans
+    values: Spans
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records with offsets and times, their contents not yet looked at. All arrays have one item a record.
+
+    `contents` is where the key's length begins, `ends` the place behind the record. Times are in ms.
+    """
+
+    octets: Octets
+    offsets: Numbers
+    timestamps: Numbers
+    timestamp_types: Numbers
+    contents: Places
+    ends: Places
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def within(self, start: int, end: int) -> "Records":
+        """Those with offsets from `start` up to and without `end`."""
+        first, behind = np.searchsorted(self.offsets, (start, end))
+        return self[int(first) : int(behind)]
+
+    def __getitem__(self, rows: slice) -> "Records":
+        return Records(
+            self.octets,
+            self.offsets[rows],
+            self.timestamps[rows],
+            self.timestamp_types[rows],
+            self.contents[rows],
+            self.ends[rows],
+        )
+
+    def key_and_value(self) -> tuple[Spans, Spans, Places]:
+        """The keys, the values, and the places behind them, where the headers are counted. Raises CorruptBatch."""
+        keys, behind = _spans(self.octets, self.contents, self.ends)
+        values, behind = _spans(self.octets, behind, self.ends)
+        return keys, values, behind
+
+    def headers(self, places: Places) -> Headers:
+        """The headers that begin with their count at `places`. Raises CorruptBatch."""
+        counts, behind = _numbers(self.octets, places)
+        if (counts < 0).any() or (counts > (self.ends - behind) // HEADER_BYTES_MIN).any():
+            raise CorruptBatch("a number of headers that cannot be")
+        first = np.cumsum(counts) - counts
+        keys, values = _empty_spans(int(counts.sum())), _empty_spans(int(counts.sum()))
+        behind, nth = behind.copy(), 0
+        rows = np.flatnonzero(counts)
+        while len(rows):
+            for spans in (keys, values):
+                found, behind[rows] = _spans(self.octets, behind[rows], self.ends[rows])
+                _put(spans, first[rows] + nth, found)
+            nth += 1
+            rows = rows[counts[rows] > nth]
+        if keys.is_null.any():
+            raise CorruptBatch("a header without a key")
+        if (behind != self.ends).any():
+            raise CorruptBatch("a record that does not end behind its last header")
+        return Headers(counts, keys, values)
+
+
+def read_records(bodies: Bodies) -> Records:
+    """All records of these batches. Raises CorruptBatch where a length is not what the next record says."""
+    octets = np.frombuffer(bodies.buffer, dtype=np.uint8)
+    batches = bodies.batches
+    counts = _array([body.header.record_count for body in batches])
+
+    def of_each(numbers: list[int]) -> Numbers:
+        return np.repeat(_array(numbers), counts)
+
+    try:
+        heads = walk(bodies, octets)
+        ends = np.empty_like(heads)
+        ends[:-1] = heads[1:]
+        ends[np.cumsum(counts) - 1] = [body.end for body in batches]
+        lengths, starts = varints(octets, heads)
+        if (starts + lengths != ends).any() or (lengths < 0).any():
+            raise CorruptBatch("records that are not as long as they say")
+        time_deltas, places = varints(octets, starts + 1)
+        offset_deltas, contents = varints(octets, places)
+    except IndexError as error:
+        raise CorruptBatch("a record that reaches behind its batch") from error
+    offsets = of_each([body.header.base_offset for body in batches]) + offset_deltas
+    last = of_each([body.header.last_offset_delta for body in batches])
+    if (offset_deltas < 0).any() or (offset_deltas > last).any() or (offsets[1:] <= offsets[:-1]).any():
+        raise CorruptBatch("records whose offsets do not rise")
+    is_append_time = of_each([bool(body.header.attributes & LOG_APPEND_TIME) for body in batches])
+    created = of_each([body.header.base_timestamp for body in batches]) + time_deltas
+    appended = of_each([body.header.max_timestamp for body in batches])
+    return Records(octets, offsets, np.where(is_append_time, appended, created), is_append_time, contents, ends)
+
+
+def _array(numbers: list[int]) -> Numbers:
+    return np.array(numbers, dtype=np.int64)
+
+
+def _spans(octets: Octets, places: Places, ends: Places) -> tuple[Spans, Places]:
+    """The byte string at each place, its length in front, and the place behind it. Raises CorruptBatch."""
+    lengths, starts = _numbers(octets, places)
+    is_null = lengths < 0
+    lengths = np.where(is_null, 0, lengths)
+    if (lengths > ends - starts).any():
+        raise CorruptBatch("a field that is longer than its record")
+    return Spans(starts, lengths, is_null), starts + lengths
+
+
+def _numbers(octets: Octets, places: Places) -> tuple[Numbers, Places]:
+    """As `varints`, but what is behind the buffer is a CorruptBatch too."""
+    try:
+        return varints(octets, places)
+    except IndexError as error:
+        raise CorruptBatch("a field behind the end of its batch") from error
+
+
+def _empty_spans(count: int) -> Spans:
+    return Spans(np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_))
+
+
+def _put(spans: Spans, at: Places, found: Spans) -> None:
+    spans.starts[at], spans.lengths[at], spans.is_null[at] = found.starts, found.lengths, found.is_null

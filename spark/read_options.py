@@ -1,0 +1,260 @@
+"""What a reader can be told, in the words of Spark's Kafka source: what to read, from where to where, how much."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cordwood.spark.admission import Limits
+from cordwood.spark.client.settings import ClientSettings
+from cordwood.spark.mistakes import Mistake, WrongOption
+from cordwood.spark.offsets import from_json
+from cordwood.spark.options import Options, bootstrap, in_option
+from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, AtOffset, AtTime, Position, Positions
+from cordwood.spark.ranges import EARLIEST, LATEST, Isolation, TopicPartition
+from cordwood.spark.subscription import ByName, ByPartition, ByPattern, Subscription
+
+
+class Mode(StrEnum):
+    """How the records are read: once, or as they come."""
+
+    BATCH = "spark.read"
+    STREAM = "spark.readStream"
+
+
+class NoRecordSoLate(StrEnum):
+    """What a starting time means for a partition whose records are all older."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+class IsolationName(StrEnum):
+    """Kafka's words for who sees what."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+WHICH = ("subscribe", "subscribePattern", "assign")
+ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+FOR_BATCHES = (*ENDINGS, "filterPushdown")
+FOR_STREAMS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+
+KNOWN: Mapping[str, tuple[str, ...]] = {
+    "bootstrapServers": ("kafka.bootstrap.servers",),
+    **dict.fromkeys(WHICH, ()),
+    "startingTimestamp": (),
+    "startingOffsetsByTimestamp": (),
+    "startingOffsets": (),
+    **dict.fromkeys(ENDINGS, ()),
+    "startingOffsetsByTimestampStrategy": (),
+    "isolation": ("kafka.isolation.level",),
+    "includeHeaders": (),
+    "failOnDataLoss": (),
+    "minPartitions": (),
+    "maxRecordsPerPartition": (),
+    "filterPushdown": (),
+    "maxOffsetsPerTrigger": (),
+    "minOffsetsPerTrigger": (),
+    "maxTriggerDelay": (),
+    "requestTimeoutMs": ("kafka.request.timeout.ms",),
+    "retryTimeoutMs": ("kafka.default.api.timeout.ms",),
+    "fetchBytes": ("kafka.max.partition.fetch.bytes", "kafka.fetch.max.bytes"),
+    "clientId": ("kafka.client.id",),
+    "kafka.security.protocol": (),
+}
+"""Each option, and how else it may be spelled."""
+
+_NO_GROUP = "a reader belongs to no consumer group, and its offsets are in Spark's checkpoint; leave it away"
+_BYTES = "keys and values come as binary: convert them in the query, as in cast(value as string)"
+_PATIENCE = "how long a reader tries again is retryTimeoutMs"
+
+REFUSED: Mapping[str, str] = {
+    "path": "there is no path to load: name the topics with subscribe",
+    "topic": "a reader takes subscribe, subscribePattern or assign; topic is for writing",
+    "groupIdPrefix": _NO_GROUP,
+    "kafka.group.id": _NO_GROUP,
+    "kafka.enable.auto.commit": _NO_GROUP,
+    "kafka.auto.offset.reset": "where a reader begins is startingOffsets",
+    "kafka.key.deserializer": _BYTES,
+    "kafka.value.deserializer": _BYTES,
+    "kafkaConsumer.pollTimeoutMs": _PATIENCE,
+    "fetchOffset.numRetries": _PATIENCE,
+    "fetchOffset.retryIntervalMs": _PATIENCE,
+}
+"""Options that one might expect, and what to do instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """All that a reader was told, checked as far as that can be without a cluster."""
+
+    client: ClientSettings
+    subscription: Subscription
+    starting: Positions
+    ending: Positions
+    no_record_so_late: NoRecordSoLate
+    include_headers: bool
+    fail_on_data_loss: bool
+    filter_pushdown: bool
+    tasks_min: int | None
+    records_per_task_max: int | None
+    limits: Limits
+
+
+def read_options(given: Mapping[str, str], mode: Mode | None = None) -> ReadOptions:
+    """Parse what the user gave. Raises WrongOption with a sentence.
+
+    `mode` is None as long as nobody knows it: then an option of one of the two is taken to say it.
+    """
+    options = Options(given, KNOWN, REFUSED)
+    if mode is None:
+        mode = Mode.BATCH if options.given(FOR_BATCHES) else Mode.STREAM
+    _refuse_what_is_for_the_other(options, mode)
+    security = options.text("kafka.security.protocol")
+    if security is not None and security.upper() != "PLAINTEXT":
+        raise WrongOption(f"kafka.security.protocol is {security!r}: only PLAINTEXT is spoken so far")
+    starting, ending = _starting(options, mode), _ending(options)
+    _check_order(starting, ending)
+    return ReadOptions(
+        client=client_settings(options),
+        subscription=_subscription(options),
+        starting=starting,
+        ending=ending,
+        no_record_so_late=options.choice("startingOffsetsByTimestampStrategy", NoRecordSoLate.ERROR),
+        include_headers=options.flag("includeHeaders", False),
+        fail_on_data_loss=options.flag("failOnDataLoss", True),
+        filter_pushdown=options.flag("filterPushdown", False),
+        tasks_min=options.number("minPartitions"),
+        records_per_task_max=options.number("maxRecordsPerPartition"),
+        limits=_limits(options),
+    )
+
+
+def client_settings(options: Options) -> ClientSettings:
+    """How the cluster is talked to."""
+    isolation = options.choice("isolation", IsolationName.READ_COMMITTED)
+    others = {
+        "client_id": options.text("clientId"),
+        "request_timeout_ms": options.duration_ms("requestTimeoutMs"),
+        "retry_timeout_ms": options.duration_ms("retryTimeoutMs"),
+        "fetch_bytes_max": options.number("fetchBytes", 1024),
+    }
+    chosen = {name: value for name, value in others.items() if value is not None}
+    return ClientSettings(bootstrap(options), Isolation[isolation.name], **chosen)  # type: ignore[arg-type]
+
+
+def _refuse_what_is_for_the_other(options: Options, mode: Mode) -> None:
+    wrong = options.given(FOR_BATCHES if mode is Mode.STREAM else FOR_STREAMS)
+    if wrong:
+        where = Mode.BATCH if mode is Mode.STREAM else Mode.STREAM
+        raise WrongOption(f"{wrong[0]} is for {where}, and this is {mode}: leave it away")
+
+
+def _subscription(options: Options) -> Subscription:
+    given = options.given(WHICH)
+    if len(given) != 1:
+        said = f"{' and '.join(given)} are" if given else "none is"
+        raise WrongOption(f"{said} given: say what to read with one of {', '.join(WHICH)}")
+    [name] = given
+    text = options.text(name) or ""
+    if name == "assign":
+        return _assigned(options)
+    if name == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise WrongOption(f"subscribePattern is {text!r}, which is no regular expression: {error}") from None
+        return ByPattern(text)
+    topics = frozenset(topic.strip() for topic in text.split(",") if topic.strip())
+    if not topics:
+        raise WrongOption("subscribe names no topic: give one or more, separated by commas")
+    return ByName(topics)
+
+
+def _assigned(options: Options) -> ByPartition:
+    example = '{"topic": [0, 1]}'
+    grouped = options.json("assign", example)
+    wrong = WrongOption(f"assign is {options.text('assign')!r}: write the partitions of each topic as {example}")
+    if not isinstance(grouped, dict) or not grouped:
+        raise wrong
+    for numbers in grouped.values():
+        if not isinstance(numbers, list) or not numbers or not all(type(each) is int and each >= 0 for each in numbers):
+            raise wrong
+    return ByPartition(frozenset(TopicPartition(topic, each) for topic, numbers in grouped.items() for each in numbers))
+
+
+def _starting(options: Options, mode: Mode) -> Positions:
+    # In a batch, "latest" would be an empty range; in a stream it means: from now on.
+    words = {"earliest": AT_EARLIEST} if mode is Mode.BATCH else {"earliest": AT_EARLIEST, "latest": AT_LATEST}
+    default = AT_EARLIEST if mode is Mode.BATCH else AT_LATEST
+    return _positions(options, "starting", words, default)
+
+
+def _ending(options: Options) -> Positions:
+    return _positions(options, "ending", {"latest": AT_LATEST}, AT_LATEST)
+
+
+def _check_order(starting: Positions, ending: Positions) -> None:
+    for place, start in starting.named.items():
+        end = ending.named.get(place)
+        if isinstance(start, AtOffset) and isinstance(end, AtOffset) and start.offset > end.offset:
+            raise WrongOption(
+                f"{starting.option} has {start.offset} for {place}, which is behind {end.offset} of {ending.option}"
+            )
+
+
+def _positions(options: Options, end: str, words: Mapping[str, Position], default: Position) -> Positions:
+    """The strongest of the three ways to say it; for the JSON of offsets, -2 and -1 stand for `words`."""
+    at, by_time, by_offset = f"{end}Timestamp", f"{end}OffsetsByTimestamp", f"{end}Offsets"
+    timestamp_ms = options.number(at, 0)
+    if timestamp_ms is not None:
+        return Positions(at, AtTime(timestamp_ms))
+    if options.given([by_time]):
+        return _named(options, by_time, AtTime, {})
+    text = options.text(by_offset)
+    if text is None:
+        return Positions(by_offset, default)
+    if text.lower() in words:
+        return Positions(by_offset, words[text.lower()])
+    if text.lower() in ("earliest", "latest"):
+        raise WrongOption(
+            f"{by_offset} cannot be {text} here: it can be {' or '.join(words)}, or an offset for each partition"
+        )
+    special = {"earliest": EARLIEST, "latest": LATEST}
+    return _named(options, by_offset, AtOffset, {special[word]: position for word, position in words.items()})
+
+
+def _named(options: Options, name: str, kind: Callable[[int], Position], special: Mapping[int, Position]) -> Positions:
+    grouped = options.json(name, '{"topic": {"0": 23, "1": 42}}')
+    try:
+        numbers = from_json(grouped)
+    except Mistake as mistake:
+        raise in_option(name, mistake) from None
+    for place, number in numbers.items():
+        if number < 0 and number not in special:
+            raise WrongOption(f"{name} has {number} for {place}: it must be 0 or more{_meanings(special)}")
+    return Positions(name, None, {place: special.get(number) or kind(number) for place, number in numbers.items()})
+
+
+def _meanings(special: Mapping[int, Position]) -> str:
+    words = {EARLIEST: "-2 for the earliest", LATEST: "-1 for the latest"}
+    return "".join(f", or {words[number]}" for number in sorted(special))
+
+
+def _limits(options: Options) -> Limits:
+    delay_ms = options.duration_ms("maxTriggerDelay")
+    limits = Limits(
+        options.number("maxOffsetsPerTrigger"),
+        options.number("minOffsetsPerTrigger"),
+        Limits().delay_ms_max if delay_ms is None else delay_ms,
+    )
+    if delay_ms is not None and limits.records_min is None:
+        raise WrongOption("maxTriggerDelay is how long to wait for minOffsetsPerTrigger: give both or neither")
+    if limits.records_max and limits.records_min and limits.records_min > limits.records_max:
+        raise WrongOption(
+            f"minOffsetsPerTrigger is {limits.records_min} and maxOffsetsPerTrigger is {limits.records_max}: "
+            "a batch cannot be that large and that small"
+        )
+    return limits

@@ -1,0 +1,136 @@
+"""Rows become records: each at least once, and confirmed by all in-sync replicas before a task succeeds."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from cordwood.spark.columns import Column
+from cordwood.spark.errors import NotWritten
+from cordwood.spark.mistakes import Mistake
+from cordwood.spark.plain_errors import said_plainly
+from cordwood.spark.sink_options import SinkOptions
+
+ROOM_WAIT_S = 0.1
+ANY_PARTITION = -1
+
+Headers = list[tuple[str, str | bytes | None]]
+Row = tuple[str | None, bytes | None, bytes | None, int | None, list[dict[str, Any]] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What a task tells the driver: how many records are safe."""
+
+    records: int
+
+
+class BatchSink(DataSourceArrowWriter):
+    """For df.write."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        """Talks to nobody yet."""
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """All rows of one task. Raises NotWritten, and Mistake for a row that cannot be a record."""
+        return write_rows(self._options, iterator)
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """For df.writeStream. A batch that is run again is written again, so there is nothing to commit or to abort."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        """Talks to nobody yet."""
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """The same for one task of a micro-batch."""
+        return write_rows(self._options, iterator)
+
+
+def write_rows(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Written:
+    """Returns once every row is a record on all in-sync replicas."""
+    with said_plainly():
+        delivery = Delivery(options)
+        for batch in batches:
+            for row in rows_of(batch):
+                delivery.send(row)
+        return Written(delivery.finish())
+
+
+class Delivery:
+    """One task's producer, and the first thing that went wrong with it."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        """Connects in the background."""
+        self._topic = options.topic
+        self._producer = Producer(dict(options.producer))
+        self._failed: NotWritten | None = None
+        self._sent = 0
+
+    def send(self, row: Row) -> None:
+        """Hand one record over; the topic of the options wins. Waits where too many are on their way already."""
+        topic, key, value, partition, headers = row
+        where = self._topic or topic
+        if where is None:
+            raise Mistake("a row has no topic: fill the column topic in every row, or set the option topic")
+        while not self._was_taken(where, key, value, _checked(partition), [_pair(each) for each in headers or ()]):
+            self._producer.poll(ROOM_WAIT_S)
+        self._sent += 1
+        self._producer.poll(0)
+        self._raise_failure()
+
+    def finish(self) -> int:
+        """Wait for the last confirmation. Returns how many records there were."""
+        self._producer.flush()
+        self._raise_failure()
+        return self._sent
+
+    def _was_taken(self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers) -> bool:
+        try:
+            self._producer.produce(topic, value, key, partition, self._delivered, headers=headers)
+        except BufferError:
+            return False
+        except KafkaException as error:
+            raise _not_written(topic, partition, error.args[0]) from None
+        return True
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None and self._failed is None:
+            self._failed = _not_written(message.topic(), message.partition(), error)
+
+    def _raise_failure(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    """The rows of a RecordBatch as what a record is made of; None stands for columns that are not there."""
+    columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
+    for name in (Column.KEY, Column.VALUE):
+        if name in columns:
+            columns[name] = columns[name].cast(pa.large_binary())
+    parts = (Column.TOPIC, Column.KEY, Column.VALUE, Column.PARTITION, Column.HEADERS)
+    lists = [columns[name].to_pylist() if name in columns else [None] * batch.num_rows for name in parts]
+    return zip(*lists, strict=True)
+
+
+def _checked(partition: int | None) -> int:
+    if partition is not None and partition < 0:
+        raise Mistake(f"a row has partition {partition}: it must be 0 or more, or null for the key to decide")
+    return ANY_PARTITION if partition is None else partition
+
+
+def _pair(header: dict[str, Any]) -> tuple[str, bytes | None]:
+    if header["key"] is None:
+        raise Mistake("a row has a header without a key: give each header one, or drop it")
+    return header["key"], header["value"]
+
+
+def _not_written(topic: str | None, partition: int | None, error: KafkaError) -> NotWritten:
+    where = topic if partition in (None, ANY_PARTITION) else f"partition {partition} of {topic}"
+    return NotWritten(f"{where} did not take a record ({error.str()}); this task is not complete, and may be run again")

@@ -1,0 +1,140 @@
+"""What a writer can be told, in the words of Spark's Kafka sink, and whether a table is made of records."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cordwood.spark.columns import Column
+from cordwood.spark.mistakes import WrongOption, WrongSchema
+from cordwood.spark.naming import nearest
+from cordwood.spark.options import Options, bootstrap
+
+Setting = str | int | bool
+
+
+class Compression(StrEnum):
+    """Kafka's names for how batches are packed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+KNOWN: Mapping[str, tuple[str, ...]] = {
+    "bootstrapServers": ("kafka.bootstrap.servers",),
+    "topic": (),
+    "checkpointLocation": (),
+    "clientId": ("kafka.client.id",),
+    "requestTimeoutMs": ("kafka.request.timeout.ms",),
+    "deliveryTimeoutMs": ("kafka.delivery.timeout.ms",),
+    "lingerMs": ("kafka.linger.ms",),
+    "batchBytes": ("kafka.batch.size",),
+    "requestBytesMax": ("kafka.max.request.size",),
+    "compression": ("kafka.compression.type",),
+    "kafka.acks": (),
+    "kafka.enable.idempotence": (),
+    "kafka.security.protocol": (),
+}
+"""Each option, and how else it may be spelled. Spark itself hands a stream's checkpointLocation on."""
+
+# Exactly once begins here: with transactions, these become options, and `StreamSink.commit` ends what `write` began.
+_NO_TRANSACTIONS = (
+    "records are written at least once: transactions are not there yet. Leave it away, and let readers drop repeated "
+    "records by a key of yours"
+)
+
+REFUSED: Mapping[str, str] = {
+    "path": "a log has no path: name the topic with the option topic, or in a column of that name",
+    "transactionalId": _NO_TRANSACTIONS,
+    "kafka.transactional.id": _NO_TRANSACTIONS,
+    "exactlyOnce": _NO_TRANSACTIONS,
+    "deliveryGuarantee": _NO_TRANSACTIONS,
+    "subscribe": "a writer takes the option topic, or a column of that name",
+    "includeHeaders": "headers are written wherever the table has a column headers; leave it away",
+    "kafka.key.serializer": "keys are written as the bytes that they are; leave it away",
+    "kafka.value.serializer": "values are written as the bytes that they are; leave it away",
+}
+"""Options that one might expect, and what to do instead."""
+
+ONLY_VALUES = {
+    "kafka.acks": (("all", "-1"), "a record counts once every in-sync replica has it: acks can only be all"),
+    "kafka.enable.idempotence": (("true",), "without it a retry could write a record twice: it can only be true"),
+    "kafka.security.protocol": (("plaintext",), "only PLAINTEXT is spoken so far"),
+}
+
+_HEADERS = "array<struct<key:string,value:binary>>"
+TYPES: Mapping[Column, tuple[str, ...]] = {
+    Column.KEY: ("binary", "string"),
+    Column.VALUE: ("binary", "string"),
+    Column.TOPIC: ("string",),
+    Column.PARTITION: ("int",),
+    Column.HEADERS: (_HEADERS,),
+}
+"""The columns that become part of a record, with the types that they may have."""
+
+_ONLY_READ = frozenset(Column) - frozenset(TYPES)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """All that a writer was told; `producer` is librdkafka's configuration. Where `topic` is None, each row has one."""
+
+    topic: str | None
+    producer: Mapping[str, Setting]
+
+
+def sink_options(given: Mapping[str, str], fields: Sequence[tuple[str, str]], *, overwrite: bool) -> SinkOptions:
+    """Parse what the user gave, for a table of these columns, each a name and a simple type string.
+
+    Raises WrongOption and WrongSchema with a sentence.
+    """
+    options = Options(given, KNOWN, REFUSED)
+    if overwrite:
+        raise WrongOption('a log is only appended to: write with mode("append")')
+    for name, (values, reason) in ONLY_VALUES.items():
+        value = options.text(name)
+        if value is not None and value.lower() not in values:
+            raise WrongOption(f"{name} is {value!r}: {reason}")
+    topic = options.text("topic")
+    _check_columns(dict(fields), topic)
+    return SinkOptions(topic, _producer(options))
+
+
+def _check_columns(types: Mapping[str, str], topic: str | None) -> None:
+    for name, type_name in types.items():
+        if name in _ONLY_READ:
+            continue
+        if name not in TYPES:
+            meant = nearest(name, TYPES)
+            hint = f"did you mean {meant}?" if meant else f"a record is made of {', '.join(TYPES)}"
+            raise WrongSchema(f"column {name} cannot be written: {hint}")
+        allowed = TYPES[Column(name)]
+        if type_name not in allowed:
+            raise WrongSchema(f"column {name} is {type_name}: to be written it must be {' or '.join(allowed)}")
+    if Column.VALUE not in types:
+        raise WrongSchema("there is no column value: make one, as in selectExpr('to_json(struct(*)) as value')")
+    if topic is None and Column.TOPIC not in types:
+        raise WrongOption("nobody says where to write: set the option topic, or have a column topic")
+
+
+def _producer(options: Options) -> dict[str, Setting]:
+    chosen = {
+        "client.id": options.text("clientId"),
+        "request.timeout.ms": options.duration_ms("requestTimeoutMs"),
+        "delivery.timeout.ms": options.duration_ms("deliveryTimeoutMs"),
+        "linger.ms": options.duration_ms("lingerMs"),
+        "batch.size": options.number("batchBytes"),
+        "message.max.bytes": options.number("requestBytesMax", 1000),
+        "compression.type": options.choice("compression", Compression.NONE).value,
+    }
+    return {
+        "bootstrap.servers": ",".join(map(str, bootstrap(options))),
+        "client.id": "cordwood-spark",
+        "acks": "all",
+        "enable.idempotence": True,
+        # As Java clients place keys, so that a key is in the same partition whoever wrote it.
+        "partitioner": "murmur2_random",
+        **{name: value for name, value in chosen.items() if value is not None},
+    }

@@ -1,0 +1,66 @@
+"""format("cordwood"): what Spark finds under this name, for reading and for writing."""
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from cordwood.spark.batch_source import BatchReader, NarrowingBatchReader
+from cordwood.spark.columns import Columns
+from cordwood.spark.mistakes import WrongSchema
+from cordwood.spark.plain_errors import said_plainly
+from cordwood.spark.read_options import Mode, read_options
+from cordwood.spark.sink import BatchSink, StreamSink
+from cordwood.spark.sink_options import sink_options
+from cordwood.spark.stream_source import StreamReader
+
+
+class DefaultSource(DataSource):
+    """Spark makes one of these often and in many processes: it only checks what the user said."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "cordwood"
+
+    def schema(self) -> str:
+        """The columns of a record. Raises WrongOption, as all below."""
+        with said_plainly():
+            return Columns.all(headers=read_options(self.options).include_headers).ddl
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For spark.read."""
+        with said_plainly():
+            options = read_options(self.options, Mode.BATCH)
+            reader = NarrowingBatchReader if options.filter_pushdown else BatchReader
+            return reader(options, _columns(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """For spark.readStream."""
+        with said_plainly():
+            return StreamReader(read_options(self.options, Mode.STREAM), _columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For df.write."""
+        with said_plainly():
+            return BatchSink(sink_options(self.options, _fields(schema), overwrite=overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, ARG002
+        """For df.writeStream; where the output mode is complete, every batch appends the whole table again."""
+        with said_plainly():
+            return StreamSink(sink_options(self.options, _fields(schema), overwrite=False))
+
+
+def _columns(schema: StructType) -> Columns:
+    text = schema.json()
+    if '"nullable":false' in text or '"containsNull":false' in text:
+        raise WrongSchema("as far as Spark knows, every column may be null: leave NOT NULL out of the schema")
+    return Columns.of_schema(_fields(schema))
+
+
+def _fields(schema: StructType) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.simpleString()) for field in schema.fields]

@@ -1,0 +1,150 @@
+"""A stream read: how far each micro-batch goes, and what has become of the partitions since the last one."""
+
+import logging
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from cordwood.spark.admission import admit, backlog_of, should_wait
+from cordwood.spark.columns import Columns
+from cordwood.spark.errors import DataLost
+from cordwood.spark.initial import batch_between, ends_of, first_end
+from cordwood.spark.offsets import Json, Offsets, to_json
+from cordwood.spark.plain_errors import said_plainly
+from cordwood.spark.planning import ranges_between, split
+from cordwood.spark.ranges import TopicPartition
+from cordwood.spark.read_options import ReadOptions
+from cordwood.spark.survey import HOW_TO_GO_ON, Survey
+from cordwood.spark.tasks import Part, read_part
+
+log = logging.getLogger(__name__)
+
+SETTLING_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6)
+"""A leader that was deposed and does not know it yet may name an older end: it has this long to find out."""
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives on the driver as long as the query runs; its copies in the tasks only read."""
+
+    def __init__(self, options: ReadOptions, columns: Columns) -> None:
+        """Talks to nobody yet."""
+        self._options, self._columns = options, columns
+        self._survey = Survey(options)
+        self._began: Json | None = None
+        self._latest: Offsets | None = None
+        self._targets: Offsets | None = None
+        self._last_batch_s: float | None = None
+
+    def initialOffset(self) -> Json:  # noqa: N802 - Spark's name, as all below
+        """Where a new query begins. Spark asks twice and has to hear the same."""
+        with said_plainly():
+            if self._began is None:
+                starts = self._survey.starts(self._survey.all_places())
+                targets = self._targets or {}
+                self._began = to_json({place: min(at, targets.get(place, at)) for place, at in starts.items()})
+        return self._began
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What the options say. Spark may say otherwise in `latestOffset`, as Trigger.Once does."""
+        limits = self._options.limits
+        if limits.records_max is not None:
+            return ReadMaxRows(limits.records_max)
+        return ReadAllAvailable() if limits.records_min is None else ReadMinRows(limits.records_min)
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        """Where the next batch ends; `start` itself where there is nothing to read, or too little."""
+        with said_plainly():
+            known = ends_of(start)
+            available = self._settled(known)
+            starts = self._starts(known, available)
+            if self._should_wait(backlog_of(starts, available), limit):
+                return start
+            end = to_json(admit(starts, available, limit.max_rows) if isinstance(limit, ReadMaxRows) else available)
+        if start == self._began:
+            end = first_end(start, end)
+        elif end == to_json(known):
+            return start
+        self._last_batch_s = time.monotonic()
+        return end
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802
+        """How far the log went when it was last looked at: the progress shows it beside the batch's end."""
+        return None if self._latest is None else to_json(self._latest)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Nothing behind the ends of this moment is read."""
+        with said_plainly():
+            self._targets = self._look()
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """The tasks of one batch, the same again when it is run again."""
+        with said_plainly():
+            starts, ends = batch_between(start, end)
+            starts |= self._beginnings(set(ends) - set(starts), _shrunk(starts, ends))
+            options = self._options
+            ranges = ranges_between(starts, ends)
+            parts = split(ranges, tasks_min=options.tasks_min, records_max=options.records_per_task_max)
+        return [Part(each) for each in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one task."""
+        return read_part(self._options, self._columns, partition)
+
+    def _look(self) -> Offsets:
+        self._latest = self._survey.latest(self._survey.places())
+        return self._latest
+
+    def _settled(self, known: Offsets) -> Offsets:
+        """How far each partition goes, once more where one seems to have become shorter."""
+        available = self._look() if self._targets is None else self._targets
+        for pause_s in SETTLING_PAUSES_S:
+            if not _shrunk(known, available):
+                break
+            time.sleep(pause_s)
+            available = self._look()
+        return available
+
+    def _starts(self, known: Offsets, available: Offsets) -> Offsets:
+        """Where to go on in each partition that is there.
+
+        Raises DataLost where records were missed, unless `failOnDataLoss` says to go on; so does the next.
+        """
+        new, shrunk = set(available) - set(known), _shrunk(known, available)
+        self._note_loss(set(known) - set(available), "not there any more: the topic was probably deleted")
+        begins = self._beginnings(new, shrunk)
+        return {place: begins[place] if place in begins else known[place] for place in available}
+
+    def _beginnings(self, new: set[TopicPartition], shrunk: set[TopicPartition]) -> Offsets:
+        """Where the partitions begin that nobody has read, or that are in a new log."""
+        begins = self._survey.earliest(new | shrunk)
+        self._note_loss(shrunk, "shorter than what was read of it: the topic was probably deleted and made again")
+        self._note_loss({place for place in new if begins[place]}, "new, and has lost its first records already")
+        return begins
+
+    def _note_loss(self, places: set[TopicPartition], what: str) -> None:
+        if not places:
+            return
+        sentence = f"{', '.join(map(str, sorted(places)))}: {what}"
+        if self._options.fail_on_data_loss:
+            raise DataLost(f"{sentence}; {HOW_TO_GO_ON}")
+        log.warning("%s; going on with what is there", sentence)
+
+    def _should_wait(self, backlog: int, limit: ReadLimit) -> bool:
+        # Spark asks for all that there is where it will not ask again; what is available now is not worth waiting for.
+        if isinstance(limit, ReadAllAvailable) or self._targets is not None:
+            return False
+        since_last_ms = None if self._last_batch_s is None else (time.monotonic() - self._last_batch_s) * 1000
+        return should_wait(self._options.limits, backlog, since_last_ms)
+
+
+def _shrunk(known: Offsets, available: Offsets) -> set[TopicPartition]:
+    return {place for place in available if place in known and available[place] < known[place]}

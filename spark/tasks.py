@@ -1,0 +1,48 @@
+"""What one task reads, and what it does where records are gone that it was to read."""
+
+import logging
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from cordwood.spark.columns import Columns
+from cordwood.spark.errors import OffsetsGone
+from cordwood.spark.plain_errors import said_plainly
+from cordwood.spark.ranges import OffsetRange
+from cordwood.spark.read_options import ReadOptions
+from cordwood.spark.reading import read_range
+from cordwood.spark.survey import HOW_TO_GO_ON
+
+log = logging.getLogger(__name__)
+
+
+class Part(InputPartition):
+    """The range of one task."""
+
+    def __init__(self, part: OffsetRange) -> None:
+        self.value = part
+
+
+def read_part(options: ReadOptions, columns: Columns, part: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The records of a range. Raises OffsetsGone where some are gone, unless `failOnDataLoss` says to go on without."""
+    with said_plainly():
+        left = part.value
+        # Spark makes a part without a range of a plan without any part.
+        while left is not None:
+            left = yield from _read_until_gone(options, columns, left)
+
+
+def _read_until_gone(
+    options: ReadOptions, columns: Columns, part: OffsetRange
+) -> Generator[pa.RecordBatch, None, OffsetRange | None]:
+    """Returns what is left to read behind a gap, if there is one."""
+    try:
+        yield from read_range(options.client, part, columns)
+    except OffsetsGone as error:
+        if options.fail_on_data_loss:
+            raise OffsetsGone(error.gone, f"{error.why}; {HOW_TO_GO_ON}") from None
+        log.warning("%s; going on at offset %d", error, error.gone.end)
+        return replace(part, start=error.gone.end) if error.gone.end < part.end else None
+    return None

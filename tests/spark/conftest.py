@@ -1,0 +1,35 @@
+"""One Spark session for all tests that need one: starting a second would cost more than most of them take."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from broker_fixture import RunningBroker
+from pyspark.sql import SparkSession
+from spark_story import Log, Story
+
+from cordwood.spark.session import local_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session of two cores that writes nothing below the working directory."""
+    session = local_session(settings={"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
+    """One broker for all tests that only need topics of their own."""
+    broker = RunningBroker(tmp_path_factory.mktemp("shared") / "data").start()
+    try:
+        yield Log(broker.bootstrap)
+    finally:
+        broker.stop()
+
+
+@pytest.fixture
+def story(spark: SparkSession, log: Log, tmp_path: Path) -> Story:
+    """The shared session and the shared broker, with a directory of the test's own."""
+    return Story(spark, log, tmp_path)

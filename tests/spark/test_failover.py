@@ -1,0 +1,166 @@
+"""What Spark reads while brokers die: exactly the committed records, each once. CORDWOOD_KILLS=20 is the full form."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import delta_copier as copier
+import pytest
+from broker_fixture import wait_until
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from deltalake import DeltaTable
+from havoc import KILLS, Havoc
+from local_cluster import LocalCluster
+from pyspark.sql import DataFrame, SparkSession
+from spark_story import Log, Story, read_batch
+
+RECORDS = 6_000
+DRIVER_S = 90.0
+SMALL_FETCHES = {"fetchBytes": "16384", "minPartitions": "6"}
+"""Many requests, so that trouble finds the read in the middle of some."""
+
+pytestmark = pytest.mark.timeout(120 + 90 * KILLS)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three brokers."""
+    running = LocalCluster(tmp_path_factory.mktemp("failover") / "cluster", 3)
+    running.up()
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+@pytest.fixture
+def story(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> Story:
+    """Spark and the three brokers."""
+    return Story(spark, Log(cluster.bootstrap), tmp_path)
+
+
+def make_topic(cluster: LocalCluster, name: str, partitions: int = 3) -> Havoc:
+    """A topic with all its replicas, and the trouble it will have."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic(name, partitions, cluster.count)])[name].result(30)
+    return Havoc(cluster, name)
+
+
+def append(cluster: LocalCluster, topic: str, begin: int, end: int) -> list[str]:
+    """Confirmed records with the numbers from `begin` to `end`, over all partitions; returns their values."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+    for number in range(begin, end):
+        producer.produce(topic, f"{number:08}".encode(), f"{number}".encode())
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    return [f"{number:08}" for number in range(begin, end)]
+
+
+def values(table: DataFrame) -> list[str]:
+    return sorted(row.value for row in table.selectExpr("cast(value as string) as value").collect())
+
+
+@pytest.mark.parametrize("trouble", [Havoc.kill_a_leader, Havoc.restart_a_broker])
+def test_a_read_in_trouble_returns_every_record_once(
+    cluster: LocalCluster, story: Story, trouble: Callable[[Havoc], None]
+) -> None:
+    name = trouble.__name__
+    havoc = make_topic(cluster, name)
+    sent = append(cluster, name, 0, RECORDS)
+    assert values(story.table(subscribe=name)) == sent
+    reads = 0
+    with havoc.going_on(lambda: trouble(havoc)) as is_over:
+        # One read follows the other without a pause, so that whatever happens happens to one of them.
+        while not is_over():
+            assert values(story.table(subscribe=name, **SMALL_FETCHES)) == sent
+            reads += 1
+    assert reads
+
+
+def test_a_stream_that_stops_at_random_writes_every_record_once(cluster: LocalCluster, story: Story) -> None:
+    rng = random.Random(6)
+    copy = Copy(cluster, story, "stopped")
+    for _ in range(KILLS):
+        query = copy.writer.start()
+        copy.append(1500)
+        query.awaitTermination(rng.uniform(0.5, 3.0))
+        # Interrupts the batch wherever it is: before its write, in it, or between the write and Spark's commit.
+        query.stop()
+    copy.finish()
+    assert copy.values() == copy.sent
+
+
+def test_a_driver_that_is_killed_at_random_has_written_every_record_once(cluster: LocalCluster, story: Story) -> None:
+    rng = random.Random(7)
+    copy = Copy(cluster, story, "killed")
+    for _ in range(max(1, KILLS - 1)):
+        run_and_kill_a_driver(copy, rng.uniform(0.0, 2.0))
+    copy.finish()
+    assert copy.values() == copy.sent
+
+
+def run_and_kill_a_driver(copy: "Copy", after_s: float) -> None:
+    """SIGKILL to a driver and its Java, so long after it has begun to write."""
+    rows = len(copy.values())
+    driver = subprocess.Popen([sys.executable, copier.__file__, *copy.places], start_new_session=True)
+    try:
+        copy.append(6000)
+        wait_until(lambda: len(copy.values()) > rows, DRIVER_S, "the driver's first batch")
+        with pytest.raises(subprocess.TimeoutExpired):
+            driver.wait(after_s)
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+
+
+class Copy:
+    """A topic, and the Delta table that a stream makes of it."""
+
+    def __init__(self, cluster: LocalCluster, story: Story, topic: str) -> None:
+        make_topic(cluster, topic)
+        self._cluster, self._topic = cluster, topic
+        self._table = str(story.directory / "table")
+        self.places = (cluster.bootstrap, topic, self._table, str(story.directory / "checkpoint"))
+        self.writer = copier.copying(story.spark, *self.places)
+        self.sent: list[str] = []
+
+    def append(self, count: int) -> None:
+        """So many more records, confirmed."""
+        self.sent += append(self._cluster, self._topic, len(self.sent), len(self.sent) + count)
+
+    def finish(self) -> None:
+        """Let the stream copy what is left, and end."""
+        assert self.writer.trigger(availableNow=True).start().awaitTermination(DRIVER_S)
+
+    def values(self) -> list[str]:
+        """What the table has, sorted."""
+        if not DeltaTable.is_deltatable(self._table):
+            return []
+        return sorted(DeltaTable(self._table).to_pyarrow_table().column("value").to_pylist())
+
+
+def test_no_record_above_the_watermark_is_read(cluster: LocalCluster) -> None:
+    havoc = make_topic(cluster, "uncommitted", partitions=1)
+    committed = append(cluster, "uncommitted", 0, 10)
+    bootstrap = cluster.bootstrap.split(",")[havoc.leader() - 1]
+    with havoc.followers_held_still():
+        written = appended_by_the_leader_alone(bootstrap, "uncommitted", 5)
+        assert written == 5
+        for isolation in ("read_committed", "read_uncommitted"):
+            options = {"subscribe": "uncommitted", "isolation": isolation, "requestTimeoutMs": "2s"}
+            assert read_batch(bootstrap, **options) == committed
+
+
+def appended_by_the_leader_alone(bootstrap: str, topic: str, count: int) -> int:
+    """Records with acks=1: in the leader's log, and nowhere else. Returns how many it took."""
+    confirmed: list[int] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": 1})
+    for _ in range(count):
+        producer.produce(topic, b"only here", partition=0, on_delivery=lambda error, _: error or confirmed.append(1))
+    assert producer.flush(30) == 0
+    return len(confirmed)

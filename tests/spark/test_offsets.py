@@ -1,0 +1,46 @@
+"""Offsets are the same text for the same numbers, whatever order they came in."""
+
+import json
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cordwood.spark.mistakes import Mistake
+from cordwood.spark.offsets import Offsets, from_json, to_json
+from cordwood.spark.ranges import TopicPartition
+
+places = st.builds(TopicPartition, st.sampled_from(["a", "b", "a.b"]), st.integers(0, 20))
+offsets_of_places = st.dictionaries(places, st.integers(0, 1 << 62))
+
+
+def test_partitions_are_sorted_as_numbers() -> None:
+    offsets = {TopicPartition(topic, number): 7 for topic in ("b", "a") for number in (10, 9, 0)}
+    assert json.dumps(to_json(offsets)) == '{"a": {"0": 7, "9": 7, "10": 7}, "b": {"0": 7, "9": 7, "10": 7}}'
+
+
+@given(offsets_of_places, st.randoms())
+def test_the_order_they_came_in_makes_no_difference(offsets: Offsets, rng: Random) -> None:
+    shuffled = list(offsets.items())
+    rng.shuffle(shuffled)
+    text = json.dumps(to_json(offsets))
+    assert json.dumps(to_json(dict(shuffled))) == text
+    assert from_json(json.loads(text)) == offsets
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[1]", '[1] is not of the form {"topic": {"0": 23}}'),
+        ('{"t": 5}', "topic t needs its partitions"),
+        ('{"t": {}}', "topic t needs its partitions"),
+        ('{"t": {"first": 5}}', "topic t has no partition 'first'"),
+        ('{"t": {"0": "5"}}', 'partition 0 of topic t has "5" where a number must be'),
+        ('{"t": {"0": true}}', "partition 0 of topic t has true where a number must be"),
+    ],
+)
+def test_what_is_not_offsets_gets_a_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(Mistake) as wrong:
+        from_json(json.loads(text))
+    assert sentence in str(wrong.value)

@@ -1,0 +1,59 @@
+"""Batches read as a task of Spark reads them, and given back as plain records."""
+
+import struct
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+from crc32c import crc32c
+
+from cordwood.spark.client.fetching import Fetched
+from cordwood.spark.columns import Column, Columns
+from cordwood.spark.decode.framing import Aborted, split
+from cordwood.spark.ranges import OffsetRange, TopicPartition
+from cordwood.spark.reading import Decoder
+from cordwood.storage.batch import CRC_COVERS_FROM, LENGTH_PREFIX_BYTES
+from cordwood.storage.records import Record
+
+PLACE = TopicPartition("flights", 3)
+EVERYTHING = Columns.all(headers=True)
+FAR = 1 << 62
+
+
+def decoded(data: bytes, *, start: int = 0, end: int = FAR, aborted: Sequence[Aborted] = ()) -> list[Record]:
+    """The records of an answer to a fetch from `start` on. Raises as a task does."""
+    return records_of(tables(data, EVERYTHING, start=start, end=end, aborted=aborted))
+
+
+def sealed(batch: bytearray) -> bytes:
+    """The batch with the length and the checksum that belong to its bytes, whatever these are."""
+    struct.pack_into(">i", batch, 8, len(batch) - LENGTH_PREFIX_BYTES)
+    struct.pack_into(">I", batch, 17, crc32c(bytes(batch[CRC_COVERS_FROM:])))
+    return bytes(batch)
+
+
+def tables(
+    data: bytes, columns: Columns, *, start: int = 0, end: int = FAR, aborted: Sequence[Aborted] = ()
+) -> list[pa.RecordBatch]:
+    """The same as Arrow, each checked to be sound and of the schema that Spark was told."""
+    fetched = Fetched(data, split(data, PLACE, start), list(aborted), high_watermark=end)
+    found = list(Decoder(OffsetRange(PLACE.topic, PLACE.partition, start, end), columns).decode(fetched))
+    for table in found:
+        table.validate(full=True)
+        assert table.schema == columns.arrow_schema
+    return found
+
+
+def records_of(found: Iterable[pa.RecordBatch]) -> list[Record]:
+    """Rows of all columns as storage's records, times in ms again."""
+    return [
+        Record(offset, time_us // 1000, key, value, tuple((each["key"], each["value"]) for each in headers or ()))
+        for table in found
+        for offset, time_us, key, value, headers in zip(
+            table.column(Column.OFFSET).to_pylist(),
+            table.column(Column.TIMESTAMP).cast(pa.int64()).to_pylist(),
+            table.column(Column.KEY).to_pylist(),
+            table.column(Column.VALUE).to_pylist(),
+            table.column(Column.HEADERS).to_pylist(),
+            strict=True,
+        )
+    ]

@@ -1,0 +1,37 @@
+"""A driver of its own that copies a topic into a Delta table until it is killed: BOOTSTRAP TOPIC TABLE CHECKPOINT."""
+
+import sys
+from collections.abc import Callable
+
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from cordwood.spark.session import local_session
+
+COPY = "copy"
+
+
+def appends_once(table: str) -> Callable[[DataFrame, int], None]:
+    """What `foreachBatch` calls: a batch that is in the table already is left out."""
+
+    def append(batch: DataFrame, number: int) -> None:
+        rows = batch.selectExpr("cast(value as string) as value", "partition", "offset").toArrow()
+        done = DeltaTable(table).transaction_version(COPY) if DeltaTable.is_deltatable(table) else None
+        if done is None or number > done:
+            once = CommitProperties(app_transactions=[Transaction(COPY, number)])
+            write_deltalake(table, rows, mode="append", commit_properties=once)
+
+    return append
+
+
+def copying(spark: SparkSession, bootstrap: str, topic: str, table: str, checkpoint: str) -> DataStreamWriter:
+    """The stream, not started yet; its batches are small, so that there are many."""
+    stream = spark.readStream.format("cordwood").option("bootstrapServers", bootstrap).option("subscribe", topic)
+    stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "500")
+    writer = stream.load().writeStream.foreachBatch(appends_once(table))
+    return writer.option("checkpointLocation", checkpoint)
+
+
+if __name__ == "__main__":
+    copying(local_session(), *sys.argv[1:]).start().awaitTermination()

@@ -1,0 +1,91 @@
+"""Trouble for a cluster while something else goes on: leaders killed, brokers restarted, followers held still."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from broker_fixture import wait_until
+from confluent_kafka.admin import AdminClient
+from local_cluster import LocalCluster
+
+KILLS = int(os.environ.get("CORDWOOD_KILLS", "2"))
+"""How often something is killed; CORDWOOD_KILLS=20 is the full form of the promise."""
+
+HEALED_S = 60.0
+
+
+class Havoc:
+    """A topic of one partition or more on a running cluster, and what befalls its brokers."""
+
+    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        self.cluster, self.topic = cluster, topic
+        self.count = 0
+
+    def kill_a_leader(self) -> None:
+        """SIGKILL to the broker that leads the first partition, and its restart, until all is well again."""
+        victim = self.leader()
+        self.cluster.kill(victim)
+        wait_until(lambda: self.leader() != victim, HEALED_S, "another leader")
+        self.cluster.up()
+        self._heal()
+
+    def restart_a_broker(self) -> None:
+        """SIGTERM to one broker after the other, and its restart."""
+        victim = self.count % self.cluster.count + 1
+        os.kill(self.cluster.broker(victim)["pid"], signal.SIGTERM)
+        wait_until(lambda: not self.cluster.is_running(victim), HEALED_S, f"the end of broker {victim}")
+        self.cluster.up()
+        self._heal()
+
+    def leader(self, partition: int = 0) -> int:
+        """Who leads, as the cluster says; -1 where nobody does."""
+        return self._partitions()[partition].leader
+
+    @contextmanager
+    def followers_held_still(self) -> Iterator[None]:
+        """SIGSTOP to all brokers but the leader of the first partition, and SIGCONT at the end."""
+        leader = self.leader()
+        held = [broker["pid"] for broker in self.cluster.brokers if broker["id"] != leader]
+        for pid in held:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in held:
+                os.kill(pid, signal.SIGCONT)
+
+    @contextmanager
+    def going_on(self, trouble: Callable[[], None], times: int = KILLS) -> Iterator[Callable[[], bool]]:
+        """Beside what is done within: the same trouble again and again. Gives out whether it is over."""
+        failures: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                for _ in range(times):
+                    trouble()
+                    self.count += 1
+            except BaseException as failure:
+                failures.append(failure)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield lambda: not thread.is_alive()
+        finally:
+            thread.join()
+        assert not failures, failures
+        assert self.count == times
+
+    def _heal(self) -> None:
+        everybody = {broker["id"] for broker in self.cluster.brokers}
+        wait_until(
+            lambda: all({*partition.isrs} == everybody for partition in self._partitions().values()),
+            HEALED_S,
+            "all replicas in sync",
+        )
+
+    def _partitions(self):  # type: ignore[no-untyped-def]
+        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "socket.timeout.ms": 3000})
+        return admin.list_topics(self.topic, 15).topics[self.topic].partitions

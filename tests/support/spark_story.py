@@ -1,0 +1,160 @@
+"""Topics of a running broker, and what Spark and the readers that Spark drives make of them, told in verbs."""
+
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from broker_fixture import wait_until
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.streaming.query import StreamingQuery
+from topics import make_topic
+
+from cordwood.spark.batch_source import BatchReader
+from cordwood.spark.columns import Column, Columns
+from cordwood.spark.read_options import Mode, read_options
+from cordwood.spark.stream_source import StreamReader
+from cordwood.spark.survey import Survey
+
+STREAM_S = 60.0
+ADMIN_S = 15
+_names = count(1)
+
+
+class Log:
+    """A broker's topics: each test makes its own."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def topic(self, partitions: int = 1, name: str | None = None) -> str:
+        """A new topic of that many partitions; with a name of its own unless one is given."""
+        return make_topic(self.bootstrap, name or f"topic-{next(_names)}", partitions)
+
+    def append(self, topic: str, *values: str, partition: int = 0, **record: Any) -> None:
+        """One record for each value, confirmed."""
+        for value in values:
+            self._producer.produce(topic, value.encode(), partition=partition, **record)
+        assert self._producer.flush(ADMIN_S) == 0
+
+    def delete_topic(self, topic: str) -> None:
+        """Returns once nobody finds it any more."""
+        self._admin.delete_topics([topic])[topic].result(ADMIN_S)
+        survey = Survey(read_options({"bootstrapServers": self.bootstrap, "subscribe": topic}))
+        wait_until(lambda: not survey.places(), ADMIN_S, f"the end of {topic}")
+
+    def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
+        """All records of a partition below an offset."""
+        place = TopicPartition(topic, partition, before)
+        for each in self._admin.delete_records([place]).values():
+            each.result(ADMIN_S)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """More partitions, up to so many."""
+        self._admin.create_partitions([NewPartitions(topic, total)])[topic].result(ADMIN_S)
+        survey = Survey(read_options({"bootstrapServers": self.bootstrap, "subscribe": topic}))
+        wait_until(lambda: len(survey.places()) == total, ADMIN_S, f"{total} partitions of {topic}")
+
+
+class Driver:
+    """What Spark's driver and its tasks do with a stream reader, without Spark."""
+
+    def __init__(self, bootstrap: str, **given: str) -> None:
+        options = read_options({"bootstrapServers": bootstrap, **given}, Mode.STREAM)
+        self.reader = StreamReader(options, Columns((Column.VALUE,)))
+
+    def begin(self) -> dict[str, Any]:
+        """Where a new query starts."""
+        return self.reader.initialOffset()
+
+    def next_end(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:
+        """Where the batch that begins at `start` ends."""
+        return self.reader.latestOffset(dict(start), limit or self.reader.getDefaultReadLimit())
+
+    def all_there_is(self, start: Mapping[str, Any]) -> dict[str, Any]:
+        """The same for a trigger that wants everything at once."""
+        return self.next_end(start, ReadAllAvailable())
+
+    def read(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[str]:
+        """The values of a batch, sorted."""
+        return _values(self.reader, self.reader.partitions(dict(start), dict(end)))
+
+
+def read_batch(bootstrap: str, **given: str) -> list[str]:
+    """The values that a batch read returns, sorted, without Spark."""
+    reader = BatchReader(read_options({"bootstrapServers": bootstrap, **given}, Mode.BATCH), Columns((Column.VALUE,)))
+    return _values(reader, reader.partitions())
+
+
+def _values(reader: BatchReader | StreamReader, parts: list[Any]) -> list[str]:
+    tables = [table for part in parts for table in reader.read(part)]
+    return sorted(value.decode() for table in tables for value in table.column(0).to_pylist())
+
+
+class Story:
+    """Spark and a log: tables that are read and written, and streams that run until they have seen enough."""
+
+    def __init__(self, spark: SparkSession, log: Log, directory: Path) -> None:
+        self.spark, self.log, self.directory = spark, log, directory
+
+    def table(self, schema: str | None = None, **options: str) -> DataFrame:
+        """spark.read of format cordwood."""
+        reader = self.spark.read.format("cordwood").option("bootstrapServers", self.log.bootstrap).options(**options)
+        return reader.schema(schema).load() if schema else reader.load()
+
+    def write(self, table: DataFrame, **options: str) -> None:
+        """df.write of format cordwood."""
+        writer = table.write.format("cordwood").option("bootstrapServers", self.log.bootstrap)
+        writer.options(**options).mode("append").save()
+
+    def stream(self, **options: str) -> DataFrame:
+        """spark.readStream of format cordwood."""
+        reader = self.spark.readStream.format("cordwood").option("bootstrapServers", self.log.bootstrap)
+        return reader.options(**options).load()
+
+    def seen(self, stream: DataFrame, **trigger: Any) -> "Seen":
+        """Start a stream whose values are kept, by number of batch. Its checkpoint is the test's: the next goes on."""
+        return Seen(stream, self.directory / "checkpoint", trigger)
+
+
+class Seen:
+    """The values of a stream so far, and its end."""
+
+    def __init__(self, stream: DataFrame, checkpoint: Path, trigger: Mapping[str, Any]) -> None:
+        self.batches: dict[int, list[str]] = {}
+        writer = stream.selectExpr("cast(value as string) as value").writeStream.foreachBatch(self._keep)
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        self.query: StreamingQuery = (writer.trigger(**trigger) if trigger else writer).start()
+
+    def _keep(self, table: DataFrame, number: int) -> None:
+        self.batches[number] = sorted(row.value for row in table.collect())
+
+    @property
+    def values(self) -> list[str]:
+        """All of them, sorted."""
+        return sorted(value for values in self.batches.values() for value in values)
+
+    def until(self, *values: str) -> "Seen":
+        """Wait until these have come, and no others."""
+        wanted = sorted(values)
+        wait_until(lambda: self._has_ended() or self.values == wanted, STREAM_S, f"the values {wanted}")
+        assert self.values == wanted, self.query.exception()
+        return self
+
+    def to_its_end(self) -> "Seen":
+        """Wait until the query ends by itself."""
+        assert self.query.awaitTermination(int(STREAM_S)), "the query goes on"
+        return self
+
+    def _has_ended(self) -> bool:
+        return not self.query.isActive
+
+    def stop(self) -> None:
+        """End the query once all that has come is committed."""
+        self.query.processAllAvailable()
+        self.query.stop()
