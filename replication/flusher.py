@@ -3,6 +3,7 @@
 import asyncio
 from typing import Protocol
 
+from cordwood.replication.measures import COUNTS, SECONDS, Clock, Histogram
 from cordwood.replication.syncers import Failure, Syncer
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.disk import Syncable
@@ -32,11 +33,27 @@ class Flushable(Protocol):
     def is_offline(self) -> bool: ...
 
 
+class FlushMeasures:
+    """The group commits so far."""
+
+    def __init__(self) -> None:
+        self.seconds = Histogram(SECONDS)
+        """From handing a group to the disks up to hearing that it is on them."""
+        self.appends, self.replicas = Histogram(COUNTS), Histogram(COUNTS)
+        """What one group commit served: appends, and the replicas that they went to."""
+
+
 class Flusher:
     """One per broker. `touch` a replica after an append; the group that has gathered is synced at the next turn."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, syncer: Syncer, wakeups: Wakeups) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, syncer: Syncer, wakeups: Wakeups, clock: Clock | None = None
+    ) -> None:
+        """`clock` is for the measures alone; without it they are as fine as the loop's time."""
         self._loop, self._syncer, self._wakeups = loop, syncer, wakeups
+        self._clock = clock or loop.time
+        self.measures = FlushMeasures()
+        self._appends, self._began = 0, 0.0
         self._gathering: dict[Flushable, None] = {}
         self._lazy: dict[Flushable, None] = {}
         self._syncing: list[tuple[Flushable, Unsynced]] = []
@@ -46,6 +63,7 @@ class Flusher:
     def touch(self, replica: Flushable) -> None:
         """The replica has something that is not on disk yet."""
         self._gathering[replica] = None
+        self._appends += 1
         if not self._is_scheduled and not self._is_busy:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
@@ -76,6 +94,9 @@ class Flusher:
         self._is_busy = True
         group, self._gathering = self._gathering, {}
         self._syncing = [(replica, replica.take_unsynced()) for replica in group if not replica.is_offline]
+        self.measures.replicas.add(len(group))
+        self.measures.appends.add(self._appends)
+        self._appends, self._began = 0, self._clock()
         files: list[Syncable] = []
         for _, unsynced in self._syncing:
             files += unsynced.files
@@ -87,6 +108,7 @@ class Flusher:
 
     def _synced(self, failures: list[Failure]) -> None:
         self._is_busy = False
+        self.measures.seconds.add(self._clock() - self._began)
         finished, self._syncing = self._syncing, []
         failed = {id(file): error for file, error in failures}
         for replica, unsynced in finished:

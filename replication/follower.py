@@ -41,14 +41,14 @@ def truncation_end(epochs: LeaderEpochs, log_end: int, leader_epoch: int, leader
     return min(own_end, leader_end, log_end)
 
 
-def check_follows(batches: Iterable[BatchHeader], log_end: int, *, may_leave_gap: bool) -> None:
+def check_follows(batches: Iterable[BatchHeader], log_end: int) -> None:
     """Batches go on where our log ends: what was left out would be reported as flushed with what follows it (rule 1).
 
-    Only compaction leaves gaps. Raises CorruptBatch.
+    Raises CorruptBatch.
     """
     due = log_end
     for header in batches:
-        if header.base_offset != due and not (may_leave_gap and header.base_offset > due):
+        if header.base_offset != due:
             raise CorruptBatch(f"a batch for offset {header.base_offset} where {due} is due")
         due = header.end
 

@@ -57,7 +57,7 @@ class Following:
         self.leader_watermark = watermark
         if data:
             batches = headers(data)
-            check_follows(batches, log.log_end, may_leave_gap=log.config.compacted)
+            check_follows(batches, log.log_end)
             check_epochs(batches, log.epochs.latest, self.leader_epoch)
             try:
                 log.append_stamped(data, batches, now_ms)

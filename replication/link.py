@@ -180,7 +180,7 @@ class Link:
     def _begin(self, row: Follow) -> None:
         """Answer at once where the follower cannot go on from where it is; otherwise it is sent what it lacks."""
         partition = self._partitions.with_id(row.topic_id, row.partition)
-        if partition is None or not partition.leads_in(row.leader_epoch):
+        if partition is None or not partition.is_led_for(self.broker_id, row.leader_epoch):
             self._answers.append(PushRow(row.stream, PushKind.REFUSED, 0, 0))
             return
         log = partition.log

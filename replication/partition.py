@@ -1,22 +1,22 @@
 """One replica of a partition: its log, the role it has, how far it is committed, and who waits for that."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from cordwood.replication.assignment import NO_LEADER, Assignment
-from cordwood.replication.flusher import Flusher
+from cordwood.replication.gaps import Gaps
 from cordwood.replication.leader import LeaderView
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.shipments import Shipments
-from cordwood.replication.waiters import FutureWaiter, OffsetWaiters, Waiter, Wakeups, Watcher
+from cordwood.replication.surroundings import Surroundings
+from cordwood.replication.waiters import FutureWaiter, OffsetWaiters, Waiter, Watcher
 from cordwood.storage.admission import admit
-from cordwood.storage.batch import check
+from cordwood.storage.batch import BatchHeader, check
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.disk import Bytes
-from cordwood.storage.errors import DamagedLog, DiskFailed
+from cordwood.storage.errors import DamagedLog, DiskFailed, DiskFull
 from cordwood.storage.log import Appended, Log, Unsynced
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Refusal(Enum):
     DELETED = "the partition was deleted"
     NOT_KNOWN_YET = "the leader has only just begun: what is committed will be known in a moment"
     NOT_ENOUGH_REPLICAS = "fewer replicas are in sync than min.insync.replicas asks for"
+    FOLLOWS_REFUSED = "a batch before this one was refused a moment ago, and has not come again"
     TIMED_OUT = "the in-sync replicas did not confirm in the time that the producer gave"
 
 
@@ -65,22 +66,6 @@ class FollowerStatus(NamedTuple):
     is_in_sync: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the replicas of one broker share."""
-
-    broker_id: int
-    flusher: Flusher
-    wakeups: Wakeups
-    now: Callable[[], float]
-    """The loop's time, in seconds."""
-    lag_max_s: float
-    wants_isr_change: Callable[["Partition"], None]
-    """Told of a partition whose leader proposes another in-sync set."""
-    found_damage: Callable[["Partition", DamagedLog], None]
-    """Told of batches that are not what was written."""
-
-
 class Partition:
     """The replica of one partition on this broker. Without an assignment it neither leads nor follows.
 
@@ -100,6 +85,7 @@ class Partition:
         self.watchers: dict[Watcher, None] = {}
         self.is_deleted = self.is_saving = False
         self._surroundings = surroundings
+        self._gaps = Gaps(surroundings.now)
         self._commit_waiters, self._flush_waiters = OffsetWaiters(), OffsetWaiters()
         self._mark_slot = directory.marks.slot(place.topic_id, place.partition)
         self._topic_id_bytes = place.topic_id.bytes
@@ -124,6 +110,11 @@ class Partition:
 
     def leads_in(self, leader_epoch: int) -> bool:
         return self.view is not None and leader_epoch == self.leader_epoch and not self.is_offline
+
+    def is_led_for(self, follower: int, leader_epoch: int) -> bool:
+        """Whether we lead it for this broker, who may know sooner than we that it is to follow, and asks again."""
+        is_led = self.leads_in(leader_epoch)
+        return is_led and self.view is not None and follower in self.view.assignment.replicas
 
     def assigned(self, assignment: Assignment) -> bool:
         """Take the role that the metadata gives. True where there is a leader to follow from now on.
@@ -173,25 +164,35 @@ class Partition:
         no longer takes writes; PartitionRefused where this replica does not lead or, with `must_be_safe`, where too few
         replicas are in sync for the batch to be committed.
         """
-        view = self.view
-        if view is None:
-            raise PartitionRefused(Refusal.NOT_LEADER)
-        if must_be_safe and not view.has_enough_replicas:
-            raise PartitionRefused(Refusal.NOT_ENOUGH_REPLICAS)
         header = check(batch)
-        log = self.log
-        admit(batch, header, log.config, now_ms)
-        if self.directory.error is not None:
-            raise DiskFailed(str(self.directory.error))
         try:
-            appended = log.append(batch, header, self.leader_epoch, now_ms)
-        except OSError as error:
-            raise self.directory.write_failed(error, len(batch)) from error
+            appended = self._append(batch, header, now_ms, must_be_safe)
+        except (PartitionRefused, DiskFull):
+            self._gaps.opened(header)
+            raise
         if not appended.is_duplicate:
+            if self._gaps.by_producer:
+                self._gaps.closed(header)
             self.grown()
             for stream in self.streams:
                 stream.grown()
         return appended
+
+    def _append(self, batch: Bytes, header: BatchHeader, now_ms: int, must_be_safe: bool) -> Appended:
+        view, log = self.view, self.log
+        if view is None:
+            raise PartitionRefused(Refusal.NOT_LEADER)
+        if must_be_safe and not view.has_enough_replicas:
+            raise PartitionRefused(Refusal.NOT_ENOUGH_REPLICAS)
+        if self._gaps.by_producer and self._gaps.is_before(header) and not log.producers.is_due(header):
+            raise PartitionRefused(Refusal.FOLLOWS_REFUSED)
+        admit(batch, header, log.config, now_ms)
+        if self.directory.error is not None:
+            raise DiskFailed(str(self.directory.error))
+        try:
+            return log.append(batch, header, self.leader_epoch, now_ms)
+        except OSError as error:
+            raise self.directory.write_failed(error, len(batch)) from error
 
     def when_committed(self, end: int, waiter: Waiter) -> bool:
         """Have `waiter` told when everything below `end` is committed. False if it is already, and nobody is told."""

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from cordwood.replication.log_directory import NO_ROOM, LogDirectory
-from cordwood.replication.partition import Partition, PartitionRefused, Place, Refusal, Surroundings
+from cordwood.replication.partition import Partition, PartitionRefused, Place, Refusal
+from cordwood.replication.surroundings import Surroundings
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.opening import open_log

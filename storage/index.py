@@ -12,11 +12,12 @@ the segment. Row: first offset less the base u32, position u32, bytes u32, CRC-3
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 from crc32c import crc32c
 
-from cordwood.storage.disk import File
+from cordwood.storage.disk import Disk, File
 from cordwood.storage.errors import DamagedLog
 
 _HEAD = struct.Struct(">8sqI")
@@ -45,11 +46,13 @@ class Interval(NamedTuple):
 class Index:
     """The closed intervals of one segment, in order and without gaps from position 0 on."""
 
-    __slots__ = ("_rows", "_saved")
+    __slots__ = ("_rows", "_saved", "is_outdated")
 
     def __init__(self) -> None:
         self._rows = bytearray()
         self._saved = 0
+        self.is_outdated = False
+        """Whether the file has rows that were given up since, and must not be believed."""
 
     def __len__(self) -> int:
         return len(self._rows) // ROW_BYTES
@@ -114,11 +117,19 @@ class Index:
         rows = bytes(self._rows[self._saved * ROW_BYTES :])
         if rows:
             file.pwrite([_BLOCK.pack(len(rows) // ROW_BYTES, crc32c(rows)), rows], position)
-        self._saved = len(self)
+        self._saved, self.is_outdated = len(self), False
 
     def must_be_rewritten(self) -> None:
         """The file no longer agrees with the rows: the next `save` begins it anew."""
-        self._saved = 0
+        self._saved, self.is_outdated = 0, True
+
+
+def empty(disk: Disk, path: str) -> None:
+    """Have an index file, if there is one, say nothing. Sure when this returns; takes no room, which may be lacking."""
+    if disk.exists(path):
+        with closing(disk.open(path)) as file:
+            file.truncate(0)
+            file.sync()
 
 
 def load(file: File, base_offset: int) -> tuple[Index, DamagedLog | None]:

@@ -85,20 +85,17 @@ class Log:
         `header` is `check(batch)`. A batch of an idempotent producer that is already here is not written again.
         Raises OutOfOrderSequence, StaleProducerEpoch, DiskFull (nothing was written), or DiskFailed's OSError.
         """
-        if header.producer_id >= 0:
-            known = self.producers.check(header)
-            if known is not None:
-                return Appended(known.base_offset, known.end_offset, is_duplicate=True)
-        append_time = -1
+        if header.producer_id >= 0 and (known := self.producers.check(header)) is not None:
+            return Appended(known.base_offset, known.end_offset, is_duplicate=True)
+        append_time = now_ms if self.config.log_append_time else -1
         if self.config.log_append_time:
-            append_time = now_ms
             batch = with_append_time(batch, now_ms)
             header = check(batch)
         base = self.log_end
         end = base + header.last_offset_delta + 1
         segment = self._segment_for(len(batch), header.max_timestamp, end)
-        pieces = (stamp(header, base, leader_epoch), memoryview(batch)[16:])
-        segment.append(pieces, ((base, len(batch), header.max_timestamp),), end)
+        stamped = (stamp(header, base, leader_epoch), memoryview(batch)[16:])
+        segment.append(stamped, ((base, len(batch), header.max_timestamp),), end)
         self._took(segment, header, base, end, leader_epoch, now_ms)
         return Appended(base, end, append_time)
 
@@ -391,6 +388,5 @@ class Log:
     def _remove(self, segment: Segment) -> None:
         self._unsynced_files.pop(segment.path, None)
         segment.release()
-        for path in segment.paths():
-            if self.disk.exists(path):
-                self.disk.remove(path)
+        for path in filter(self.disk.exists, segment.paths()):
+            self.disk.remove(path)

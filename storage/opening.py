@@ -74,6 +74,9 @@ class _Opening:
     def _recover(self, segment: Segment, following: int | None) -> bool:
         """Take in what the segment holds. False where it was cut: nothing behind it may stay."""
         segment.resume(self._flushed_end)
+        if segment.index.is_outdated:
+            # Rows of what is gone would one day be held against what has come to lie in its place.
+            segment.save_index(sync=True)
         self._replay(segment)
         while (tear := scan(segment, lambda header: self._judge(segment, header))) is not None:
             if tear.offset == following:
@@ -141,7 +144,7 @@ class _Opening:
 
     def _judge(self, segment: Segment, header: BatchHeader) -> None:
         """Offset and epoch, which no checksum of the batch's own covers. Raises CorruptBatch."""
-        must_follow(header, segment.end_offset, may_leave_gap=self._log.config.compacted)
+        must_follow(header, segment.end_offset)
         known = self._log.epochs.epoch_at(header.base_offset)
         is_on_record = known != NO_EPOCH and header.base_offset < self._replay_from
         if header.leader_epoch < known or (header.leader_epoch > known and is_on_record):

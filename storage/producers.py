@@ -18,6 +18,11 @@ BATCHES_REMEMBERED = 10
 takes no more than those five, and leaves the last ones before them."""
 
 SEQUENCE_MAX = 0x7FFFFFFF
+
+FIRST_OF_ONE_BATCH = 1 << 62
+"""Producer ids from here on are never handed out: each stands for a single batch that somebody may send again."""
+ONE_BATCH_PRODUCERS_MAX = 5000
+"""So many of them are remembered, the latest: about 1 KB of memory each."""
 _PRODUCER = struct.Struct(">qhqB")
 _BATCH = struct.Struct(">iiqq")
 
@@ -48,10 +53,11 @@ class Producer:
 class Producers:
     """The idempotent producers of one log."""
 
-    __slots__ = ("_by_id",)
+    __slots__ = ("_by_id", "_of_one_batch")
 
     def __init__(self) -> None:
         self._by_id: dict[int, Producer] = {}
+        self._of_one_batch: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -85,11 +91,20 @@ class Producers:
             )
         return None
 
+    def is_due(self, header: BatchHeader) -> bool:
+        """Whether the batch goes on just where its producer's last one in the log ended."""
+        known = self._by_id.get(header.producer_id)
+        if known is None or not known.batches or known.epoch != header.producer_epoch:
+            return False
+        return header.base_sequence == known.next_sequence
+
     def appended(self, header: BatchHeader, base_offset: int, end_offset: int, timestamp: int) -> None:
         """The batch is in the log, from `base_offset` to `end_offset`."""
         known = self._by_id.get(header.producer_id)
         if known is None or header.producer_epoch > known.epoch:
             known = self._by_id[header.producer_id] = Producer(header.producer_epoch, timestamp)
+            if header.producer_id >= FIRST_OF_ONE_BATCH:
+                self._remember_of_one_batch(header.producer_id)
         known.last_timestamp = max(known.last_timestamp, timestamp)
         if header.base_sequence >= 0:
             known.batches.append(KnownBatch(header.base_sequence, header.last_sequence, base_offset, end_offset))
@@ -99,6 +114,8 @@ class Producers:
         gone = [pid for pid, producer in self._by_id.items() if now_ms - producer.last_timestamp > expiry_ms]
         for producer_id in gone:
             del self._by_id[producer_id]
+        if gone:
+            self._recall_of_one_batch()
 
     def truncate_end(self, end: int) -> None:
         """Forget the batches behind `end`, and whoever has no others: the next one of theirs is taken as it comes."""
@@ -107,6 +124,7 @@ class Producers:
                 producer.batches.pop()
             if not producer.batches:
                 del self._by_id[producer_id]
+        self._recall_of_one_batch()
 
     def encode(self, end: int) -> bytes:
         """A snapshot as of offset `end`: per producer id, epoch, last timestamp and batches below that offset.
@@ -131,4 +149,16 @@ class Producers:
             for _ in range(count):
                 known.batches.append(KnownBatch._make(_BATCH.unpack_from(content, position)))
                 position += _BATCH.size
+        producers._recall_of_one_batch()
         return producers
+
+    def _remember_of_one_batch(self, producer_id: int) -> None:
+        """The first to have come is the first to be forgotten, on every replica alike."""
+        self._of_one_batch[producer_id] = None
+        if len(self._of_one_batch) > ONE_BATCH_PRODUCERS_MAX:
+            first = next(iter(self._of_one_batch))
+            del self._of_one_batch[first], self._by_id[first]
+
+    def _recall_of_one_batch(self) -> None:
+        """Producers are kept in the order in which they came."""
+        self._of_one_batch = {known: None for known in self._by_id if known >= FIRST_OF_ONE_BATCH}

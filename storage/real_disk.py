@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from cordwood.storage.disk import Bytes
 
 LOCK_FILE = ".lock"
-_NOT_CACHED = frozenset({errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS})
+_CANNOT_TELL = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
+"""From file systems that do not know what is in memory. tmpfs is one, where all of it is."""
 
 
 class RealFile:
@@ -49,10 +50,12 @@ class RealFile:
         buffer = bytearray(length)
         try:
             got = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
         except OSError as error:
-            if error.errno in _NOT_CACHED:
-                return None
-            raise
+            if error.errno not in _CANNOT_TELL:
+                raise
+            got = os.preadv(self._fd, [buffer], position)
         # A short answer means that the rest is not in memory, or that the file ends: `pread` tells which.
         return buffer if got == length else None
 

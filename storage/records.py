@@ -29,6 +29,9 @@ UNPACKED_BYTES_MAX = 64 << 20
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, key, value and header count: a byte each."""
 
+SMALL = 1024
+"""Numbers below are packed once and for all: lengths and distances within a batch hardly ever exceed it."""
+
 Header = tuple[str, bytes | None]
 
 
@@ -56,11 +59,11 @@ def encode(
     """One batch of `records`, whose offsets are taken by their order from `base_offset` on."""
     assert records, "a batch has at least one record"
     base_timestamp = records[0].timestamp
-    body = bytearray()
+    body: list[bytes] = []
     for delta, record in enumerate(records):
         one = _encode_record(record, delta, record.timestamp - base_timestamp)
-        body += _varint(len(one)) + one
-    packed = _compress(compression, bytes(body))
+        body += (_varint(len(one)), one)
+    packed = _compress(compression, b"".join(body))
     length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(packed)
     batch = bytearray(
         _HEADER.pack(
@@ -100,11 +103,18 @@ def decode(batch: bytes) -> list[Record]:
 
 
 def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
-    out = bytearray(b"\x00" + _varint(timestamp_delta) + _varint(offset_delta))
-    out += _varint_bytes(record.key) + _varint_bytes(record.value) + _varint(len(record.headers))
-    for name, value in record.headers:
-        out += _varint_bytes(name.encode()) + _varint_bytes(value)
-    return bytes(out)
+    _, _, key, value, headers = record
+    parts = [
+        b"\x00",
+        _varint(timestamp_delta),
+        _varint(offset_delta),
+        b"\x01" if key is None else _varint(len(key)) + key,
+        b"\x01" if value is None else _varint(len(value)) + value,
+        _varint(len(headers)),
+    ]
+    for name, content in headers:
+        parts += (_varint_bytes(name.encode()), _varint_bytes(content))
+    return b"".join(parts)
 
 
 def _decode_record(body: bytes, position: int, base_offset: int, base_timestamp: int) -> tuple[Record, int]:
@@ -123,6 +133,10 @@ def _decode_record(body: bytes, position: int, base_offset: int, base_timestamp:
 
 def _varint(number: int) -> bytes:
     """Zigzag, seven bits a byte, the lowest first."""
+    return _SMALL_VARINTS[number] if 0 <= number < SMALL else _large_varint(number)
+
+
+def _large_varint(number: int) -> bytes:
     rest = (number << 1) ^ (number >> 63)
     out = bytearray()
     while rest > 0x7F:
@@ -130,6 +144,9 @@ def _varint(number: int) -> bytes:
         rest >>= 7
     out.append(rest)
     return bytes(out)
+
+
+_SMALL_VARINTS = tuple(map(_large_varint, range(SMALL)))
 
 
 def _varint_bytes(content: bytes | None) -> bytes:

@@ -72,12 +72,18 @@ def scan(segment: Recoverable, judge: Judge) -> Tear | None:
     return None
 
 
-def must_follow(header: BatchHeader, due: int, *, may_leave_gap: bool) -> None:
-    """Raises CorruptBatch for a batch that does not begin at offset `due`, or behind it where compaction leaves gaps.
+def must_follow(header: BatchHeader, due: int) -> None:
+    """Raises CorruptBatch for a batch that does not begin at offset `due`: its own checksum does not cover its offset.
 
-    A batch's own checksum does not cover its offset.
+    Nothing that is not sealed has gaps: a flipped bit must not pass for one.
     """
-    if header.base_offset != due and not (may_leave_gap and due < header.base_offset < due + GAP_MAX):
+    if header.base_offset != due:
+        raise CorruptBatch(f"offset {header.base_offset} where {due} is due")
+
+
+def must_not_fall_back(header: BatchHeader, due: int) -> None:
+    """Raises CorruptBatch for a batch that begins before offset `due`, or further behind it than damage reaches."""
+    if not due <= header.base_offset < due + GAP_MAX:
         raise CorruptBatch(f"offset {header.base_offset} where {due} is due")
 
 

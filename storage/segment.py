@@ -6,14 +6,15 @@ changed on disk raise DamagedLog instead of reaching anybody.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 
 from crc32c import crc32c
 
 from cordwood.storage.batch import BatchHeader, peek
 from cordwood.storage.disk import Bytes, Disk, File
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.index import Index, Interval, load
-from cordwood.storage.recovery import SCAN_BYTES, must_follow, scan, step_over
+from cordwood.storage.index import Index, Interval, empty, load
+from cordwood.storage.recovery import SCAN_BYTES, must_not_fall_back, scan, step_over
 
 ALLOCATE_AT_LEAST = 64 << 10
 ALLOCATE_AT_MOST = 64 << 20
@@ -250,29 +251,33 @@ class Segment:
         The index is trusted up to `flushed_end`: its rows of batches that were never flushed may have outlived them.
         """
         self.close_interval()
-        doubtful = self.index.row_of_offset(flushed_end - self.base_offset)
-        if doubtful >= 0 or flushed_end < self.base_offset:
-            self.index.truncate(self.index[doubtful].position if doubtful >= 0 else 0)
+        index = self.index
+        first_unflushed = index.row_of_offset(flushed_end - 1 - self.base_offset) + 1
+        if first_unflushed < len(index):
+            index.truncate(index[first_unflushed].position)
         self.end_offset = self.base_offset
         self._allocated = self.file.size()
-        while len(self.index):
-            last = self.index[len(self.index) - 1]
-            try:
-                self.end_offset = self._end_offset_of(last)
-            except DamagedLog:
-                self.index.truncate(last.position)
-                self._damaged.clear()
-            else:
-                break
-        self.size = self.index.end
-        if len(self.index):
-            self.first_timestamp = self.index[0].max_timestamp
+        while len(index):
+            last = index[len(index) - 1]
+            with suppress(DamagedLog):
+                end = self._end_offset_of(last)
+                if end <= flushed_end:
+                    self.end_offset = end
+                    break
+            index.truncate(last.position)
+            self._damaged.clear()
+        self.size = index.end
+        if len(index):
+            self.first_timestamp = index[0].max_timestamp
 
     def truncate(self, position: int, end_offset: int) -> None:
         """Cut everything from the batch boundary `position` on."""
         self.close_interval()
         self._damaged = [interval for interval in self._damaged if interval.end <= position]
         self.index.truncate(position)
+        if self.index.is_outdated:
+            # First: its rows would one day be held against what has come in the place of what is cut.
+            empty(self._disk, self.index_path)
         self.size, self.end_offset = self.index.end, end_offset
         # Where the cut falls within an interval, what is left of it is the open one again.
         rest, at = self._pread(self.size, position - self.size, True), 0
@@ -298,13 +303,10 @@ class Segment:
         index = self._index
         if index is None:
             return
-        file = self._disk.open(self.index_path, create=True)
-        try:
+        with closing(self._disk.open(self.index_path, create=True)) as file:
             index.save(file, self.base_offset)
             if sync:
                 file.sync()
-        finally:
-            file.close()
 
     def release(self) -> None:
         """Give back the file descriptor and the index's memory; both come back when needed.
@@ -355,7 +357,7 @@ class Segment:
             raise DamagedLog(self.path, interval.position, what)
 
     def _must_not_fall_back(self, header: BatchHeader) -> None:
-        must_follow(header, self.end_offset, may_leave_gap=True)
+        must_not_fall_back(header, self.end_offset)
 
     def _end_offset_of(self, interval: Interval) -> int:
         data = self._pread(interval.position, interval.size, True)
@@ -376,11 +378,8 @@ class Segment:
     def _load_index(self) -> Index:
         if not self._disk.exists(self.index_path):
             return Index()
-        file = self._disk.open(self.index_path)
-        try:
+        with closing(self._disk.open(self.index_path)) as file:
             index, self._index_damage = load(file, self.base_offset)
-        finally:
-            file.close()
         if index.end > self.file.size():
             self._index_damage = DamagedLog(self.index_path, 0, "the index reaches behind the end of its segment")
             index.truncate(0)

@@ -1,7 +1,6 @@
 """`cordwood chaos run`: real faults on a real cluster under load, and a verdict that names every broken promise."""
 
 import json
-import os
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from cordwood.chaos.live.screen import Progress, screen
 from cordwood.chaos.live.target import CannotHarm, Target, chosen
 from cordwood.chaos.live.verdict import judge
 from cordwood.chaos.report.page import page
+from cordwood.chaos.report.place import writable
 from cordwood.cluster.cli.exits import ExitCode, Failure
 
 LOCAL, COMPOSE, NONE, ALL = "local", "compose", "none", "all"
@@ -72,7 +72,7 @@ def run(
             left_out=left_out,
             minutes=minutes,
             load=Load(f"cordwood-chaos-{number}-{int(time.time())}", number, per_second=per_second),
-            report=_writable(report or Path(f"cordwood-chaos-{number}.html")),
+            report=writable(report or Path(f"cordwood-chaos-{number}.html")),
             as_json=as_json,
         )
         with workplace(keep) as place:
@@ -96,12 +96,6 @@ def _faults(words: str, target: str) -> tuple[list[str], Mapping[str, str]]:
         return chosen(usual, reasons), reasons
     wanted = [] if words == NONE else [word.strip() for word in words.split(",") if word.strip()]
     return chosen(wanted, reasons), {}
-
-
-def _writable(path: Path) -> Path:
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise Failure(f"--report {path} cannot be written.", ExitCode.USAGE)
-    return path.resolve()
 
 
 @contextmanager

@@ -87,20 +87,56 @@ class RawRecord(NamedTuple):
     """Its idempotent producer's id and epoch."""
 
 
-def replicas_on(data: Mapping[int, Path], topic_id: str) -> dict[tuple[int, int], list[RawRecord]]:
-    """What each broker holds of each partition of a topic; by (broker, partition)."""
+class RawReplica(NamedTuple):
+    """A replica as it lies on disk, from where its oldest segment begins to where its last batch ends."""
+
+    log_start: int
+    log_end: int
+    records: Sequence[RawRecord]
+
+    def content(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Offset and value of every record between two offsets."""
+        return [(record.offset, record.value) for record in self.records if start <= record.offset < end]
+
+
+RawReplicas = Mapping[tuple[int, int], RawReplica]
+"""By broker and partition."""
+
+
+def replicas_on(data: Mapping[int, Path], topic_id: str) -> RawReplicas:
+    """What each broker holds of each partition of a topic."""
     return {
-        (broker, int(directory.name)): [
-            RawRecord(record.offset, value_in(record.value), (header.producer_id, header.producer_epoch))
-            for header, batch in batches_in(directory)
-            for record in decode(batch)
-        ]
+        (broker, int(directory.name)): _replica_in(directory)
         for broker, path in data.items()
         for directory in sorted((path / TOPICS / topic_id).glob("*"))
     }
 
 
-def sent_again(replicas: Mapping[tuple[int, int], Sequence[RawRecord]]) -> frozenset[Place]:
+def _replica_in(directory: Path) -> RawReplica:
+    # Not where the first record is: the one that should be before it may be lost.
+    start = end = min((int(segment.stem) for segment in directory.glob("*.log")), default=0)
+    records: list[RawRecord] = []
+    for header, batch in batches_in(directory):
+        end, producer = header.end, (header.producer_id, header.producer_epoch)
+        records += (RawRecord(record.offset, value_in(record.value), producer) for record in decode(batch))
+    return RawReplica(start, end, records)
+
+
+def differing(replicas: RawReplicas) -> frozenset[int]:
+    """The partitions whose replicas differ in what all of them reach: the checker names the records that prove it."""
+    copies: dict[int, list[RawReplica]] = {}
+    for (_, partition), replica in replicas.items():
+        copies.setdefault(partition, []).append(replica)
+    return frozenset(partition for partition, held in copies.items() if _differ(held))
+
+
+def _differ(copies: Sequence[RawReplica]) -> bool:
+    start, end = max(copy.log_start for copy in copies), min(copy.log_end for copy in copies)
+    one, *others = (copy.content(start, end) for copy in copies)
+    return any(other != one for other in others)
+
+
+def sent_again(replicas: RawReplicas) -> frozenset[Place]:
     """The places of records that their client itself sent once more under another id or epoch.
 
     An idempotent producer that has lost track begins a new epoch, and librdkafka then sends again what it was not told
@@ -108,8 +144,8 @@ def sent_again(replicas: Mapping[tuple[int, int], Sequence[RawRecord]]) -> froze
     """
     copies: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
     earlier: set[Place] = set()
-    for (_, partition), records in replicas.items():
-        for record in records:
+    for (_, partition), replica in replicas.items():
+        for record in replica.records:
             known = copies.setdefault((partition, record.value), {})
             earlier.update((partition, offset) for who, offset in known.items() if who != record.producer)
             known.setdefault(record.producer, record.offset)
@@ -119,13 +155,13 @@ def sent_again(replicas: Mapping[tuple[int, int], Sequence[RawRecord]]) -> froze
 
 def add_replicas(
     history: HistoryBuilder,
-    replicas: Mapping[tuple[int, int], Sequence[RawRecord]],
+    replicas: RawReplicas,
     left_out: Set[Place],
 ) -> None:
     """What every replica of the topic holds. They were in sync, so each is committed to its end."""
-    for (broker, partition), records in replicas.items():
-        start, end = (records[0].offset, records[-1].offset + 1) if records else (0, 0)
-        kept = ((each.offset, each.value) for each in records if (partition, each.offset) not in left_out)
+    for (broker, partition), replica in replicas.items():
+        start, end = replica.log_start, replica.log_end
+        kept = (row for row in replica.content(start, end) if (partition, row[0]) not in left_out)
         history.replica(broker, partition, start, end, kept)
 
 

@@ -22,6 +22,8 @@ NO_LOG_FLUSH = 2
 """Not even the journal's last transaction gets to the disk (EXT4_GOING_FLAGS_NOLOGFLUSH)."""
 
 FILLER = "filler"
+MENDED = 1
+"""What e2fsck says of small things, such as counters, that it has put right."""
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -84,9 +86,20 @@ class LoopFileSystem:
         _fill(self._device)
 
     def feed(self) -> None:
-        """The device takes everything again. No process may hold a file here."""
+        """The device takes everything again. No process may hold a file here.
+
+        Where what was lost was the file system's own, it is given up, and a new and empty one is in its place.
+        """
         (self._device / FILLER).unlink(missing_ok=True)
-        self.restore_power()
+        self._unmount()
+        if not self._is_sound():
+            _run("mkfs.ext4", "-q", "-F", str(self._image))
+        self._mount()
+
+    def _is_sound(self) -> bool:
+        # The journal is replayed first, without which the check finds fault with any file system that was in use.
+        replayed, checked = (_done("e2fsck", check, str(self._image)) for check in ("-p", "-fn"))
+        return replayed.returncode in (0, MENDED) and checked.returncode == 0
 
     def _mount(self) -> None:
         _run("mount", "-o", "loop", str(self._image), str(self.path))
@@ -128,8 +141,12 @@ def _free_bytes(path: Path) -> int:
     return space.f_bavail * space.f_frsize
 
 
+def _done(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = _done(*command)
     if done.returncode:
         raise CannotMount(f"{command[0]} failed: {done.stderr.strip()}")
 

@@ -1,6 +1,6 @@
 """The replicas of a partition held against each other, batch by batch, as their brokers left them on disk."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -57,9 +57,9 @@ def end_offset(data: Path, replica: Replica) -> int:
     return max((batch.end_offset for batch in raw_batches(_directory(data, replica))), default=0)
 
 
-def divergences(data: Mapping[int, Path]) -> Iterator[Anomaly]:
+def divergences(data: Mapping[int, Path], left_out: Set[Replica] = frozenset()) -> Iterator[Anomaly]:
     """Where replicas differ. The brokers must have been in sync without any load, and have stopped."""
-    for replica in sorted(set().union(*map(replicas_in, data.values()))):
+    for replica in sorted(set().union(*map(replicas_in, data.values())) - left_out):
         holders = {broker: path for broker, path in data.items() if replica in replicas_in(path)}
         longest = max(end_offset(path, replica) for path in holders.values())
         yield from differences(holders, replica, longest)

@@ -46,14 +46,18 @@ def judge(campaign: Campaign) -> Verdict:
     crowd = campaign.crowd
     history = HistoryBuilder()
     anomalies = list(campaign.anomalies)
-    looked_at = LookedAt()
+    looked_at, is_in_sync = LookedAt(), True
     anomalies += crowd.stop_sending()
     try:
         anomalies += _read_to_the_end(campaign)
-        anomalies += crowd.stop_reading()
-        looked_at = _look_at_replicas(campaign, history, anomalies)
     except WENT_WRONG as failure:
-        anomalies += [unavailable("at the end", failure), *crowd.stop_reading()]
+        is_in_sync = False
+        anomalies.append(unavailable("at the end", failure))
+    anomalies += crowd.stop_reading()
+    try:
+        looked_at = _look_at_replicas(campaign, history, anomalies, is_in_sync=is_in_sync)
+    except WENT_WRONG as failure:
+        anomalies.append(unavailable("as replicas were looked at", failure))
     sends, polls = rows_of(crowd.producer_files, SENDS), rows_of(crowd.consumer_files, POLLS)
     members = rows_of(crowd.member_files, POLLS)
     histories.add_sends(history, sends)
@@ -81,21 +85,26 @@ def _read_to_the_end(campaign: Campaign) -> list[Anomaly]:
         return crowd.read_to(_ends(reader, crowd.load))
 
 
-def _look_at_replicas(campaign: Campaign, history: HistoryBuilder, anomalies: list[Anomaly]) -> LookedAt:
-    """Add what the cluster itself has to what its clients say."""
+def _look_at_replicas(
+    campaign: Campaign, history: HistoryBuilder, anomalies: list[Anomaly], *, is_in_sync: bool
+) -> LookedAt:
+    """Add what the cluster itself has to what its clients say. Replicas that lag need not be alike."""
     cluster, load = campaign.target.cluster, campaign.crowd.load
     with closing(_reader(cluster.bootstrap, load)) as reader:
         histories.add_final_commits(history, _committed(reader, load))
     if campaign.target.log_directories is None:
         return LookedAt()
     topic_id = _topic_id(cluster.bootstrap, load.topic)
-    cluster.wait_in_sync(IN_SYNC_S)
+    if is_in_sync:
+        cluster.wait_in_sync(IN_SYNC_S)
     data = campaign.target.log_directories()
     replicas = histories.replicas_on(data, topic_id)
     again = histories.sent_again(replicas)
-    histories.add_replicas(history, replicas, again)
-    damage = (*replica_logs.divergences(data), *replica_logs.damage(data))
-    anomalies += (Anomaly(found.name, found.what, (), 1) for found in damage)
+    if is_in_sync:
+        histories.add_replicas(history, replicas, again)
+        told = {(topic_id, str(partition)) for partition in histories.differing(replicas)}
+        damage = (*replica_logs.divergences(data, told), *replica_logs.damage(data))
+        anomalies += (Anomaly(found.name, found.what, (), 1) for found in damage)
     return LookedAt(len(data), again)
 
 

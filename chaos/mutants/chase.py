@@ -5,8 +5,10 @@ The outcome is one line of JSON. A seed that needs far more time than any other 
 
 import json
 import logging
+import math
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -54,30 +56,45 @@ class Chase:
     simulated_s: float
     seed: int = 0
     what: str = ""
+    is_cut_short: bool = False
+    """The real time that it was given was over before the simulated time was."""
 
     @property
     def is_caught(self) -> bool:
         return self.seed > 0
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a chase ends that catches nobody: simulated hours and real seconds for each story, and seeds."""
+
+    hours: float
+    real_s: float = math.inf
+    first_seed: int = 1
+    seeds_max: int = 1_000_000
+
+
 class Stuck(KeyboardInterrupt):
     """The story goes round in circles. Not even a loop's handler of errors is to take it for one of many."""
 
 
-def chase(story: Callable[[int], float], hours: float, first_seed: int, seeds_max: int) -> Chase:
-    """Tell a story until it fails, or for so many simulated hours, or with so many seeds."""
-    simulated_s, seed = 0.0, first_seed - 1
-    while simulated_s < hours * HOUR_S and seed - first_seed + 1 < seeds_max:
+def chase(story: Callable[[int], float], limits: Limits) -> Chase:
+    """Tell a story until it fails, or until a limit is reached."""
+    package, first = cordwood.__path__[0], limits.first_seed
+    simulated_s, seed, end = 0.0, first - 1, time.monotonic() + limits.real_s
+    while simulated_s < limits.hours * HOUR_S and seed - first + 1 < limits.seeds_max:
+        if time.monotonic() >= end:
+            return Chase(package, seed - first + 1, simulated_s, is_cut_short=True)
         seed += 1
         signal.setitimer(signal.ITIMER_PROF, SEED_CPU_S)
         try:
             simulated_s += story(seed)
         except (Exception, Stuck) as error:
             simulated_s += error.at_s if isinstance(error, StoryFailed) else 0.0
-            return Chase(cordwood.__path__[0], seed - first_seed + 1, simulated_s, seed, _sentence(error))
+            return Chase(package, seed - first + 1, simulated_s, seed, _sentence(error))
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-    return Chase(cordwood.__path__[0], seed - first_seed + 1, simulated_s)
+    return Chase(package, seed - first + 1, simulated_s)
 
 
 def _sentence(error: BaseException) -> str:
@@ -92,11 +109,11 @@ def _stop(*_: object) -> None:
 
 
 def main() -> None:
-    """Arguments: story, simulated hours, first seed, number of seeds at most."""
-    story, hours, first_seed, seeds_max = sys.argv[1:]
+    """Arguments: the story's name, and the limits as JSON."""
+    story, limits = sys.argv[1:]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     signal.signal(signal.SIGPROF, _stop)
-    outcome = chase(STORIES[Story(story)], float(hours), int(first_seed), int(seeds_max))
+    outcome = chase(STORIES[Story(story)], Limits(**json.loads(limits)))
     sys.stdout.write(json.dumps(asdict(outcome)) + "\n")
 
 

@@ -7,16 +7,17 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 import cordwood
-from cordwood.chaos.mutants.chase import Chase
+from cordwood.chaos.mutants.chase import Chase, Limits
 from cordwood.chaos.mutants.mutant import Mutant, Stale, Story
 
-SEEDS_MAX = 1_000_000
 STDERR_LINES = 3
+LEFT_OUT = shutil.ignore_patterns("bench", "spark")
+"""No story needs them."""
 
 
 class Verdict(StrEnum):
@@ -24,6 +25,9 @@ class Verdict(StrEnum):
 
     CAUGHT = "caught"
     SURVIVED = "survived"
+    """All its simulated hours."""
+    UNDECIDED = "undecided"
+    """The real time that was given to it was over before that."""
     HARMLESS = "harmless"
     """It survived, and the catalogue says why nobody can notice it."""
     STALE = "stale"
@@ -46,46 +50,59 @@ class Outcome:
     simulated_s: float = 0.0
 
 
-async def hunt(mutant: Mutant, hours: float, stories: Sequence[Story] = ()) -> Outcome:
-    """Tell it one story after the other, each until it is caught or for so many simulated hours; by default its own.
+class Hunt:
+    """Hunts mutants, each within the same limits for each of its stories."""
 
-    After its own come whole brokers.
-    """
-    seeds, simulated_s = 0, 0.0
-    try:
-        for story in stories or dict.fromkeys((mutant.story, Story.BROKERS)):
-            found = await chase_copy(mutant, story, hours)
+    def __init__(self, limits: Limits, stories: Sequence[Story] = ()) -> None:
+        """`stories` takes the place of those in which a mutant is expected to show: its own, then whole brokers."""
+        self._limits, self._stories = limits, stories
+        self._healthy: dict[tuple[Story, int], Chase] = {}
+
+    async def run(self, mutant: Mutant) -> Outcome:
+        """Tell it one story after the other, until it is caught."""
+        try:
+            return await self._chased(mutant)
+        except Stale as stale:
+            return Outcome(mutant, Verdict.STALE, str(stale))
+        except ChildFailed as failed:
+            return Outcome(mutant, Verdict.UNFIT, str(failed))
+
+    async def _chased(self, mutant: Mutant) -> Outcome:
+        seeds, simulated_s, is_cut_short = 0, 0.0, False
+        for story in self._stories or dict.fromkeys((mutant.story, Story.BROKERS)):
+            found = await chase_copy(mutant, story, self._limits)
             seeds, simulated_s = seeds + found.seeds, simulated_s + found.simulated_s
+            is_cut_short |= found.is_cut_short
             if found.is_caught:
-                healthy = await chase_copy(None, story, hours, first_seed=found.seed, seeds_max=1)
+                healthy = await self._without_it(story, found.seed)
                 verdict = Verdict.UNFIT if healthy.is_caught else Verdict.CAUGHT
                 what = f"it fails without it too: {healthy.what}" if healthy.is_caught else found.what
                 return Outcome(mutant, verdict, what, story, found.seed, seeds, simulated_s)
-    except Stale as stale:
-        return Outcome(mutant, Verdict.STALE, str(stale))
-    except ChildFailed as failed:
-        return Outcome(mutant, Verdict.UNFIT, str(failed))
-    return Outcome(
-        mutant, Verdict.HARMLESS if mutant.harmless else Verdict.SURVIVED, "", seeds=seeds, simulated_s=simulated_s
-    )
+        verdict = Verdict.UNDECIDED if is_cut_short else Verdict.SURVIVED
+        return Outcome(mutant, Verdict.HARMLESS if mutant.harmless else verdict, "", None, 0, seeds, simulated_s)
+
+    async def _without_it(self, story: Story, seed: int) -> Chase:
+        """The same seed on the source as it is. Most mutants are caught by the same few."""
+        if (story, seed) not in self._healthy:
+            one = replace(self._limits, first_seed=seed, seeds_max=1)
+            self._healthy[story, seed] = await chase_copy(None, story, one)
+        return self._healthy[story, seed]
 
 
 class ChildFailed(Exception):
     """The process on the copy came to no outcome."""
 
 
-async def chase_copy(
-    change: Mutant | None, story: Story, hours: float, first_seed: int = 1, seeds_max: int = SEEDS_MAX
-) -> Chase:
+async def chase_copy(change: Mutant | None, story: Story, limits: Limits) -> Chase:
     """Run `chase` on a copy of this package with the change in it, if any. Raises Stale or ChildFailed."""
     with tempfile.TemporaryDirectory(prefix="cordwood-mutant-") as place:
         copy = copied(Path(place), change)
-        arguments = (story, str(hours), str(first_seed), str(seeds_max))
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "cordwood.chaos.mutants.chase",
-            *arguments,
+            story,
+            json.dumps(asdict(limits)),
             cwd=place,
             # Hashes of texts decide the order of sets: the seed alone is to decide what happens.
             env={**os.environ, "PYTHONPATH": place, "PYTHONHASHSEED": "0"},
@@ -109,7 +126,7 @@ def copied(place: Path, change: Mutant | None) -> Path:
     """A copy of this package below `place`, with the change in it. Raises Stale."""
     source, copy = Path(cordwood.__path__[0]), place / "cordwood"
     # With what is compiled already: only the file that is changed has to be compiled again.
-    shutil.copytree(source, copy)
+    shutil.copytree(source, copy, ignore=LEFT_OUT)
     if change is not None:
         changed = copy / change.file
         changed.write_text(change.applied_to(changed.read_text()))

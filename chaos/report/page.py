@@ -1,7 +1,7 @@
 """The report as a page: text, tables and the timeline, put into a template that loads nothing from anywhere."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from html import escape
 from importlib.resources import files
@@ -29,6 +29,7 @@ def page(story: Story) -> str:
         timeline=timeline(story),
         anomalies=_anomalies(story),
         faults="".join(map(_fault, story.faults)),
+        log=_log(story.log),
         settings=_pairs(story.settings),
         series=_series(story),
     )
@@ -47,6 +48,12 @@ def _pairs(pairs: Mapping[str, str]) -> str:
 def _fault(span: Span) -> str:
     cells = (clock(span.start_s), clock(span.end_s), span.fault, span.what)
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
+
+
+def _log(lines: Sequence[str]) -> str:
+    if not lines:
+        return ""
+    return f'<h2>What happened</h2><pre id="log">{escape(chr(10).join(lines))}</pre>'
 
 
 def _anomalies(story: Story) -> str:

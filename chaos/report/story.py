@@ -31,3 +31,5 @@ class Story:
     partitions: int
     faults: Sequence[Span] = field(default=())
     anomalies: Sequence[Anomaly] = field(default=())
+    log: Sequence[str] = field(default=())
+    """What happened line by line, where that is known."""

@@ -2,19 +2,21 @@
 
 import json
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
-from hashlib import blake2b
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from cordwood.chaos.commit import commit
+from cordwood.chaos.report.page import page
+from cordwood.chaos.report.place import writable
+from cordwood.chaos.sim import telling
 from cordwood.chaos.sim.plan import Plan, plan_of
-from cordwood.chaos.sim.run import Run, run_plan, run_seed
+from cordwood.chaos.sim.run import Run, run_plan
 from cordwood.chaos.sim.schedule import Fault
 from cordwood.chaos.sim.shrink import shrunk
+from cordwood.chaos.sim.telling import Tally
 from cordwood.cluster.cli.exits import ExitCode, Failure
 
 TROUBLE_S = 30.0
@@ -23,6 +25,10 @@ MINUTE_S = 60.0
 
 Seed = Annotated[int | None, typer.Option(min=0, help="One simulated cluster: all that happens follows from it.")]
 Seconds = Annotated[float, typer.Option(min=1, help="How long a cluster is in trouble, in its own time.")]
+Report = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Where the last seed's report goes; a seed that fails has one in any case."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="End with the verdict as one line of JSON.")]
 
 
@@ -32,6 +38,7 @@ def sim(
     minutes: Annotated[float | None, typer.Option(min=0, help="Begin no further seed after so long.")] = None,
     seconds: Seconds = TROUBLE_S,
     shrink: Annotated[bool, typer.Option(help="Look for the faults that a failing seed needs.")] = True,
+    report: Report = None,
     as_json: AsJson = False,
 ) -> None:
     """Run whole clusters in a simulated world that goes wrong in every way, and check that no promise is broken.
@@ -41,31 +48,34 @@ def sim(
     if seed is not None and seeds is not None:
         raise Failure("give --seed or --seeds, not both.", ExitCode.USAGE)
     chosen = [seed] if seed is not None else _chosen(seeds, minutes)
-    runs: list[Run] = []
-    for run in _in_time(chosen, minutes, seconds):
-        runs.append(run)
+    place, tally, run = _place(report), Tally(), None
+    for run in _in_time(chosen, minutes, seconds, tally):
         if not run.is_sound:
-            _tell_failure(run, seconds, shrink)
+            _tell_failure(run)
             break
-    if not runs:
-        raise Failure("no seed was run: give more --minutes.", ExitCode.USAGE)
-    _conclude(runs, as_json)
+    assert run is not None, "at least one seed is run"
+    _write_report(run, tally, place, _again(run.plan))
+    if shrink and not run.is_sound:
+        _tell_needed(run)
+    _conclude(tally, run, as_json)
 
 
 def replay(
     seed: Annotated[int, typer.Option(min=0, help="The seed that failed.")],
     seconds: Seconds = TROUBLE_S,
     faults: Annotated[str | None, typer.Option(metavar="N,N,…", help="Only these of its faults, by number.")] = None,
+    report: Report = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one seed again and tell its story: every fault, what it did, and what was found."""
-    plan = plan_of(seed, seconds)
-    run = run_plan(plan, _only(plan, faults))
-    typer.echo(_described(plan))
+    plan, place, tally = plan_of(seed, seconds), _place(report), Tally()
+    run = _timed(plan, _only(plan, faults), tally)
+    typer.echo(telling.described(plan))
     for line in run.story:
         typer.echo(line)
     _tell_findings(run)
-    _conclude([run], as_json)
+    _write_report(run, tally, place, _again(plan, faults))
+    _conclude(tally, run, as_json)
 
 
 def _chosen(seeds: str | None, minutes: float | None) -> Sequence[int]:
@@ -79,21 +89,26 @@ def _chosen(seeds: str | None, minutes: float | None) -> Sequence[int]:
     return range(int(first), int(last) + 1)
 
 
-def _in_time(seeds: Sequence[int], minutes: float | None, seconds: float) -> Iterator[Run]:
-    """Runs, with a line of progress now and then."""
-    began_s = told_s = time.monotonic()
-    simulated_s = 0.0
-    for number, seed in enumerate(seeds, 1):
-        run = run_seed(seed, seconds)
-        yield run
-        simulated_s += run.simulated_s
-        now_s = time.monotonic()
-        if now_s - told_s > PROGRESS_S:
-            told_s = now_s
-            speed = simulated_s / (now_s - began_s)
-            typer.echo(f"{number} seeds, {simulated_s:.0f} simulated seconds, {speed:.0f} a second", err=True)
-        if minutes is not None and now_s - began_s > minutes * MINUTE_S:
+def _in_time(seeds: Sequence[int], minutes: float | None, seconds: float, tally: Tally) -> Iterator[Run]:
+    """Runs, at least one, with a line of progress now and then."""
+    told_s = 0.0
+    for seed in seeds:
+        plan = plan_of(seed, seconds)
+        yield _timed(plan, plan.faults, tally)
+        if tally.wall_s - told_s > PROGRESS_S:
+            told_s = tally.wall_s
+            done = f"{tally.seeds} seeds, {tally.simulated_s:.0f} simulated seconds, {tally.speed:.0f} a second"
+            typer.echo(done, err=True)
+        if minutes is not None and tally.wall_s > minutes * MINUTE_S:
             return
+
+
+def _timed(plan: Plan, faults: Sequence[Fault], tally: Tally) -> Run:
+    """Run it, and add it up."""
+    began_s = time.monotonic()
+    run = run_plan(plan, faults)
+    tally.add(run, time.monotonic() - began_s)
+    return run
 
 
 def _only(plan: Plan, numbers: str | None) -> Sequence[Fault]:
@@ -107,24 +122,31 @@ def _only(plan: Plan, numbers: str | None) -> Sequence[Fault]:
         raise Failure(f"--faults is {numbers!r}: the seed has faults 0 to {count - 1}.", ExitCode.USAGE) from None
 
 
-def _tell_failure(run: Run, seconds: float, shrink: bool) -> None:
+def _tell_failure(run: Run) -> None:
     """How to see it again first: whatever comes behind may scroll away."""
-    again = f"cordwood chaos replay --seed {run.seed} --seconds {seconds:g}"
-    typer.echo(f"seed {run.seed} fails at commit {commit()}: {again}")
+    typer.echo(f"seed {run.plan.seed} fails at commit {commit()}: {_again(run.plan)}")
     _tell_findings(run)
-    if shrink:
-        plan = plan_of(run.seed, seconds)
-        kinds = {finding.kind for finding in run.findings}
 
-        def fails(faults: Sequence[Fault]) -> bool:
-            return any(finding.kind in kinds for finding in run_plan(plan, faults).findings)
 
-        typer.echo("looking for the faults that it takes …", err=True)
-        needed = shrunk(plan.faults, fails)
-        numbers = ",".join(str(plan.faults.index(fault)) for fault in needed)
-        typer.echo(f'it takes {len(needed)} of {len(plan.faults)} faults: {again} --faults "{numbers}"')
-        for fault in needed:
-            typer.echo(f"  {fault.at_s:9.3f} {fault.kind.value} at {fault.aim.value} for {fault.lasts_s:.3f} s")
+def _tell_needed(run: Run) -> None:
+    """Run it again and again with fewer faults, and tell which ones it takes."""
+    plan, kinds = run.plan, {finding.kind for finding in run.findings}
+
+    def fails(faults: Sequence[Fault]) -> bool:
+        return any(finding.kind in kinds for finding in run_plan(plan, faults).findings)
+
+    typer.echo("looking for the faults that it takes …", err=True)
+    needed = shrunk(plan.faults, fails)
+    numbers = ",".join(str(plan.faults.index(fault)) for fault in needed)
+    typer.echo(f"it takes {len(needed)} of {len(plan.faults)} faults: {_again(plan, numbers)}")
+    for fault in needed:
+        typer.echo(f"  {fault.at_s:9.3f} {fault.kind.value} at {fault.aim.value} for {fault.lasts_s:.3f} s")
+
+
+def _again(plan: Plan, numbers: str | None = None) -> str:
+    """The command that repeats a run, with only some of its faults if any are named."""
+    only = "" if numbers is None else f' --faults "{numbers}"'
+    return f"cordwood chaos replay --seed {plan.seed} --seconds {plan.seconds:g}{only}"
 
 
 def _tell_findings(run: Run) -> None:
@@ -134,48 +156,23 @@ def _tell_findings(run: Run) -> None:
             typer.echo(f"    {operation}")
 
 
-def _described(plan: Plan) -> str:
-    """The world of a seed, without its faults."""
-    return json.dumps(asdict(replace(plan, faults=())), default=str)
+def _place(report: Path | None) -> Path | None:
+    return None if report is None else writable(report)
 
 
-def _conclude(runs: Sequence[Run], as_json: bool) -> None:
+def _write_report(run: Run, tally: Tally, place: Path | None, again: str) -> None:
+    """Of a run that failed, and of any other where somebody has said where to."""
+    if place is None and not run.is_sound:
+        place = writable(Path(f"cordwood-chaos-sim-{run.plan.seed}.html"))
+    if place is not None:
+        place.write_text(page(telling.story(run, telling.sentence(tally), again)), encoding="utf-8")
+        typer.echo(f"report: {place}", err=True)
+
+
+def _conclude(tally: Tally, last: Run, as_json: bool) -> None:
     """The verdict, as one line, and as JSON if wanted. Exits with 1 where anything was found."""
-    verdict = _verdict(runs)
-    count = len(verdict["anomalies"])
-    found = "no anomaly" if not count else f"{count} anomalies: {', '.join(verdict['kinds'])}"
-    typer.echo(
-        f"{found} in {len(runs)} seeds and {verdict['simulated_s']} simulated seconds with "
-        f"{sum(verdict['faults'].values())} faults; {verdict['acknowledged']} records acknowledged, "
-        f"{verdict['read']} read; trace {verdict['trace_hash']}"
-    )
+    typer.echo(telling.sentence(tally))
     if as_json:
-        typer.echo(json.dumps(verdict))
-    if count:
+        typer.echo(json.dumps(telling.summary(tally, last.plan.seed)))
+    if tally.found:
         raise typer.Exit(ExitCode.FAILED)
-
-
-def _verdict(runs: Sequence[Run]) -> dict[str, Any]:
-    findings = [(run.seed, finding) for run in runs for finding in run.findings]
-    faults: Counter[str] = Counter()
-    for run in runs:
-        faults.update(run.faults)
-    return {
-        "seed": runs[-1].seed,
-        "seeds": len(runs),
-        "trace_hash": _hash_of(runs),
-        "anomalies": [{"seed": seed, **asdict(finding)} for seed, finding in findings],
-        "kinds": dict(Counter(finding.kind for _, finding in findings)),
-        "acknowledged": sum(run.acknowledged for run in runs),
-        "read": sum(run.read for run in runs),
-        "faults": dict(sorted(faults.items())),
-        "simulated_s": round(sum(run.simulated_s for run in runs), 3),
-        "commit": commit(),
-    }
-
-
-def _hash_of(runs: Sequence[Run]) -> str:
-    """Of one run its own; of several one over all of them."""
-    if len(runs) == 1:
-        return runs[0].trace_hash
-    return blake2b("".join(run.trace_hash for run in runs).encode(), digest_size=8).hexdigest()

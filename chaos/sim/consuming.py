@@ -11,6 +11,8 @@ from cordwood.storage.batch import split
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import decode
 
+ANY_RACK = "somewhere"
+"""Followers serve only those who say where they are."""
 MAX_WAIT_S = 1.0
 FETCH_BYTES = 64 << 10
 
@@ -83,6 +85,7 @@ class Reader:
             max_bytes=FETCH_BYTES,
             topics=(topic,),
             forgotten_topics_data=(),
+            rack_id=ANY_RACK if self._any_replica else "",
         )
 
     def _take(self, data: bytes) -> None:

@@ -139,9 +139,13 @@ class SimulatedDisk:
         pages = self._tree.file(path)
         return pages.seen.read(pages.seen.size, 0)
 
+    def pages(self, path: str) -> Pages:
+        """A file, to look at without anybody noticing. Raises OSError."""
+        return self._tree.file(path)
+
     def peek(self, path: str, length: int, position: int) -> bytes:
-        """What a program would read, without anybody noticing that it was read. Raises OSError."""
-        return self._tree.file(path).seen.read(length, position)
+        """What a program would read of it. Raises OSError."""
+        return self.pages(path).seen.read(length, position)
 
     def sure_content(self, path: str) -> bytes:
         """What a power cut that loses all that it can would leave of a file; nothing where not even its name stays."""

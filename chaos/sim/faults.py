@@ -17,6 +17,7 @@ class Faults:
     _writes: list[tuple[str, int, int]] = field(default_factory=list)
     _unreadable: list[tuple[str, int, int]] = field(default_factory=list)
     _steps_to_live: int | None = None
+    _fatal_sync: tuple[str, int] | None = None
 
     def fail_next_sync(self, path: str = "") -> None:
         """The next sync answers EIO, what it covered never reaches the platters, and later syncs say nothing of it."""
@@ -34,12 +35,16 @@ class Faults:
         """Let `changes` more writes, syncs and entry changes happen; the process dies in the one behind them."""
         self._steps_to_live = changes
 
+    def die_after_sync(self, path: str, changes: int) -> None:
+        """As `die_after`, counted from the next sync of a file that matches."""
+        self._fatal_sync = path, changes
+
     def heal(self) -> None:
         """Take back everything that was armed and has not struck."""
         self._syncs.clear()
         self._writes.clear()
         self._unreadable.clear()
-        self._steps_to_live = None
+        self._steps_to_live = self._fatal_sync = None
 
     def dies_now(self) -> bool:
         """Counts one change to the disk; whether it is the one in which the process dies."""
@@ -49,6 +54,8 @@ class Faults:
         return self._steps_to_live < 0
 
     def sync_fails(self, path: str) -> bool:
+        if self._fatal_sync is not None and self._fatal_sync[0] in path:
+            self._steps_to_live, self._fatal_sync = self._fatal_sync[1], None
         for part in self._syncs:
             if part in path:
                 self._syncs.remove(part)

@@ -14,7 +14,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 
 GROUP, GROUP_NUMBER = "chaos-group", 0
 SESSION_S, REBALANCE_S, JOIN_S = 3.0, 5.0, 15.0
-COMMIT_INTERVAL_S = 0.5
+BEAT_INTERVAL_S, COMMIT_INTERVAL_S = 0.2, 0.5
 PROTOCOL = "in-turn"
 
 
@@ -30,7 +30,7 @@ class Member:
         self._readers = [
             Reader(client, number, partition, history, alarm, any_replica=False) for partition in range(partitions)
         ]
-        self._id, self._generation = "", -1
+        self._id, self._generation, self._beat_at_s = "", -1, 0.0
         self._coordinator: Address = client.anybody()
 
     def position(self, partition: int) -> int:
@@ -121,6 +121,11 @@ class Member:
                     await self._commit(reader)
 
     async def _beat(self) -> None:
+        """If it is time to."""
+        now_s = self._client.loop.time()
+        if now_s < self._beat_at_s:
+            return
+        self._beat_at_s = now_s + BEAT_INTERVAL_S
         request = message(
             ApiKey.HEARTBEAT,
             group_id=GROUP,

@@ -35,8 +35,10 @@ async def come_together(world: World) -> None:
     )
     await _until(world, lambda: world.is_redundant() and _all_equal(world), "all replicas to be equal", world.state)
     await _until(world, lambda: _all_read(world), "consumers to read everything", lambda: _positions(world))
-    await _until(world, lambda: not _unreadable(world), "all damage to be repaired", lambda: _unreadable(world))
-    _read_replicas(world)
+    replicas = _Replicas(world)
+    # Looked at again, with the bytes: damage that was found in the meantime takes a replica out until it is mended.
+    await _until(world, replicas.are_whole, "all damage to be repaired", lambda: f"{replicas.damage} {world.state()}")
+    replicas.write_down()
 
 
 async def _until(world: World, condition: Callable[[], bool], what: str, state: Callable[[], str]) -> None:
@@ -100,32 +102,42 @@ def _positions(world: World) -> str:
     return f"ends {ends}, consumers {consumers}, group members {members}"
 
 
-def _read_replicas(world: World) -> None:
-    """Every replica of our topic as it lies on its disk."""
-    for broker, held in _held(world):
-        start, end = held.log.log_start, held.high_watermark
-        world.crowd.history.replica(broker.broker_id, held.index, start, end, _records(world, broker, held))
+class _Replicas:
+    """Every replica of our topic as it lies on its disk, as soon as all are in sync and readable from start to end."""
 
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._read: list[tuple[int, Partition, list[tuple[int, int]]]] = []
+        self.damage = ""
+        """What is wrong with the first that cannot be read."""
 
-def _unreadable(world: World) -> str:
-    """What is wrong with the first replica that cannot be read from start to end; "" for nothing."""
-    for broker, held in _held(world):
-        try:
-            _records(world, broker, held)
-        except (CorruptBatch, OSError) as error:
-            return f"broker {broker.broker_id}: {error}"
-    return ""
+    def are_whole(self) -> bool:
+        return self._world.is_redundant() and _all_equal(self._world) and self._are_readable()
 
+    def _are_readable(self) -> bool:
+        self.damage = ""
+        self._read.clear()
+        for broker in self._world.watched():
+            for held in broker.replicas:
+                if held.topic == TOPIC:
+                    try:
+                        self._read.append((broker.broker_id, held, self._records(broker, held)))
+                    except (CorruptBatch, OSError) as error:
+                        self.damage = f"broker {broker.broker_id}: {error}"
+                        return False
+        return True
 
-def _held(world: World) -> list[tuple[Watched, Partition]]:
-    return [(broker, held) for broker in world.watched() for held in broker.replicas if held.topic == TOPIC]
+    def write_down(self) -> None:
+        """Put what was read into the history."""
+        for broker_id, held, records in self._read:
+            start, end = held.log.log_start, held.high_watermark
+            self._world.crowd.history.replica(broker_id, held.index, start, end, records)
 
-
-def _records(world: World, broker: Watched, held: Partition) -> list[tuple[int, int]]:
-    """Offset and value of everything, as it lies on the disk. Raises CorruptBatch, OSError."""
-    disk = world.hosts[broker.broker_id].disk
-    return [
-        (record.offset, value_in(record.value))
-        for batch in batches(disk, held, Cursor(held.log.log_start), held.log.log_end)
-        for record in decode(batch)
-    ]
+    def _records(self, broker: Watched, held: Partition) -> list[tuple[int, int]]:
+        """Offset and value of everything. Raises CorruptBatch, OSError."""
+        disk = self._world.hosts[broker.broker_id].disk
+        return [
+            (record.offset, value_in(record.value))
+            for batch in batches(disk, held, Cursor(held.log.log_start), held.log.log_end)
+            for record in decode(batch)
+        ]

@@ -122,6 +122,7 @@ class Host:
         return Outside(
             disk=self.disk,
             wall_clock=self._wall_clock,
+            clock=self.loop.time,
             rng=random.Random(self.rng.random()),
             run_blocking=threads.run_blocking,
             syncer=SimulatedSyncer(self.loop, self.speed),

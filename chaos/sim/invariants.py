@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from cordwood.chaos.sim.committed import Committed
+from cordwood.chaos.sim.counted import everybody_has, followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.chaos.sim.images import changes_fit
+from cordwood.chaos.sim.told import Told
 from cordwood.cluster.http.watched import Watched
-from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
+from cordwood.cluster.metadata.image import Image
 from cordwood.replication.partition import Partition
 
 Place = tuple[UUID, int]
@@ -35,6 +38,10 @@ class Seen:
     """Who leads the metadata in a term."""
     replicas: dict[Partition, tuple[int, int, int]] = field(default_factory=dict)
     """Of each replica its watermark, its leader epoch, and its partition epoch if it leads."""
+    log_ends: dict[Partition, tuple[int, int]] = field(default_factory=dict)
+    """Of each leader its epoch, and the end of its log."""
+    told: Told = field(default_factory=Told)
+    """What coordinators have told of their groups."""
 
 
 def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen) -> Found:
@@ -46,12 +53,15 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
         for partition in broker.replicas:
             yield from _one_leader_an_epoch(broker, partition, seen)
             yield from _nothing_goes_back(broker, partition, seen)
+            yield from _leaders_keep_all(broker, partition, seen)
             if not partition.is_offline:
                 yield from _committed_is_final(broker, partition, disks[broker.broker_id], seen)
     for broker in brokers:
         for partition in broker.replicas:
             if not partition.is_offline:
                 yield from _in_sync_means_having_it(broker, partition, seen)
+        yield from seen.told.compare(broker, seen.newest)
+    yield from followers_are_as_counted(brokers, seen.newest)
 
 
 def _metadata_is_one(broker: Watched, seen: Seen) -> Found:
@@ -68,41 +78,6 @@ def _metadata_is_one(broker: Watched, seen: Seen) -> Found:
     if image.index > seen.newest.index:
         yield from changes_fit(seen.newest, image)
         seen.newest = image
-
-
-def changes_fit(old: Image, new: Image) -> Found:
-    """Rules 3, 6 and 7, from one image to a later one."""
-    for topic in new.topics_by_id.values():
-        before = old.topics_by_id.get(topic.id)
-        if before is topic:
-            continue
-        for index, partition in enumerate(topic.partitions):
-            known = before.partitions[index] if before is not None and index < len(before.partitions) else None
-            where = f"{topic.name}/{index}"
-            if partition.leader != NO_LEADER and partition.leader not in partition.isr:
-                yield "rule-3", f"{where} is led by {partition.leader}, which is not in sync: {partition.isr}"
-            if known is not None:
-                yield from _epochs_go_on(where, known, partition)
-                yield from _joiners_are_alive(where, known, partition, new)
-
-
-def _epochs_go_on(where: str, old: PartitionImage, new: PartitionImage) -> Found:
-    if new.leader_epoch < old.leader_epoch:
-        yield "rule-3", f"the leader epoch of {where} went from {old.leader_epoch} to {new.leader_epoch}"
-    if new.partition_epoch < old.partition_epoch:
-        yield "rule-7", f"the partition epoch of {where} went from {old.partition_epoch} to {new.partition_epoch}"
-    if new.leader not in (old.leader, NO_LEADER) and new.leader_epoch == old.leader_epoch:
-        yield "rule-3", f"{where} has another leader in epoch {new.leader_epoch}: {old.leader}, then {new.leader}"
-    if set(new.isr) != set(old.isr) and new.partition_epoch == old.partition_epoch:
-        yield "rule-7", f"the in-sync set of {where} changed within partition epoch {new.partition_epoch}"
-
-
-def _joiners_are_alive(where: str, old: PartitionImage, new: PartitionImage, image: Image) -> Found:
-    """Rule 6 (KIP-841): nobody is taken in who is fenced."""
-    for broker_id in new.isr:
-        broker = image.brokers.get(broker_id)
-        if broker_id not in old.isr and len(new.isr) > 1 and (broker is None or broker.is_fenced):
-            yield "rule-6", f"broker {broker_id} came into the in-sync set of {where}, and is fenced"
 
 
 def _one_controller_a_term(broker: Watched, seen: Seen) -> Found:
@@ -138,8 +113,22 @@ def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Fou
         yield "rule-7", f"the partition epoch of {where} went from {before[2]} to {now[2]}"
     if now[2] == before[2] and view is not None and not view.has_enough_replicas and now[0] > before[0]:
         yield "rule-5", f"{where} was committed from {before[0]} to {now[0]} with only {sorted(view.isr)} in sync"
+    if before[2] > -1 and now[1] == before[1] and now[0] > before[0] and view is not None:
+        yield from everybody_has(where, view)
     if partition.high_watermark > partition.log.log_end and not partition.is_offline:
         yield "rule-4", f"{where} has gone back behind its watermark {now[0]}, to {partition.log.log_end}"
+
+
+def _leaders_keep_all(broker: Watched, partition: Partition, seen: Seen) -> Found:
+    """Rule 4: only followers give anything up."""
+    if not partition.is_leader:
+        seen.log_ends.pop(partition, None)
+        return
+    now = partition.leader_epoch, partition.log.log_end
+    before = seen.log_ends.get(partition, now)
+    seen.log_ends[partition] = now
+    if now[0] == before[0] and now[1] < before[1]:
+        yield "rule-4", f"{_name(partition)} went from {before[1]} to {now[1]} on its leader, broker {broker.broker_id}"
 
 
 def _committed_is_final(broker: Watched, partition: Partition, disk: SimulatedDisk, seen: Seen) -> Found:

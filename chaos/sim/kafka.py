@@ -110,7 +110,10 @@ class Line(asyncio.Protocol):
         self._transport.write(len(body.getbuffer()).to_bytes(4, "big") + body.getvalue())
         return future
 
-    def close(self) -> None:
+    def give_up(self, answer: "asyncio.Future[Any]") -> None:
+        """It has not come in time, and nothing else is to be expected of this connection."""
+        if not answer.done():
+            answer.set_exception(NoAnswer("no answer in time"))
         if self._transport is not None:
             self._transport.abort()
 
@@ -148,12 +151,12 @@ class Client:
     async def ask(self, address: Address, request: Any, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
         """Raises OSError, of which NoAnswer means that nobody knows what has been done."""
         line = await self._line(address)
+        answer = line.ask(request)
+        giving_up = self.loop.call_later(timeout_s, line.give_up, answer)
         try:
-            async with asyncio.timeout(timeout_s):
-                return await line.ask(request)
-        except TimeoutError:
-            line.close()
-            raise NoAnswer("no answer in time") from None
+            return await answer
+        finally:
+            giving_up.cancel()
 
     async def refresh(self) -> None:
         """Learn who leads, from anybody. What is older than what we know is not believed (KIP-320). Raises OSError."""

@@ -60,6 +60,29 @@ class NumberedTask(asyncio.Task[Any]):
         return self.number
 
 
+class _Step(asyncio.Handle):
+    """asyncio's own asks its loop each time whether it is debugged, and nothing here is made more often than these."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Any, arguments: tuple[Any, ...], loop: "SimulatedLoop", context: Context) -> None:
+        self._callback, self._args, self._loop, self._context = callback, arguments, loop, context
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+
+
+class _Timer(asyncio.TimerHandle):
+    """Likewise. It does not count as scheduled, which is asyncio's word for its own heap."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, when: float, callback: Any, arguments: tuple[Any, ...], loop: "SimulatedLoop", context: Context
+    ) -> None:
+        self._callback, self._args, self._loop, self._context = callback, arguments, loop, context
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+        self._when, self._scheduled = when, False
+
+
 class SimulatedLoop(asyncio.BaseEventLoop):
     """Connections go where `network` says, once there is one (cordwood.chaos.sim.network).
 
@@ -67,6 +90,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     """
 
     _ready: deque[asyncio.Handle]
+    _stopping: bool
 
     def __init__(self, trace: Trace | None = None) -> None:
         super().__init__()
@@ -87,20 +111,22 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Any, *arguments: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, arguments, self, context)
-        self._ready.append(handle)
-        return handle
+        step = _Step(callback, arguments, self, contextvars.copy_context() if context is None else context)
+        self._ready.append(step)
+        return step
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *arguments: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        process = PROCESS.get() if context is None else context.get(PROCESS)
+        if context is None:
+            context = contextvars.copy_context()
+        process: Process | None = context.get(PROCESS)
         if process is not None and process.clock_rate != 1.0:
             when = when / process.clock_rate + ROUNDING_S
-        handle = asyncio.TimerHandle(when, callback, arguments, self, context)
+        timer = _Timer(when, callback, arguments, self, context)
         self._timer_count += 1
-        heapq.heappush(self._timers, (when, self._timer_count, handle))
-        return handle
+        heapq.heappush(self._timers, (when, self._timer_count, timer))
+        return timer
 
     def pause(self, process: Process) -> None:
         process.is_paused = True
@@ -121,8 +147,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 work.close()
 
     def _run_once(self) -> None:
-        """One turn: asyncio's, without a selector, and with a look at whose turn it is."""
-        self._let_time_pass()
+        """Turns as asyncio's, without a selector and with a look at whose turn it is, until somebody stops the loop."""
+        while not self._stopping:
+            self._let_time_pass()
+            self._take_turn()
+
+    def _take_turn(self) -> None:
         ready = self._ready
         self._steps_at_this_time += len(ready)
         assert self._steps_at_this_time < STEPS_AT_ONE_TIME_MAX, f"time stands still at {self.passed_s} s: {ready[0]}"

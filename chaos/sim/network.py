@@ -130,7 +130,8 @@ class Network:
 
     def delay_s(self, source: str, target: str) -> float:
         """How long the next bytes between two hosts take."""
-        delay_s = self.rng.uniform(*self.latency_s)
+        least_s, most_s = self.latency_s
+        delay_s = least_s + (most_s - least_s) * self.rng.random()
         slowness = self._slow.get((source, target)) if self._slow else None
         return delay_s if slowness is None else delay_s * slowness.latency_factor
 

@@ -16,8 +16,11 @@ class Content:
         self.size = size
 
     def read(self, length: int, position: int) -> bytes:
+        data = self.data[position : position + length]
+        if len(data) == length:
+            return bytes(data)
         length = max(0, min(length, self.size - position))
-        return bytes(self.data[position : position + length]).ljust(length, b"\0")
+        return bytes(data[:length]).ljust(length, b"\0")
 
     def write(self, content: bytes, position: int) -> None:
         if len(self.data) < position:
@@ -40,12 +43,14 @@ class Pages:
     succeed, as on ext4, and only the power cut shows that it is gone.
     """
 
-    __slots__ = ("_unsynced", "is_cached", "kept", "seen")
+    __slots__ = ("_rotten", "_unsynced", "is_cached", "kept", "seen")
 
     def __init__(self) -> None:
         self.seen = Content()
         self.kept = Content()
         self._unsynced: list[tuple[int, int]] = []
+        self._rotten: set[int] = set()
+        """Bytes of which a bit was flipped, and that nobody has written since."""
         self.is_cached = True
 
     @property
@@ -56,9 +61,15 @@ class Pages:
         """Whether the first bytes are on the platters as programs see them."""
         return self.seen.read(length, 0) == self.kept.read(length, 0)
 
+    def is_rotten(self, start: int, end: int) -> bool:
+        """Whether any of these bytes is not what was written: some headers are covered by no checksum of their own."""
+        return any(start <= position < end for position in self._rotten)
+
     def write(self, content: bytes, position: int) -> None:
         self.seen.write(content, position)
         self._touch(position, position + len(content))
+        if self._rotten:
+            self._rotten = {rotten for rotten in self._rotten if not position <= rotten < position + len(content)}
 
     def reserve(self, size: int) -> None:
         self.seen.size = max(self.seen.size, size)
@@ -67,6 +78,7 @@ class Pages:
         if size < len(self.seen.data):
             self._touch(size, len(self.seen.data))
         self.seen.resize(size)
+        self._rotten = {rotten for rotten in self._rotten if rotten < size}
 
     def sync(self) -> None:
         for start, end in self._unsynced:
@@ -85,6 +97,7 @@ class Pages:
         for content in (self.seen, self.kept):
             if position < content.size:
                 content.write(bytes([content.read(1, position)[0] ^ (1 << bit)]), position)
+        self._rotten.add(position)
 
     def lose_power(self, rng: random.Random, keep: float) -> None:
         """Each unsynced sector is kept with probability `keep`, and so is a new size, or a part of what it grew by."""

@@ -78,8 +78,10 @@ class Producer:
     async def run(self) -> None:
         """Send for as long as nobody says `stop`, and never more at once than the plan allows."""
         plan, rng = self.plan, self.client.rng
-        while not self.is_stopping:
+        while True:
             await asyncio.sleep(rng.uniform(0.2, 1.8) * plan.interval_s)
+            if self.is_stopping:
+                return
             for _ in range(rng.choice((1, 1, 1, 3))):
                 if self.in_flight < plan.in_flight_max:
                     self._send_next()

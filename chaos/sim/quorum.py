@@ -1,8 +1,10 @@
 """A quorum of several in a simulated world, and verbs for what happens to it."""
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -58,6 +60,9 @@ class SimulatedQuorum:
         self._final: dict[int, tuple[bytes, int]] = {}
         self._checked: dict[int, int] = {}
         self._foreign: set[int] = set()
+        self._wiped: set[int] = set()
+        self._confirmed: dict[int, int] = {}
+        """How far a voter's journal was flushed as its process ended."""
         self._votes: dict[int, tuple[int, int | None]] = {}
         self._looks = self._committed = 0
 
@@ -65,7 +70,9 @@ class SimulatedQuorum:
         """Start these voters, or all that are not running."""
         for broker in brokers or [voter for voter in self.addresses if voter not in self.quorums]:
             process = self.processes[broker] = Process(host(broker))
+            self.disks[broker].on_sync = partial(self._check_replaced, broker)
             self.quorums[broker] = process.context().run(self._open, broker, options)
+            self._check_remembered(broker)
             self._spawn(process, self.quorums[broker].start())
             self._checked[broker] = self.quorums[broker].image.index
         return self
@@ -89,7 +96,7 @@ class SimulatedQuorum:
             self.network.kill(self.processes[broker])
             if broker in self.disks:
                 self.disks[broker].kill()
-            self.quorums.pop(broker, None)
+            self._went_down(broker)
             self.observers.pop(broker, None)
 
     def power_cut(self, *brokers: int, keep: float | None = None) -> None:
@@ -97,13 +104,15 @@ class SimulatedQuorum:
         for broker in brokers:
             self.network.kill(self.processes[broker], silently=True)
             self.disks[broker].power_cut(keep)
-            self.quorums.pop(broker, None)
+            self._went_down(broker)
 
     def wipe(self, *brokers: int) -> None:
         """The process dies, and somebody puts an empty disk in."""
         self.kill(*brokers)
         for broker in brokers:
             self.disks[broker] = SimulatedDisk(random.Random(self.rng.random()))
+            self._confirmed.pop(broker, None)
+            self._wiped.add(broker)
 
     def take_disk_of(self, broker: int, other: "SimulatedQuorum") -> None:
         """The process dies, and comes back with the disk of another cluster's voter: no more one of ours."""
@@ -201,17 +210,46 @@ class SimulatedQuorum:
                 self._check_majority(node.commit_index)
             self._checked[broker] = max(known, node.commit_index)
             self._check_kept(broker, node)
+            self._check_wiped(broker)
+
+    def _went_down(self, broker: int) -> None:
+        self._votes.pop(broker, None)
+        quorum = self.quorums.pop(broker, None)
+        if quorum is not None:
+            self._confirmed[broker] = quorum._log.flushed_end
+
+    def _check_remembered(self, broker: int) -> None:
+        """Who votes has all that it had confirmed: whoever has lost any of it has to say so (docs/adr/0011)."""
+        has, had = self.quorums[broker]._log.end, self._confirmed.get(broker, 0)
+        if has < had and self.standing(broker) is Standing.MEMBER and broker not in self._foreign:
+            raise Violation(f"broker {broker} had confirmed entry {had}, has {has}, and goes on as a member")
+
+    def _check_wiped(self, broker: int) -> None:
+        """Whoever lost its disk admits to it as soon as it has heard of the cluster that there is."""
+        standing = self.standing(broker)
+        if broker not in self._wiped or standing is Standing.EMPTY:
+            return
+        self._wiped.discard(broker)
+        others = [self.standing(other) for other in self.quorums if other != broker]
+        if standing is not Standing.AMNESIAC and Standing.MEMBER in others:
+            raise Violation(f"broker {broker} has lost its disk, and stands as {standing.name}")
 
     def _check_majority(self, index: int) -> None:
-        """What has just been committed is on most of the disks. Who is not running may have it."""
+        """What has just been committed is on most of the disks that count. Who is not running may have it."""
         self._committed = index
-        lacking = [at for at, quorum in self.quorums.items() if quorum._log.flushed_end < index]
+        lacking = [
+            at
+            for at, quorum in self.quorums.items()
+            if quorum._log.flushed_end < index or self.standing(at) is Standing.AMNESIAC
+        ]
         if len(lacking) > (len(self.addresses) - 1) // 2:
-            raise Violation(f"entry {index} is committed, and brokers {lacking} do not have it on disk")
+            raise Violation(f"entry {index} is committed, and on brokers {lacking} it is not, or does not count")
 
     def _check_kept(self, broker: int, node: RaftNode) -> None:
         """What a voter promised by its vote, or confirmed, would outlive any power cut."""
         vote = node.log.getCurrentTerm(), node.log.getVotedForNodeId()
+        if self.standing(broker) is Standing.AMNESIAC and vote[1] is not None:
+            raise Violation(f"broker {broker} has forgotten what it promised, and votes {vote}")
         self._looks += 1
         if self._votes.get(broker) == vote and self._looks % LOOKS_PER_READING:
             return
@@ -228,6 +266,16 @@ class SimulatedQuorum:
             raise Violation(
                 f"broker {broker} has confirmed entry {node.log.flushed_end}, and may lose what is behind {end}"
             )
+
+    def _check_replaced(self, broker: int, path: str) -> None:
+        """A file may have taken the place of the journal: it has the term that was promised, whatever happens now."""
+        promised = self._votes.get(broker)
+        if path != DIRECTORY or promised is None:
+            return
+        with contextlib.suppress(DamagedLog):
+            kept = journal.parse(JOURNAL, self.disks[broker].sure_content(JOURNAL))
+            if kept.term < promised[0]:
+                raise Violation(f"broker {broker} was in term {promised[0]}, and may come back in term {kept.term}")
 
     def _agree(self, broker: int, row: Row) -> None:
         command, index, term = row

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import HEADER_BYTES, check, peek
+from cordwood.storage.errors import CorruptBatch
 
 NOWHERE = -1
 
@@ -33,10 +34,13 @@ def batches(disk: SimulatedDisk, partition: Partition, cursor: Cursor, end: int)
             continue
         if cursor.segment != segment.base_offset:
             cursor.segment, cursor.position = segment.base_offset, 0
+        pages = disk.pages(segment.path)
         while cursor.position < segment.size:
-            size = peek(disk.peek(segment.path, HEADER_BYTES, cursor.position)).size
-            batch = disk.peek(segment.path, size, cursor.position)
+            size = peek(pages.seen.read(HEADER_BYTES, cursor.position)).size
+            batch = pages.seen.read(size, cursor.position)
             header = check(batch)
+            if pages.is_rotten(cursor.position, cursor.position + size):
+                raise CorruptBatch(f"a flipped bit at {cursor.position} or soon behind")
             if header.end > end:
                 return
             if header.base_offset >= cursor.offset:

@@ -5,7 +5,8 @@ import contextlib
 import math
 import random
 
-from cordwood.chaos.sim.replicas import PARTITIONS_PATH, Cluster, tell
+from cordwood.chaos.sim.replicas import PARTITIONS_PATH, SESSION_S, Cluster, tell
+from cordwood.chaos.sim.replication import LAG_MAX_S
 from cordwood.chaos.sim.strict import strictly
 from cordwood.chaos.sim.values import batch_of
 from cordwood.cluster.metadata.commands import Election, ElectLeaders
@@ -19,8 +20,12 @@ HURT_S = 25.0
 TROUBLE_S = 30.0
 ALONE_S = (2.0, 13.0)
 """The last is time enough for a checkpoint."""
+BEHIND_S = LAG_MAX_S + 1.0
+"""Who hears nothing for so long is not in sync any more."""
 SYNCS_MAX_S = (0.01, 0.05, 0.5)
-HAPPENINGS = ("down", "dying", "hurt", "network", "all down", "elect", "diverge")
+LATE_S = (0.5, 4.0)
+"""So late is news of the metadata at most."""
+HAPPENINGS = ("down", "dying", "hurt", "network", "metadata", "all down", "elect", "diverge")
 
 
 def replica_story(seed: int, seconds: float = TROUBLE_S) -> float:
@@ -133,12 +138,14 @@ class Trouble:
                 await self._hurt(victim)
             case "network":
                 self._hurt_network(victim)
+            case "metadata":
+                await self._delay_metadata(None if down else victim)
             case "all down":
                 await self._power_cut_all()
             case "elect":
                 self._elect_preferred()
             case "diverge" if not down:
-                await self._diverge()
+                await rng.choice((self._diverge, self._strand))()
             case _:
                 for broker in down:
                     cluster.start(broker)
@@ -167,7 +174,40 @@ class Trouble:
         self._send_loose(leader, partition)
         cluster.heal()
         if leader in cluster.running and rng.random() < 0.7:
-            cluster.die_soon(leader, rng.randrange(15))
+            rng.choice((cluster.die_soon, cluster.die_in_cut))(leader, rng.randrange(15))
+
+    async def _delay_metadata(self, victim: int | None) -> None:
+        """Perhaps a broker dies again as it is about to be in sync: what is said of it was of another incarnation."""
+        cluster, rng = self.cluster, self.rng
+        cluster.metadata.lag_max_s = rng.choice(LATE_S)
+        if victim is not None and victim in cluster.running and rng.random() < 0.5:
+            await cluster.kill(victim)
+            await asyncio.sleep(2 * SESSION_S)
+            cluster.start(victim)
+            await asyncio.sleep(rng.uniform(1.0, 4.0))
+            if victim in cluster.running:
+                await cluster.kill(victim)
+                cluster.start(victim)
+
+    async def _strand(self) -> None:
+        """One replica falls behind, perhaps when it was one of the last two; then all others vanish, and it stays."""
+        cluster, rng, partition = self.cluster, self.rng, self.rng.randrange(self.cluster.partitions)
+        leader = cluster.leader(partition)
+        near, far = rng.sample([one for one in cluster.image(partition).replicas if one != leader], 2)
+        cluster.heal()
+        if rng.random() < 0.5:
+            cluster.cut_off(near)
+        for is_near_back in (False, True):
+            if is_near_back:
+                cluster.heal()
+            for other in (leader, near):
+                cluster.cut(other, far)
+                cluster.cut(far, other)
+            await asyncio.sleep(BEHIND_S)
+        cluster.cut_off(leader, near)
+        await asyncio.sleep(rng.uniform(1.0, 3.0) * SESSION_S)
+        if rng.random() < 0.7:
+            cluster.heal()
 
     def _may_hurt(self) -> bool:
         return self.cluster.is_redundant() and asyncio.get_running_loop().time() > self._hurt_until
@@ -176,9 +216,11 @@ class Trouble:
         """One disk loses something that counted."""
         self._hurt_until = asyncio.get_running_loop().time() + HURT_S
         self._hurt_ever.add(victim)
-        match self.rng.choice(["wipe", "flip", "flip", "flip", "sync"]):
-            case "wipe":
+        match self.rng.choice(["wipe", "wipe", "flip", "flip", "flip", "sync"]):
+            case "wipe" if self.rng.random() < 0.5:
                 await self.cluster.wipe(victim)
+            case "wipe":
+                await self._wipe_in_the_dark(victim)
             case "flip":
                 self._flip(victim)
                 if self.rng.random() < 0.5:
@@ -187,6 +229,16 @@ class Trouble:
             case _:
                 self.cluster.disks[victim].faults.fail_next_sync(PARTITIONS_PATH)
 
+    async def _wipe_in_the_dark(self, victim: int) -> None:
+        """Everybody loses power, one of them its disk too, and they come back in any order."""
+        cluster, rng = self.cluster, self.rng
+        for broker in list(cluster.running):
+            await cluster.power_cut(broker)
+        await cluster.wipe(victim)
+        for broker in rng.sample(cluster.ids, len(cluster.ids)):
+            cluster.start(broker)
+            await asyncio.sleep(rng.choice((0.0, 0.5)))
+
     async def is_healed(self) -> None:
         """Wait until damage that was done late has been found and made good."""
         await asyncio.sleep(max(self._hurt_until - asyncio.get_running_loop().time(), 0.0))
@@ -194,6 +246,8 @@ class Trouble:
     def _flip(self, victim: int) -> None:
         disk = self.cluster.disks[victim]
         files = [path for path in disk.files() if path.startswith("/data/") and disk.content(path).strip(b"\0")]
+        if self.rng.random() < 0.5:
+            files = [path for path in files if path.endswith(".log")] or files
         path = self.rng.choice(files)
         if path.endswith(("/id", ".new")):
             return

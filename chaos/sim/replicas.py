@@ -7,9 +7,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 from uuid import UUID
 
+from cordwood.chaos.sim.counted import followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.faults import Died
 from cordwood.chaos.sim.loop import run
+from cordwood.chaos.sim.reopening import Reopening
 from cordwood.chaos.sim.replication import NOW_MS, SYNC_MAX_S, Metadata, ReplicaBroker
 from cordwood.chaos.sim.values import batch_of, values_between
 from cordwood.chaos.sim.wires import Wires
@@ -21,6 +23,8 @@ from cordwood.storage.log import Appended, Log
 
 TOPIC, TOPIC_ID = "t", UUID(int=7)
 PARTITIONS_PATH = f"/data/topics/{TOPIC_ID}"
+STAGED = ".new"
+"""What a small file is called until it is synced."""
 SESSION_S = 1.0
 LOOK_S = 0.02
 ACK_TIMEOUT_S = 3.0
@@ -52,6 +56,7 @@ class Cluster:
         self._sequences = dict.fromkeys(range(partitions), 0)
         self._producer_epochs = dict.fromkeys(range(partitions), 0)
         self._heard: dict[int, float] = {}
+        self._reopening = Reopening()
         self._watch: asyncio.Task[None] | None = None
 
     async def begin(self) -> "Cluster":
@@ -130,19 +135,24 @@ class Cluster:
         """In the midst of something, so many changes to the disk from now on; perhaps for want of power."""
         self.disks[broker].faults.die_after(changes)
 
+    def die_in_cut(self, broker: int, changes: int) -> None:
+        """As `die_soon`, so many changes after the next small file was written: a log's state, as it is cut."""
+        self.disks[broker].faults.die_after_sync(STAGED, changes)
+
     async def kill(self, broker: int) -> None:
         """SIGKILL: what is in memory of the operating system stays."""
-        await self.running.pop(broker).die()
+        await self._end(broker)
         self.disks[broker].kill()
 
     async def power_cut(self, broker: int) -> None:
-        await self.running.pop(broker).die()
+        await self._end(broker)
         self.disks[broker].power_cut()
 
     async def wipe(self, broker: int) -> None:
         """The broker comes back with an empty disk."""
         if broker in self.running:
-            await self.running.pop(broker).die()
+            await self._end(broker)
+        self._reopening.disk_is_gone(broker)
         self.disks[broker] = SimulatedDisk(random.Random(self.rng.random()))
 
     def start(self, broker: int) -> None:
@@ -151,8 +161,13 @@ class Cluster:
         self.running[broker] = running
         self.disks[broker].on_death = running.fall_silent
         with contextlib.suppress(Died):
-            running.register()
+            self._reopening.open(running)
         self._heard[broker] = asyncio.get_running_loop().time()
+
+    async def _end(self, broker: int) -> None:
+        running = self.running.pop(broker)
+        self._reopening.went_down(running)
+        await running.die()
 
     async def peace(self) -> None:
         """Everybody is back, on a disk that works, and nothing is cut."""
@@ -246,7 +261,7 @@ class Cluster:
         while True:
             await asyncio.sleep(LOOK_S)
             for broker in [broker for broker, running in self.running.items() if running.is_silent]:
-                await self.running.pop(broker).die()
+                await self._end(broker)
                 if self.rng.random() < 0.5:
                     self.disks[broker].power_cut()
             self._play_controller()
@@ -271,7 +286,7 @@ class Cluster:
             assert running is not None, "only another incarnation can be in the way"
 
     def _check(self) -> None:
-        """Rules 1, 2 and 3, as far as they can be seen from outside."""
+        """Rules 1 to 5, as far as they can be seen from outside."""
         for partition in range(self.partitions):
             image = self.image(partition)
             assert image.leader == -1 or image.leader in image.isr, "rule 3: the leader is in the ISR"
@@ -287,6 +302,9 @@ class Cluster:
                 self._check_committed(running, partition)
             self._check_in_sync(image, partition)
             self._check_shown(image, partition)
+        holders = [running for running in self.running.values() if not running.is_silent]
+        wrong = list(followers_are_as_counted(holders, self.metadata.newest))
+        assert not wrong, wrong
 
     def _check_acknowledged(self, end: int, partition: int) -> None:
         """Whoever is not running may have it."""

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+from cordwood.chaos.sim.commands_fit import misfits
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.wires import Wires
 from cordwood.cluster.assignments import Assignments
@@ -28,9 +29,9 @@ from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.link import LinkLimits
 from cordwood.replication.links import Links
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import Surroundings
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
+from cordwood.replication.surroundings import Surroundings
 from cordwood.replication.syncers import Done, Failure
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.disk import Syncable
@@ -38,6 +39,8 @@ from cordwood.storage.disk import Syncable
 NOW_MS = 1_700_000_000_000
 LISTENER = "PLAINTEXT"
 PROPOSAL_TIMEOUT_S = 2.0
+LOST_SHARE = 0.3
+"""Of the answers to proposals, while the metadata is late."""
 LAG_MAX_S = 4.0
 SYNC_MAX_S = 0.01
 SCRUB_BYTES_PER_SECOND = 1 << 20
@@ -52,6 +55,8 @@ class Metadata:
         self._rng = rng
         self.images: list[Image] = [Image(cluster_id="simulated")]
         self.cut_off: set[int] = set()
+        self.lag_max_s = 0.0
+        """How much later than usual brokers hear of anything; while it is late, answers to proposals get lost too."""
         self._followers: dict[int, Member] = {}
         self._brokers = brokers
 
@@ -61,7 +66,10 @@ class Metadata:
 
     def commit(self, command: Command) -> Image:
         """Raises CommandRefused."""
-        self.images.append(apply(self.newest, command, len(self.images)))
+        before = self.newest
+        self.images.append(apply(before, command, len(self.images)))
+        wrong = list(misfits(before, command, self.newest))
+        assert not wrong, wrong
         for member in self._followers.values():
             member.catch_up_later()
         return self.newest
@@ -76,6 +84,7 @@ class Metadata:
 
     def heal(self) -> None:
         self.cut_off.clear()
+        self.lag_max_s = 0.0
         for member in self._followers.values():
             member.catch_up_later()
 
@@ -98,15 +107,15 @@ class Member:
 
     async def propose(self, command: Command) -> Image:
         """As Quorum.propose: what is lost on the way there or back is not known to have happened."""
-        await asyncio.sleep(self._rng.uniform(0.001, 0.02))
+        loop = asyncio.get_running_loop()
+        decided: asyncio.Future[tuple[int, CommandRefused | None]] = loop.create_future()
         if not self.is_cut_off:
-            refusal = None
-            try:
-                wanted = self._metadata.commit(command).index
-            except CommandRefused as refused:
-                refusal, wanted = refused, self._metadata.newest.index
-            await asyncio.sleep(self._rng.uniform(0.001, 0.02))
-            if not self.is_cut_off:
+            # On its way, whatever becomes of who sent it.
+            loop.call_later(self._delay_s(0.001, 0.02), self._decide, command, decided)
+            wanted, refusal = await decided
+            is_lost = self._metadata.lag_max_s > 0 and self._rng.random() < LOST_SHARE
+            await asyncio.sleep(self._delay_s(0.001, 0.02))
+            if not self.is_cut_off and not is_lost:
                 self._catch_up(wanted)
                 if refusal is not None:
                     raise refusal
@@ -114,11 +123,23 @@ class Member:
         await asyncio.sleep(PROPOSAL_TIMEOUT_S)
         raise QuorumUnavailable("no voter answered")
 
+    def _decide(self, command: Command, decided: "asyncio.Future[tuple[int, CommandRefused | None]]") -> None:
+        refusal = None
+        try:
+            self._metadata.commit(command)
+        except CommandRefused as refused:
+            refusal = refused
+        if not decided.done():
+            decided.set_result((self._metadata.newest.index, refusal))
+
     def catch_up_later(self) -> None:
-        asyncio.get_running_loop().call_later(self._rng.uniform(0.0, 0.05), self._catch_up, self._metadata.newest.index)
+        asyncio.get_running_loop().call_later(self._delay_s(0.0, 0.05), self._catch_up, self._metadata.newest.index)
 
     def die(self) -> None:
         self._is_dead = True
+
+    def _delay_s(self, least_s: float, usual_max_s: float) -> float:
+        return self._rng.uniform(least_s, usual_max_s) + self._rng.uniform(0.0, self._metadata.lag_max_s)
 
     def _catch_up(self, index: int) -> None:
         """One image after the other, or several at once: then what was in between is never seen."""

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from cordwood.chaos.checks import check
+from cordwood.chaos.checks import Anomaly, check
+from cordwood.chaos.history import History, Outcome
+from cordwood.chaos.report.story import Span
 from cordwood.chaos.sim import loop as simulated
 from cordwood.chaos.sim.healing import Unhealed, come_together
 from cordwood.chaos.sim.plan import Plan, plan_of
@@ -26,25 +28,16 @@ VIOLATIONS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that must never be. `kind` is an anomaly of the checker's, or a rule of design.md section 4."""
-
-    kind: str
-    sentence: str
-    operations: tuple[dict[str, int | str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Run:
-    """What came of a seed."""
+    """What came of a plan."""
 
-    seed: int
+    plan: Plan
     trace_hash: str
-    findings: tuple[Finding, ...]
-    acknowledged: int
-    read: int
-    faults: dict[str, int]
-    """How many of each kind struck."""
+    findings: tuple[Anomaly, ...]
+    """What must never be: by the kinds of the checker, or by the rules of design.md section 4."""
+    history: History
+    faults: tuple[Span, ...]
+    """Those that struck."""
     simulated_s: float
     story: tuple[str, ...]
     """What happened, in lines with the time in front."""
@@ -52,6 +45,14 @@ class Run:
     @property
     def is_sound(self) -> bool:
         return not self.findings
+
+    @property
+    def acknowledged(self) -> int:
+        return int((self.history.sends.outcome == Outcome.OK).sum())
+
+    @property
+    def read(self) -> int:
+        return len(self.history.polls)
 
 
 def run_seed(seed: int, seconds: float) -> Run:
@@ -109,15 +110,13 @@ class _Lived:
 
 def _told(lived: _Lived, trace: Trace) -> Run:
     world, history = lived.world, lived.world.crowd.history.build()
-    found = [Finding(seen.kind, f"{seen.sentence} (at {seen.at_s:.3f} s)") for seen in world.violations]
-    found += [Finding(anomaly.kind, anomaly.sentence, tuple(anomaly.operations)) for anomaly in check(history)]
+    seen = (Anomaly(seen.kind, f"{seen.sentence} (at {seen.at_s:.3f} s)", (), 1) for seen in world.violations)
     return Run(
-        seed=world.plan.seed,
+        plan=world.plan,
         trace_hash=trace.hexdigest(),
-        findings=tuple(found),
-        acknowledged=sum(producer.acknowledged for producer in world.crowd.producers),
-        read=len(history.polls),
-        faults=dict(sorted(lived.trouble.struck.items())),
+        findings=(*seen, *check(history)),
+        history=history,
+        faults=tuple(lived.trouble.spans),
         simulated_s=round(world.now_s, 3),
         story=tuple(world.story),
     )

@@ -1,6 +1,7 @@
 """A story fails where anything under it does: a failed assertion in a callback would else only become a log line."""
 
 import asyncio
+import errno
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ async def strictly(story: Awaitable[_T]) -> _T:
 
     def note(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and not _is_of_the_dead(error):
             unheard.append(error)
 
     loop.set_exception_handler(note)
@@ -33,3 +34,8 @@ async def strictly(story: Awaitable[_T]) -> _T:
     if unheard:
         raise StoryFailed(loop.time()) from unheard[0]
     return result
+
+
+def _is_of_the_dead(error: Exception) -> bool:
+    """A process that died in the middle of something has handles that died with it."""
+    return isinstance(error, OSError) and error.errno == errno.EBADF

@@ -4,6 +4,7 @@ import hashlib
 import struct
 
 _TIME = struct.Struct("<d").pack
+PENDING_BYTES_MAX = 64 << 10
 
 
 class Trace:
@@ -11,19 +12,27 @@ class Trace:
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=8)
-        self._update = self._hash.update
+        self._pending = bytearray()
+        """What is still to be hashed: by large pieces, as the small ones cost more than their bytes."""
 
     def time_passed(self, now_s: float) -> None:
-        self._update(_TIME(now_s))
+        self._pending += _TIME(now_s)
+        if len(self._pending) > PENDING_BYTES_MAX:
+            self._digest()
 
     def arrived(self, host: str, data: bytes) -> None:
-        self._update(host.encode())
-        self._update(data)
+        self._pending += host.encode()
+        self._pending += data
 
     def happened(self, what: str) -> None:
         """Anything else, in words: `synced`, `applied`, a fault."""
-        self._update(what.encode())
+        self._pending += what.encode()
 
     def hexdigest(self) -> str:
         """16 hexadecimal digits."""
+        self._digest()
         return self._hash.hexdigest()
+
+    def _digest(self) -> None:
+        self._hash.update(self._pending)
+        self._pending.clear()

@@ -2,11 +2,11 @@
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
+from cordwood.chaos.report.story import Span
 from cordwood.chaos.sim.disk import UNLIMITED_BYTES
 from cordwood.chaos.sim.disturbances import DISTURBANCES, Surrounding
 from cordwood.chaos.sim.host import Host
@@ -18,6 +18,8 @@ HURT_S = 45.0
 TRUSTED_S = 5.0
 """A disk that was replaced is as good as any once its broker is in sync, and a voter that counts."""
 CLOCK_JUMP_S = 600.0
+MOMENTARY = {Kind.RESTART, Kind.RESET, Kind.DIE_IN_WRITE, Kind.SYNC_ERROR, Kind.BIT_FLIP, Kind.CLOCK_JUMP}
+"""Kinds that are over as they strike, whatever comes of them."""
 
 Strike = Callable[[Host, Fault, random.Random], None]
 
@@ -36,7 +38,8 @@ class Trouble:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.struck: Counter[str] = Counter()
+        self.spans: list[Span] = []
+        """What struck, and until when."""
         self._injuries: dict[int, _Injury] = {}
         self._failing: dict[int, random.Random] = {}
         """Hosts whose next sync fails, and what decides about the disk then."""
@@ -73,13 +76,16 @@ class Trouble:
         dice = random.Random(fault.dice)
         host = self._target(fault.aim, dice)
         if self._may_strike(fault.kind, host):
-            self.struck[fault.kind.value] += 1
+            now_s = self._world.now_s
+            lasts_s = 0.0 if fault.kind in MOMENTARY else fault.lasts_s
+            self.spans.append(Span(fault.kind.value, f"{host.name} ({fault.aim.value})", now_s, now_s + lasts_s))
             self._world.note(f"{fault.kind.value} {host.name}")
             self._strikes.get(fault.kind, self._disturb)(host, fault, dice)
 
     def heal(self) -> None:
         """Nothing is broken any more, but for what was lost."""
         world = self._world
+        self.spans = [replace(span, end_s=min(span.end_s, world.now_s)) for span in self.spans]
         world.network.heal()
         for host in world.hosts.values():
             host.disk.faults.heal()

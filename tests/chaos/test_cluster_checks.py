@@ -96,6 +96,12 @@ def test_equal_replicas_are_no_anomaly(replicas: Replicas) -> None:
     assert replica_logs.end_offset(replicas.data[3], (TOPIC, "0")) == 2
 
 
+def test_a_partition_that_was_told_of_already_is_not_told_of_again(replicas: Replicas) -> None:
+    replicas.write(2, batch(0), batch(1, b"other"))
+    assert replicas.anomalies() == ["replica-divergence"]
+    assert list(replica_logs.divergences(replicas.data, {(TOPIC, "0")})) == []
+
+
 def test_a_replica_whose_older_segments_have_gone_is_no_anomaly(replicas: Replicas) -> None:
     (replicas.data[3] / "topics" / TOPIC / "0" / f"{0:020}.log").unlink()
     assert replicas.anomalies() == []

@@ -1,12 +1,27 @@
 """From the rows of live clients to a history: nothing is lost on the way, and a client's own copies are told apart."""
 
+from pathlib import Path
+
 import numpy as np
 
 from cordwood.chaos.checks import check, count_by_kind
 from cordwood.chaos.history import HistoryBuilder
 from cordwood.chaos.live.client_rows import POLLS, SENDS, PollKind, PollRow, RowArray, SendKind, SendRow
-from cordwood.chaos.live.histories import RawRecord, add_commits, add_polls, add_replicas, add_sends, sent_again
+from cordwood.chaos.live.histories import (
+    RawRecord,
+    RawReplica,
+    add_commits,
+    add_polls,
+    add_replicas,
+    add_sends,
+    differing,
+    replicas_on,
+    sent_again,
+)
+from cordwood.chaos.workload import encode as payload_of
+from cordwood.storage.records import Record, encode
 
+TOPIC_ID = "3c1f6f0e-8a5b-4a34-9a53-0d0f9b3f7a11"
 FIRST_EPOCH, SECOND_EPOCH = (1, 0), (1, 1)
 
 
@@ -27,6 +42,14 @@ def acknowledged(sequence: int, offset: int) -> list[SendRow]:
 
 def polled(offset: int, value: int) -> PollRow:
     return PollRow(PollKind.POLLED, 0, offset, value, 1, 10 + offset)
+
+
+def replica(*records: RawRecord, log_start: int = 0) -> RawReplica:
+    return RawReplica(log_start, records[-1].offset + 1 if records else log_start, records)
+
+
+def batch(offset: int, value: int) -> bytes:
+    return encode([Record(offset, 0, b"key", payload_of(value))], base_offset=offset)
 
 
 def anomalies(history: HistoryBuilder) -> dict[str, int]:
@@ -50,20 +73,46 @@ def test_what_no_consumer_was_given_is_found() -> None:
 def test_copies_are_their_clients_own_only_in_another_epoch() -> None:
     in_two = [RawRecord(0, 7, FIRST_EPOCH), RawRecord(1, 8, FIRST_EPOCH), RawRecord(2, 7, SECOND_EPOCH)]
     in_one = [RawRecord(0, 7, FIRST_EPOCH), RawRecord(1, 7, FIRST_EPOCH)]
-    assert sent_again({(1, 0): in_two, (2, 0): in_two}) == {(0, 0)}
-    assert sent_again({(1, 0): in_one, (2, 0): in_one}) == frozenset()
+    assert sent_again({(1, 0): replica(*in_two), (2, 0): replica(*in_two)}) == {(0, 0)}
+    assert sent_again({(1, 0): replica(*in_one), (2, 0): replica(*in_one)}) == frozenset()
 
 
 def test_a_copy_of_the_clients_own_is_no_duplicate_and_one_of_ours_is() -> None:
     for producer, expected in ((SECOND_EPOCH, {}), (FIRST_EPOCH, {"duplicate"})):
         records = [RawRecord(0, 0, FIRST_EPOCH), RawRecord(1, 0, producer)]
-        again = sent_again({(1, 0): records})
+        replicas = {(1, 0): replica(*records)}
+        again = sent_again(replicas)
         history = HistoryBuilder()
         add_sends(history, [sends(*acknowledged(0, 1))])
         add_polls(history, [polls(PollRow(PollKind.ASSIGNED, 0, -1, -1, 1, 0), polled(0, 0), polled(1, 0))], again)
-        add_replicas(history, {(1, 0): records}, again)
+        add_replicas(history, replicas, again)
         assert set(expected) <= anomalies(history).keys()
         assert bool(expected) == bool(anomalies(history))
+
+
+def test_a_replica_begins_with_its_oldest_segment_and_not_with_the_first_record_that_is_left(tmp_path: Path) -> None:
+    for broker, batches in ((1, (batch(40, 0), batch(41, 1))), (2, (batch(41, 1),))):
+        directory = tmp_path / str(broker) / "topics" / TOPIC_ID / "0"
+        directory.mkdir(parents=True)
+        (directory / f"{40:020}.log").write_bytes(b"".join(batches))
+    replicas = replicas_on({broker: tmp_path / str(broker) for broker in (1, 2)}, TOPIC_ID)
+    assert [(held.log_start, held.log_end, len(held.records)) for held in replicas.values()] == [
+        (40, 42, 2),
+        (40, 42, 1),
+    ]
+    history = HistoryBuilder()
+    add_sends(history, [sends(*acknowledged(0, 40), *acknowledged(1, 41))])
+    add_replicas(history, replicas, frozenset())
+    assert {"lost-write", "replica-divergence"} <= anomalies(history).keys()
+
+
+def test_only_partitions_whose_records_differ_are_differing() -> None:
+    first, second, third = (RawRecord(offset, offset + 7, FIRST_EPOCH) for offset in range(3))
+    changed = RawRecord(2, 99, FIRST_EPOCH)
+    alike = {(1, 0): replica(first, second, third), (2, 0): replica(second, third, log_start=1)}
+    assert differing(alike) == frozenset()
+    assert differing({**alike, (1, 1): replica(second, third), (2, 1): replica(second, changed)}) == {1}
+    assert differing({**alike, (1, 2): replica(first, second, third), (2, 2): replica(first, third)}) == {2}
 
 
 def test_a_commit_that_goes_back_within_an_assignment_is_found() -> None:

@@ -7,10 +7,11 @@ import pytest
 import typer.testing
 
 import cordwood
-from cordwood.chaos.mutants import report
+from cordwood.chaos.mutants import record, report
 from cordwood.chaos.mutants.catalogue import ALL, BY_NAME
+from cordwood.chaos.mutants.chase import Limits
 from cordwood.chaos.mutants.command import mutants
-from cordwood.chaos.mutants.hunt import Outcome, Verdict, hunt
+from cordwood.chaos.mutants.hunt import Hunt, Outcome, Verdict
 from cordwood.chaos.mutants.mutant import Mutant, Stale, Story
 
 SOURCE = Path(cordwood.__path__[0])
@@ -28,7 +29,7 @@ IDLE = Mutant(
 
 
 def hunted(mutant: Mutant, hours: float) -> Outcome:
-    return asyncio.run(hunt(mutant, hours, [mutant.story]))
+    return asyncio.run(Hunt(Limits(hours), [mutant.story]).run(mutant))
 
 
 @pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name)
@@ -84,6 +85,30 @@ def test_survivors_are_told_by_name_unless_they_do_no_harm() -> None:
     verdict = report.verdict(outcomes)
     assert (verdict["survivors"], verdict["score"]) == (["idle"], 0.5)
     assert verdict["harmless"] == {"quiet": "harmless. There are two of it."}
+
+
+def test_a_hunt_that_was_broken_off_goes_on_where_it_was(tmp_path: Path) -> None:
+    path, caught = tmp_path / "outcomes", BY_NAME["no-pre-vote"]
+    assert record.read(path) == {}
+    survived = Outcome(caught, Verdict.SURVIVED, "", seeds=9)
+    found = Outcome(caught, Verdict.CAUGHT, "a term ended", Story.QUORUM, seed=3, seeds=3, simulated_s=90.0)
+    for outcome in (survived, found):
+        record.append(path, outcome, "abc")
+    assert record.read(path) == {caught.name: found}
+    app = typer.Typer()
+    app.command()(mutants)
+    table = tmp_path / "mutants.md"
+    result = typer.testing.CliRunner().invoke(
+        app, ["--only", caught.name, "--record", str(path), "--table", str(table)]
+    )
+    assert (result.exit_code, result.output.strip()) == (0, "1 of 1 mutants caught.")
+    assert "| `no-pre-vote` | A voter asks before it stands. | quorum 3 | 3 | 90 simulated s |" in table.read_text()
+
+
+def test_real_time_that_is_over_is_no_survival() -> None:
+    outcome = asyncio.run(Hunt(Limits(AN_HOUR, real_s=0.0), [IDLE.story]).run(IDLE))
+    assert outcome.verdict is Verdict.UNDECIDED
+    assert not report.is_well([outcome])
 
 
 def test_an_unknown_name_gets_a_sentence() -> None:

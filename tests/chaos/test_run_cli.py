@@ -3,11 +3,22 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from local_cluster import LocalCluster
 
 RUN_S = 110
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """One broker, which somebody else has started."""
+    cluster = LocalCluster(tmp_path / "cluster", 1)
+    cluster.up()
+    yield cluster
+    cluster.end()
 
 
 def chaos_run(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -51,3 +62,15 @@ def test_a_short_run_with_kills_ends_with_a_verdict_and_a_report(tmp_path: Path)
     assert "no anomaly" in sentence
     report = (tmp_path / "cordwood-chaos-5.html").read_text()
     assert "killed" in report
+
+
+def test_a_cluster_that_is_known_by_its_address_is_worked_on_and_checked(cluster: LocalCluster, tmp_path: Path) -> None:
+    ended = chaos_run(tmp_path, "--target", cluster.bootstrap, "--faults", "none", "--minutes", "0.1", "--json")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    verdict = json.loads(ended.stdout.splitlines()[-1])
+    assert (verdict["target"], verdict["faults"], verdict["anomalies"]) == (cluster.bootstrap, {}, [])
+    assert verdict["acknowledged"] > 500
+    assert verdict["read"] >= 2 * verdict["acknowledged"]
+    [report] = tmp_path.glob("*.html")
+    assert cluster.bootstrap in report.read_text()
+    assert cluster.is_running()

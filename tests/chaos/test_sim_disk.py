@@ -261,6 +261,17 @@ def test_a_bad_sector_cannot_be_read_until_healed(disk: SimulatedDisk) -> None:
     assert file.pread(2, 3) == b"de"
 
 
+def test_a_flipped_byte_is_rotten_until_it_is_written_again(disk: SimulatedDisk) -> None:
+    disk.open("/f", create=True).pwrite([b"abc"], 0)
+    disk.flip("/f", 1, 0)
+    pages = disk.pages("/f")
+    assert pages.is_rotten(0, 3)
+    assert not pages.is_rotten(0, 1)
+    assert not pages.is_rotten(2, 3)
+    disk.open("/f").pwrite([b"b"], 1)
+    assert not pages.is_rotten(0, 3)
+
+
 def test_a_flipped_bit_stays_flipped(disk: SimulatedDisk) -> None:
     synced_file(disk, content=b"abc")
     disk.flip("/f", 1, 0)

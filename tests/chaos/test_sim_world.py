@@ -2,49 +2,75 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from lost_records import assert_lost_records_are_shown
+from typer.testing import CliRunner
 
 import cordwood
+from cordwood.chaos.cli import app
+from cordwood.chaos.mutants.catalogue import BY_NAME
+from cordwood.chaos.mutants.hunt import copied
+from cordwood.chaos.mutants.mutant import Mutant, Story
 from cordwood.chaos.sim.plan import plan_of
 from cordwood.chaos.sim.run import run_plan, run_seed
 
-ROOT = Path(cordwood.__file__).resolve().parent.parent.parent
-PACKAGES = ("src", "storage", "replication", "cluster", "chaos")
+SOURCE = Path(cordwood.__file__).resolve().parent.parent
+OF_THE_WALL_CLOCK = ("wall_seconds", "simulated_seconds_per_wall_second")
 
-WATERMARK_WAITS_FOR_FOLLOWERS = "            end = min(end, view.flushed_end)\n"
-KEPT_IS_FLUSHED = "return log.log_end if log.config.flush_policy is FlushPolicy.OS else log.flushed_end"
+COUNTS_BEFORE_THE_DISK = Mutant(
+    "counts-before-the-disk-has-it",
+    "replication/partition.py",
+    "return log.log_end if log.config.flush_policy is FlushPolicy.OS else log.flushed_end",
+    "return log.log_end",
+    "Every running member of the in-sync set has on disk what is committed (rule 1).",
+    "In the rule itself.",
+    Story.BROKERS,
+)
+WAITS_FOR_NOBODY = Mutant(
+    "watermark-waits-for-nobody",
+    "replication/leader.py",
+    "            end = min(end, view.flushed_end)\n",
+    "            pass\n",
+    "Every running member of the in-sync set has on disk what is committed (rule 1).",
+    "In the rule itself.",
+    Story.BROKERS,
+)
+SYNCS_NOTHING = BY_NAME["no-segment-sync"]
 
 
-def sim(*options: str, source: Path = ROOT / "src", hash_seed: str = "0") -> tuple[int, dict[str, object]]:
-    """`cordwood chaos sim` in a process of its own: its exit code, and its verdict."""
+@dataclass(frozen=True)
+class Ended:
+    """What a process of `cordwood chaos sim` left behind."""
+
+    exit_code: int
+    lines: list[str]
+    verdict: dict[str, Any]
+
+
+def sim(*options: str, source: Path = SOURCE, hash_seed: str = "0") -> Ended:
+    """`cordwood chaos sim` in a process of its own."""
     environ = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(source)}
     command = [sys.executable, "-m", "cordwood.chaos.cli", "sim", "--json", "--no-shrink", *options]
     ended = subprocess.run(command, env=environ, cwd=source, capture_output=True, text=True, timeout=110)
     assert ended.stdout, ended.stderr
-    return ended.returncode, json.loads(ended.stdout.splitlines()[-1])
-
-
-def without(rule: str, instead: str, path: str, folder: Path) -> Path:
-    """A copy of the source in which one rule is replaced. Returns the folder to import it from."""
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package, folder / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    changed = folder / path
-    text = changed.read_text()
-    assert text.count(rule) == 1, f"{path} has changed: {rule!r} is not there once"
-    changed.write_text(text.replace(rule, instead))
-    return folder / "src"
+    *lines, verdict = ended.stdout.splitlines()
+    return Ended(ended.returncode, lines, json.loads(verdict))
 
 
 def test_two_processes_run_a_seed_alike_to_the_last_byte() -> None:
     one, other = (sim("--seed", "3", "--seconds", "8", hash_seed=hash_seed) for hash_seed in ("1", "77"))
-    assert one == other
-    assert one[0] == 0
-    assert one[1]["acknowledged"]
+    for ended in (one, other):
+        for name in OF_THE_WALL_CLOCK:
+            assert ended.verdict.pop(name) > 0
+    assert one.verdict == other.verdict
+    assert one.exit_code == other.exit_code == 0
+    assert one.verdict["acknowledged"]
 
 
 def test_two_seeds_are_two_runs() -> None:
@@ -63,19 +89,41 @@ def test_a_fault_that_is_left_out_does_not_strike() -> None:
     plan = plan_of(1, 5.0)
     assert plan.faults
     run = run_plan(plan, [])
-    assert run.faults == {}
+    assert run.faults == ()
     assert run.is_sound
 
 
-def test_an_acknowledgement_before_the_disk_has_it_is_found(tmp_path: Path) -> None:
-    source = without(KEPT_IS_FLUSHED, "return log.log_end", "replication/partition.py", tmp_path)
-    exit_code, verdict = sim("--seeds", "6..9", "--seconds", "15", source=source)
-    assert exit_code == 1
-    assert "rule-1" in verdict["kinds"]  # type: ignore[operator]
+@pytest.mark.parametrize("change", [COUNTS_BEFORE_THE_DISK, WAITS_FOR_NOBODY], ids=lambda change: change.name)
+def test_an_acknowledgement_before_the_disks_have_it_is_found(change: Mutant, tmp_path: Path) -> None:
+    copied(tmp_path, change)
+    ended = sim("--seeds", "6..9", "--seconds", "15", "--report", str(tmp_path / "report.html"), source=tmp_path)
+    assert ended.exit_code == 1
+    assert "rule-1" in ended.verdict["kinds"]
 
 
-def test_a_watermark_that_waits_for_nobody_is_found(tmp_path: Path) -> None:
-    source = without(WATERMARK_WAITS_FOR_FOLLOWERS, "            pass\n", "replication/leader.py", tmp_path)
-    exit_code, verdict = sim("--seeds", "1..5", "--seconds", "10", source=source)
-    assert exit_code == 1
-    assert "rule-1" in verdict["kinds"]  # type: ignore[operator]
+def test_records_that_were_never_synced_are_lost_and_shown(tmp_path: Path) -> None:
+    copied(tmp_path, SYNCS_NOTHING)
+    ended = sim("--seeds", "33..40", "--seconds", "8", source=tmp_path)
+    assert ended.exit_code == 1
+    seed = ended.verdict["seed"]
+    assert ended.lines[0].startswith(f"seed {seed} fails at commit ")
+    assert ended.lines[0].endswith(f"cordwood chaos replay --seed {seed} --seconds 8")
+    report = tmp_path / f"cordwood-chaos-sim-{seed}.html"
+    assert_lost_records_are_shown(ended.verdict, report)
+    assert "blackout" in report.read_text(encoding="utf-8")
+
+
+def test_a_report_of_a_sound_seed_is_written_where_it_is_wanted(tmp_path: Path) -> None:
+    place = tmp_path / "sound.html"
+    ended = sim("--seed", "2", "--seconds", "3", "--report", str(place))
+    assert ended.exit_code == 0
+    report = place.read_text(encoding="utf-8")
+    assert ended.verdict["trace_hash"] in report
+    assert "cordwood chaos replay --seed 2 --seconds 3" in report
+    assert "None." in report
+
+
+def test_a_place_where_no_report_can_be_is_refused_before_the_run(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["sim", "--seed", "2", "--report", str(tmp_path / "nowhere" / "report.html")])
+    assert result.exit_code == 2
+    assert "cannot be written" in result.output

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from cordwood.chaos.sim.replica_story import replica_story
-from cordwood.chaos.sim.replicas import Cluster, tell
+from cordwood.chaos.sim.replicas import TOPIC_ID, Cluster, tell
+from cordwood.cluster.metadata.commands import BrokerId, ReassignPartition
 
 
 def test_an_acknowledged_record_is_on_every_in_sync_replica() -> None:
@@ -105,6 +106,23 @@ def test_a_wiped_broker_is_in_no_isr_until_it_has_everything_again() -> None:
         assert cluster.values(leader) == [str(number) for number in range(50)]
 
     tell(story)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("records", [0, 1])
+def test_a_partition_that_nobody_writes_to_is_moved(records: int, seed: int) -> None:
+    """A follower may know that it is one before its leader does, and has nothing to report later."""
+
+    async def story(cluster: Cluster) -> None:
+        for number in range(records):
+            await cluster.produce(str(number))
+        cluster.metadata.lag_max_s = 1.0
+        target = tuple(map(BrokerId, (4, 5, 1)))
+        cluster.metadata.commit(ReassignPartition(TOPIC_ID, 0, target))
+        await cluster.until(lambda: cluster.image().replicas == target, "the partition has moved")
+        assert cluster.leader() in target
+
+    tell(story, seed, brokers=5)
 
 
 def test_all_lose_power_at_once() -> None:

@@ -1,6 +1,8 @@
 """What storage relies on in a disk: one suite for the real one and the simulated one."""
 
+import os
 import random
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,8 @@ import pytest
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.real_disk import RealDisk
+
+MEMORY = "/dev/shm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,14 @@ def test_what_memory_has_is_read_without_waiting_or_not_at_all(place: Place) -> 
     file.pwrite([b"abcdef"], 0)
     file.sync()
     assert file.pread_cached(3, 2) in (b"cde", None)
+
+
+@pytest.mark.skipif(not os.access(MEMORY, os.W_OK), reason=f"there is no file system in memory at {MEMORY}")
+def test_a_file_system_that_does_not_know_what_is_in_memory_is_read_all_the_same() -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as path:
+        file = RealDisk().open(f"{path}/f", create=True)
+        file.pwrite([b"abcdef"], 0)
+        assert file.pread_cached(3, 2) == b"cde"
 
 
 def test_a_short_answer_is_never_taken_from_memory_for_a_whole_one(place: Place) -> None:

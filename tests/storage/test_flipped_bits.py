@@ -89,9 +89,10 @@ def test_no_flipped_bit_is_ever_served(stop: str, path: str) -> None:
         assert [sound(log.log, offset) for offset in range(12)] == served, f"byte {position}: nor after a restart"
 
 
-def test_an_offset_that_has_rotted_to_a_huge_one_is_no_gap_of_a_compacted_log() -> None:
+@pytest.mark.parametrize(("position", "bit"), [(0, 0), (4, 6), (7, 1), (7, 6)])
+def test_an_offset_that_has_rotted_to_a_higher_one_is_no_gap_of_a_compacted_log(position: int, bit: int) -> None:
     log = LogFixture().configure(compacted=True).append(*VALUES).flush().kill()
-    log.disk.flip(f"{DIRECTORY}/{0:020}.log", position=0, bit=0)
+    log.disk.flip(f"{DIRECTORY}/{0:020}.log", position=position, bit=bit)
     log.reopen()
     assert log.log.damage
     assert log.log.log_end >= len(VALUES)

@@ -10,6 +10,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import HEADER_BYTES, check
 from cordwood.storage.errors import DamagedLog, OutOfOrderSequence, StaleProducerEpoch
+from cordwood.storage.scrub import prove, view_of
 
 MANY = [f"value {number}" for number in range(100)]
 LARGE = "x" * 2000
@@ -190,6 +191,35 @@ def test_an_index_that_reaches_behind_its_segment_gives_way() -> None:
         log.power_cut(keep=0.5).reopen()
         assert log.values() == MANY[: log.end]
         assert log.append(*MANY[log.end :]).close().reopen().values() == MANY
+
+
+def seal_with_others_in_their_place(log: LogFixture) -> LogFixture:
+    """Fewer bytes than there were, and an index that is lost with the power, so that the one of before is back."""
+    log.append("another", "yet another", LARGE).flush().checkpoint()
+    assert len(log.bases) == 2, "the first segment is sealed"
+    return log.power_cut(keep=0).reopen()
+
+
+def accused(log: LogFixture) -> list[str]:
+    """What the scrubber calls damaged."""
+    return [proof.path for proof in prove(view_of(log.log)) if type(proof) is DamagedLog]
+
+
+def test_an_index_does_not_vouch_for_what_a_truncation_took(log: LogFixture) -> None:
+    log.append(*MANY[:10]).close().reopen().truncate(3)
+    seal_with_others_in_their_place(log)
+    assert log.values() == [*MANY[:3], "another", "yet another", LARGE]
+    assert accused(log) == []
+
+
+def test_an_index_does_not_vouch_for_what_a_power_cut_took(log: LogFixture) -> None:
+    log.append(*MANY[:3]).flush().append(*MANY[3:10]).checkpoint()
+    log.disk.open(log.path(0, "index")).sync()
+    log.power_cut(keep=0).reopen()
+    assert log.values() == MANY[:3]
+    seal_with_others_in_their_place(log)
+    assert log.values() == [*MANY[:3], "another", "yet another", LARGE]
+    assert accused(log) == []
 
 
 @pytest.mark.parametrize("lost", ["index", "recovery", "leader-epochs", "marks"])

@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 
 from cordwood.storage.batch import BatchHeader, check
 from cordwood.storage.errors import OutOfOrderSequence, StaleProducerEpoch
-from cordwood.storage.producers import BATCHES_REMEMBERED, SEQUENCE_MAX, Producers
+from cordwood.storage.producers import (
+    BATCHES_REMEMBERED,
+    FIRST_OF_ONE_BATCH,
+    ONE_BATCH_PRODUCERS_MAX,
+    SEQUENCE_MAX,
+    Producers,
+)
 from cordwood.storage.records import Record, encode
 
 PRODUCER = 7
@@ -184,3 +190,32 @@ def test_whatever_is_sent_the_log_holds_each_number_once_and_in_order(sent: list
         else:
             taken += numbers
     assert taken == list(range(len(taken)))
+
+
+def one_batch(number: int) -> BatchHeader:
+    """The only batch of a producer that nobody handed an id to."""
+    return numbered(number)._replace(producer_id=FIRST_OF_ONE_BATCH | number)
+
+
+def test_producers_of_a_single_batch_are_forgotten_in_the_order_in_which_they_came() -> None:
+    history = History()
+    history.sends(0)
+    for number in range(ONE_BATCH_PRODUCERS_MAX):
+        history.producers.appended(one_batch(number), number, number + 1, number)
+    history.log_end = ONE_BATCH_PRODUCERS_MAX
+    history.restarts()
+    assert history.producers.check(one_batch(0)) is not None
+    history.producers.appended(one_batch(ONE_BATCH_PRODUCERS_MAX), history.log_end, history.log_end + 1, 0)
+    assert history.producers.check(one_batch(0)) is None
+    assert history.producers.check(one_batch(1)) is not None
+    assert history.sends(0) == (0, True), "a producer that goes on is none of them"
+    assert len(history.producers) == ONE_BATCH_PRODUCERS_MAX + 1
+
+
+def test_a_truncation_makes_room_for_producers_of_a_single_batch() -> None:
+    producers = Producers()
+    for number in range(ONE_BATCH_PRODUCERS_MAX):
+        producers.appended(one_batch(number), number, number + 1, number)
+    producers.truncate_end(ONE_BATCH_PRODUCERS_MAX - 1)
+    producers.appended(one_batch(ONE_BATCH_PRODUCERS_MAX), ONE_BATCH_PRODUCERS_MAX - 1, ONE_BATCH_PRODUCERS_MAX, 0)
+    assert producers.check(one_batch(0)) is not None

@@ -27,6 +27,8 @@ class RunningBroker:
         self.port = free_port()
         self.settings = {key.replace("_", "."): value for key, value in settings.items()}
         self.log_path = data.with_name(data.name + ".broker.log")
+        self.ready_mark = READY
+        """What is in its output once it may lead; for brokers whose log lines look otherwise."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -57,7 +59,7 @@ class RunningBroker:
         for key, value in options.items():
             command += ["--set", f"{key}={value}"]
         environ = {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}
-        self._readies_before = self.output.count(READY) if self.log_path.exists() else 0
+        self._readies_before = self.output.count(self.ready_mark) if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
             # Away from the repository's root, where `-m` would put our folders on the path under their flat names.
             self._process = subprocess.Popen(
@@ -112,7 +114,7 @@ class RunningBroker:
         if exit_code is not None:
             self._process = None
             raise AssertionError(f"the broker ended with {exit_code} before it took connections:\n{self.output}")
-        return self.output.count(READY) > self._readies_before
+        return self.output.count(self.ready_mark) > self._readies_before
 
 
 def free_port() -> int:

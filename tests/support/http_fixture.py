@@ -1,24 +1,34 @@
 """Broker 1 of a cluster, asked over HTTP: its replicas are on a simulated disk, and its metadata is in memory."""
 
 import asyncio
+import random
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import aiohttp
+from offsets_in_memory import FIRST, OffsetsInMemory
 from prometheus_client.parser import text_string_to_metric_families
 from quorum_in_memory import MetadataLog
-from replica_fixture import ME, ReplicaStory
+from replica_fixture import ME, NOW_MS, ReplicaStory
 
+from cordwood.cluster.chronicle import Chronicle
+from cordwood.cluster.config import Settings
 from cordwood.cluster.damage import DamageRegister
+from cordwood.cluster.groups.coordinator import GroupCoordinator
+from cordwood.cluster.groups.settings import group_settings
+from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.http.server import HttpServer
 from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker
+from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.partition import Partition
 
 LOOPBACK = "127.0.0.1"
+OFFSETS_PARTITIONS = 4
 
 Metrics = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -41,23 +51,36 @@ class HttpStory:
         self.metadata = MetadataLog()
         self.damage = DamageRegister()
         self.reason: str | None = None
+        quorum = self.metadata.voter(ME)
+        clock = asyncio.get_running_loop().time
+        self.requests, self.chronicle = RequestMeasures(clock), Chronicle(quorum, BrokerId(ME))
+        self.groups = _groups()
         self.watched = Watched(
             broker_id=BrokerId(ME),
-            quorum=self.metadata.voter(ME),
+            quorum=quorum,
             replicas=self.replicas.replicas,
             damage=self.damage,
             why_not_ready=lambda: self.reason,
             connection_count=lambda: 3,
+            groups=self.groups,
+            requests=self.requests,
+            flushes=self.replicas.flusher.measures,
+            chronicle=self.chronicle,
+            metadata_files=FileMeasures(0),
+            pauses=Pauses(clock),
         )
         self.server = HttpServer(self.watched)
         self.port = 0
 
     async def __aenter__(self) -> "HttpStory":
+        self.chronicle.begin()
+        self.groups.start()
         self.port = await self.server.start(LOOPBACK, 0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.server.close()
+        await self.groups.close()
 
     def register(self, *brokers: int) -> None:
         """They are in the metadata, fenced as all newcomers are."""
@@ -101,6 +124,18 @@ class HttpStory:
     async def metric(self, name: str, **labels: str) -> float | None:
         """One sample; None where there is none."""
         return (await self.metrics()).get((f"cordwood_{name}", frozenset(labels.items())))
+
+
+def _groups() -> GroupCoordinator:
+    topic = OffsetsInMemory(OFFSETS_PARTITIONS)
+    topic.create()
+    return GroupCoordinator(
+        settings=group_settings(Settings()),
+        topic=topic.seen_by(FIRST),
+        topic_exists=lambda _: True,
+        wall_clock=lambda: NOW_MS,
+        rng=random.Random(1),
+    )
 
 
 def parsed(text: str) -> Metrics:

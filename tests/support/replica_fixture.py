@@ -10,8 +10,9 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import Partition, Place, Surroundings
+from cordwood.replication.partition import Partition, Place
 from cordwood.replication.replicas import Replicas
+from cordwood.replication.surroundings import Surroundings
 from cordwood.replication.syncers import Done, Failure
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.config import LogConfig

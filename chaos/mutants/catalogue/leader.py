@@ -114,10 +114,8 @@ MUTANTS = (
         "        return known is not None and known.is_alive and known.epoch == self._epoch_of_link(broker_id)\n",
         "        return True\n",
         "Whoever joins is alive, in the incarnation that the leader talks to (rule 6, KIP-841, KIP-903).",
-        LOST,
+        "Proposals are refused for ever, and nobody else is taken in.",
         Story.REPLICAS,
-        harmless="The metadata compares the broker epoch and refuses who is fenced (Draft._fits): proposals are "
-        "refused there instead, and rolled back.",
     ),
     Mutant(
         "any-incarnation-may-join",

@@ -9,9 +9,8 @@ MUTANTS = (
     Mutant(
         "no-journal-sync",
         "cluster/metadata/raft/keeper.py",
-        "                if self._log.is_dirty:\n"
-        "                    await self._run_blocking(self._log.begin_flush().sync)\n",
-        "                if self._log.is_dirty:\n                    self._log.begin_flush()\n",
+        "        await self._run_blocking(self._log.begin_flush().sync)\n",
+        "        self._log.begin_flush()\n",
         "An entry counts once the journal is synced.",
         LOST,
         Story.QUORUM,

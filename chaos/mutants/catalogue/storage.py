@@ -4,6 +4,7 @@ from cordwood.chaos.mutants.mutant import Mutant, Story
 
 LOST = "Everybody loses power, and acknowledged records are gone."
 SERVED = "A bit turned over on a disk is read by somebody, or copied."
+FALSE_ALARM = "A sound disk is called damaged, and its replica leaves the in-sync set."
 
 MUTANTS = (
     Mutant(
@@ -118,8 +119,8 @@ MUTANTS = (
     Mutant(
         "no-checksum-on-produce",
         "replication/partition.py",
-        "        header = check(batch)\n        log = self.log\n",
-        "        from cordwood.storage.batch import peek\n\n        header = peek(batch)\n        log = self.log\n",
+        "        header = check(batch)\n        try:\n",
+        "        from cordwood.storage.batch import peek\n\n        header = peek(batch)\n        try:\n",
         "A producer's batch is checked before it is taken.",
         "A batch that arrives spoilt is in the log.",
         Story.REPLICAS,
@@ -172,6 +173,24 @@ MUTANTS = (
         Story.REPLICAS,
         harmless="A mark that is too high makes a sound log look short, and it is fetched again; one that is too low "
         "is made good by the scan of the log; and scrubbing, which has a check of its own, notes it anew.",
+    ),
+    Mutant(
+        "index-outlives-a-truncation",
+        "storage/segment.py",
+        "            empty(self._disk, self.index_path)\n",
+        "            pass\n",
+        "No checksum of what was cut vouches for what has come in its place.",
+        FALSE_ALARM,
+        Story.REPLICAS,
+    ),
+    Mutant(
+        "index-outlives-a-power-cut",
+        "storage/opening.py",
+        "            segment.save_index(sync=True)\n",
+        "            pass\n",
+        "No checksum of what a power cut took vouches for what has come in its place.",
+        FALSE_ALARM,
+        Story.REPLICAS,
     ),
     Mutant(
         "damage-is-cut-as-a-tear",

@@ -1,0 +1,82 @@
+"""A command that the metadata takes fits it: compare-and-set, living incarnations, no lost disks (rules 6 to 8)."""
+
+from collections.abc import Iterator
+
+from cordwood.chaos.sim.images import changes_fit
+from cordwood.cluster.metadata.commands import (
+    AlterPartitions,
+    Command,
+    DropReplicas,
+    FenceBroker,
+    IsrChange,
+    RegisterBroker,
+    UnfenceBroker,
+)
+from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
+
+
+def misfits(before: Image, command: Command, after: Image) -> Iterator[str]:
+    """What should have been refused of a command that led from one image to the next, in sentences."""
+    yield from (sentence for _, sentence in changes_fit(before, after))
+    if isinstance(command, RegisterBroker):
+        yield from _counts_on_lost_disks(before, command, after)
+    if isinstance(command, FenceBroker) and all(partition.isr for partition in _partitions(before)):
+        yield from _silence_empties(after)
+    if not isinstance(command, AlterPartitions | DropReplicas | FenceBroker | UnfenceBroker):
+        return
+    epoch = before.brokers[command.broker_id].epoch
+    if epoch != command.broker_epoch:
+        yield f"rule 6: {command} was taken, and broker {command.broker_id} is in epoch {epoch}"
+    if isinstance(command, AlterPartitions):
+        for change in command.changes:
+            yield from _misfits_of(change, command, before, after)
+    if isinstance(command, DropReplicas):
+        yield from _counts_on_dropped(before, command, after)
+
+
+def _counts_on_lost_disks(before: Image, command: RegisterBroker, after: Image) -> Iterator[str]:
+    """Rule 8: who comes back with another disk has nothing."""
+    known = before.brokers.get(command.broker_id)
+    if known is None or set(known.log_dirs) <= set(command.log_dirs):
+        return
+    for partition in _partitions(after):
+        if command.broker_id in (*partition.isr, *partition.elr):
+            yield f"rule 8: broker {command.broker_id} has lost its disk, and is counted on in {partition}"
+
+
+def _silence_empties(after: Image) -> Iterator[str]:
+    """Rule 8, KIP-966: by falling silent nobody loses anything, and the last that was in sync still has everything."""
+    for partition in _partitions(after):
+        if not partition.isr:
+            yield f"rule 8: {partition} has nobody in sync, and no disk was lost"
+
+
+def _partitions(image: Image) -> Iterator[PartitionImage]:
+    return (partition for topic in image.topics_by_id.values() for partition in topic.partitions)
+
+
+def _counts_on_dropped(before: Image, command: DropReplicas, after: Image) -> Iterator[str]:
+    """Rule 8: whoever leads after a replica was lost does so in a new epoch, and counts on nothing of it."""
+    for topic, index in command.partitions:
+        old, new = before.partition(topic, index), after.partition(topic, index)
+        if old is None or new is None or old == new:
+            continue
+        is_counted_on = command.broker_id in (*new.isr, *new.elr)
+        if is_counted_on or (new.leader != NO_LEADER and new.leader_epoch == old.leader_epoch):
+            yield f"rule 8: broker {command.broker_id} has lost its replica, and from {old} came {new}"
+
+
+def _misfits_of(change: IsrChange, command: AlterPartitions, before: Image, after: Image) -> Iterator[str]:
+    old, new = (image.partition(change.topic_id, change.partition) for image in (before, after))
+    if old is None or new is None or old == new:
+        return
+    if (old.leader, old.leader_epoch, old.partition_epoch) != (
+        command.broker_id,
+        change.leader_epoch,
+        change.partition_epoch,
+    ):
+        yield f"rule 7: broker {command.broker_id} has changed {old} by {change}"
+    for member, epoch in change.isr:
+        known = before.brokers[member]
+        if member not in old.isr and (known.is_fenced or known.epoch != epoch):
+            yield f"rule 6: broker {member} was taken in as of epoch {epoch}, and is {known}"

@@ -1,0 +1,63 @@
+"""What leaders count on, held against what their followers have (rules 4 and 5)."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from cordwood.cluster.damage import DamageRegister
+from cordwood.cluster.metadata.image import Image, PartitionImage
+from cordwood.replication.leader import LeaderView
+from cordwood.replication.partition import Partition
+from cordwood.replication.replicas import Replicas
+from cordwood.storage.log import Log
+
+Found = Iterator[tuple[str, str]]
+
+
+class Holder(Protocol):
+    """A broker that runs, as far as its replicas go."""
+
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def replicas(self) -> Replicas: ...
+    @property
+    def damage(self) -> DamageRegister: ...
+
+
+def everybody_has(where: str, view: LeaderView) -> Found:
+    """The watermark has moved: by what the leader knows, all members have that, those it has proposed among them."""
+    for member in sorted(view.maximal_isr - {view.me}):
+        known = view.followers.get(member)
+        if known is None or known.flushed_end < view.high_watermark:
+            has = "nothing" if known is None else known.flushed_end
+            yield "rule-5", f"{where} is committed up to {view.high_watermark}, and is known to have {has} on {member}"
+
+
+def followers_are_as_counted(brokers: Sequence[Holder], image: Image) -> Found:
+    """Each member of an in-sync set has what its leader takes it to have, by the same epochs as the leader."""
+    by_id = {broker.broker_id: broker for broker in brokers if not broker.damage.under_repair}
+    for leader in by_id.values():
+        for partition in leader.replicas:
+            agreed = image.partition(partition.topic_id, partition.index)
+            if agreed is not None and partition.leads_in(agreed.leader_epoch) and not partition.is_offline:
+                yield from _members_are_as_counted(partition, agreed, by_id)
+
+
+def _members_are_as_counted(leader: Partition, agreed: PartitionImage, brokers: dict[int, Holder]) -> Found:
+    assert leader.view is not None, "it leads"
+    for member in agreed.isr:
+        counted, broker = leader.view.followers.get(member), brokers.get(member)
+        held = None if broker is None else broker.replicas.with_id(leader.topic_id, leader.index)
+        # Who has not heard of this epoch has not begun to follow, or is another incarnation that will begin anew.
+        if counted is None or held is None or held.is_offline or held.leader_epoch != leader.leader_epoch:
+            continue
+        where, end = f"{leader.topic}/{leader.index}", counted.flushed_end
+        if held.kept_end < end:
+            yield "rule-5", f"{where} is counted up to {end} on broker {member}, which has {held.kept_end}"
+        elif _epochs_below(held.log, end) != _epochs_below(leader.log, end):
+            yield "rule-4", f"{where} on broker {member} is counted up to {end}, and its epochs are not its leader's"
+
+
+def _epochs_below(log: Log, end: int) -> list[tuple[int, int]]:
+    """Above where both logs begin: old segments go at a time of each replica's own."""
+    return [(entry.epoch, entry.offset) for entry in log.epochs if log.log_start < entry.offset < end]

@@ -1,0 +1,55 @@
+"""Gaps that a partition made itself: batches of idempotent producers that it refused a moment ago, and that come again.
+
+What a producer sent behind such a batch, when it knew nothing of the refusal yet, must not get in before it (rule 9),
+and is not out of order either: told so, librdkafka gives up its epoch, and sends again under the next one what it has
+not been told of, other partitions' batches included, which may be there already. So it is refused in the same way.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cordwood.storage.batch import BatchHeader
+from cordwood.storage.producers import SEQUENCE_MAX
+
+REMEMBERED_S = 10.0
+"""A producer that has not come again by then has given the batch up, and has to be told that something is missing."""
+PRODUCERS_MAX = 1000
+
+
+class Gap(NamedTuple):
+    """The first batch that was refused to a producer, and until when it is waited for."""
+
+    epoch: int
+    sequence: int
+    until_s: float
+
+
+class Gaps:
+    """Those of one partition, one for each producer."""
+
+    __slots__ = ("_now", "by_producer")
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """`now` is the loop's time, in seconds."""
+        self._now = now
+        self.by_producer: dict[int, Gap] = {}
+
+    def opened(self, header: BatchHeader) -> None:
+        """The batch is refused, and will come again."""
+        if header.producer_id < 0 or self.is_before(header):
+            return
+        if len(self.by_producer) >= PRODUCERS_MAX:
+            del self.by_producer[next(iter(self.by_producer))]
+        until_s = self._now() + REMEMBERED_S
+        self.by_producer[header.producer_id] = Gap(header.producer_epoch, header.base_sequence, until_s)
+
+    def is_before(self, header: BatchHeader) -> bool:
+        """Whether a batch that this one follows was refused, and may still come."""
+        gap = self.by_producer.get(header.producer_id)
+        if gap is None or gap.epoch != header.producer_epoch or gap.until_s < self._now():
+            return False
+        return 0 < (header.base_sequence - gap.sequence) & SEQUENCE_MAX <= SEQUENCE_MAX // 2
+
+    def closed(self, header: BatchHeader) -> None:
+        """The batch is in the log now: whatever was refused before has come, or is given up."""
+        self.by_producer.pop(header.producer_id, None)

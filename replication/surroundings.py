@@ -1,0 +1,28 @@
+"""What the replicas of one broker share: who they are, and whom they tell."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cordwood.replication.flusher import Flusher
+from cordwood.replication.waiters import Wakeups
+from cordwood.storage.errors import DamagedLog
+
+if TYPE_CHECKING:
+    from cordwood.replication.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the replicas of one broker share."""
+
+    broker_id: int
+    flusher: Flusher
+    wakeups: Wakeups
+    now: Callable[[], float]
+    """The loop's time, in seconds."""
+    lag_max_s: float
+    wants_isr_change: Callable[["Partition"], None]
+    """Told of a partition whose leader proposes another in-sync set."""
+    found_damage: Callable[["Partition", DamagedLog], None]
+    """Told of batches that are not what was written."""
