@@ -9,6 +9,7 @@ import structlog
 
 from cordwood.cluster import quorums
 from cordwood.cluster.assignments import Assignments
+from cordwood.cluster.chronicle import Chronicle
 from cordwood.cluster.config import Settings
 from cordwood.cluster.controlling import Controlling
 from cordwood.cluster.damage import DamageRegister
@@ -16,6 +17,7 @@ from cordwood.cluster.directories import claim_all
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.groups.topic import ReplicatedTopic
+from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.identity import claim
 from cordwood.cluster.isr_changes import IsrChanges
@@ -24,8 +26,10 @@ from cordwood.cluster.kafka.dispatch import Dispatcher
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers.fetch import Fetching
 from cordwood.cluster.kafka.handlers.produce import Producing
+from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.peers import Peers
 from cordwood.cluster.kafka.registry import served_apis
+from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.server import Server
 from cordwood.cluster.lifecycle import Lifecycle
 from cordwood.cluster.listeners import Listener, http_address, inter_broker_listener, listeners_of
@@ -40,13 +44,15 @@ from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.link import LinkLimits
 from cordwood.replication.links import Links
 from cordwood.replication.log_directory import TOPICS, LogDirectory
-from cordwood.replication.partition import Partition, Surroundings
+from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
+from cordwood.replication.surroundings import Surroundings
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
 
 if TYPE_CHECKING:
+    from cordwood.cluster.http.context import Context
     from cordwood.cluster.http.server import HttpServer
 
 _PARTITION_PATH = re.compile(rf"/{TOPICS}/(?P<topic>[0-9a-f-]{{36}})/(?P<partition>[0-9]+)/")
@@ -64,6 +70,7 @@ class Broker:
         self._loop = asyncio.get_running_loop()
         self._incarnation = self._uuid()
         self._damage = DamageRegister()
+        self._requests = RequestMeasures(outside.clock)
         self._http: HttpServer | None = None
         self.failure: asyncio.Future[str] = self._loop.create_future()
         self.watched: Watched | None = None
@@ -77,11 +84,12 @@ class Broker:
         """
         settings = self._settings
         self._wakeups = Wakeups(self._loop)
-        self._flusher = Flusher(self._loop, self._outside.syncer, self._wakeups)
+        self._flusher = Flusher(self._loop, self._outside.syncer, self._wakeups, self._outside.clock)
         directories = [LogDirectory(self._disk, path, self._directory_failed) for path in settings.log_dirs]
         self._quorum = quorums.open_quorum(settings, self._disk, self._run_blocking, self._rng, self._fail)
         self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
         self._controlling = Controlling(self._quorum, settings)
+        self._chronicle = Chronicle(self._quorum, BrokerId(settings.node_id))
         self._build_replication(directories)
         self._groups = self._build_groups()
         self._build_server()
@@ -134,6 +142,12 @@ class Broker:
             damage=self._damage,
             why_not_ready=self._lifecycle.why_not_ready,
             connection_count=lambda: self._server.connection_count,
+            groups=self._groups,
+            requests=self._requests,
+            flushes=self._flusher.measures,
+            chronicle=self._chronicle,
+            metadata_files=quorums.files_of(self._quorum),
+            pauses=Pauses(self._outside.clock),
         )
 
     async def _listen_for_http(self, watched: Watched) -> None:
@@ -142,8 +156,30 @@ class Broker:
         if address is not None:
             from cordwood.cluster.http.server import HttpServer
 
-            self._http = HttpServer(watched)
+            self._http = HttpServer(watched, self._context(watched))
             await self._http.start(*address)
+
+    def _context(self, watched: Watched) -> "Context":
+        """What the HTTP API asks is asked of the cluster by its own protocol, of this broker as of any other."""
+        from cordwood.cluster.http.asking import Cluster
+        from cordwood.cluster.http.context import Context
+
+        settings = self._settings
+        listener = inter_broker_listener(settings)
+        here = InProcess(
+            self._wakeups,
+            self._run_blocking,
+            self._damaged,
+            settings.socket_request_max_bytes,
+            settings.queued_max_request_bytes,
+        )
+        cluster = Cluster(
+            settings.node_id,
+            lambda received: here.open(listener, self._dispatcher.handle, received),
+            self._neighbours.address,
+            Peers(self._wakeups, self._run_blocking).dial,
+        )
+        return Context.of(watched, cluster, settings, self._run_blocking, self._wall_clock)
 
     def _take_part(self) -> None:
         """This incarnation is registered: hold what it is assigned, and follow what changes.
@@ -154,6 +190,7 @@ class Broker:
         self._quorum.subscribe(self._assignments.follow)
         self._quorum.subscribe(self._repairs.on_metadata_change)
         self._quorum.subscribe(self._groups.on_metadata_change)
+        self._chronicle.begin()
         self._housekeeping.start()
         self._groups.start()
         self._scrubber.start()
@@ -247,8 +284,10 @@ class Broker:
             settings.fetch_max_bytes,
             self._neighbours.nearest,
         )
-        self._dispatcher = Dispatcher(services, producing, fetching, self._links)
-        self._server = Server(settings, self._wakeups, self._run_blocking, self._dispatcher.handle, self._damaged)
+        self._dispatcher = Dispatcher(services, producing, fetching, self._links, self._requests)
+        self._server = Server(
+            settings, self._wakeups, self._run_blocking, self._dispatcher.handle, self._damaged, self._requests
+        )
 
     def _uuid(self) -> UUID:
         return UUID(int=self._rng.getrandbits(128), version=4)

@@ -42,8 +42,10 @@ class Setting:
     documentation: str
 
 
-def _setting(default: Value, type_: ValueType, documentation: str, *, dynamic: bool = False) -> Any:
-    return field(default=default, metadata={"row": (type_, default, dynamic, documentation)})
+def _setting(
+    default: Value, type_: ValueType, documentation: str, *, dynamic: bool = False, is_secret: bool = False
+) -> Any:
+    return field(default=default, repr=not is_secret, metadata={"row": (type_, default, dynamic, documentation)})
 
 
 def _topic_default(default: Value, type_: ValueType, documentation: str) -> Any:
@@ -81,7 +83,10 @@ class Settings:
         "ID@HOST:PORT of each of the 1, 3 or 5 brokers that keep the metadata; empty for a cluster of one broker.",
     )
     controller_quorum_secret: str = _setting(
-        "", string(), "A secret that all brokers of the cluster share; without it nobody joins the metadata quorum."
+        "",
+        string(),
+        "A secret that all brokers of the cluster share; without it nobody joins the metadata quorum.",
+        is_secret=True,
     )
     controller_quorum_election_timeout_ms: int = _setting(
         2 * SECOND_MS, integer(100), "The longest that voters wait without a leader before one of them stands."
@@ -120,7 +125,14 @@ class Settings:
     log_scrub_bytes_per_second: int = _setting(
         8 * MIB, long(0), "How fast old segments are read in the background to find damage; 0 for not at all."
     )
-    http_listen: str = _setting("", string(), "HOST:PORT for health, readiness and metrics over HTTP; empty for none.")
+    http_listen: str = _setting("", string(), "HOST:PORT for the HTTP API, health and metrics; empty for none.")
+
+    logging_format: str = _setting(
+        "auto",
+        string("auto", "text", "logfmt", "json"),
+        "How log lines look: text for people, logfmt (key=value) or json for collectors; auto is text on a terminal and"
+        " logfmt elsewhere.",
+    )
 
     listeners: tuple[str, ...] = _setting(
         ("PLAINTEXT://127.0.0.1:9092",), words(), "NAME://HOST:PORT for each address to listen on; 0.0.0.0 for all."
@@ -261,10 +273,6 @@ class Settings:
         return text_of(self.value_of(key))
 
 
-SECRETS = frozenset({"controller.quorum.secret"})
-"""Settings whose value is told to nobody."""
-
-
 def attribute_of(key: str) -> str:
     return key.replace(".", "_")
 
@@ -277,3 +285,6 @@ SETTINGS: Mapping[str, Setting] = {
     key_of(row.name): Setting(key_of(row.name), *row.metadata["row"]) for row in fields(Settings) if row.metadata
 }
 """The table by key, in the order in which it is written."""
+
+SECRETS = frozenset(key_of(row.name) for row in fields(Settings) if not row.repr)
+"""Settings whose value is told to nobody."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cordwood.replication.housekeeping import RunBlocking
+from cordwood.replication.measures import Clock
 from cordwood.replication.syncers import Syncer
 from cordwood.storage.disk import Disk
 
@@ -16,6 +17,8 @@ class Outside:
     disk: Disk
     wall_clock: Callable[[], int]
     """Milliseconds since 1970. It may jump."""
+    clock: Clock
+    """What durations are measured by. Nothing is decided by it: that is the loop's time."""
     rng: random.Random
     run_blocking: RunBlocking
     syncer: Syncer

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,6 +23,7 @@ import uvloop
 from cordwood.cluster.broker import Broker
 from cordwood.cluster.config import Settings
 from cordwood.cluster.identity import WrongDirectory
+from cordwood.cluster.log_lines import processors_of
 from cordwood.cluster.metadata.commands import UnknownCommand
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed
@@ -47,7 +48,7 @@ class CannotStart(Exception):
 
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit code. Raises CannotStart."""
-    _configure_logging()
+    _configure_logging(settings)
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     disk = RealDisk(settings.log_dir_headroom_bytes)
     locks: list[int] = []
@@ -137,22 +138,18 @@ def _outside(disk: Disk) -> Outside:
         syncer.close()
         executor.shutdown(wait=True)
 
-    return Outside(disk, _wall_clock, random.SystemRandom(), run_blocking, syncer, socket.gethostname(), close)
+    return Outside(
+        disk, _wall_clock, time.perf_counter, random.SystemRandom(), run_blocking, syncer, socket.gethostname(), close
+    )
 
 
 def _wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _configure_logging() -> None:
-    processors: Sequence[Any] = (
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso"),
-        structlog.processors.ExceptionRenderer(),
-        structlog.dev.ConsoleRenderer(colors=False) if sys.stderr.isatty() else structlog.processors.LogfmtRenderer(),
-    )
+def _configure_logging(settings: Settings) -> None:
     structlog.configure(
-        processors=list(processors),
+        processors=processors_of(settings.logging_format, settings.node_id, is_terminal=sys.stderr.isatty()),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )

@@ -41,8 +41,11 @@ class ProducerIds:
         except QuorumFailed as failure:
             raise Refused(ErrorCode.coordinator_load_in_progress, str(failure)) from failure
 
-    def _taken(self, _: "asyncio.Task[None]") -> None:
+    def _taken(self, taking: "asyncio.Task[None]") -> None:
         self._taking = None
+        if not taking.cancelled():
+            # Who waits is told of a failure; where all have gone, as when the broker stops, nobody is to hear of it.
+            taking.exception()
 
     async def _take_block(self) -> None:
         """The block counts only if this very proposal is known to have been applied: one that was lost sight of may

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from cordwood.cluster.config import Settings
 from cordwood.cluster.identity import cluster_of, refuse_to_found
 from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.quorum import QuorumFailed, SingleVoter
 from cordwood.cluster.metadata.raft.library import Timing
 from cordwood.cluster.metadata.raft.observer import Observer
@@ -94,3 +95,8 @@ async def scrub(quorum: AnyQuorum) -> Sequence[DamagedLog]:
 def damage_of(quorum: AnyQuorum) -> Sequence[DamagedLog]:
     """What was found damaged as it was opened, and has been seen to."""
     return () if isinstance(quorum, Observer) else quorum.damage
+
+
+def files_of(quorum: AnyQuorum) -> FileMeasures | None:
+    """What the metadata is kept in; None for a broker that keeps it in memory alone."""
+    return None if isinstance(quorum, Observer) else quorum.files

@@ -53,9 +53,12 @@ class WithExtensions(SentencesNotTracebacks):
 def loaded(extension: EntryPoint) -> Any:
     """Its command, or one that says what it lacks."""
     try:
-        return typer.main.get_command(extension.load())
+        application = extension.load()
     except ModuleNotFoundError as missing:
-        return typer.main.get_command(_refusing(extension.name, str(missing.name)))
+        application = _refusing(extension.name, str(missing.name))
+    command = typer.main.get_command(application)
+    command.name = extension.name
+    return command
 
 
 def _refusing(name: str, module: str) -> typer.Typer:

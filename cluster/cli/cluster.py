@@ -26,8 +26,8 @@ def can_stop(
 
     Exits with 0 where it may. Else exits with 1 and prints the reasons, one a line.
     """
+    from cordwood.cluster.can_stop import reasons_against
     from cordwood.cluster.cli.admin import cluster_admin
-    from cordwood.cluster.cli.can_stop import reasons_against
     from cordwood.cluster.cli.cluster_view import view_of
 
     with cluster_admin(servers) as admin:

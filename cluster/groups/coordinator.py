@@ -197,6 +197,14 @@ class GroupCoordinator:
             raise Refused(ErrorCode.coordinator_load_in_progress)
         return (group for shard in self._keeper.shards for group in list(shard.groups.values()))
 
+    def known(self) -> list[tuple[Group, OffsetsByPartition]]:
+        """Every group that can be served now, and what it has committed. To look at, not to change."""
+        return [
+            (group, shard.offsets.of(group_id))
+            for shard in self._keeper.shards
+            for group_id, group in shard.groups.items()
+        ]
+
     def on_metadata_change(self, old: Image, new: Image) -> None:
         """The quorum's listener, once the replicas have their new roles.
 

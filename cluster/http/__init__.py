@@ -1,1 +1,1 @@
-"""HTTP beside Kafka's protocol: whether a broker is well, what it holds, its metrics. Loaded only where it listens."""
+"""HTTP beside Kafka's protocol: an API for all that clients do, health, metrics. Loaded only where it listens."""

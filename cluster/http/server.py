@@ -7,11 +7,18 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
+from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.http.api_routes import ApiRoutes
+from cordwood.cluster.http.console.routes import ConsoleRoutes
+from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.guard import why_not
+from cordwood.cluster.http.refusal import HttpRefusal
+from cordwood.cluster.http.request_ids import RequestIds, id_of
 from cordwood.cluster.http.routes import Routes
 from cordwood.cluster.http.watched import Watched
 
-CONNECTIONS_MAX = 64
+CONNECTIONS_MAX = 256
 BACKLOG = 16
 HEADERS_MAX = 64
 HEADER_BYTES_MAX = 4096
@@ -19,6 +26,8 @@ IDLE_S = 75.0
 """A connection without a whole request for this long is closed. aiohttp counts from its beginning since 3.14."""
 UNREAD_BODY_S = 1.0
 CLOSE_S = 1.0
+FOR_ALL = frozenset({"/healthz", "/readyz", "/metrics"})
+"""What those ask who watch a broker by whatever name they have for it."""
 
 _events = structlog.get_logger("http")
 
@@ -26,9 +35,16 @@ _events = structlog.get_logger("http")
 class HttpServer:
     """What is told of one broker, in that broker's own loop."""
 
-    def __init__(self, watched: Watched) -> None:
-        application = web.Application(middlewares=[_mistakes_in_words])
+    def __init__(self, watched: Watched, context: Context | None = None) -> None:
+        """Without a `context` there is only what can be seen of this one broker."""
+        self._host, self._context = "", context
+        self._pauses = watched.pauses
+        application = web.Application(middlewares=[_mistakes_in_words, self._guarded])
+        RequestIds().join(application)
         application.add_routes(Routes(watched).table())
+        if context is not None:
+            application.add_routes(ApiRoutes(context).table())
+            application.add_routes(ConsoleRoutes(watched).table())
         self._runner = web.AppRunner(
             application,
             access_log=None,
@@ -39,11 +55,14 @@ class HttpServer:
             max_field_size=HEADER_BYTES_MAX,
             max_headers=HEADERS_MAX,
             shutdown_timeout=CLOSE_S,
+            # A reader that has hung up is not noticed before something is to be sent to it, which may be never.
+            handler_cancellation=True,
         )
         self._listening: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen and answer. Returns the port, which the system chooses for 0. Raises OSError."""
+        self._host = host
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         try:
@@ -51,15 +70,24 @@ class HttpServer:
         except OSError as error:
             raise OSError(error.errno, f"cannot listen: {error.strerror}", f"http.listen on {host}:{port}") from error
         self._listening = listening
+        self._pauses.start()
         bound: int = listening.sockets[0].getsockname()[1]
         _events.info("http.listening", host=host, port=bound)
         return bound
 
     async def close(self) -> None:
         """Finish the answers that are under way, and end all connections."""
+        self._pauses.stop()
         if self._listening is not None:
             self._listening.close()
         await self._runner.cleanup()
+        if self._context is not None:
+            await self._context.close()
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        reason = None if request.path in FOR_ALL else why_not(request.method, request.headers, self._host)
+        return await handler(request) if reason is None else HttpRefusal(403, reason).response()
 
     def _connection(self) -> asyncio.Protocol:
         """One more. The oldest makes room where there are too many: those that hang keep no health check out."""
@@ -95,16 +123,19 @@ async def _mistakes_in_words(request: web.Request, handler: Handler) -> web.Stre
         return await handler(request)
     except web.HTTPMethodNotAllowed as refused:
         methods = ", ".join(sorted(refused.allowed_methods))
-        return _mistake(405, f"{request.path} takes {methods}, and not {request.method}.", {"Allow": methods})
+        sentence = f"{request.path} takes {methods}, and not {request.method}."
+        response = HttpRefusal(405, sentence).response()
+        response.headers["Allow"] = methods
+        return response
     except web.HTTPNotFound:
         known = sorted({resource.canonical for resource in request.app.router.resources()})
-        return _mistake(404, f"There is nothing at {request.path}. There is {', '.join(known)}.")
-    except web.HTTPException:
+        return HttpRefusal(404, f"There is nothing at {request.path}. There is {', '.join(known)}.").response()
+    except web.HTTPException as refused:
+        return HttpRefusal(refused.status, f"{refused.reason}.").response()
+    except (ConnectionError, asyncio.CancelledError):
+        # The client has gone: nobody is left to be told anything.
         raise
     except Exception as error:
-        _events.error("http.failed", path=request.path, exc_info=error)
-        return _mistake(500, "The broker could not answer: its log says why.")
-
-
-def _mistake(status: int, sentence: str, headers: dict[str, str] | None = None) -> web.Response:
-    return web.json_response({"error": sentence}, status=status, headers=headers)
+        _events.error("http.failed", request=id_of(request), method=request.method, path=request.path, exc_info=error)
+        sentence = "The broker could not answer: its log says why."
+        return HttpRefusal(500, sentence, ErrorCode.unknown_server_error).response()

@@ -1,12 +1,18 @@
-"""What HTTP tells of: the live parts of this broker, looked at when somebody asks. Nothing is counted for it before."""
+"""What HTTP tells of: the live parts of this broker, looked at when somebody asks."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cordwood.cluster.chronicle import Chronicle
 from cordwood.cluster.damage import DamageRegister
+from cordwood.cluster.groups.coordinator import GroupCoordinator
+from cordwood.cluster.http.pauses import Pauses
+from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.quorum import Quorum
+from cordwood.replication.flusher import FlushMeasures
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import FollowerStatus, Partition
 from cordwood.replication.replicas import Replicas
@@ -31,6 +37,13 @@ class Watched:
     """In a sentence why clients are not well served here; None where they are."""
     connection_count: Callable[[], int]
     """Clients and other brokers that speak Kafka with this one."""
+    groups: GroupCoordinator
+    requests: RequestMeasures
+    flushes: FlushMeasures
+    chronicle: Chronicle
+    metadata_files: FileMeasures | None
+    """None where this broker is no voter."""
+    pauses: Pauses
 
     def led(self) -> Iterator[Partition]:
         """The partitions that this broker leads and can serve."""

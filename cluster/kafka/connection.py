@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import structlog
 
+from cordwood.cluster.kafka.request_measures import ApiMeasures
 from cordwood.replication.channel import Chunk
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.waiters import Wakeups
@@ -36,17 +37,25 @@ _events = structlog.get_logger("connection")
 class Slot:
     """One request's place in its connection's queue of answers."""
 
-    __slots__ = ("chunks", "connection", "size")
+    __slots__ = ("api", "began", "chunks", "connection", "size")
 
     def __init__(self, connection: "Connection", size: int) -> None:
         self.connection = connection
         self.size = size
         self.chunks: list[Chunk] | None = None
+        self.api: ApiMeasures | None = None
+        """Where the request is counted, from `began` on by the clock of that; None for what is no client's request."""
+        self.began = 0.0
 
     def fill(self, chunks: list[Chunk]) -> None:
         """The answer, to be sent at the end of this turn; no chunks where the client expects none."""
         self.chunks = chunks
         self.connection.answered()
+
+    def refused(self, code: int) -> None:
+        """The answer has an error of Kafka's."""
+        if self.api is not None:
+            self.api.errors[code] += 1
 
 
 class KeepAlive(NamedTuple):
@@ -183,9 +192,15 @@ class Connection(asyncio.BufferedProtocol):
     def wake(self) -> None:
         """Send what is ready at the head of the queue."""
         slots, out = self._slots, self._out
+        now: float | None = None
         while slots and (chunks := slots[0].chunks) is not None:
             out.extend(chunks)
-            self._queued_bytes -= slots.popleft().size
+            slot = slots.popleft()
+            self._queued_bytes -= slot.size
+            if (api := slot.api) is not None:
+                if now is None:
+                    now = api.clock()
+                api.done(slot.size, chunks, now - slot.began)
         self._pump()
         if not self._is_reading and self._has_room():
             self._is_reading = True

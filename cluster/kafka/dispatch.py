@@ -21,9 +21,12 @@ from cordwood.cluster.kafka.codec import (
 from cordwood.cluster.kafka.connection import Connection, Slot
 from cordwood.cluster.kafka.handlers import api_versions, fetch, produce
 from cordwood.cluster.kafka.registry import HANDLERS
+from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
 from cordwood.replication.links import Links
+
+CLIENT_ID_CHARS_TOLD = 100
 
 _events = structlog.get_logger("request")
 
@@ -64,21 +67,29 @@ class Dispatcher:
     """The broker's side of every connection."""
 
     def __init__(
-        self, services: Services, producing: produce.Producing, fetching: fetch.Fetching, links: Links
+        self,
+        services: Services,
+        producing: produce.Producing,
+        fetching: fetch.Fetching,
+        links: Links,
+        measures: RequestMeasures,
     ) -> None:
-        self._services, self._links = services, links
+        self._services, self._links, self._measures = services, links, measures
         self._producing, self._fetching = producing, fetching
         self._apis: dict[int, Api] = {module.KEY: Api.of(module) for module in HANDLERS}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handle(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
         """Take one request. Produce and Fetch are done in this very call, as far as they can be."""
+        head: RequestHead | None = None
         try:
             if frame[0] >= FIRST_KEY_BYTE:
                 slot.fill([])
                 self._links.handle(connection, frame)
                 return
             head = read_head(frame, is_flexible)
+            slot.began = self._measures.clock()
+            slot.api = self._measures.by_api.get(head.api_key)
             if head.api_key == ApiKey.PRODUCE:
                 self._producing.handle(head, frame, slot)
             elif head.api_key == ApiKey.FETCH and head.version in fetch.VERSIONS:
@@ -86,7 +97,8 @@ class Dispatcher:
             else:
                 self._dispatch(head, frame, connection, slot)
         except (Malformed, MalformedFrame) as malformed:
-            connection.close(f"a malformed request: {malformed}")
+            self._measures.malformed += 1
+            connection.close(f"a malformed request{_origin(head)}: {malformed}")
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -119,12 +131,26 @@ class Dispatcher:
     ) -> None:
         try:
             response = await api.handle(request, call)
+            if code := getattr(response, "error_code", None):
+                slot.refused(int(code))
             slot.fill([api.encode(head, response)])
         except Exception as error:
-            _events.exception("request.failed", api=api.key.name, version=head.version, client=connection.client_host)
+            _events.exception(
+                "request.failed",
+                api=api.key.name,
+                version=head.version,
+                client=connection.client_host,
+                client_id=head.client_id[:CLIENT_ID_CHARS_TOLD],
+                request=head.correlation_id,
+            )
             connection.close(f"{api.key.name} failed: {error!r}")
             return
         if connection.generic:
             connection.generic.popleft()
         if connection.generic:
             connection.generic[0]()
+
+
+def _origin(head: RequestHead | None) -> str:
+    """Which request of whom, as far as that could be read."""
+    return "" if head is None else f" {head.correlation_id} of client {head.client_id[:CLIENT_ID_CHARS_TOLD]!r}"

@@ -27,6 +27,8 @@ _BY_REFUSAL: dict[Refusal, ErrorCode] = {
     Refusal.UNKNOWN_EPOCH: ErrorCode.unknown_leader_epoch,
     Refusal.NOT_KNOWN_YET: ErrorCode.offset_not_available,
     Refusal.NOT_ENOUGH_REPLICAS: ErrorCode.not_enough_replicas,
+    # A client takes it for what it is: nothing was written, and it is to come again, behind what was refused before.
+    Refusal.FOLLOWS_REFUSED: ErrorCode.not_enough_replicas,
     Refusal.TIMED_OUT: ErrorCode.request_timed_out,
     Refusal.OFFLINE: ErrorCode.kafka_storage_error,
 }

@@ -8,6 +8,7 @@ import structlog
 
 from cordwood.cluster.config import Settings
 from cordwood.cluster.kafka.connection import Connection, Handle, KeepAlive
+from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.listeners import Listener
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.waiters import Wakeups
@@ -34,11 +35,12 @@ class Server:
         run_blocking: RunBlocking,
         handle: Handle,
         damaged: Callable[[DamagedLog], None],
+        measures: RequestMeasures,
     ) -> None:
         self.wakeups, self.run_blocking, self.damaged = wakeups, run_blocking, damaged
         self.request_bytes_max = settings.socket_request_max_bytes
         self.queued_bytes_max = settings.queued_max_request_bytes
-        self._settings, self._handle = settings, handle
+        self._settings, self._handle, self._measures = settings, handle, measures
         self._connections: dict[Connection, None] = {}
         self._by_host: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
@@ -89,13 +91,12 @@ class Server:
         host = connection.client_host
         self._connections[connection] = None
         self._by_host[host] += 1
-        if len(self._connections) > self._settings.max_connections:
-            connection.close(f"max.connections is {self._settings.max_connections}")
-            return False
-        if self._by_host[host] > self._settings.max_connections_per_ip:
-            connection.close(f"max.connections.per.ip is {self._settings.max_connections_per_ip}")
-            return False
-        return True
+        self._measures.connections_opened += 1
+        refusal = self._why_not(host)
+        if refusal is not None:
+            self._measures.connections_refused += 1
+            connection.close(refusal)
+        return refusal is None
 
     def closed(self, connection: Connection) -> None:
         if connection in self._connections:
@@ -103,6 +104,15 @@ class Server:
             self._by_host[connection.client_host] -= 1
             if not self._by_host[connection.client_host]:
                 del self._by_host[connection.client_host]
+
+    def _why_not(self, host: str) -> str | None:
+        """Why there are too many connections; None where there are not."""
+        settings = self._settings
+        if len(self._connections) > settings.max_connections:
+            return f"max.connections is {settings.max_connections}"
+        if self._by_host[host] > settings.max_connections_per_ip:
+            return f"max.connections.per.ip is {settings.max_connections_per_ip}"
+        return None
 
     def _factory(self, listener: str) -> Callable[[], Connection]:
         return lambda: Connection(self, listener, self._handle)

@@ -15,6 +15,7 @@ from uuid import UUID
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster, decode, encode
 from cordwood.cluster.metadata.draft import Draft
+from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.healing import heal, tidy
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.journal import NAME, Entry, Journal
@@ -145,6 +146,7 @@ class SingleVoter:
         self._journal, self._image = journal, image
         self.damage = damage
         """What `open` found damaged in one copy, and repaired from the other."""
+        self.files = FileMeasures(journal.end)
         self._node_id = node_id
         self._sync, self._on_failure = sync, on_failure
         self._snapshot_interval_bytes = snapshot_interval_bytes
@@ -258,7 +260,10 @@ class SingleVoter:
         term = self._journal.term
         self._journal.append(Entry(index + at, term, encode(command)) for at, (command, _) in enumerate(batch))
         end = self._journal.end
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         await self._sync(self._journal.file)
+        self.files.synced(loop.time() - began, end)
         self._journal.synced(end, index + len(batch) - 1)
         for (_, outcome), refusal in zip(batch, self._apply(batch, index), strict=True):
             if outcome.done():
@@ -278,7 +283,8 @@ class SingleVoter:
         return refusals
 
     def _take_snapshot(self) -> None:
-        snapshot.write(self._disk, self._directory, Snapshot(self._image, self._journal.term))
+        taken = Snapshot(self._image, self._journal.term)
+        self.files.snapshot_bytes = snapshot.write(self._disk, self._directory, taken)
         # Only now: until the snapshot is on disk, the journal is the only place that has these entries.
         self._journal.drop_before(len(self._journal))
         snapshot.remove_all_but_newest(self._disk, self._directory)

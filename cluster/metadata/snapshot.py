@@ -27,9 +27,11 @@ class Snapshot:
     term: int = 0
 
 
-def write(disk: Disk, directory: str, snapshot: Snapshot) -> None:
-    """On disk when this returns. Blocks."""
-    checkpoint.write(disk, f"{directory}/{name_of(snapshot)}", encode(snapshot.image))
+def write(disk: Disk, directory: str, snapshot: Snapshot) -> int:
+    """On disk when this returns. Blocks. Returns how many bytes the image takes."""
+    payload = encode(snapshot.image)
+    checkpoint.write(disk, f"{directory}/{name_of(snapshot)}", payload)
+    return len(payload)
 
 
 def read_newest(disk: Disk, directory: str) -> Snapshot | None:

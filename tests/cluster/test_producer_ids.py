@@ -1,6 +1,7 @@
 """Producer ids are unique in the whole cluster, whatever becomes of a request for more of them."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,7 +12,7 @@ from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.commands import BrokerId, Command
 from cordwood.cluster.metadata.draft import Draft
 from cordwood.cluster.metadata.image import CommandRefused, Image
-from cordwood.cluster.metadata.quorum import QuorumUnavailable
+from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable
 from cordwood.cluster.producer_ids import BLOCK, ProducerIds
 
 
@@ -70,6 +71,39 @@ def test_brokers_hand_out_different_numbers() -> None:
         assert len(set(given)) == 3 * (BLOCK + 1)
 
     told(story)
+
+
+class ClosingQuorum(UnsureQuorum):
+    """Answers nobody until it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = asyncio.Event()
+
+    async def propose(self, _command: Command) -> Image:
+        self.proposals += 1
+        await self.closed.wait()
+        raise QuorumFailed("the metadata is closed")
+
+
+def test_a_failure_that_nobody_waits_for_any_more_is_no_error() -> None:
+    unheard: list[dict[str, Any]] = []
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
+        quorum = ClosingQuorum()
+        waiting = asyncio.ensure_future(ids_of(quorum, 1).next())
+        while not quorum.proposals:
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        quorum.closed.set()
+        while len(asyncio.all_tasks()) > 1:
+            await asyncio.sleep(0)
+
+    asyncio.run(story())
+    gc.collect()
+    assert unheard == []
 
 
 def test_a_block_that_may_have_been_taken_is_not_used() -> None:

@@ -1,9 +1,8 @@
-"""Fetch: committed batches out of logs, at once or as soon as there are enough of them.
+"""Fetch: committed batches out of logs, at once or as soon as there are enough of them."""
 
-On the hot path: the request is answered in the connection's callback where it can be, and otherwise becomes a long
-poll, woken when one of its partitions moves. What it returns are slices of segments, which the connection reads piece
-by piece as the client takes them.
-"""
+# On the hot path: the request is answered in the connection's callback where it can be, and otherwise becomes a long
+# poll, woken when one of its partitions moves. What it returns are slices of segments, which the connection reads piece
+# by piece as the client takes them.
 
 import asyncio
 from collections.abc import Callable
@@ -70,10 +69,10 @@ class Fetching:
         try:
             session, is_incremental = self._session(request)
         except SessionNotFound:
-            slot.fill([encode_error(head, ErrorCode.fetch_session_id_not_found)])
+            self._refuse(head, slot, ErrorCode.fetch_session_id_not_found)
             return
         except WrongSessionEpoch:
-            slot.fill([encode_error(head, ErrorCode.invalid_fetch_session_epoch)])
+            self._refuse(head, slot, ErrorCode.invalid_fetch_session_epoch)
             return
         wanted = request.wanted if session is None else list(session.partitions.items())
         Poll(self, head, slot, request, wanted, session, is_incremental).begin()
@@ -91,6 +90,10 @@ class Fetching:
             topic = name
         find = self.replicas.readable if rack else self.replicas.led
         return find(topic, index, leader_epoch)
+
+    def _refuse(self, head: RequestHead, slot: Slot, code: ErrorCode) -> None:
+        slot.refused(int(code))
+        slot.fill([encode_error(head, code)])
 
     def _session(self, request: FetchRequest) -> tuple[Session | None, bool]:
         """The session that a request begins, continues or does without, and whether only changes are answered."""
@@ -240,6 +243,7 @@ class Poll:
                     size += found.size
             except (*EXPECTED, OSError) as error:
                 row.code, row.high_watermark = int(code_of(error)), NOTHING
+                self._slot.refused(row.code)
                 if isinstance(error, DamagedLog):
                     partition.damaged(error)
         return rows, size

@@ -13,6 +13,9 @@ from cordwood.storage.timestamps import Found, first_at_or_after, latest_by_time
 
 KEY, VERSIONS = ApiKey.LIST_OFFSETS, range(1, 12)
 
+DEBUGGER = -2
+"""In the place of a replica's id: whoever asks so is told where the log ends, committed or not, as from Kafka."""
+
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 NONE = -1
 
@@ -30,18 +33,25 @@ _FIRST_WITH = {
 async def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     topics = []
     for topic in request.topics:
-        partitions = [await _partition(topic.name, wanted, call) for wanted in topic.partitions]
+        partitions = [
+            await _partition(topic.name, wanted, call, debugs=request.replica_id == DEBUGGER)
+            for wanted in topic.partitions
+        ]
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
     return ListOffsetsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
 
 
-async def _partition(topic: str, wanted: ListOffsetsPartition, call: Call) -> ListOffsetsPartitionResponse:
+async def _partition(
+    topic: str, wanted: ListOffsetsPartition, call: Call, *, debugs: bool
+) -> ListOffsetsPartitionResponse:
     index, timestamp = wanted.partition_index, wanted.timestamp
     if timestamp < 0 and (timestamp not in _FIRST_WITH or call.version < _FIRST_WITH[timestamp]):
         return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.unsupported_version)
     try:
         partition = call.services.replicas.led(topic, index, wanted.current_leader_epoch)
         found = await _look_up(partition, timestamp, call)
+        if debugs and timestamp == LATEST:
+            found = Found(partition.log.log_end, NONE, partition.leader_epoch)
     except EXPECTED as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=code_of(error))
     if found is None:

@@ -1,8 +1,7 @@
-"""Produce: batches from clients into logs, acknowledged when they are as safe as the client asked.
+"""Produce: batches from clients into logs, acknowledged when they are as safe as the client asked."""
 
-On the hot path: all of it happens in the connection's callback, and request and response are read and written by
-hand, since the generic writer takes longer than everything else together for a small batch.
-"""
+# On the hot path: all of it happens in the connection's callback, and request and response are read and written by
+# hand, since the generic writer takes longer than everything else together for a small batch.
 
 import asyncio
 import struct
@@ -58,6 +57,7 @@ class Outcome:
 
     def refused(self, error: Exception) -> None:
         self.code, self.base_offset, self.message = int(code_of(error)), NO_OFFSET, str(error)
+        self.pending.slot.refused(self.code)
 
     def reached(self) -> None:
         self.pending.one_done()
@@ -119,7 +119,7 @@ class Producing:
 
     def _append(self, topic: str, data: PartitionData, outcome: Outcome, acks: int, now_ms: int) -> None:
         try:
-            partition = self._replicas.led(topic, data.partition)
+            partition = self._replicas.readable(topic, data.partition)
             appended = partition.append(data.records, now_ms, must_be_safe=acks == ACKS_ALL)
         except EXPECTED as error:
             outcome.refused(error)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from cordwood.cluster.metadata import journal, snapshot
+from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.raft.log import RaftLog
 from cordwood.cluster.metadata.raft.machine import Machine
@@ -42,6 +43,7 @@ class Keeper:
         self._interval_bytes = snapshot_interval_bytes
         self._snapshot_at_bytes = snapshot_interval_bytes
         self._snapshot_index = machine.image.index
+        self.files = FileMeasures(log.bytes_on_disk)
         self._to_install: Snapshot | None = None
         self._has_work = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -55,9 +57,7 @@ class Keeper:
                 if self._to_install is not None:
                     self._install(node)
                 if self._log.is_dirty:
-                    await self._run_blocking(self._log.begin_flush().sync)
-                    self._log.end_flush(node.commit_index)
-                    node.flushed()
+                    await self._flush(node)
                 if self._log.bytes_on_disk > self._snapshot_at_bytes and node.applied_index > self._snapshot_index:
                     await self._take_snapshot(node)
                 wake()
@@ -83,12 +83,18 @@ class Keeper:
         """Hold the files against memory; what differs is written anew, and returned."""
         async with self._lock:
             if self._log.is_dirty:
-                await self._run_blocking(self._log.begin_flush().sync)
-                self._log.end_flush(node.commit_index)
-                node.flushed()
+                await self._flush(node)
             found = [*await self._scrub_snapshot(), *await self._scrub_journal(node)]
         self.look()
         return found
+
+    async def _flush(self, node: RaftNode) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await self._run_blocking(self._log.begin_flush().sync)
+        self.files.synced(loop.time() - began, self._log.bytes_on_disk)
+        self._log.end_flush(node.commit_index)
+        node.flushed()
 
     async def _scrub_journal(self, node: RaftNode) -> list[DamagedLog]:
         path = f"{self._directory}/{journal.NAME}"
@@ -127,7 +133,7 @@ class Keeper:
     async def _write_snapshot(self) -> int:
         """The index of the image that is on disk now."""
         taken = Snapshot(self._machine.image, self._machine.term)
-        await self._run_blocking(snapshot.write, self._disk, self._directory, taken)
+        self.files.snapshot_bytes = await self._run_blocking(snapshot.write, self._disk, self._directory, taken)
         snapshot.remove_all_but_newest(self._disk, self._directory)
         self._snapshot_index = taken.image.index
         return taken.image.index
@@ -138,7 +144,7 @@ class Keeper:
         index, term = taken.image.index, taken.term
         if index <= node.commit_index:
             return
-        snapshot.write(self._disk, self._directory, taken)
+        self.files.snapshot_bytes = snapshot.write(self._disk, self._directory, taken)
         self._machine.install(taken.image, term)
         node.installed(index, term)
         snapshot.remove_all_but_newest(self._disk, self._directory)

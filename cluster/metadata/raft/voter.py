@@ -84,6 +84,7 @@ class RaftQuorum:
         self._standings = Standings(disk, directory, stored.standing, self._others)
         self.damage = stored.damage
         """What `open` found damaged, and put aside."""
+        self.files = self._keeper.files
         self._heartbeat_listeners: list[Callable[[Heartbeat], None]] = []
         self._hang_up_listeners: list[Callable[[BrokerId], None]] = []
         self._leadership_listeners: list[Callable[[bool], None]] = []

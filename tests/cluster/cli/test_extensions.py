@@ -11,6 +11,7 @@ from cordwood.cluster.cli.exits import Failure
 
 def test_chaos_is_a_command_like_any_other() -> None:
     assert "replay" in cordwood("chaos", "--help").text
+    assert " chaos " in cordwood("--help").text
 
 
 def test_what_is_not_installed_is_named() -> None:

@@ -4,8 +4,8 @@ import io
 
 from rich.console import Console
 
-from cordwood.cluster.cli.cluster_view import Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
 from cordwood.cluster.cli.status_report import PARTITIONS_SHOWN, as_json, as_tables
+from cordwood.cluster.view import Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
 
 DISK = LogDirectory("data", None, 75_000_000_000, 250_000_000_000)
 BROKEN = LogDirectory("broken", "KafkaStorageError", None, None)

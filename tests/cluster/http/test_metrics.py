@@ -5,6 +5,8 @@ import errno
 
 from http_fixture import HttpStory, run
 
+from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
+from cordwood.cluster.http.metrics.scrape import LINES_PER_TURN
 from cordwood.storage.errors import DamagedLog
 
 
@@ -126,17 +128,71 @@ def test_the_process_shows_its_memory() -> None:
     run(story())
 
 
+def test_the_metadata_files_and_the_changes_of_the_metadata_are_counted() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            assert broker.watched.metadata_files is not None
+            broker.watched.metadata_files.synced(0.002, 1234)
+            assert await broker.metric("raft_journal_bytes") == 1234
+            assert await broker.metric("raft_sync_duration_seconds_bucket", le="0.001") == 0
+            assert await broker.metric("raft_sync_duration_seconds_bucket", le="0.0025") == 1
+            assert await broker.metric("raft_sync_duration_seconds_count") == 1
+            assert await broker.metric("controllerships_total") == 0
+            broker.metadata.elect(1)
+            assert await broker.metric("controllerships_total") == 1
+            assert await broker.metric("elections_total", cause="unclean") == 0
+
+    run(story())
+
+
+def test_a_group_commit_shows_what_it_served() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            for value, index in (("a", 0), ("b", 0), ("c", 1)):
+                broker.replicas.produce(value, index=index)
+            await broker.replicas.turn()
+            assert await broker.metric("flush_duration_seconds_count") == 0, "it is still with the disk"
+            assert await broker.metric("uncommitted_records") == 3
+            broker.replicas.syncer.let_go()
+            assert await broker.metric("flush_duration_seconds_count") == 1
+            assert await broker.metric("flush_appends_sum") == 3
+            assert await broker.metric("flush_replicas_sum") == 2
+            assert await broker.metric("uncommitted_records") == 0
+
+    run(story())
+
+
+def test_a_group_shows_what_it_has_yet_to_read() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            for value in ("a", "b", "c"):
+                broker.replicas.produce(value)
+            await broker.replicas.turn()
+            broker.replicas.syncer.let_go()
+            commits = {("t", 0): Commit(1, -1, ""), ("elsewhere", 7): Commit(5, -1, "")}
+            await broker.groups.commit("readers", MemberIdentity(), commits)
+            here = {"group": "readers", "topic": "t", "partition": "0"}
+            elsewhere = {"group": "readers", "topic": "elsewhere", "partition": "7"}
+            assert await broker.metric("group_committed_offset", **here) == 1
+            assert await broker.metric("group_lag_records", **here) == 2
+            assert await broker.metric("group_committed_offset", **elsewhere) == 5
+            assert await broker.metric("group_lag_records", **elsewhere) is None, "no replica of it is here"
+            assert await broker.metric("groups", state="Empty") == 1
+
+    run(story())
+
+
 def test_a_scrape_lets_others_have_their_turns() -> None:
     async def story() -> None:
         async with HttpStory() as broker:
-            for index in range(100):
+            for index in range(300):
                 broker.lead(1, 2, 3, index=index)
             turns, scrape = 0, asyncio.ensure_future(broker.metrics())
             while not scrape.done():
                 await asyncio.sleep(0)
                 turns += 1
-            names = {name for name, _ in scrape.result()}
-            assert len(names) > 20
-            assert turns > len(names)
+            samples = len(scrape.result())
+            assert samples > 1000
+            assert turns > samples / LINES_PER_TURN
 
     run(story())

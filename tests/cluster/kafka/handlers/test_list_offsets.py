@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.handlers import list_offsets
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
+from cordwood.storage.records import Record, encode
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 
@@ -20,9 +21,10 @@ def admin(admin: AdminFixture) -> AdminFixture:
     return admin
 
 
-def look_up(admin: AdminFixture, version: int, timestamp: int) -> Any:
+def look_up(admin: AdminFixture, version: int, timestamp: int, replica_id: int = -1) -> Any:
     wanted = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
-    (topic,) = admin.ask(list_offsets, version, topics=({"name": "flights", "partitions": (wanted,)},)).topics
+    topics = ({"name": "flights", "partitions": (wanted,)},)
+    (topic,) = admin.ask(list_offsets, version, replica_id=replica_id, topics=topics).topics
     (row,) = topic.partitions
     return row
 
@@ -57,3 +59,15 @@ def test_a_place_is_known_from_a_version_on(admin: AdminFixture, place: int, sin
 def test_nothing_is_tiered(admin: AdminFixture, place: int) -> None:
     row = look_up(admin, 11, place)
     assert (row.error_code, row.offset, row.timestamp, row.leader_epoch) == (ErrorCode.none, -1, -1, -1)
+
+
+def test_only_a_debugger_is_told_where_the_log_ends_before_that_is_committed(admin: AdminFixture) -> None:
+    batch = encode([Record(0, 0, None, b"a"), Record(1, 0, None, b"b")])
+
+    async def append() -> None:
+        admin.services.replicas.led("flights", 0).append(batch, 0)
+
+    admin.runner.run(append())
+    consumer, debugger = (look_up(admin, 11, LATEST, replica_id) for replica_id in (-1, list_offsets.DEBUGGER))
+    assert (consumer.offset, debugger.offset) == (0, 2)
+    assert look_up(admin, 11, EARLIEST, list_offsets.DEBUGGER).offset == 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from cordwood.cluster.cli.cluster_view import ClusterView, Partition
+from cordwood.cluster.view import ClusterView, Partition
 
 NAMES_SHOWN = 3
 

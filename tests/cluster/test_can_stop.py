@@ -1,7 +1,7 @@
 """Whether a broker may be stopped: the decision, on clusters written down as values."""
 
-from cordwood.cluster.cli.can_stop import reasons_against
-from cordwood.cluster.cli.cluster_view import Broker, ClusterView, Partition, Quorum, Replica
+from cordwood.cluster.can_stop import reasons_against
+from cordwood.cluster.view import Broker, ClusterView, Partition, Quorum, Replica
 
 
 def cluster(

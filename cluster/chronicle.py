@@ -1,0 +1,144 @@
+"""What the changes of the metadata did to this broker: counted for its metrics, and told in its log, a line for each.
+
+Every broker tells of itself and of the partitions that it leads, so that the counts of all brokers add up. Of what is
+the whole cluster's the active controller tells.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import structlog
+
+from cordwood.cluster.metadata.changes import Cause, PartitionChange, cause_of, changed_partitions
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image, TopicImage, changed_topics
+from cordwood.cluster.metadata.quorum import Quorum
+
+LINES_PER_CHANGE_MAX = 10
+"""Where a failover moves a thousand partitions, one line says how many."""
+
+_events = structlog.get_logger("metadata")
+
+
+class Chronicle:
+    """Subscribed once this broker knows the metadata: what happened before it came is not its story."""
+
+    def __init__(self, quorum: Quorum, broker_id: BrokerId) -> None:
+        self._quorum, self._broker_id = quorum, broker_id
+        self.elections: Counter[Cause] = Counter()
+        """Those by which this broker came to lead a partition."""
+        self.leaderships_lost = 0
+        self.isr_shrinks = self.isr_expansions = 0
+        """Of partitions that this broker leads."""
+        self.fencings = self.controllerships = 0
+        """How often this broker was fenced, and how often it became the active controller."""
+
+    def begin(self) -> None:
+        """Follow what happens from now on."""
+        self._quorum.subscribe(self.follow)
+        self._quorum.on_leadership(self._leadership_changed)
+
+    def follow(self, old: Image, new: Image) -> None:
+        """The quorum's listener."""
+        if old.topics_by_id is not new.topics_by_id:
+            self._follow_partitions(changed_partitions(old, new), new)
+        if old.brokers is not new.brokers:
+            self._follow_broker(old.brokers.get(self._broker_id), new.brokers.get(self._broker_id))
+        if self._quorum.is_leader:
+            _tell_cluster(old, new)
+
+    def _follow_partitions(self, changes: Iterable[PartitionChange], new: Image) -> None:
+        gained: list[partial[None]] = []
+        lost: list[partial[None]] = []
+        for change in changes:
+            before, after = change.before, change.after
+            if after.leader == self._broker_id:
+                self.isr_shrinks += len(after.isr) < len(before.isr)
+                self.isr_expansions += len(after.isr) > len(before.isr)
+                if change.has_new_leader:
+                    cause = cause_of(change, new)
+                    self.elections[cause] += 1
+                    gained.append(partial(_tell_gained, change, cause))
+            elif before.leader == self._broker_id:
+                self.leaderships_lost += 1
+                lost.append(partial(_tell_lost, change))
+        _tell_each(gained, "partitions.led")
+        _tell_each(lost, "partitions.led_no_more")
+
+    def _follow_broker(self, before: BrokerImage | None, after: BrokerImage | None) -> None:
+        if before is None or after is None or before.is_fenced == after.is_fenced:
+            return
+        self.fencings += after.is_fenced
+        if after.is_fenced:
+            _events.warning("broker.is_fenced", broker=self._broker_id, epoch=after.epoch)
+        else:
+            _events.info("broker.is_unfenced", broker=self._broker_id, epoch=after.epoch)
+
+    def _leadership_changed(self, is_leader: bool) -> None:
+        self.controllerships += is_leader
+
+
+def _tell_each(lines: Sequence[Callable[[], None]], together: str) -> None:
+    if len(lines) > LINES_PER_CHANGE_MAX:
+        _events.info(together, partitions=len(lines))
+        return
+    for tell in lines:
+        tell()
+
+
+def _tell_gained(change: PartitionChange, cause: Cause) -> None:
+    after = change.after
+    tell = _events.warning if cause is Cause.UNCLEAN else _events.info
+    tell(
+        "partition.led",
+        topic=change.topic,
+        partition=change.index,
+        leader_epoch=after.leader_epoch,
+        isr=",".join(map(str, after.isr)),
+        cause=cause.value,
+    )
+
+
+def _tell_lost(change: PartitionChange) -> None:
+    leader = None if change.after.leader == NO_LEADER else change.after.leader
+    _events.info("partition.led_no_more", topic=change.topic, partition=change.index, leader=leader)
+
+
+def _tell_cluster(old: Image, new: Image) -> None:
+    for before, after in changed_topics(old, new):
+        _tell_topic(before, after)
+    if old.brokers is not new.brokers:
+        for broker in new.brokers.values():
+            known = old.brokers.get(broker.id)
+            if known is None or known.epoch != broker.epoch:
+                _events.info("broker.registered", broker=broker.id, epoch=broker.epoch, rack=broker.rack)
+        for broker_id in old.brokers.keys() - new.brokers.keys():
+            _events.info("broker.unregistered", broker=broker_id)
+    if old.broker_configs is not new.broker_configs:
+        for name in sorted(old.broker_configs.keys() | new.broker_configs.keys()):
+            _tell_configs(
+                "broker.configured",
+                old.broker_configs.get(name, EMPTY),
+                new.broker_configs.get(name, EMPTY),
+                broker=name or "all",
+            )
+
+
+def _tell_configs(event: str, before: Mapping[str, str], after: Mapping[str, str], **whose: str) -> None:
+    """Which keys, and not what they are now: some are not for everybody."""
+    keys = {key for key, _ in before.items() ^ after.items()}
+    if keys:
+        _events.info(event, **whose, keys=",".join(sorted(keys)))
+
+
+def _tell_topic(before: TopicImage | None, after: TopicImage | None) -> None:
+    if after is None:
+        assert before is not None, "a change has two sides"
+        _events.info("topic.deleted", topic=before.name, id=str(before.id))
+    elif before is None:
+        _events.info("topic.created", topic=after.name, id=str(after.id), partitions=len(after.partitions))
+    else:
+        if len(after.partitions) != len(before.partitions):
+            _events.info("topic.grown", topic=after.name, partitions=len(after.partitions))
+        _tell_configs("topic.configured", before.configs, after.configs, topic=after.name)

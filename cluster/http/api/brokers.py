@@ -1,0 +1,146 @@
+"""Brokers: where they are, whether they serve, and whether one may be stopped now."""
+
+from typing import Annotated
+
+import msgspec
+
+from cordwood.cluster.can_stop import reasons_against
+from cordwood.cluster.config_rows import broker_config
+from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage
+from cordwood.cluster.topic_configs import value_of
+from cordwood.cluster.view import Broker as BrokerView
+from cordwood.cluster.view import ClusterView, Partition, Quorum, Replica
+
+MIN_ISR = "min.insync.replicas"
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where Kafka clients of a listener reach a broker."""
+
+    listener: str
+    host: str
+    port: int
+
+
+class Broker(msgspec.Struct, frozen=True):
+    """A registered broker. A fenced one leads nothing: it has fallen silent, or has only just started."""
+
+    broker_id: int
+    epoch: int
+    incarnation: str
+    endpoints: list[Endpoint]
+    http: str | None
+    """HOST:PORT where it listens for HTTP; known only of the broker that answers."""
+    rack: str | None
+    is_fenced: bool
+    is_shutting_down: bool
+    is_controller: bool
+    led_partitions: int
+    replicas: int
+    in_sync_replicas: int
+
+
+class Brokers(msgspec.Struct, frozen=True):
+    """All registered brokers, by number."""
+
+    brokers: list[Broker]
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Whether a broker may be stopped without anybody noticing."""
+
+    broker_id: int
+    can_stop: bool
+    reasons: Annotated[list[str], msgspec.Meta(description="What would no longer be available or safe, in sentences.")]
+
+
+async def list_brokers(asked: Asked[Nothing, Nothing]) -> Brokers:
+    """The brokers that are registered."""
+    context = asked.context
+    return Brokers([broker_of(broker, context) for _, broker in sorted(context.image.brokers.items())])
+
+
+async def describe_broker(asked: Asked[Nothing, Nothing]) -> Broker:
+    """One broker."""
+    return broker_of(asked.context.broker(asked.path["broker_id"]), asked.context)
+
+
+async def can_stop(asked: Asked[Nothing, Nothing]) -> Verdict:
+    """Whether a broker may be stopped now, and if not, why. `cordwood cluster can-stop` says the same."""
+    broker_id = int(asked.context.broker(asked.path["broker_id"]).id)
+    reasons = reasons_against(view_of(asked.context), broker_id)
+    return Verdict(broker_id, not reasons, reasons)
+
+
+def broker_of(broker: BrokerImage, context: Context) -> Broker:
+    """As the newest metadata has it."""
+    image, status = context.image, context.watched.quorum.status()
+    held = [
+        partition
+        for topic in image.topics_by_id.values()
+        for partition in topic.partitions
+        if broker.id in partition.replicas
+    ]
+    return Broker(
+        broker_id=int(broker.id),
+        epoch=broker.epoch,
+        incarnation=str(broker.incarnation),
+        endpoints=[Endpoint(at.listener, at.host, at.port) for at in broker.endpoints],
+        http=context.settings.http_listen if broker.id == context.watched.broker_id else None,
+        rack=broker.rack,
+        is_fenced=broker.is_fenced,
+        is_shutting_down=broker.is_shutting_down,
+        is_controller=broker.id == status.leader_id,
+        led_partitions=sum(partition.leader == broker.id for partition in held),
+        replicas=len(held),
+        in_sync_replicas=sum(broker.id in partition.isr for partition in held),
+    )
+
+
+def view_of(context: Context) -> ClusterView:
+    """What the verdict goes by."""
+    image, status = context.image, context.watched.quorum.status()
+    members = (*status.voters, *status.observers)
+    return ClusterView(
+        image.cluster_id,
+        tuple(
+            BrokerView(int(broker.id), "", broker.rack, not broker.is_fenced, None)
+            for _, broker in sorted(image.brokers.items())
+        ),
+        Quorum(
+            None if status.leader_id is None else int(status.leader_id),
+            status.term,
+            tuple(sorted(int(voter.broker_id) for voter in status.voters)),
+            {int(member.broker_id): member.log_end for member in members if member.log_end is not None},
+        ),
+        tuple(_partitions(image, context)),
+    )
+
+
+def _partitions(image: Image, context: Context) -> list[Partition]:
+    configs = broker_config(context.settings, image)
+    rows = []
+    for _, topic in sorted(image.topics_by_name.items()):
+        min_isr = value_of(MIN_ISR, topic.configs, configs)
+        assert isinstance(min_isr, int), f"{MIN_ISR} is a number"
+        for index, partition in enumerate(topic.partitions):
+            leader = None if partition.leader == NO_LEADER else int(partition.leader)
+            replicas = _replicas(partition, image)
+            rows.append(Partition(topic.name, index, leader, replicas, min(min_isr, len(replicas))))
+    return rows
+
+
+def _replicas(partition: PartitionImage, image: Image) -> tuple[Replica, ...]:
+    return tuple(
+        Replica(int(replica), replica in partition.isr, not image.is_in_service(replica), None, None)
+        for replica in partition.replicas
+    )
+
+
+ROUTES = (
+    Route("GET", "/v1/brokers", list_brokers, Nothing, Nothing, Brokers, refusals=(503,)),
+    Route("GET", "/v1/brokers/{broker_id}", describe_broker, Nothing, Nothing, Broker, refusals=(404, 503)),
+    Route("GET", "/v1/brokers/{broker_id}/can-stop", can_stop, Nothing, Nothing, Verdict, refusals=(404, 503)),
+)

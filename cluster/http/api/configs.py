@@ -1,0 +1,141 @@
+"""Configs of topics and brokers: what each is worth, where that comes from, and how it is changed."""
+
+from typing import Annotated
+
+import msgspec
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+from cordwood.cluster.config_rows import Source
+from cordwood.cluster.config_values import Kind
+from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.refusal import check
+from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.kafka.handlers.incremental_alter_configs import Operation
+from cordwood.cluster.metadata.commands import ResourceType
+
+ConfigValue = str | bool | int | float
+"""As JSON has it. Configs are texts, so true and "true" are the same."""
+
+
+class Config(msgspec.Struct, frozen=True):
+    """One config as it stands."""
+
+    name: str
+    value: str | None
+    """None where nothing is set, and of secrets."""
+    source: str
+    """Where the value comes from: dynamic_topic, dynamic_broker, dynamic_all_brokers, static_broker or default."""
+    default: str | None
+    type: str
+    is_read_only: bool
+    """Whether only the broker's own settings file can change it."""
+    is_secret: bool
+    documentation: str | None
+
+
+class Configs(msgspec.Struct, frozen=True):
+    """All configs of a topic or a broker, by name."""
+
+    configs: list[Config]
+
+
+class ConfigChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is to be set; null takes a config back to what it is worth by default."""
+
+    configs: Annotated[dict[str, ConfigValue | None], msgspec.Meta(max_length=1000)]
+
+
+class ConfigsQuery(msgspec.Struct, frozen=True):
+    """Whether it is only to be looked at."""
+
+    dry_run: bool = False
+    """Say whether it could be done, and do nothing."""
+
+
+class ChangedConfigs(msgspec.Struct, frozen=True):
+    """What was changed, or would be."""
+
+    changed: list[str]
+
+
+async def describe_topic_configs(asked: Asked[Nothing, Nothing]) -> Configs:
+    """The configs of a topic."""
+    name = asked.context.topic(asked.path["topic"]).name
+    return await _describe(asked.context, None, ResourceType.TOPIC, name)
+
+
+async def alter_topic_configs(asked: Asked[ConfigsQuery, ConfigChanges]) -> ChangedConfigs:
+    """Set configs of a topic, or take them back."""
+    return await _alter(asked, ResourceType.TOPIC, asked.context.topic(asked.path["topic"]).name)
+
+
+async def describe_broker_configs(asked: Asked[Nothing, Nothing]) -> Configs:
+    """The configs of a broker, as that broker says."""
+    broker_id = int(asked.context.broker(asked.path["broker_id"]).id)
+    return await _describe(asked.context, broker_id, ResourceType.BROKER, str(broker_id))
+
+
+async def alter_broker_configs(asked: Asked[ConfigsQuery, ConfigChanges]) -> ChangedConfigs:
+    """Set configs of a broker, or take them back."""
+    return await _alter(asked, ResourceType.BROKER, str(asked.context.broker(asked.path["broker_id"]).id))
+
+
+def text_of(value: ConfigValue) -> str:
+    """As Kafka's tools write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+async def _describe(context: Context, broker_id: int | None, kind: ResourceType, name: str) -> Configs:
+    resource = DescribeConfigsResource(resource_type=int(kind), resource_name=name, configuration_keys=None)
+    request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=True)
+    (result,) = (await context.cluster.ask(broker_id, request)).results
+    check(result.error_code, result.error_message)
+    return Configs(
+        [
+            Config(
+                name=row.name,
+                value=row.value,
+                source=Source(row.config_source).name.lower(),
+                default=next((at.value for at in row.synonyms if at.source == Source.DEFAULT), None),
+                type=Kind(row.config_type).name.lower(),
+                is_read_only=row.read_only,
+                is_secret=row.is_sensitive,
+                documentation=row.documentation,
+            )
+            for row in sorted(result.configs, key=lambda row: str(row.name))
+        ]
+    )
+
+
+async def _alter(asked: Asked[ConfigsQuery, ConfigChanges], kind: ResourceType, name: str) -> ChangedConfigs:
+    changes = asked.body.configs
+    resource = AlterConfigsResource(
+        resource_type=int(kind), resource_name=name, configs=tuple(_change(*change) for change in changes.items())
+    )
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=asked.query.dry_run)
+    (result,) = (await asked.context.cluster.ask(None, request)).responses
+    check(result.error_code, result.error_message)
+    return ChangedConfigs(sorted(changes))
+
+
+def _change(name: str, value: ConfigValue | None) -> AlterableConfig:
+    if value is None:
+        return AlterableConfig(name=name, config_operation=int(Operation.DELETE), value=None)
+    return AlterableConfig(name=name, config_operation=int(Operation.SET), value=text_of(value))
+
+
+_OF_A_TOPIC, _OF_A_BROKER = "/v1/topics/{topic}/configs", "/v1/brokers/{broker_id}/configs"
+
+ROUTES = (
+    Route("GET", _OF_A_TOPIC, describe_topic_configs, Nothing, Nothing, Configs, refusals=(404, 503)),
+    Route("PATCH", _OF_A_TOPIC, alter_topic_configs, ConfigsQuery, ConfigChanges, ChangedConfigs, refusals=(404, 503)),
+    Route("GET", _OF_A_BROKER, describe_broker_configs, Nothing, Nothing, Configs, refusals=(404, 503)),
+    Route(
+        "PATCH", _OF_A_BROKER, alter_broker_configs, ConfigsQuery, ConfigChanges, ChangedConfigs, refusals=(404, 503)
+    ),
+)

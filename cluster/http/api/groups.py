@@ -1,0 +1,292 @@
+"""Consumer groups: who is in them, how far behind they are, and where they go on."""
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import msgspec
+from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment
+from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+from kio.schema.errors import ErrorCode
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.list_groups.v5.request import ListGroupsRequest
+from kio.schema.offset_commit.v9.request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kio.schema.offset_fetch.v9.request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kio.serial import entity_reader
+from kio.serial.errors import SerialError
+
+from cordwood.cluster import positions
+from cordwood.cluster.groups.subscription import CONSUMER
+from cordwood.cluster.http import offsets
+from cordwood.cluster.http.api.topics import Items
+from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.places import Offsets, Place, exists
+from cordwood.cluster.http.refusal import HttpRefusal, check
+from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.kafka.bounds import check_bounds
+from cordwood.cluster.kafka.handlers.find_coordinator import GROUP
+from cordwood.cluster.kafka.wire import Malformed
+from cordwood.cluster.topics import CONSUMER_OFFSETS
+
+NO_MEMBER, NO_GENERATION = "", -1
+VERSION_BYTES = 2
+"""In front of an assignment."""
+
+_read_assignment = entity_reader(ConsumerProtocolAssignment)
+
+
+class ListedGroup(msgspec.Struct, frozen=True):
+    """A group, as its coordinator lists it."""
+
+    group: str
+    state: str
+    protocol_type: str
+    coordinator: int
+
+
+class Groups(msgspec.Struct, frozen=True):
+    """All groups by name, but for those of brokers that did not answer."""
+
+    groups: list[ListedGroup]
+    unanswered_by: list[int]
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A running member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+class GroupPartition(msgspec.Struct, frozen=True):
+    """Where a group stands in a partition. What is not known, or does not exist, is null."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    """The next offset to read."""
+    end: int | None
+    lag_records: int | None
+    member_id: str | None
+    """Who reads it now."""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A group with its members, and how far behind it is."""
+
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str
+    coordinator: int
+    lag_records: int | None
+    """Of all partitions together, as far as that is known; null where it is known of none."""
+    members: list[Member]
+    partitions: list[GroupPartition]
+
+
+class DeletedGroup(msgspec.Struct, frozen=True):
+    """What is gone."""
+
+    group: str
+
+
+class Reset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a group is to go on reading."""
+
+    to: str
+    """earliest, latest, an offset, a time (2026-07-30T12:00:00Z) or milliseconds since 1970 (@1785412800000)."""
+    topics: Annotated[list[str], Items] | None = None
+    """Only in these; else in all that the group has committed."""
+    dry_run: bool = False
+    """Only tell what would change."""
+
+
+class ResetPartition(msgspec.Struct, frozen=True):
+    """Where a group stood in a partition, and where it goes on."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    new: int
+
+
+class ResetGroup(msgspec.Struct, frozen=True):
+    """What was reset, or would be."""
+
+    group: str
+    is_done: bool
+    partitions: list[ResetPartition]
+
+
+async def list_groups(asked: Asked[Nothing, Nothing]) -> Groups:
+    """The groups of all brokers."""
+    context = asked.context
+    alive = [int(broker.id) for broker in context.image.brokers.values() if not broker.is_fenced]
+    answers = await context.cluster.ask_all(alive, lambda _: ListGroupsRequest(states_filter=(), types_filter=()))
+    found = {
+        broker_id: answer.groups
+        for broker_id, answer in answers.items()
+        if answer is not None and answer.error_code is ErrorCode.none
+    }
+    rows = [
+        ListedGroup(str(row.group_id), row.group_state, row.protocol_type, broker_id)
+        for broker_id, groups in found.items()
+        for row in groups
+    ]
+    return Groups(sorted(rows, key=lambda row: row.group), sorted(answers.keys() - found.keys()))
+
+
+async def describe_group(asked: Asked[Nothing, Nothing]) -> Group:
+    """A group with its members and the lag of each partition."""
+    context, group_id = asked.context, asked.path["group"]
+    coordinator = await _coordinator(group_id, context)
+    request = DescribeGroupsRequest(groups=(group_id,), include_authorized_operations=False)
+    (described,) = (await context.cluster.ask(coordinator, request)).groups
+    committed = await _committed(group_id, coordinator, context)
+    if described.error_code is not ErrorCode.group_id_not_found or not committed:
+        check(described.error_code, described.error_message)
+    owners = _owners(described)
+    places = sorted(committed.keys() | owners.keys())
+    ends = await offsets.committed_ends(context, places)
+    rows = [_row(place, committed, ends, owners) for place in places]
+    lags = [row.lag_records for row in rows if row.lag_records is not None]
+    return Group(
+        group=group_id,
+        state=described.group_state,
+        protocol_type=described.protocol_type,
+        protocol=described.protocol_data,
+        coordinator=coordinator,
+        lag_records=sum(lags) if lags else None,
+        members=[
+            Member(member.member_id, member.group_instance_id, member.client_id, member.client_host.removeprefix("/"))
+            for member in described.members
+        ],
+        partitions=rows,
+    )
+
+
+async def delete_group(asked: Asked[Nothing, Nothing]) -> DeletedGroup:
+    """Delete a group that has no running members, and forget where it stood."""
+    group_id = asked.path["group"]
+    coordinator = await _coordinator(group_id, asked.context)
+    (result,) = (await asked.context.cluster.ask(coordinator, DeleteGroupsRequest(groups_names=(group_id,)))).results
+    check(result.error_code)
+    return DeletedGroup(group_id)
+
+
+async def reset_group(asked: Asked[Nothing, Reset]) -> ResetGroup:
+    """Move where a group goes on reading. Its members must have stopped."""
+    context, group_id, wanted = asked.context, asked.path["group"], asked.body
+    try:
+        position = positions.parse(wanted.to)
+    except positions.NoPosition as mistake:
+        raise HttpRefusal(422, f"`to` is {wanted.to!r}, which is {mistake}") from None
+    coordinator = await _coordinator(group_id, context, may_be_new=wanted.topics is not None)
+    committed = await _committed(group_id, coordinator, context)
+    places = _places(wanted, committed, context)
+    new = await offsets.resolve(context, position, places)
+    if not wanted.dry_run:
+        await _commit(group_id, coordinator, new, context)
+    rows = [ResetPartition(place.topic, place.partition, committed.get(place), new[place]) for place in places]
+    return ResetGroup(group_id, not wanted.dry_run, rows)
+
+
+def _places(wanted: Reset, committed: Offsets, context: Context) -> list[Place]:
+    """Raises HttpRefusal where there is nothing to reset."""
+    if wanted.topics is not None:
+        topics = [context.topic(name) for name in dict.fromkeys(wanted.topics)]
+        places = [Place(topic.name, index) for topic in topics for index in range(len(topic.partitions))]
+    else:
+        # Topics may have been deleted since the group committed.
+        places = [place for place in sorted(committed) if exists(place, context.image)]
+    if not places:
+        raise HttpRefusal(422, "The group has committed nothing: say in which `topics` it is to go on.")
+    return places
+
+
+async def _coordinator(group_id: str, context: Context, *, may_be_new: bool = False) -> int:
+    """Raises HttpRefusal. Nothing comes into being because somebody has looked for it."""
+    if CONSUMER_OFFSETS not in context.image.topics_by_name and not may_be_new:
+        raise HttpRefusal(404, f"There is no group {group_id!r}.", ErrorCode.group_id_not_found)
+    request = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=(group_id,))
+    (found,) = (await context.cluster.ask(None, request)).coordinators
+    check(found.error_code, found.error_message)
+    return int(found.node_id)
+
+
+async def _committed(group_id: str, coordinator: int, context: Context) -> Offsets:
+    """Raises HttpRefusal."""
+    group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
+    (answer,) = (await context.cluster.ask(coordinator, OffsetFetchRequest(groups=(group,)))).groups
+    if answer.error_code is not ErrorCode.group_id_not_found:
+        check(answer.error_code)
+    return {
+        Place(topic.name, row.partition_index): row.committed_offset
+        for topic in answer.topics
+        for row in topic.partitions
+        if row.committed_offset >= 0
+    }
+
+
+async def _commit(group_id: str, coordinator: int, new: Offsets, context: Context) -> None:
+    """As somebody who is no member, which a group takes only while it has none. Raises HttpRefusal."""
+    by_topic: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+    for place, offset in new.items():
+        row = OffsetCommitRequestPartition(
+            partition_index=place.partition, committed_offset=offset, committed_metadata=None
+        )
+        by_topic[place.topic].append(row)
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=NO_GENERATION,
+        member_id=NO_MEMBER,
+        topics=tuple(OffsetCommitRequestTopic(name=name, partitions=tuple(rows)) for name, rows in by_topic.items()),
+    )
+    for topic in (await context.cluster.ask(coordinator, request)).topics:
+        for row in topic.partitions:
+            check(row.error_code)
+
+
+def _owners(described: Any) -> dict[Place, str]:
+    """Who reads which partition. What members of other protocols have been assigned is theirs to read."""
+    if described.protocol_type != CONSUMER:
+        return {}
+    return {
+        place: str(member.member_id) for member in described.members for place in _assigned(member.member_assignment)
+    }
+
+
+def _assigned(assignment: bytes) -> Iterable[Place]:
+    """Every version begins like version 0. What a client wrote that is no assignment is taken for none."""
+    content = memoryview(assignment)
+    try:
+        check_bounds(ConsumerProtocolAssignment, content, VERSION_BYTES)
+        read, _ = _read_assignment(content, VERSION_BYTES)
+    except (Malformed, SerialError, IndexError, ValueError, struct.error):
+        return []
+    return [Place(str(topic.topic), int(index)) for topic in read.assigned_partitions for index in topic.partitions]
+
+
+def _row(place: Place, committed: Offsets, ends: Offsets, owners: Mapping[Place, str]) -> GroupPartition:
+    done, end = committed.get(place), ends.get(place)
+    lag = None if done is None or end is None else max(end - done, 0)
+    return GroupPartition(place.topic, place.partition, done, end, lag, owners.get(place))
+
+
+_ONE_GROUP = "/v1/groups/{group}"
+
+ROUTES = (
+    Route("GET", "/v1/groups", list_groups, Nothing, Nothing, Groups, refusals=(503,)),
+    Route("GET", _ONE_GROUP, describe_group, Nothing, Nothing, Group, refusals=(404, 503)),
+    Route("DELETE", _ONE_GROUP, delete_group, Nothing, Nothing, DeletedGroup, refusals=(404, 409, 503)),
+    Route("POST", f"{_ONE_GROUP}/reset", reset_group, Nothing, Reset, ResetGroup, refusals=(404, 409, 503)),
+)

@@ -1,0 +1,170 @@
+"""Who leads partitions and where their replicas are: elections, and moves to other brokers."""
+
+from collections import defaultdict
+from enum import Enum
+from typing import Annotated
+
+import msgspec
+from kio.schema.alter_partition_reassignments.v1.request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+from kio.schema.errors import ErrorCode
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+
+from cordwood.cluster.http.api.topics import TIMEOUT, BrokerIds, Items, PartitionIndex
+from cordwood.cluster.http.refusal import check, refusal_of
+from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.metadata.commands import Election
+
+
+class ElectionType(Enum):
+    """Who may win."""
+
+    PREFERRED = "preferred"
+    """The first of the replicas, if it is in sync."""
+    UNCLEAN = "unclean"
+    """Any replica, where none is in sync: what only the others had is lost."""
+
+
+class PartitionName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A partition of a topic."""
+
+    topic: str
+    partition: PartitionIndex
+
+
+class NewElections(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Partitions that are to have another leader."""
+
+    type: ElectionType = ElectionType.PREFERRED
+    partitions: Annotated[list[PartitionName], Items] | None = None
+    """All that are not led as they should be, where it is left out."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What has become of one partition."""
+
+    topic: str
+    partition: int
+    is_done: bool
+    code: str
+    """NONE where it was done, or Kafka's name for the reason why not."""
+    error: str | None
+
+
+class Outcomes(msgspec.Struct, frozen=True):
+    """What has become of each partition."""
+
+    partitions: list[Outcome]
+
+
+class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A partition that is to go to other brokers."""
+
+    topic: str
+    partition: PartitionIndex
+    replicas: BrokerIds | None
+    """Where to, the preferred leader first; null takes a move back that is under way."""
+
+
+class NewMoves(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Partitions that are to go to other brokers."""
+
+    moves: Annotated[list[Move], Items]
+
+
+class OngoingMove(msgspec.Struct, frozen=True):
+    """A partition on its way. It is there when nothing is being added or removed any more."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
+class OngoingMoves(msgspec.Struct, frozen=True):
+    """All partitions that are on their way."""
+
+    moves: list[OngoingMove]
+
+
+async def elect_leaders(asked: Asked[Nothing, NewElections]) -> Outcomes:
+    """Have partitions led by their preferred replica, or by any."""
+    wanted = asked.body.partitions
+    election = Election.PREFERRED if asked.body.type is ElectionType.PREFERRED else Election.UNCLEAN
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for name in wanted or ():
+        by_topic[name.topic].append(name.partition)
+    topics = tuple(TopicPartitions(topic=topic, partitions=tuple(indexes)) for topic, indexes in by_topic.items())
+    request = ElectLeadersRequest(
+        election_type=int(election), topic_partitions=None if wanted is None else topics, timeout=TIMEOUT
+    )
+    answer = await asked.context.cluster.ask(None, request)
+    results = answer.replica_election_results
+    if not results:
+        check(answer.error_code)
+    return Outcomes(
+        [
+            _outcome(topic.topic, row.partition_id, row.error_code, row.error_message)
+            for topic in results
+            for row in topic.partition_result
+        ]
+    )
+
+
+async def list_moves(asked: Asked[Nothing, Nothing]) -> OngoingMoves:
+    """Partitions that are on their way to other brokers."""
+    answer = await asked.context.cluster.ask(None, ListPartitionReassignmentsRequest(timeout=TIMEOUT, topics=None))
+    check(answer.error_code, answer.error_message)
+    return OngoingMoves(
+        [
+            OngoingMove(
+                topic.name,
+                row.partition_index,
+                list(map(int, row.replicas)),
+                list(map(int, row.adding_replicas)),
+                list(map(int, row.removing_replicas)),
+            )
+            for topic in answer.topics
+            for row in topic.partitions
+        ]
+    )
+
+
+async def move_partitions(asked: Asked[Nothing, NewMoves]) -> Outcomes:
+    """Begin to move partitions to other brokers, or take moves back. What has begun goes on by itself."""
+    by_topic: defaultdict[str, list[ReassignablePartition]] = defaultdict(list)
+    for move in asked.body.moves:
+        replicas = None if move.replicas is None else tuple(move.replicas)
+        by_topic[move.topic].append(ReassignablePartition(partition_index=move.partition, replicas=replicas))
+    request = AlterPartitionReassignmentsRequest(
+        timeout=TIMEOUT,
+        topics=tuple(ReassignableTopic(name=name, partitions=tuple(rows)) for name, rows in by_topic.items()),
+    )
+    answer = await asked.context.cluster.ask(None, request)
+    check(answer.error_code, answer.error_message)
+    return Outcomes(
+        [
+            _outcome(topic.name, row.partition_index, row.error_code, row.error_message)
+            for topic in answer.responses
+            for row in topic.partitions
+        ]
+    )
+
+
+def _outcome(topic: str, partition: int, code: ErrorCode, message: str | None) -> Outcome:
+    is_done = code is ErrorCode.none
+    return Outcome(
+        topic, partition, is_done, code.name.upper(), None if is_done else refusal_of(code, message).sentence
+    )
+
+
+ROUTES = (
+    Route("POST", "/v1/elections", elect_leaders, Nothing, NewElections, Outcomes, refusals=(503,)),
+    Route("GET", "/v1/reassignments", list_moves, Nothing, Nothing, OngoingMoves, refusals=(503,)),
+    Route("POST", "/v1/reassignments", move_partitions, Nothing, NewMoves, Outcomes, refusals=(503,)),
+)

@@ -1,0 +1,223 @@
+"""Partitions: who leads each, on which brokers it is, from where to where it goes, and how far its replicas are."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from kio.schema.create_partitions.v3.request import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
+
+from cordwood.cluster.http import offsets
+from cordwood.cluster.http.api.cluster import is_under_replicated
+from cordwood.cluster.http.api.topics import TIMEOUT, BrokerIds, DryRun, Items, PartitionCount
+from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.places import Offsets, Place
+from cordwood.cluster.http.refusal import check
+from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage, TopicImage
+
+
+class Replica(msgspec.Struct, frozen=True):
+    """One copy of a partition. What its broker does not say, or was not asked, is null."""
+
+    broker_id: int
+    is_in_sync: bool
+    is_alive: bool
+    lag_records: int | None
+    """What it lacks of what is committed."""
+    size_bytes: int | None
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """One partition. Offsets are half-open: an end is the offset that comes next. They are null where unknown."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    partition_epoch: int
+    replicas: list[Replica]
+    """In the order of preference as leader."""
+    isr: list[int]
+    elr: list[int]
+    """Out of the in-sync set, and still in possession of all that is committed (KIP-966)."""
+    adding: list[int]
+    removing: list[int]
+    is_under_replicated: bool
+    log_start: int | None
+    high_watermark: int | None
+    """The end of what is committed, and what consumers read up to."""
+    log_end: int | None
+
+
+class Partitions(msgspec.Struct, frozen=True):
+    """Partitions by topic and number."""
+
+    partitions: list[Partition]
+
+
+class PartitionsQuery(msgspec.Struct, frozen=True):
+    """How much to find out."""
+
+    offsets: bool = True
+    """Ask the leaders from where to where each goes, and all brokers how far their replicas are."""
+
+
+class AllPartitionsQuery(msgspec.Struct, frozen=True):
+    """Which partitions, and how much to find out."""
+
+    offsets: bool = False
+    """Ask the leaders from where to where each goes, and all brokers how far their replicas are."""
+    internal: bool = False
+    """Also those of topics that belong to the broker itself."""
+
+
+class MorePartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many partitions a topic is to have from now on."""
+
+    count: PartitionCount
+    """All together, not how many are added."""
+    assignments: Annotated[list[BrokerIds], Items] | None = None
+    """The brokers of each partition that is added, the preferred leader first."""
+
+
+class GrownTopic(msgspec.Struct, frozen=True):
+    """A topic that has more partitions, or could have."""
+
+    topic: str
+    partition_count: int
+
+
+class _Held(NamedTuple):
+    """What a broker says of its replica."""
+
+    lag_records: int
+    size_bytes: int
+
+
+_Replicas = dict[tuple[Place, int], _Held]
+
+
+async def list_all_partitions(asked: Asked[AllPartitionsQuery, Nothing]) -> Partitions:
+    """The partitions of all topics: what a picture of the cluster is drawn from."""
+    topics = asked.context.topics(internal=asked.query.internal)
+    return Partitions(await partitions_of(topics, asked.context, with_offsets=asked.query.offsets))
+
+
+async def list_partitions(asked: Asked[PartitionsQuery, Nothing]) -> Partitions:
+    """The partitions of a topic."""
+    topic = asked.context.topic(asked.path["topic"])
+    return Partitions(await partitions_of([topic], asked.context, with_offsets=asked.query.offsets))
+
+
+async def add_partitions(asked: Asked[DryRun, MorePartitions]) -> GrownTopic:
+    """Give a topic more partitions.
+
+    Keys are spread over all of them from then on: new records of a key may go to another partition than those before.
+    """
+    name, wanted = asked.context.topic(asked.path["topic"]).name, asked.body
+    rows = wanted.assignments
+    assignments = (
+        None if rows is None else tuple(CreatePartitionsAssignment(broker_ids=tuple(brokers)) for brokers in rows)
+    )
+    topic = CreatePartitionsTopic(name=name, count=wanted.count, assignments=assignments)
+    request = CreatePartitionsRequest(topics=(topic,), timeout=TIMEOUT, validate_only=asked.query.dry_run)
+    (result,) = (await asked.context.cluster.ask(None, request)).results
+    check(result.error_code, result.error_message)
+    return GrownTopic(name, wanted.count)
+
+
+async def partitions_of(topics: Iterable[TopicImage], context: Context, *, with_offsets: bool) -> list[Partition]:
+    """As the newest metadata has them, and, if that is wanted, as their brokers say that they are now."""
+    found = {
+        Place(topic.name, index): partition for topic in topics for index, partition in enumerate(topic.partitions)
+    }
+    if not with_offsets:
+        return [_partition(place, partition, context, ({}, {}, {}), {}) for place, partition in found.items()]
+    begins, watermarks, ends, held = await asyncio.gather(
+        offsets.starts(context, found),
+        offsets.committed_ends(context, found),
+        offsets.log_ends(context, found),
+        _replicas_of(found, context),
+    )
+    places = (begins, watermarks, ends)
+    return [_partition(place, partition, context, places, held) for place, partition in found.items()]
+
+
+async def _replicas_of(partitions: Mapping[Place, PartitionImage], context: Context) -> _Replicas:
+    """What all brokers that are alive say of their replicas; what nobody says is left out."""
+    wanted: dict[int, dict[str, list[int]]] = {}
+    for place, partition in partitions.items():
+        for replica in filter(context.image.is_in_service, partition.replicas):
+            wanted.setdefault(int(replica), {}).setdefault(place.topic, []).append(place.partition)
+    answers = await context.cluster.ask_all(wanted, lambda broker_id: _describe_log_dirs(wanted[broker_id]))
+    return {
+        (Place(topic.name, row.partition_index), broker_id): _Held(row.offset_lag, row.partition_size)
+        for broker_id, answer in answers.items()
+        for topic in _topics_in(answer)
+        for row in topic.partitions
+    }
+
+
+def _topics_in(answer: Any) -> Iterable[Any]:
+    return () if answer is None else (topic for directory in answer.results for topic in directory.topics)
+
+
+def _describe_log_dirs(wanted: Mapping[str, list[int]]) -> DescribeLogDirsRequest:
+    return DescribeLogDirsRequest(
+        topics=tuple(DescribableLogDirTopic(topic=name, partitions=tuple(indexes)) for name, indexes in wanted.items())
+    )
+
+
+def _partition(
+    place: Place,
+    partition: PartitionImage,
+    context: Context,
+    known: tuple[Offsets, Offsets, Offsets],
+    held: _Replicas,
+) -> Partition:
+    begins, watermarks, ends = known
+    return Partition(
+        topic=place.topic,
+        partition=place.partition,
+        leader=None if partition.leader == NO_LEADER else int(partition.leader),
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        replicas=[_replica(place, replica, partition, context, held) for replica in partition.replicas],
+        isr=sorted(map(int, partition.isr)),
+        elr=sorted(map(int, partition.elr)),
+        adding=list(map(int, partition.adding)),
+        removing=list(map(int, partition.removing)),
+        is_under_replicated=is_under_replicated(partition),
+        log_start=begins.get(place),
+        high_watermark=watermarks.get(place),
+        log_end=ends.get(place),
+    )
+
+
+def _replica(
+    place: Place, broker_id: BrokerId, partition: PartitionImage, context: Context, held: _Replicas
+) -> Replica:
+    said = held.get((place, int(broker_id)))
+    return Replica(
+        broker_id=int(broker_id),
+        is_in_sync=broker_id in partition.isr,
+        is_alive=context.image.is_in_service(broker_id),
+        lag_records=None if said is None else said.lag_records,
+        size_bytes=None if said is None else said.size_bytes,
+    )
+
+
+_ONE_TOPIC = "/v1/topics/{topic}/partitions"
+
+ROUTES = (
+    Route("GET", "/v1/partitions", list_all_partitions, AllPartitionsQuery, Nothing, Partitions, refusals=(503,)),
+    Route("GET", _ONE_TOPIC, list_partitions, PartitionsQuery, Nothing, Partitions, refusals=(404, 503)),
+    Route("POST", _ONE_TOPIC, add_partitions, DryRun, MorePartitions, GrownTopic, refusals=(404, 409, 503)),
+)

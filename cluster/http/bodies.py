@@ -1,0 +1,92 @@
+"""What requests may take up at a time: bodies of a kind that is asked for, and not too large, and streams."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from aiohttp import web
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.http.refusal import HttpRefusal
+
+JSON = "application/json"
+BYTES = "application/octet-stream"
+
+BODY_BYTES_MAX = 8 << 20
+HELD_BYTES_MAX = 64 << 20
+"""Of all bodies together, until what they ask for has been done."""
+BODY_S = 30.0
+"""The longest that a body may take to come."""
+STREAMS_MAX = 64
+"""Readers of records. Each holds about 2 MB at most, if batches have their usual size."""
+
+
+def check_content_type(request: web.Request, allowed: tuple[str, ...]) -> None:
+    """A page of another site can make a browser send a form, and none of these. Raises HttpRefusal."""
+    if "Content-Type" not in request.headers or request.content_type not in allowed:
+        raise HttpRefusal(415, f"Send the body as Content-Type: {' or '.join(allowed)}.")
+    if (request.charset or "utf-8").lower() not in ("utf-8", "utf8"):
+        raise HttpRefusal(415, "Send the body in UTF-8.")
+
+
+class Bodies:
+    """All that are held at the moment."""
+
+    def __init__(self) -> None:
+        self._held_bytes = 0
+
+    @asynccontextmanager
+    async def read(self, request: web.Request) -> AsyncIterator[bytes]:
+        """The whole body, held for as long as the block runs. Raises HttpRefusal.
+
+        What counts is what has come: whoever announces much and sends nothing takes no room from others.
+        """
+        if (request.content_length or 0) > BODY_BYTES_MAX:
+            raise _too_large()
+        content = bytearray()
+        try:
+            await self._receive(request, content)
+            yield bytes(content)
+        finally:
+            self._held_bytes -= len(content)
+
+    async def _receive(self, request: web.Request, content: bytearray) -> None:
+        try:
+            async with asyncio.timeout(BODY_S):
+                while piece := await request.content.readany():
+                    content += piece
+                    self._held_bytes += len(piece)
+                    self._check(content)
+        except TimeoutError:
+            raise HttpRefusal(408, f"The body has not come within {BODY_S:.0f} s: send it again.") from None
+
+    def _check(self, content: bytearray) -> None:
+        if len(content) > BODY_BYTES_MAX:
+            raise _too_large()
+        if self._held_bytes > HELD_BYTES_MAX:
+            sentence = "Too many bodies are on their way to this broker: send it again in a moment."
+            raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)
+
+
+class Streams:
+    """Answers that go on for as long as their clients like."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """Raises HttpRefusal."""
+        if self._count >= STREAMS_MAX:
+            sentence = f"This broker has {STREAMS_MAX} readers already: ask another one, or later."
+            raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+
+def _too_large() -> HttpRefusal:
+    sentence = f"The body is larger than {BODY_BYTES_MAX} bytes: send fewer records at a time."
+    return HttpRefusal(413, sentence, ErrorCode.message_too_large)

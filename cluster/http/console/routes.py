@@ -1,0 +1,89 @@
+"""The console's page, its scripts and its style, served as they are in the package, and the pulse of this broker."""
+
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import NamedTuple
+
+from aiohttp import web
+
+from cordwood import __version__
+from cordwood.cluster.http.console.pulse import pulse_of
+from cordwood.cluster.http.refusal import HttpRefusal, json_response
+from cordwood.cluster.http.watched import Watched
+
+HTML = "text/html"
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_HEADERS = {
+    # Everything is the broker's own: nothing is loaded from elsewhere, and nobody else puts the page into a frame.
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    # Kept, but asked for again each time: scripts of two versions would not get on.
+    "Cache-Control": "no-cache",
+}
+
+
+class _File(NamedTuple):
+    """A file of the package, ready to be sent."""
+
+    content: bytes
+    content_type: str
+    tag: str
+
+
+class ConsoleRoutes:
+    """The page of one broker, which shows the whole cluster as that broker sees it."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+
+    def table(self) -> list[web.RouteDef]:
+        return [
+            web.get("/", self._page),
+            web.get("/console/pulse", self._pulse),
+            web.get("/console/{file}", self._static),
+        ]
+
+    async def _page(self, request: web.Request) -> web.Response:
+        page = _template().substitute(
+            broker=int(self._watched.broker_id),
+            cluster=escape(self._watched.quorum.image.cluster_id),
+            version=escape(__version__),
+        )
+        return _sent(request, _file(page.encode(), HTML))
+
+    async def _static(self, request: web.Request) -> web.Response:
+        found = _static_files().get(request.match_info["file"])
+        if found is None:
+            return HttpRefusal(404, f"The console has no file {request.match_info['file']!r}.").response()
+        return _sent(request, found)
+
+    async def _pulse(self, _request: web.Request) -> web.Response:
+        return json_response(pulse_of(self._watched), headers={"Cache-Control": "no-store"})
+
+
+def _sent(request: web.Request, file: _File) -> web.Response:
+    headers = {**_HEADERS, "ETag": f'"{file.tag}"'}
+    if any(tag.value == file.tag for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=file.content, content_type=file.content_type, charset="utf-8", headers=headers)
+
+
+@cache
+def _template() -> Template:
+    return Template(files(__package__).joinpath("page.html").read_text("utf-8"))
+
+
+@cache
+def _static_files() -> Mapping[str, _File]:
+    """By name. Read when somebody opens the console for the first time."""
+    found = files(__package__).joinpath("static").iterdir()
+    return {each.name: _file(each.read_bytes(), _TYPES[each.name.rpartition(".")[2]]) for each in found}
+
+
+def _file(content: bytes, content_type: str) -> _File:
+    return _File(content, content_type, sha256(content).hexdigest()[:16])

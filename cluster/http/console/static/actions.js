@@ -1,0 +1,240 @@
+// What an operator may do, each behind a question that says what will come of it.
+
+import { at, get, post, remove } from "./api.js";
+import { ask, askByName, choice, field } from "./dialogs.js";
+import { h } from "./dom.js";
+import { UNKNOWN, count, plural, signed } from "./format.js";
+import { placeOf } from "./live.js";
+import { table } from "./parts.js";
+
+const RESET_TO = [
+  ["earliest", "the earliest record"],
+  ["latest", "the end"],
+  ["offset", "an offset"],
+  ["time", "a time"],
+];
+
+/** `done` is called with the topic's name. */
+export function createTopic(done) {
+  const wanted = { name: "", partitions: "", replication_factor: "" };
+  ask({
+    title: "Create a topic",
+    verb: () => "Create",
+    isReady: () => wanted.name !== "",
+    content: () => [
+      field(
+        "Name",
+        { name: "name", required: true, maxlength: 249, spellcheck: "false", autocapitalize: "off", autofocus: true },
+        (text) => (wanted.name = text),
+      ),
+      field(
+        "Partitions",
+        { name: "partitions", type: "number", min: 1 },
+        (text) => (wanted.partitions = text),
+        "The most consumers of a group that can share the work. Empty: as the broker is set.",
+      ),
+      field(
+        "Copies",
+        { name: "copies", type: "number", min: 1 },
+        (text) => (wanted.replication_factor = text),
+        "On so many brokers. Empty: as the broker is set.",
+      ),
+    ],
+    act: async () => {
+      const counts = Object.entries(wanted).filter(([name, text]) => name !== "name" && text !== "");
+      const made = await post("/v1/topics", {
+        name: wanted.name,
+        ...Object.fromEntries(counts.map(([name, text]) => [name, Number(text)])),
+      });
+      done?.(made.name);
+      const partitions = plural(made.partition_count, "partition");
+      return `Topic ${made.name} is there: ${partitions}, ${plural(made.replication_factor, "replica")} each.`;
+    },
+  });
+}
+
+export function deleteTopic(name, records, done) {
+  askByName(name, {
+    title: `Delete topic ${name}?`,
+    verb: "Delete",
+    warning: [
+      "Its ",
+      h("b", null, records === null ? "records" : plural(records, "record")),
+      " are deleted on all brokers. There is no way back.",
+    ],
+    act: async () => {
+      await remove(at("topics", name));
+      done?.();
+      return `Topic ${name} is deleted.`;
+    },
+  });
+}
+
+/** Give leadership back to the first replica of each partition; of one topic, or of all for null. */
+export function electPreferred(topic, partitions) {
+  ask({
+    title: topic === null ? "Elect preferred leaders?" : `Elect preferred leaders of ${topic}?`,
+    verb: () => "Elect",
+    content: () =>
+      h(
+        "p",
+        null,
+        "Partitions that are led by another replica than their first go back to that one, where it is in sync. ",
+        "Clients follow within a moment.",
+      ),
+    act: async () =>
+      outcome(
+        await post("/v1/elections", {
+          type: "preferred",
+          partitions: topic === null ? null : placed(topic, partitions),
+        }),
+      ),
+  });
+}
+
+/** Any replica, where none in sync is left. */
+export function electUnclean(topic, partitions) {
+  askByName(topic, {
+    title: `Elect any replica of ${topic}?`,
+    verb: "Elect and lose records",
+    warning: [
+      `${plural(partitions.length, "partition")} without a leader: `,
+      `${partitions.map(({ partition }) => partition).join(", ")}. A replica that lacks records takes over: `,
+      h("b", null, "acknowledged records may be lost for ever."),
+      " Start a broker that was in sync instead, if you can.",
+    ],
+    act: async () => outcome(await post("/v1/elections", { type: "unclean", partitions: placed(topic, partitions) })),
+  });
+}
+
+/** First what would change, then the change. */
+export function resetGroup(group, topics, done) {
+  let to = "earliest";
+  let exact = "";
+  let topic = "";
+  let preview = null;
+  const changed = (change) => (value) => {
+    change(value);
+    preview = null;
+  };
+  const wanted = () => ({
+    to: to === "offset" || to === "time" ? moment(to, exact) : to,
+    topics: topic === "" ? null : [topic],
+  });
+  ask({
+    title: `Reset group ${group}`,
+    verb: () => (preview === null ? "Show what would change" : "Reset"),
+    isDangerous: () => preview !== null,
+    isReady: () => (to !== "offset" && to !== "time") || exact !== "",
+    content: () => [
+      choice(
+        "Go on from",
+        RESET_TO,
+        to,
+        changed((value) => ([to, exact] = [value, ""])),
+      ),
+      to === "offset" &&
+        field(
+          "Offset",
+          { name: "exact", type: "number", min: 0 },
+          changed((text) => (exact = text)),
+        ),
+      to === "time" &&
+        field(
+          "Time",
+          { name: "exact", type: "datetime-local", step: 1 },
+          changed((text) => (exact = text)),
+        ),
+      choice(
+        "In",
+        [["", "all topics that it has read"], ...topics.map((name) => [name, name])],
+        topic,
+        changed((value) => (topic = value)),
+      ),
+      preview && moves(preview),
+    ],
+    act: async () => {
+      if (preview === null) {
+        preview = (await post(at("groups", group, "reset"), { ...wanted(), dry_run: true })).partitions;
+        return null;
+      }
+      const { partitions } = await post(at("groups", group, "reset"), wanted());
+      done?.();
+      return `Group ${group} goes on from there in ${plural(partitions.length, "partition")}.`;
+    },
+  });
+}
+
+export function deleteGroup(group, done) {
+  askByName(group, {
+    title: `Delete group ${group}?`,
+    verb: "Delete",
+    warning: "Where it stands in every partition is forgotten. Records stay.",
+    act: async () => {
+      await remove(at("groups", group));
+      done?.();
+      return `Group ${group} is deleted.`;
+    },
+  });
+}
+
+/** Whether a broker may be stopped; nothing is done. */
+export function showVerdict(broker) {
+  let verdict = null;
+  ask({
+    title: `May broker ${broker} be stopped now?`,
+    verb: () => "Look again",
+    beginsAtOnce: true,
+    content: () => [
+      verdict &&
+        h(
+          "p",
+          { class: verdict.can_stop ? "well" : "bad" },
+          verdict.can_stop ? "✓ Yes: nobody would notice." : "✕ No.",
+        ),
+      verdict &&
+        h(
+          "ul",
+          null,
+          verdict.reasons.map((reason) => h("li", null, reason)),
+        ),
+    ],
+    act: async () => {
+      verdict = await get(at("brokers", String(broker), "can-stop"));
+      return null;
+    },
+  });
+}
+
+function placed(topic, partitions) {
+  return partitions.map(({ partition }) => ({ topic, partition }));
+}
+
+function outcome({ partitions }) {
+  const refused = partitions.filter((row) => !row.is_done && row.code !== "ELECTION_NOT_NEEDED");
+  const done = partitions.filter((row) => row.is_done).length;
+  const first = refused.length > 0 ? ` ${plural(refused.length, "partition")} not: ${refused[0].error}` : "";
+  return `${plural(done, "partition")} ${done === 1 ? "has" : "have"} another leader.${first}`;
+}
+
+/** A local time as the API has it. */
+function moment(kind, text) {
+  return kind === "time" ? `@${new Date(text).getTime()}` : text;
+}
+
+function moves(partitions) {
+  const change = ({ committed, new: next }) => (committed === null ? UNKNOWN : signed(next - committed));
+  return table({
+    label: "What would change",
+    rows: partitions,
+    key: placeOf,
+    empty: "",
+    columns: [
+      { name: "Topic", isHead: true, of: ({ topic }) => topic },
+      { name: "Partition", isNumber: true, of: ({ partition }) => partition },
+      { name: "Stands at", isNumber: true, of: ({ committed }) => count(committed) },
+      { name: "Goes on at", isNumber: true, of: ({ new: next }) => count(next) },
+      { name: "Change", isNumber: true, of: change },
+    ],
+  });
+}

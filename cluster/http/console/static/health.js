@@ -1,0 +1,38 @@
+// How well the cluster is, in sentences: the worst first. Pure.
+
+import { plural } from "./format.js";
+
+/** Returns {isWell, sentences}; `cluster` is what /v1/cluster has said. */
+export function healthOf(cluster) {
+  const fenced = cluster.brokers.filter((broker) => broker.is_fenced).map((broker) => broker.broker_id);
+  const troubles = [
+    cluster.controller === null && "There is no controller: nothing can be created, elected or changed.",
+    fenced.length > 0 && `${names(fenced)} out of service.`,
+    cluster.offline_partitions > 0 &&
+      `${plural(cluster.offline_partitions, "partition")} without a leader: neither read nor written.`,
+    cluster.under_min_isr_partitions > 0 &&
+      `${plural(cluster.under_min_isr_partitions, "partition")} with fewer replicas in sync than acks=all needs.`,
+    cluster.under_replicated_partitions > 0 &&
+      `${plural(cluster.under_replicated_partitions, "partition")} not in sync everywhere.`,
+  ].filter(Boolean);
+  if (troubles.length > 0) return { isWell: false, sentences: troubles };
+  return {
+    isWell: true,
+    sentences: [
+      `All is well: ${plural(cluster.brokers.length, "broker")}, ${plural(cluster.partition_count, "partition")} in sync.`,
+    ],
+  };
+}
+
+function names(brokers) {
+  return brokers.length === 1
+    ? `Broker ${brokers[0]} is`
+    : `Brokers ${brokers.slice(0, -1).join(", ")} and ${brokers.at(-1)} are`;
+}
+
+/** In a word, with a mark that is no colour. */
+export function stateOf(broker) {
+  if (broker.is_fenced) return { isWell: false, word: "out of service", mark: "✕" };
+  if (broker.is_shutting_down) return { isWell: false, word: "shutting down", mark: "◐" };
+  return { isWell: true, word: "in service", mark: "●" };
+}

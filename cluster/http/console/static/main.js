@@ -1,0 +1,88 @@
+// What is shown for an address, and that it is shown anew whenever something has changed.
+
+import { brokerView, brokersView } from "./brokers.js";
+import { h, patch } from "./dom.js";
+import { clock } from "./format.js";
+import { groupView, groupsView } from "./groups.js";
+import { live } from "./live.js";
+import { overview } from "./overview.js";
+import { topicView, topicsView } from "./topics.js";
+
+const main = document.getElementById("main");
+const banner = document.getElementById("banner");
+const links = [...document.querySelectorAll("header nav a")];
+const broker = document.body.dataset.broker;
+
+/** By the first part of the address; `one` is for a name behind it. */
+const VIEWS = {
+  "": { all: overview },
+  topics: { all: topicsView, one: topicView },
+  groups: { all: groupsView, one: groupView },
+  brokers: { all: brokersView, one: brokerView },
+};
+
+const FROM_BEFORE = "What you see is from before; it goes on when the broker is back.";
+
+let view = null;
+let shown = null;
+
+function draw() {
+  drawBanner();
+  if (live.cluster === null) {
+    patch(main, h("p", { class: "empty" }, "Asking the broker …"));
+    return;
+  }
+  if (view === null || shown !== location.hash) open();
+  patch(main, h("div", { "data-key": shown }, view.draw()));
+}
+
+function open() {
+  const isFirst = view === null;
+  view?.stop?.();
+  shown = location.hash;
+  const [kind = "", ...names] = shown.replace(/^#\/?/, "").split("/").map(decoded);
+  const { all, one } = VIEWS[kind] ?? VIEWS[""];
+  const mine = (view = {});
+  // A view may want to be drawn before it is the one that is shown.
+  const redraw = () => view === mine && mine.draw && draw();
+  Object.assign(mine, names.length > 0 && one ? one(redraw, ...names) : all(redraw));
+  document.title = `${mine.title} · broker ${broker} · Cordwood`;
+  for (const link of links) {
+    const isHere = link.getAttribute("href") === (kind === "" ? "#/" : `#/${kind}`);
+    if (isHere) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (!isFirst) queueMicrotask(() => main.querySelector("h1")?.focus({ preventScroll: false }));
+}
+
+function drawBanner() {
+  const since = live.silentSince;
+  const sentence =
+    since !== null
+      ? `Broker ${broker}, which serves this page, does not answer since ${clock(since)}. ${FROM_BEFORE}`
+      : live.refusal !== null
+        ? `Broker ${broker}: ${live.refusal}`
+        : live.pulse?.why_not_ready
+          ? `Broker ${broker} is not ready: ${live.pulse.why_not_ready}`
+          : null;
+  patch(banner, sentence && h("p", null, h("span", { "aria-hidden": true }, "! "), sentence));
+  main.classList.toggle("stale", since !== null || live.refusal !== null);
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  // The address says what is shown: it stays.
+  event.preventDefault();
+  main.focus();
+});
+addEventListener("hashchange", draw);
+live.addEventListener("change", draw);
+draw();
+live.start();

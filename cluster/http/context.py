@@ -1,0 +1,82 @@
+"""What the routes of the HTTP API are given: this broker to look at, and the cluster to ask."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.config import Settings
+from cordwood.cluster.http.asking import Cluster
+from cordwood.cluster.http.bodies import Bodies, Streams
+from cordwood.cluster.http.records.outbox import Outbox
+from cordwood.cluster.http.refusal import HttpRefusal
+from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
+from cordwood.cluster.topics import INTERNAL_TOPICS
+from cordwood.replication.housekeeping import RunBlocking
+
+BATCHES_AT_ONCE_MAX = 64
+"""That one broker has in hand for the HTTP clients of this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One broker's side of its HTTP API."""
+
+    watched: Watched
+    cluster: Cluster
+    settings: Settings
+    run_blocking: RunBlocking
+    wall_clock: Callable[[], int]
+    """Milliseconds since 1970."""
+    bodies: Bodies
+    streams: Streams
+    outbox: Outbox
+
+    @classmethod
+    def of(
+        cls,
+        watched: Watched,
+        cluster: Cluster,
+        settings: Settings,
+        run_blocking: RunBlocking,
+        wall_clock: Callable[[], int],
+    ) -> "Context":
+        """With nothing on its way yet."""
+        outbox = Outbox(cluster.apart(BATCHES_AT_ONCE_MAX), watched.quorum)
+        return cls(watched, cluster, settings, run_blocking, wall_clock, Bodies(), Streams(), outbox)
+
+    async def close(self) -> None:
+        """Ask nobody any more. What is on its way may or may not be kept."""
+        await self.outbox.close()
+        await self.cluster.close()
+
+    @property
+    def image(self) -> Image:
+        """The newest metadata. Raises HttpRefusal before this broker knows any."""
+        image = self.watched.quorum.image
+        if not image.brokers:
+            sentence = self.watched.why_not_ready() or "This broker has not joined its cluster."
+            raise HttpRefusal(503, sentence, ErrorCode.broker_not_available)
+        return image
+
+    def topic(self, name: str) -> TopicImage:
+        """Raises HttpRefusal."""
+        topic = self.image.topics_by_name.get(name)
+        if topic is None:
+            raise HttpRefusal(404, f"There is no topic {name!r}.", ErrorCode.unknown_topic_or_partition)
+        return topic
+
+    def topics(self, *, internal: bool) -> list[TopicImage]:
+        """By name; the broker's own only where they are asked for."""
+        topics = self.image.topics_by_name
+        return [topics[name] for name in sorted(topics) if internal or name not in INTERNAL_TOPICS]
+
+    def broker(self, broker_id: str) -> BrokerImage:
+        """By its number as a path has it. Raises HttpRefusal."""
+        for broker in self.image.brokers.values():
+            if str(broker.id) == broker_id:
+                return broker
+        known = ", ".join(map(str, sorted(self.image.brokers)))
+        sentence = f"There is no broker {broker_id!r}: the cluster has {known}."
+        raise HttpRefusal(404, sentence, ErrorCode.resource_not_found)

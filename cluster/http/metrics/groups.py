@@ -1,0 +1,49 @@
+"""The consumer groups that this broker coordinates: their states, and how far they are behind."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from cordwood.cluster.groups.rebalance import State
+from cordwood.cluster.http.metrics.family import Family, Row, gauges
+from cordwood.cluster.http.watched import Watched
+
+LABELS = ("group", "topic", "partition")
+
+
+def _states(watched: Watched) -> Iterator[Row]:
+    counts = Counter(group.state for group, _ in watched.groups.known())
+    return (((state.value,), counts[state]) for state in State if state is not State.DEAD)
+
+
+def _committed(watched: Watched) -> Iterator[Row]:
+    for group, offsets in watched.groups.known():
+        for (topic, index), committed in list(offsets.items()):
+            yield (group.group_id, topic, str(index)), committed.offset
+
+
+def _lag(watched: Watched) -> Iterator[Row]:
+    for group, offsets in watched.groups.known():
+        for (topic, index), committed in list(offsets.items()):
+            replica = watched.replicas.get(topic, index)
+            if replica is not None:
+                lag = max(0, replica.high_watermark - max(committed.offset, replica.log.log_start))
+                yield (group.group_id, topic, str(index)), lag
+
+
+FAMILIES: tuple[Family, ...] = (
+    gauges("groups", "Consumer groups that this broker coordinates.", ("state",), _states),
+    gauges(
+        "group_committed_offset",
+        "Where a consumer group that this broker coordinates goes on reading.",
+        LABELS,
+        _committed,
+    ),
+    gauges(
+        "group_lag_records",
+        "Committed records that a group has yet to read. Of groups coordinated here, and of partitions that have a"
+        " replica here, as far as that one knows; for others hold cordwood_group_committed_offset against"
+        " cordwood_partition_high_watermark_offset of their leader.",
+        LABELS,
+        _lag,
+    ),
+)

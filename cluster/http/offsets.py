@@ -1,0 +1,126 @@
+"""Where partitions begin and end, and where a position falls in each: asked of their leaders."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import assert_never
+
+from kio.schema.errors import ErrorCode
+from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+from cordwood.cluster.http.asking import ANSWER_S, Unanswered
+from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.places import Offsets, Place, by_leader, leader_of
+from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, check
+from cordwood.cluster.kafka.handlers.list_offsets import DEBUGGER, EARLIEST, LATEST
+from cordwood.cluster.positions import AtOffset, AtTime, Edge, Position
+
+CONSUMER = -1
+"""In the place of a replica's id: who asks so is told where the committed part ends."""
+READ_COMMITTED = 1
+RETRIED_FOR_S, RETRY_S = 3.0, 0.1
+
+
+async def starts(context: Context, places: Iterable[Place]) -> Offsets:
+    """The first offset that each still has. Partitions whose leader does not answer are left out."""
+    return await _known(context, places, EARLIEST)
+
+
+async def committed_ends(context: Context, places: Iterable[Place]) -> Offsets:
+    """The end of what consumers may read. Partitions whose leader does not answer are left out."""
+    return await _known(context, places, LATEST)
+
+
+async def log_ends(context: Context, places: Iterable[Place]) -> Offsets:
+    """The end of the leader's log, committed or not. Partitions whose leader does not answer are left out."""
+    return await _known(context, places, LATEST, DEBUGGER)
+
+
+async def resolve(context: Context, position: Position, places: Iterable[Place]) -> Offsets:
+    """The offset that a position means in each partition, never outside of what it has. Raises HttpRefusal."""
+    names = list(places)
+    match position:
+        case Edge.EARLIEST:
+            return await _all(context, names, EARLIEST)
+        case Edge.LATEST:
+            return await _all(context, names, LATEST)
+        case AtOffset(offset):
+            return await clamped(context, dict.fromkeys(names, offset))
+        case AtTime(timestamp_ms):
+            found = await _all(context, names, timestamp_ms)
+            late = await _all(context, [name for name in names if found[name] < 0], LATEST)
+            return {**found, **late}
+        case _:
+            assert_never(position)
+
+
+async def clamped(context: Context, wanted: Mapping[Place, int]) -> Offsets:
+    """The same offsets, each moved to where its partition begins or ends if it lies outside. Raises HttpRefusal."""
+    begins, ends = await _all(context, wanted, EARLIEST), await _all(context, wanted, LATEST)
+    return {place: min(max(offset, begins[place]), ends[place]) for place, offset in wanted.items()}
+
+
+async def _all(context: Context, places: Iterable[Place], timestamp: int) -> Offsets:
+    """Raises HttpRefusal where one of them is not to be had. What goes by itself is waited for, for a while."""
+    names, now = list(places), asyncio.get_running_loop().time
+    deadline = now() + RETRIED_FOR_S
+    while True:
+        try:
+            return await _all_now(context, names, timestamp)
+        except HttpRefusal as refusal:
+            # A leader may not have heard of a topic yet that is known here.
+            is_new = refusal.code is ErrorCode.unknown_topic_or_partition
+            if now() > deadline or not (is_new or refusal.status == NOT_NOW):
+                raise
+        await asyncio.sleep(RETRY_S)
+
+
+async def _all_now(context: Context, places: Iterable[Place], timestamp: int) -> Offsets:
+    names = list(places)
+    for name in names:
+        if leader_of(name, context.image) is None:
+            sentence = f"Partition {name.partition} of {name.topic!r} has no leader now: ask again in a moment."
+            raise HttpRefusal(NOT_NOW, sentence, ErrorCode.leader_not_available)
+    found: Offsets = {}
+    for leader, led in by_leader(names, context.image).items():
+        try:
+            answer = await context.cluster.ask(leader, _request(led, timestamp, CONSUMER))
+        except Unanswered as unanswered:
+            raise HttpRefusal(NOT_NOW, str(unanswered), ErrorCode.broker_not_available) from unanswered
+        for topic in answer.topics:
+            for row in topic.partitions:
+                check(row.error_code)
+                found[Place(topic.name, row.partition_index)] = row.offset
+    return found
+
+
+async def _known(context: Context, places: Iterable[Place], timestamp: int, asker: int = CONSUMER) -> Offsets:
+    led = by_leader(places, context.image)
+    answers = await context.cluster.ask_all(led, lambda leader: _request(led[leader], timestamp, asker))
+    return {
+        Place(topic.name, row.partition_index): row.offset
+        for answer in answers.values()
+        if answer is not None
+        for topic in answer.topics
+        for row in topic.partitions
+        if row.error_code is ErrorCode.none
+    }
+
+
+def _request(places: Iterable[Place], timestamp: int, asker: int) -> ListOffsetsRequest:
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for place in places:
+        by_topic[place.topic].append(place.partition)
+    return ListOffsetsRequest(
+        replica_id=asker,
+        isolation_level=READ_COMMITTED,
+        topics=tuple(
+            ListOffsetsTopic(
+                name=name,
+                partitions=tuple(ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in indexes),
+            )
+            for name, indexes in by_topic.items()
+        ),
+        timeout=timedelta(seconds=ANSWER_S),
+    )

@@ -1,0 +1,131 @@
+"""The description of the API that `/openapi.json` serves, made from the table of routes and the shapes in it."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args
+
+import msgspec
+
+import cordwood
+from cordwood.cluster.http.bodies import JSON
+from cordwood.cluster.http.field_notes import notes_of
+from cordwood.cluster.http.refusal import Mistake
+from cordwood.cluster.http.route import Nothing, Route, is_list
+
+Json = dict[str, Any]
+
+_PLACE = re.compile(r"\{(\w+)\}")
+_REF = "#/components/schemas/{name}"
+
+_SUCCESS = {200: "Done, or found.", 201: "Created.", 202: "On its way."}
+_MEANING = {
+    400: "The request is not as it should be.",
+    403: "A page of another site may not do this.",
+    404: "There is no such thing.",
+    408: "The body has not come in time.",
+    409: "It is not in a state in which this can be done.",
+    413: "The body, or a batch, is too large.",
+    415: "The body is of another type than is taken.",
+    422: "The body is not as it should be.",
+    429: "Too much is on its way to this broker: ask again after a moment.",
+    503: "The cluster cannot do this now: ask again after a moment.",
+}
+_ALWAYS = (400, 403)
+_WITH_BODY = (408, 413, 415, 422, 429)
+
+
+def description_of(routes: Sequence[Route[Any, Any]]) -> Json:
+    """An OpenAPI 3.1 document."""
+    bodies = [shape for route in routes for shape in (route.body, route.returns) if shape is not Nothing]
+    components = _components(dict.fromkeys([Mistake, *bodies]))
+    queries = _components(dict.fromkeys(route.query for route in routes))
+    paths: dict[str, Json] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, queries)
+    for route in routes:
+        queries.pop(route.query.__name__, None)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Cordwood",
+            "version": cordwood.__version__,
+            "description": "Any broker answers for the whole cluster. Offsets are half-open: an end comes next.",
+        },
+        "paths": paths,
+        "components": {"schemas": {**queries, **components}},
+    }
+
+
+def _operation(route: Route[Any, Any], queries: Json) -> Json:
+    operation: Json = {
+        "summary": route.summary,
+        "description": route.description,
+        "operationId": route.answer.__name__,
+        "tags": [route.path.split("/")[2]],
+        "parameters": [*_places(route.path), *_query(route.query, queries[route.query.__name__]), *route.headers],
+        "responses": _responses(route),
+    }
+    if route.has_body:
+        content = {kind: {"schema": _body_schema(route, kind)} for kind in route.content_types}
+        operation["requestBody"] = {"required": True, "content": content}
+    return operation
+
+
+def _places(path: str) -> Iterable[Json]:
+    for name in _PLACE.findall(path):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _query(shape: type[msgspec.Struct], schema: Json) -> Iterable[Json]:
+    """Each field of the query's shape is a parameter of its own."""
+    for field in msgspec.structs.fields(shape):
+        described = dict(schema["properties"][field.encode_name])
+        note = described.pop("description", None)
+        yield {
+            "name": field.encode_name,
+            "in": "query",
+            "required": field.required,
+            "schema": described,
+            **({} if note is None else {"description": note}),
+            **({"explode": True} if is_list(field.type) else {}),
+        }
+
+
+def _components(shapes: Iterable[type]) -> Json:
+    """The schemas of all these and of whatever is in them, with what stands below their fields in the code."""
+    _, components = msgspec.json.schema_components(list(shapes), ref_template=_REF)
+    for shape in _with_inner(shapes):
+        properties = components[shape.__name__]["properties"]
+        for name, note in notes_of(shape).items():
+            # Beside a reference, too, a description may stand since OpenAPI 3.1.
+            properties[name].setdefault("description", note)
+    return components
+
+
+def _with_inner(shapes: Iterable[Any]) -> Iterable[type[msgspec.Struct]]:
+    for shape in shapes:
+        if isinstance(shape, type) and issubclass(shape, msgspec.Struct):
+            yield shape
+            yield from _with_inner(field.type for field in msgspec.structs.fields(shape))
+        else:
+            yield from _with_inner(get_args(shape))
+
+
+def _body_schema(route: Route[Any, Any], content_type: str) -> Json:
+    return _schema(route.body) if content_type == JSON else {"type": "string", "format": "binary"}
+
+
+def _responses(route: Route[Any, Any]) -> Json:
+    refusals = {*_ALWAYS, *route.refusals, *(_WITH_BODY if route.has_body else ())}
+    answers = {kind: {"schema": _schema(route.returns)} for kind in route.response_types}
+    return {
+        **{str(status): {"description": _SUCCESS[status], "content": answers} for status in route.statuses},
+        **{
+            str(status): {"description": _MEANING[status], "content": {JSON: {"schema": _schema(Mistake)}}}
+            for status in sorted(refusals)
+        },
+    }
+
+
+def _schema(shape: type) -> Json:
+    return {"$ref": _REF.format(name=shape.__name__)}

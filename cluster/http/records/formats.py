@@ -1,0 +1,112 @@
+"""How a stream of records is written: a line of JSON each, or an event each, with a place to go on from. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from cordwood.cluster.http.places import Place
+from cordwood.cluster.http.records.encodings import ReadRecord
+from cordwood.cluster.http.refusal import Mistake
+
+LINES, EVENTS = "application/x-ndjson", "text/event-stream"
+
+_ID = re.compile(r"[0-9]{1,10}:[0-9]{1,19}(,[0-9]{1,10}:[0-9]{1,19})*")
+_encode = msgspec.json.encode
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Records that were to be read next and are gone, as old records are deleted: from `from` up to before `to`."""
+
+    topic: str
+    partition: int
+    start: int = msgspec.field(name="from")
+    to: int
+
+
+class Format(Protocol):
+    """Bytes for what happens in a stream."""
+
+    def records(self, place: Place, records: Sequence[ReadRecord]) -> bytes: ...
+
+    def passed(self, place: Place, end: int) -> bytes:
+        """The reader has come to `end`, be it that the last records before were not for the client."""
+        ...
+
+    def gap(self, place: Place, missing: range) -> bytes: ...
+
+    def mistake(self, mistake: Mistake) -> bytes: ...
+
+    def heartbeat(self) -> bytes: ...
+
+
+class Lines:
+    """JSON, a line each. What is no record has no offset: {"gap": …} or, at the end, {"error": …, "code": …}."""
+
+    def records(self, _place: Place, records: Sequence[ReadRecord]) -> bytes:
+        return _lines(records)
+
+    def passed(self, _place: Place, _end: int) -> bytes:
+        return b""
+
+    def gap(self, place: Place, missing: range) -> bytes:
+        return _encode({"gap": _gap(place, missing)}) + b"\n"
+
+    def mistake(self, mistake: Mistake) -> bytes:
+        return _encode(mistake) + b"\n"
+
+    def heartbeat(self) -> bytes:
+        """An empty line is no record, and most readers pass over it; but not all: silence is better."""
+        return b""
+
+
+class Events:
+    """Server-sent events. Each has the next offset of every partition as its id, so that a client that comes back with
+    it goes on behind what it has seen.
+    """
+
+    def __init__(self, starts: Mapping[Place, int]) -> None:
+        self._next = {place.partition: offset for place, offset in sorted(starts.items())}
+
+    def records(self, place: Place, records: Sequence[ReadRecord]) -> bytes:
+        out = []
+        for record in records:
+            self._next[place.partition] = record.offset + 1
+            out.append(b"id: %b\ndata: %b\n\n" % (self._id(), _encode(record)))
+        return b"".join(out)
+
+    def passed(self, place: Place, end: int) -> bytes:
+        """An id alone, which browsers keep, where the last event is not the place to go on from."""
+        if self._next[place.partition] == end:
+            return b""
+        self._next[place.partition] = end
+        return b"id: %b\n\n" % self._id()
+
+    def gap(self, place: Place, missing: range) -> bytes:
+        self._next[place.partition] = missing.stop
+        return b"event: gap\nid: %b\ndata: %b\n\n" % (self._id(), _encode(_gap(place, missing)))
+
+    def mistake(self, mistake: Mistake) -> bytes:
+        return b"event: mistake\ndata: %b\n\n" % _encode(mistake)
+
+    def heartbeat(self) -> bytes:
+        return b": still here\n\n"
+
+    def _id(self) -> bytes:
+        return ",".join([f"{partition}:{offset}" for partition, offset in self._next.items()]).encode()
+
+
+def positions_in(event_id: str) -> dict[int, int] | None:
+    """The next offset of each partition, out of the id of an event; None for what is no such id."""
+    if not _ID.fullmatch(event_id):
+        return None
+    return {int(partition): int(offset) for partition, offset in (part.split(":") for part in event_id.split(","))}
+
+
+def _gap(place: Place, missing: range) -> Gap:
+    return Gap(place.topic, place.partition, missing.start, missing.stop)
+
+
+def _lines(records: Sequence[ReadRecord]) -> bytes:
+    return b"".join([_encode(record) + b"\n" for record in records])

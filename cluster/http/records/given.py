@@ -1,0 +1,93 @@
+"""Records as a request gives them: JSON with keys and values in some encoding, or a body that is one record."""
+
+import base64
+import binascii
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+
+from cordwood.cluster.http.api.topics import PartitionIndex
+from cordwood.cluster.http.records.encodings import Encoding, shape_of
+from cordwood.cluster.http.refusal import HttpRefusal
+from cordwood.cluster.http.route import read_json
+
+RECORDS_MAX = 10_000
+"""Of one request: an object of JSON takes more memory than it has bytes."""
+TIMESTAMP_MAX = (1 << 62) - 1
+
+RECORD_KEY, RECORD_KEY_BASE64 = "Record-Key", "Record-Key-Base64"
+
+K = TypeVar("K")
+V = TypeVar("V")
+Timestamp = Annotated[int, msgspec.Meta(ge=0, le=TIMESTAMP_MAX)]
+
+
+class NewRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One record. Key and value are written in the encodings that the query names."""
+
+    value: Any
+    """Null for none: on a compacted topic that removes the key."""
+    key: Any = None
+    """Records with the same key go to the same partition, in their order."""
+    headers: dict[str, str | None] = {}
+    partition: PartitionIndex | None = None
+    """Only where it is not to be the key's."""
+    timestamp: Timestamp | None = None
+    """Milliseconds since 1970; the time of the request where it is left out."""
+
+
+class NewRecords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Records to be appended, in their order."""
+
+    records: Annotated[list[NewRecord], msgspec.Meta(min_length=1, max_length=RECORDS_MAX)]
+
+
+class _RecordIn(NewRecord, Generic[K, V], frozen=True, forbid_unknown_fields=True):
+    """One record in certain encodings."""
+
+    value: V
+    key: K | None = None
+
+
+class _RecordsIn(msgspec.Struct, Generic[K, V], frozen=True, forbid_unknown_fields=True):
+    """`NewRecords` in certain encodings. How many there are is looked at afterwards: it takes no more memory then."""
+
+    records: list[_RecordIn[K, V]]
+
+
+def records_in(content: bytes, key_encoding: Encoding, value_encoding: Encoding) -> Sequence[NewRecord]:
+    """Of a body of JSON, keys and values as `bytes_of` takes them. Raises HttpRefusal."""
+    if Encoding.JSON in (key_encoding, value_encoding):
+        _check_utf8(content)
+    records: Sequence[NewRecord] = read_json(content, _shape(key_encoding, value_encoding)).records
+    if not 1 <= len(records) <= RECORDS_MAX:
+        raise HttpRefusal(422, f"There are {len(records)} records: send 1 to {RECORDS_MAX} at a time.")
+    return records
+
+
+def _check_utf8(content: bytes) -> None:
+    """JSON that is kept as it is written is only passed over while it is read."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        raise HttpRefusal(400, f"The body is no UTF-8: {error}.") from error
+
+
+@functools.cache
+def _shape(key_encoding: Encoding, value_encoding: Encoding) -> Any:
+    return _RecordsIn[shape_of(key_encoding), shape_of(value_encoding)]  # type: ignore[misc]
+
+
+def whole_body(content: bytes, headers: Mapping[str, str]) -> NewRecord:
+    """A body that is one record. Raises HttpRefusal."""
+    text, packed = headers.get(RECORD_KEY), headers.get(RECORD_KEY_BASE64)
+    if packed is None:
+        return NewRecord(content, None if text is None else text.encode("utf-8", "surrogateescape"))
+    if text is not None:
+        raise HttpRefusal(400, f"Give the key as {RECORD_KEY} or as {RECORD_KEY_BASE64}, and not as both.")
+    try:
+        return NewRecord(content, base64.b64decode(packed, validate=True))
+    except (binascii.Error, ValueError) as error:
+        raise HttpRefusal(400, f"{RECORD_KEY_BASE64} is no base64: {error}.") from error

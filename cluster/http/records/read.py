@@ -1,0 +1,201 @@
+"""`GET /v1/topics/{topic}/records`: records as lines of JSON up to the end, or as events that follow the log."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from aiohttp import web
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster import positions
+from cordwood.cluster.http import offsets
+from cordwood.cluster.http.api.topics import PartitionIndex
+from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.places import Offsets, Place
+from cordwood.cluster.http.records.encodings import Encoding, ReadRecord, written
+from cordwood.cluster.http.records.formats import EVENTS, LINES, Events, Format, Lines, positions_in
+from cordwood.cluster.http.records.reading import Piece, Reading, Wanted
+from cordwood.cluster.http.refusal import HttpRefusal, Mistake
+from cordwood.cluster.http.route import Asked, Nothing, Route
+from cordwood.cluster.metadata.image import TopicImage
+from cordwood.cluster.positions import Edge
+from cordwood.storage.records import Record
+
+HEARTBEAT_S = 10.0
+STUCK_S = 60.0
+"""A client that takes nothing for this long is cut off."""
+RECORDS_PER_WRITE_MAX = 500
+LAST_EVENT_ID = "Last-Event-ID"
+
+
+class ReadQuery(msgspec.Struct, frozen=True):
+    """Which records, and how they are to look."""
+
+    start: str | None = msgspec.field(default=None, name="from")
+    """earliest, latest, an offset, a time (2026-07-30T12:00:00Z) or milliseconds since 1970 (@1785412800000). Without
+    it, lines begin with the earliest record, and events with the next one.
+    """
+    partition: list[PartitionIndex] = []
+    """May be given more than once; without it, all partitions."""
+    limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """So many records at most."""
+    max_bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """No further record once keys and values together have so many bytes."""
+    key: str | None = None
+    """Only records with this key; all partitions are looked through for it."""
+    key_encoding: Encoding = Encoding.TEXT
+    """Of `key`, too."""
+    value_encoding: Encoding = Encoding.TEXT
+
+
+async def read_records(asked: Asked[ReadQuery, Nothing]) -> web.StreamResponse:
+    """Read records: all that there are now, as lines of JSON, or with `Accept: text/event-stream` as events, on and on.
+
+    Records of one partition come in their order; those of several take turns.
+    """
+    context, query, request = asked.context, asked.query, asked.request
+    topic = context.topic(asked.path["topic"])
+    follows = EVENTS in request.headers.get("Accept", "")
+    with context.streams.one_more():
+        wanted = await _wanted(topic, query, context, follows, request.headers.get(LAST_EVENT_ID))
+        response = web.StreamResponse(headers={"Cache-Control": "no-store"})
+        response.content_type = EVENTS if follows else LINES
+        await response.prepare(request)
+        sending = _Sending(response, Events(wanted.starts) if follows else Lines(), query)
+        try:
+            async with Reading(context, wanted) as reading:
+                await sending.send(reading)
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+    return response
+
+
+class _Sending:
+    """From a reader to a client, no faster than the client takes it."""
+
+    def __init__(self, response: web.StreamResponse, form: Format, query: ReadQuery) -> None:
+        self._response, self._form, self._query = response, form, query
+        self._records_left, self._bytes_left = query.limit, query.max_bytes
+
+    async def send(self, reading: Reading) -> None:
+        """Returns at the end. Raises TimeoutError for a client that is stuck, ConnectionError for one that is gone."""
+        try:
+            while not reading.is_over and not self._is_enough:
+                try:
+                    async with asyncio.timeout(HEARTBEAT_S):
+                        piece = await reading.next()
+                except TimeoutError:
+                    await self._write(self._form.heartbeat())
+                    continue
+                await self._send_piece(piece)
+        except HttpRefusal as refusal:
+            # The answer has begun: that it does not come to its end can only be said in it.
+            await self._write(self._form.mistake(Mistake(refusal.sentence, refusal.code.name.upper())))
+
+    @property
+    def _is_enough(self) -> bool:
+        return self._records_left == 0 or (self._bytes_left is not None and self._bytes_left <= 0)
+
+    async def _send_piece(self, piece: Piece) -> None:
+        if piece.missing:
+            await self._write(self._form.gap(piece.place, piece.missing))
+        records = self._as_far_as_wanted(piece.records)
+        for at in range(0, len(records), RECORDS_PER_WRITE_MAX):
+            few = [self._written(piece.place, record) for record in records[at : at + RECORDS_PER_WRITE_MAX]]
+            await self._write(self._form.records(piece.place, few))
+        if len(records) == len(piece.records):
+            await self._write(self._form.passed(piece.place, piece.end))
+
+    def _as_far_as_wanted(self, records: Sequence[Record]) -> Sequence[Record]:
+        if self._records_left is not None:
+            records = records[: self._records_left]
+            self._records_left -= len(records)
+        if self._bytes_left is not None:
+            for at, record in enumerate(records):
+                if self._bytes_left <= 0:
+                    return records[:at]
+                self._bytes_left -= len(record.key or b"") + len(record.value or b"")
+        return records
+
+    def _written(self, place: Place, record: Record) -> ReadRecord:
+        return written(place.topic, place.partition, record, self._query.key_encoding, self._query.value_encoding)
+
+    async def _write(self, content: bytes) -> None:
+        if content:
+            async with asyncio.timeout(STUCK_S):
+                await self._response.write(content)
+
+
+async def _wanted(
+    topic: TopicImage, query: ReadQuery, context: Context, follows: bool, last_event_id: str | None
+) -> Wanted:
+    """Raises HttpRefusal."""
+    places = _places(topic, query.partition)
+    key = None if query.key is None else _key(query.key, query.key_encoding)
+    if follows and last_event_id:
+        return Wanted(await _resumed(places, last_event_id, context), None, key)
+    try:
+        default = Edge.LATEST if follows else Edge.EARLIEST
+        position = default if query.start is None else positions.parse(query.start)
+    except positions.NoPosition as mistake:
+        raise HttpRefusal(400, f"`from` is {query.start!r}, which is {mistake}") from None
+    starts = await offsets.resolve(context, position, places)
+    return Wanted(starts, None if follows else await offsets.resolve(context, Edge.LATEST, places), key)
+
+
+def _places(topic: TopicImage, partitions: Sequence[int]) -> list[Place]:
+    """Raises HttpRefusal."""
+    count = len(topic.partitions)
+    for partition in partitions:
+        if partition >= count:
+            sentence = f"Topic {topic.name!r} has partitions 0 to {count - 1}: there is no {partition}."
+            raise HttpRefusal(404, sentence, ErrorCode.unknown_topic_or_partition)
+    return [Place(topic.name, partition) for partition in sorted(set(partitions) or range(count))]
+
+
+async def _resumed(places: Sequence[Place], last_event_id: str, context: Context) -> Offsets:
+    """Behind the last event that a client has seen; a partition that has come since, from its beginning.
+
+    What has been deleted meanwhile is told as a gap, once it is come to. Raises HttpRefusal.
+    """
+    known = positions_in(last_event_id)
+    if known is None:
+        sentence = (
+            f"{LAST_EVENT_ID} must be what an event had for its id, such as 0:1500,1:1498: leave it out to begin."
+        )
+        raise HttpRefusal(400, sentence)
+    new = [place for place in places if place.partition not in known]
+    starts = await offsets.resolve(context, Edge.EARLIEST, new)
+    return {place: known.get(place.partition, starts.get(place, 0)) for place in places}
+
+
+def _key(text: str, encoding: Encoding) -> bytes:
+    """Raises HttpRefusal."""
+    try:
+        return base64.b64decode(text, validate=True) if encoding is Encoding.BASE64 else text.encode()
+    except (binascii.Error, ValueError) as error:
+        raise HttpRefusal(400, f"`key` is {text!r}, which cannot be: {error}.") from error
+
+
+ROUTE = Route(
+    "GET",
+    "/v1/topics/{topic}/records",
+    read_records,
+    ReadQuery,
+    Nothing,
+    ReadRecord,
+    refusals=(404, 429, 503),
+    response_types=(LINES, EVENTS),
+    headers=(
+        {
+            "name": LAST_EVENT_ID,
+            "in": "header",
+            "description": "The id of the last event that was seen: events go on behind it.",
+            "schema": {"type": "string"},
+        },
+    ),
+)

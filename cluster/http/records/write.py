@@ -1,0 +1,250 @@
+"""`POST /v1/topics/{topic}/records`: records as JSON, or one record that is the whole body."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+import msgspec
+from aiohttp import web
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.http.api.topics import PartitionIndex
+from cordwood.cluster.http.bodies import BYTES, JSON
+from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.places import Place
+from cordwood.cluster.http.records.encodings import Encoding, bytes_of
+from cordwood.cluster.http.records.given import (
+    RECORD_KEY,
+    RECORD_KEY_BASE64,
+    NewRecord,
+    NewRecords,
+    Timestamp,
+    records_in,
+    whole_body,
+)
+from cordwood.cluster.http.records.idempotency import KEY_CHARS_MAX, once_of
+from cordwood.cluster.http.records.outbox import NotKept, Once, Parcel
+from cordwood.cluster.http.records.partitioning import partition_of
+from cordwood.cluster.http.refusal import HttpRefusal, json_response, status_of
+from cordwood.cluster.http.route import Asked, Route
+from cordwood.cluster.kafka.handlers.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE
+from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
+from cordwood.cluster.topics import INTERNAL_TOPICS
+from cordwood.storage.records import Record
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+
+
+class Acks(Enum):
+    """Who has to have the records on disk before the answer."""
+
+    ALL = "all"
+    """All replicas in sync."""
+    LEADER = "1"
+    """The leader."""
+    NONE = "0"
+    """Nobody: the answer says that they are on their way."""
+
+
+_ACKS = {Acks.ALL: ACKS_ALL, Acks.LEADER: ACKS_LEADER, Acks.NONE: ACKS_NONE}
+
+
+class WriteQuery(msgspec.Struct, frozen=True):
+    """How records are given, and when they are answered for."""
+
+    acks: Acks = Acks.ALL
+    key_encoding: Encoding = Encoding.TEXT
+    value_encoding: Encoding = Encoding.TEXT
+    partition: PartitionIndex | None = None
+    """For records that do not name one themselves."""
+    timestamp: Timestamp | None = None
+    """For records that have none themselves; else the time of the request. Milliseconds since 1970."""
+
+
+class KeptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a record is. Without an offset it is not known to be kept, and `error` says why."""
+
+    partition: int
+    offset: int | None
+    error: str | msgspec.UnsetType = msgspec.UNSET
+    code: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class KeptRecords(msgspec.Struct, frozen=True):
+    """Where the records are, in the order in which they were given."""
+
+    records: list[KeptRecord]
+
+
+class NotAllKept(msgspec.Struct, frozen=True):
+    """A mistake, with what became of each record."""
+
+    error: str
+    code: str
+    records: list[KeptRecord]
+
+
+async def write_records(asked: Asked[WriteQuery, NewRecords]) -> web.Response:
+    """Append records. The answer comes when they are as safe as `acks` asks for."""
+    context, request = asked.context, asked.request
+    topic = _writable(asked.path["topic"], context)
+    if context.outbox.is_full:
+        sentence = "Too many records are on their way from this broker: send them again in a moment."
+        raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)
+    async with context.bodies.read(request) as content:
+        if request.content_type == BYTES:
+            records: Sequence[NewRecord] = [whole_body(content, request.headers)]
+            encodings = (Encoding.BASE64, Encoding.BASE64)
+        else:
+            encodings = (asked.query.key_encoding, asked.query.value_encoding)
+            records = records_in(content, *encodings)
+        once_key = request.headers.get(IDEMPOTENCY_KEY)
+        once = None if once_key is None else _once(once_key, request, content)
+        letter = Letter(topic, context, asked.query, once_key)
+        letter.add(records, *encodings)
+        return await letter.send(_ACKS[asked.query.acks], once)
+
+
+class Letter:
+    """One request's records, sorted by the partitions that they go to."""
+
+    def __init__(self, topic: TopicImage, context: Context, query: WriteQuery, once_key: str | None) -> None:
+        self._topic, self._context, self._query = topic, context, query
+        self._now_ms = context.wall_clock()
+        self._by_partition: defaultdict[int, list[Record]] = defaultdict(list)
+        self._places: list[tuple[int, int]] = []
+        """Of each record, in the order of the request: its partition, and which of that partition's it is."""
+        self._once_key, self._keyless = once_key, -1
+
+    def add(self, given: Sequence[NewRecord], key_encoding: Encoding, value_encoding: Encoding) -> None:
+        """Raises HttpRefusal for a partition that does not exist."""
+        query, by_partition, places = self._query, self._by_partition, self._places
+        late = self._now_ms if query.timestamp is None else query.timestamp
+        for record in given:
+            key = bytes_of(record.key, key_encoding)
+            value = bytes_of(record.value, value_encoding)
+            headers = tuple(_header(*header) for header in record.headers.items()) if record.headers else ()
+            partition = record.partition if record.partition is not None else query.partition
+            partition = self._partition(key) if partition is None else self._existing(partition)
+            timestamp = late if record.timestamp is None else record.timestamp
+            records = by_partition[partition]
+            places.append((partition, len(records)))
+            records.append(Record(0, timestamp, key, value, headers))
+
+    async def send(self, acks: int, once: Once | None) -> web.Response:
+        """Raises HttpRefusal where all are refused for the same reason."""
+        parcels: dict[int, Parcel] = {}
+        for partition, records in self._by_partition.items():
+            parcel = parcels[partition] = Parcel(records, once)
+            self._context.outbox.send(Place(self._topic.name, partition), acks, parcel)
+        if acks == ACKS_NONE:
+            return json_response(KeptRecords([KeptRecord(partition, None) for partition, _ in self._places]), 202)
+        if len(parcels) > 1:
+            await asyncio.wait([parcel.kept for parcel in parcels.values()])
+        kept: dict[int, int | NotKept] = {}
+        for partition, parcel in parcels.items():
+            try:
+                kept[partition] = await parcel.kept
+            except NotKept as refused:
+                kept[partition] = refused
+        return self._answer(kept)
+
+    def _answer(self, kept: Mapping[int, int | NotKept]) -> web.Response:
+        refused = [outcome for outcome in kept.values() if isinstance(outcome, NotKept)]
+        records = [_kept(partition, at, kept[partition]) for partition, at in self._places]
+        if not refused:
+            return json_response(KeptRecords(records))
+        worst = max(refused, key=lambda outcome: status_of(outcome.code))
+        sentence, code = _in_words(worst, once=self._once_key is not None)
+        status = status_of(code)
+        if len(refused) == len(kept) == 1:
+            return HttpRefusal(status, sentence, code).response()
+        lost = sum(record.offset is None for record in records)
+        mistake = f"{lost} of {len(records)} records were not kept for certain. {sentence}"
+        response = HttpRefusal(status, mistake, code).response()
+        response.body = msgspec.json.encode(NotAllKept(mistake, code.name.upper(), records))
+        return response
+
+    def _partition(self, key: bytes | None) -> int:
+        """As Kafka's Java client chooses: by key; and all records of a request that have none go together."""
+        count = len(self._topic.partitions)
+        if key is not None:
+            return partition_of(key, count)
+        if self._keyless < 0:
+            self._keyless = self._sticky(count)
+        return self._keyless
+
+    def _sticky(self, count: int) -> int:
+        """A request that is sent again goes where it went before; others go with those that share their batch, and
+        the next batch goes to the next partition that can take it.
+        """
+        if self._once_key is not None:
+            return partition_of(self._once_key.encode(), count)
+        led = [at for at, partition in enumerate(self._topic.partitions) if partition.leader != NO_LEADER]
+        return led[self._context.outbox.batch_count % len(led)] if led else 0
+
+    def _existing(self, partition: int) -> int:
+        count = len(self._topic.partitions)
+        if partition >= count:
+            sentence = f"Topic {self._topic.name!r} has partitions 0 to {count - 1}: there is no {partition}."
+            raise HttpRefusal(404, sentence, ErrorCode.unknown_topic_or_partition)
+        return partition
+
+
+def _writable(name: str, context: Context) -> TopicImage:
+    topic = context.topic(name)
+    if name in INTERNAL_TOPICS:
+        raise HttpRefusal(400, f"Topic {name!r} is the broker's own.", ErrorCode.invalid_topic_exception)
+    return topic
+
+
+def _once(key: str, request: web.Request, content: bytes) -> Once:
+    """What stands for the request, so that it is known when it comes again. Raises HttpRefusal."""
+    if not 1 <= len(key) <= KEY_CHARS_MAX or not key.isascii():
+        sentence = f"{IDEMPOTENCY_KEY} must be 1 to {KEY_CHARS_MAX} characters of ASCII, a UUID for one."
+        raise HttpRefusal(400, sentence)
+    names = (request.raw_path, request.content_type, *(request.headers.get(name, "") for name in _PART_OF_A_RECORD))
+    return once_of(key, "\n".join(names).encode("utf-8", "surrogateescape") + b"\n" + content)
+
+
+_PART_OF_A_RECORD = (RECORD_KEY, RECORD_KEY_BASE64)
+
+
+def _kept(partition: int, at: int, outcome: int | NotKept) -> KeptRecord:
+    if isinstance(outcome, NotKept):
+        return KeptRecord(partition, None, outcome.sentence, outcome.code.name.upper())
+    return KeptRecord(partition, outcome + at)
+
+
+def _in_words(refused: NotKept, *, once: bool) -> tuple[str, ErrorCode]:
+    if once and refused.code is ErrorCode.out_of_order_sequence_number:
+        return f"This {IDEMPOTENCY_KEY} has been used for another request: give each its own.", refused.code
+    return refused.sentence, refused.code
+
+
+def _header(name: str, text: str | None) -> tuple[str, bytes | None]:
+    return name, None if text is None else text.encode()
+
+
+_HEADERS = (
+    (IDEMPOTENCY_KEY, "The same request with the same key is appended once, and answered alike."),
+    (RECORD_KEY, f"The key of a body that is one record ({BYTES}), as text."),
+    (RECORD_KEY_BASE64, f"The key of a body that is one record ({BYTES}), in base64."),
+)
+
+ROUTE = Route(
+    "POST",
+    "/v1/topics/{topic}/records",
+    write_records,
+    WriteQuery,
+    NewRecords,
+    KeptRecords,
+    statuses=(200, 202),
+    refusals=(404, 503),
+    content_types=(JSON, BYTES),
+    headers=tuple(
+        {"name": name, "in": "header", "description": text, "schema": {"type": "string"}} for name, text in _HEADERS
+    ),
+    reads_body_itself=True,
+)

@@ -1,0 +1,121 @@
+"""What HTTP says no with: a status, a sentence that says what to do, and Kafka's name for it."""
+
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from kio.schema.errors import ErrorCode
+
+RETRY_AFTER_S = 1
+NOT_NOW = 503
+
+_STATUS = {
+    ErrorCode.unknown_topic_or_partition: 404,
+    ErrorCode.unknown_topic_id: 404,
+    ErrorCode.group_id_not_found: 404,
+    ErrorCode.topic_already_exists: 409,
+    ErrorCode.non_empty_group: 409,
+    ErrorCode.unknown_member_id: 409,
+    ErrorCode.group_subscribed_to_topic: 409,
+    ErrorCode.no_reassignment_in_progress: 409,
+    ErrorCode.reassignment_in_progress: 409,
+    ErrorCode.topic_deletion_disabled: 409,
+    ErrorCode.invalid_update_version: 409,
+    ErrorCode.message_too_large: 413,
+    ErrorCode.record_list_too_large: 413,
+    ErrorCode.out_of_order_sequence_number: 422,
+    ErrorCode.throttling_quota_exceeded: 429,
+}
+_PASSING = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.leader_not_available,
+        ErrorCode.broker_not_available,
+        ErrorCode.replica_not_available,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.not_coordinator,
+        ErrorCode.not_controller,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.request_timed_out,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.offset_not_available,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.corrupt_message,
+        ErrorCode.rebalance_in_progress,
+        ErrorCode.unknown_server_error,
+    }
+)
+_SENTENCES = {
+    ErrorCode.unknown_topic_or_partition: "There is no such topic or partition.",
+    ErrorCode.group_id_not_found: "There is no such group.",
+    ErrorCode.non_empty_group: "The group has running members: stop them first.",
+    ErrorCode.unknown_member_id: "The group has running members: stop them first.",
+    ErrorCode.not_leader_or_follower: "The partition has just got another leader: ask again in a moment.",
+    ErrorCode.leader_not_available: "The partition has no leader now: ask again in a moment.",
+    ErrorCode.coordinator_not_available: "The group has no coordinator now: ask again in a moment.",
+    ErrorCode.coordinator_load_in_progress: "The group's coordinator has only just begun: ask again in a moment.",
+    ErrorCode.not_coordinator: "The group has just got another coordinator: ask again in a moment.",
+    ErrorCode.not_enough_replicas: "Fewer replicas are in sync than min.insync.replicas asks for: nothing was written.",
+    ErrorCode.request_timed_out: "It is not known yet whether it was done: look before you ask again.",
+    ErrorCode.kafka_storage_error: "The disk of the partition's leader is full or has failed: nothing was written.",
+    ErrorCode.offset_not_available: "The partition's leader has only just begun: ask again in a moment.",
+    ErrorCode.offset_out_of_range: "The partition has no such offset.",
+    ErrorCode.message_too_large: "That is larger than the topic's max.message.bytes.",
+}
+
+
+class Mistake(msgspec.Struct, frozen=True):
+    """Why something was not done."""
+
+    error: str
+    """A sentence that says what is wrong, and what to do."""
+    code: str
+    """Kafka's name for it."""
+
+
+class HttpRefusal(Exception):
+    """An expected outcome that is not what was asked for."""
+
+    def __init__(self, status: int, sentence: str, code: ErrorCode = ErrorCode.invalid_request) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence, self.code = status, sentence, code
+
+    def response(self) -> web.Response:
+        """A client that may ask again is told when."""
+        headers = {"Retry-After": str(RETRY_AFTER_S)} if self.status in (429, NOT_NOW) else None
+        return json_response(Mistake(self.sentence, self.code.name.upper()), self.status, headers)
+
+
+def refusal_of(code: ErrorCode, message: str | None = None) -> HttpRefusal:
+    """What stands for an error code of Kafka's; `message` is what came with it."""
+    return HttpRefusal(status_of(code), as_sentence(message) if message else sentence_of(code), code)
+
+
+def status_of(code: ErrorCode) -> int:
+    """Whoever could not be served now may be in a moment; whatever else is wrong, is wrong with the request."""
+    return NOT_NOW if code in _PASSING else _STATUS.get(code, 400)
+
+
+def sentence_of(code: ErrorCode) -> str:
+    """For a code that came without words of its own."""
+    return _SENTENCES.get(code) or f"The cluster refuses it: {code.name.upper()}."
+
+
+def as_sentence(words: str) -> str:
+    """With a capital letter and a full stop, as some of the messages that come with codes are not."""
+    return words[:1].upper() + words[1:].rstrip(".") + "."
+
+
+def check(code: ErrorCode, message: str | None = None) -> None:
+    """Raises HttpRefusal for everything but success."""
+    if code is not ErrorCode.none:
+        raise refusal_of(code, message)
+
+
+def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """Structs as JSON."""
+    body = msgspec.json.encode(content)
+    return web.Response(body=body, status=status, headers=headers, content_type="application/json")

@@ -1,0 +1,39 @@
+"""A name for each HTTP request, by which whoever sent it finds it in the broker's log."""
+
+import itertools
+import re
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+HEADER = "X-Request-ID"
+
+_ID = web.RequestKey("_ID", str)
+_NAME = re.compile(r"[\w.:/+-]{1,100}", re.ASCII)
+
+
+class RequestIds:
+    """The name that a client gives, if it gives one that a log line can take, and otherwise the next number."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def join(self, application: web.Application) -> None:
+        """Name the application's requests, and tell their names in all its answers."""
+        application.middlewares.insert(0, self._name)
+        application.on_response_prepare.append(_tell)
+
+    @web.middleware
+    async def _name(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        given = request.headers.get(HEADER, "")
+        request[_ID] = given if _NAME.fullmatch(given) else str(next(self._numbers))
+        return await handler(request)
+
+
+def id_of(request: web.Request) -> str:
+    """The request's name."""
+    return request[_ID]
+
+
+async def _tell(request: web.Request, response: web.StreamResponse) -> None:
+    response.headers[HEADER] = id_of(request)

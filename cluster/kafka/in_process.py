@@ -1,0 +1,119 @@
+"""A client of this broker inside its own process: the same connection as any other, with no socket in between.
+
+Whatever is asked over it is checked, bounded and answered as if it had come from outside.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from cordwood.cluster.kafka.connection import Connection, Handle, KeepAlive
+from cordwood.replication.channel import Chunk
+from cordwood.replication.housekeeping import RunBlocking
+from cordwood.replication.waiters import Wakeups
+from cordwood.storage.disk import Bytes
+from cordwood.storage.errors import DamagedLog
+
+LENGTH_BYTES = 4
+
+
+class InProcess:
+    """Opens such connections. They count for no limit on connections: whoever opens them has limits of its own."""
+
+    keep_alive = KeepAlive(idle_s=60, interval_s=15, probes=4)
+
+    def __init__(
+        self,
+        wakeups: Wakeups,
+        run_blocking: RunBlocking,
+        damaged: Callable[[DamagedLog], None],
+        request_bytes_max: int,
+        queued_bytes_max: int,
+    ) -> None:
+        self.wakeups, self.run_blocking, self.damaged = wakeups, run_blocking, damaged
+        self.request_bytes_max, self.queued_bytes_max = request_bytes_max, queued_bytes_max
+
+    def open(self, listener: str, handle: Handle, received: Callable[[memoryview], None]) -> "InProcessChannel":
+        """A client of that listener. `received` is given every response, without its length."""
+        return InProcessChannel(Connection(self, listener, handle), received)
+
+    def opened(self, _connection: Connection) -> bool:
+        return True
+
+    def closed(self, _connection: Connection) -> None:
+        """The client's end knows by itself."""
+
+
+class InProcessChannel:
+    """The client's end, and the transport of the broker's."""
+
+    def __init__(self, connection: Connection, received: Callable[[memoryview], None]) -> None:
+        self.on_closed: Callable[[], None] | None = None
+        self._connection, self._received = connection, received
+        self._is_open = True
+        self._partial = bytearray()
+        connection.connection_made(cast(asyncio.Transport, self))
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    def push(self, chunks: list[Chunk]) -> None:
+        """Have the broker read these. What it can answer at once, it has answered at the end of this turn."""
+        for chunk in chunks:
+            assert isinstance(chunk, bytes), "a client sends no stretch of a log"
+            self._feed(memoryview(chunk))
+
+    def close(self, reason: str | None = None) -> None:
+        """Hang up; a `reason` becomes a line in the log."""
+        if self._is_open:
+            self._is_open = False
+            self._connection.close(reason)
+            self._connection.connection_lost(None)
+            if self.on_closed is not None:
+                self.on_closed()
+
+    def _feed(self, rest: memoryview) -> None:
+        connection = self._connection
+        while rest and self._is_open:
+            room = connection.get_buffer(len(rest))
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            connection.buffer_updated(count)
+            rest = rest[count:]
+
+    def write(self, data: Bytes) -> None:
+        """The transport's side: bytes of responses."""
+        self._partial += data
+        self._deliver()
+
+    def writelines(self, texts: Iterable[Bytes]) -> None:
+        for text in texts:
+            self._partial += text
+        self._deliver()
+
+    def abort(self) -> None:
+        """The broker hangs up. As with a socket, nobody hears of it before this turn is over."""
+        asyncio.get_running_loop().call_soon(self.close)
+
+    def get_extra_info(self, _name: str) -> Any:
+        return None
+
+    def set_write_buffer_limits(self, high: int | None = None) -> None:
+        """The client's memory is bounded by what it asks for."""
+
+    def pause_reading(self) -> None:
+        """What is sent is kept until it is read: the client bounds how much that can be."""
+
+    def resume_reading(self) -> None:
+        """See `pause_reading`."""
+
+    def _deliver(self) -> None:
+        partial = self._partial
+        while len(partial) >= LENGTH_BYTES:
+            end = LENGTH_BYTES + int.from_bytes(partial[:LENGTH_BYTES], "big")
+            if len(partial) < end:
+                return
+            frame = bytes(memoryview(partial)[LENGTH_BYTES:end])
+            del partial[:end]
+            self._received(memoryview(frame))

@@ -1,0 +1,75 @@
+"""The asking side of the wire: requests written and responses read, by whoever turns to a broker as its client."""
+
+import functools
+import io
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from kio.index import load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from cordwood.cluster.kafka.wire import Malformed, skip_tags
+
+_HEAD = struct.Struct(">ihhih")
+"""Length of the frame, API key, version, correlation id, and the length of the client's id."""
+_LENGTH = struct.Struct(">i")
+_CORRELATION_ID = struct.Struct(">i")
+
+
+def encode_head(api_key: int, version: int, correlation_id: int, client_id: bytes, *, body_bytes: int) -> bytes:
+    """What stands before the body of a request in a flexible version, the frame's length included."""
+    size = _HEAD.size - _LENGTH.size + len(client_id) + 1 + body_bytes
+    return _HEAD.pack(size, api_key, version, correlation_id, len(client_id)) + client_id + b"\x00"
+
+
+def encode_request(request: Any, correlation_id: int, client_id: bytes) -> bytes:
+    """The whole frame of one of kio's requests, its length in front."""
+    schema: Any = type(request)
+    buffer = io.BytesIO()
+    buffer.write(_HEAD.pack(0, schema.__api_key__, schema.__version__, correlation_id, len(client_id)))
+    buffer.write(client_id)
+    if schema.__flexible__:
+        buffer.write(b"\x00")
+    _writer_of(schema)(buffer, request)
+    frame = buffer.getbuffer()
+    _LENGTH.pack_into(frame, 0, len(frame) - _LENGTH.size)
+    del frame
+    return buffer.getvalue()
+
+
+def correlation_id_of(frame: memoryview) -> int:
+    """Which request a response answers. Raises Malformed."""
+    if len(frame) < _CORRELATION_ID.size:
+        raise Malformed(f"a response of {len(frame)} bytes")
+    number: int = _CORRELATION_ID.unpack_from(frame)[0]
+    return number
+
+
+def decode_response(request: type, frame: memoryview) -> Any:
+    """The answer to a request of this class, whose API and version it has. Raises Malformed.
+
+    Brokers trust each other: lengths are not held against any bound before they are read.
+    """
+    read, has_tags = _reader(request)
+    try:
+        position = skip_tags(frame, _CORRELATION_ID.size) if has_tags else _CORRELATION_ID.size
+        response, _ = read(frame, position)
+    except Malformed:
+        raise
+    except Exception as error:
+        # kio tells bad bytes by several kinds of error.
+        raise Malformed(f"a response that does not parse: {error}") from error
+    return response
+
+
+@functools.cache
+def _writer_of(schema: Any) -> Callable[[io.BytesIO, Any], None]:
+    writer: Callable[[io.BytesIO, Any], None] = entity_writer(schema)
+    return writer
+
+
+@functools.cache
+def _reader(request: Any) -> tuple[Callable[[memoryview, int], tuple[Any, int]], bool]:
+    schema = load_response_schema(request.__api_key__, request.__version__)
+    return entity_reader(schema), schema.__header_schema__.__flexible__

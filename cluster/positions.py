@@ -1,0 +1,68 @@
+"""Where to begin reading, as a user says it: earliest, latest, an offset, or a moment."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+
+FORMS = "earliest, latest, an offset (1500), a time (2026-07-30T12:00:00Z) or milliseconds since 1970 (@1785412800000)"
+OFFSET_END = 1 << 63
+
+
+class NoPosition(ValueError):
+    """A text that says no position. The message goes on after the text itself: "'x' is …"."""
+
+
+class Edge(Enum):
+    """One end of a partition's log."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    """The same offset in every partition."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record of each partition whose timestamp is this or later, in milliseconds since the epoch."""
+
+    timestamp_ms: int
+
+
+Position = Edge | AtOffset | AtTime
+
+
+def parse(text: str) -> Position:
+    """Read a position. A time without a zone is UTC, as in Kafka's own tools. Raises NoPosition."""
+    match text.strip():
+        case "earliest":
+            return Edge.EARLIEST
+        case "latest":
+            return Edge.LATEST
+        case digits if _is_number(digits):
+            return AtOffset(int(digits))
+        case moment if moment.startswith("@") and _is_number(moment[1:]):
+            return AtTime(int(moment[1:]))
+        case moment:
+            return AtTime(_epoch_ms(moment))
+
+
+def _is_number(text: str) -> bool:
+    """Twenty digits are too many for an offset; of more, Python would not even make a number."""
+    return text.isascii() and text.isdigit() and len(text) < 20 and int(text) < OFFSET_END
+
+
+def _epoch_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+        in_zone = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        timestamp_ms = round(in_zone.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise NoPosition(f"no position: give {FORMS}.") from None
+    if timestamp_ms < 0:
+        raise NoPosition("before 1970: no record is that old.")
+    return timestamp_ms

@@ -1,0 +1,93 @@
+"""What a cluster looks like from outside: brokers, who keeps the metadata, partitions and their replicas."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """One log directory of a broker; sizes in bytes, None where the broker does not say."""
+
+    path: str
+    error: str | None
+    usable_bytes: int | None
+    total_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One registered broker. `log_directories` is None where it did not answer."""
+
+    broker_id: int
+    address: str
+    rack: str | None
+    is_alive: bool
+    log_directories: tuple[LogDirectory, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """Who keeps the metadata. `log_ends` has how far each voter and observer has come."""
+
+    leader: int | None
+    epoch: int
+    voters: tuple[int, ...]
+    log_ends: Mapping[int, int]
+
+    def lag(self, broker_id: int) -> int | None:
+        """Metadata records that a broker lacks; None where nobody knows."""
+        end, end_here = self.log_ends.get(NOBODY if self.leader is None else self.leader), self.log_ends.get(broker_id)
+        return None if end is None or end_here is None else max(end - end_here, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One copy of a partition. `size_bytes` and `lag_records` are None where its broker does not have or say them."""
+
+    broker_id: int
+    is_in_sync: bool
+    is_offline: bool
+    size_bytes: int | None
+    lag_records: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition and its replicas, in order of preference."""
+
+    topic: str
+    index: int
+    leader: int | None
+    replicas: tuple[Replica, ...]
+    min_isr: int
+
+    @property
+    def name(self) -> str:
+        """`topic-0`."""
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def isr(self) -> frozenset[int]:
+        """The brokers that have everything committed."""
+        return frozenset(replica.broker_id for replica in self.replicas if replica.is_in_sync)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica lacks something."""
+        return not all(replica.is_in_sync for replica in self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A cluster at about one moment."""
+
+    cluster_id: str
+    brokers: tuple[Broker, ...]
+    quorum: Quorum
+    partitions: tuple[Partition, ...]
+
+    def broker(self, broker_id: int) -> Broker | None:
+        """The registered broker of this number."""
+        return next((broker for broker in self.brokers if broker.broker_id == broker_id), None)

@@ -1,0 +1,44 @@
+"""Every HTTP request has a name, which its answer tells."""
+
+import aiohttp
+import pytest
+from http_fixture import LOOPBACK, HttpStory, run
+
+from cordwood.cluster.http.request_ids import HEADER
+
+
+async def told_name(broker: HttpStory, path: str, name: str | None = None) -> str:
+    """By the answer to a request that was given this name."""
+    headers = {} if name is None else {HEADER: name}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{LOOPBACK}:{broker.port}{path}", headers=headers) as response,
+    ):
+        return response.headers[HEADER]
+
+
+def test_a_request_is_told_the_name_that_it_brings() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            assert await told_name(broker, "/healthz", "order-17:42") == "order-17:42"
+            assert await told_name(broker, "/nowhere", "order-18") == "order-18"
+
+    run(story())
+
+
+def test_others_are_numbered() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            first, second = int(await told_name(broker, "/healthz")), int(await told_name(broker, "/healthz"))
+            assert second > first
+
+    run(story())
+
+
+@pytest.mark.parametrize("name", ["", "two words", "level=error", "x" * 101], ids=repr)
+def test_what_would_disturb_the_log_is_no_name(name: str) -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            assert (await told_name(broker, "/healthz", name)).isdigit()
+
+    run(story())
