@@ -1,0 +1,179 @@
+"""The table of Kafka's APIs: what is served, in which versions, and where the answer is not the one that Kafka gives.
+
+A handler's docstring has it all: its first paragraph says what the API is for, the others what differs from Kafka.
+"""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+
+import kio.schema
+import pages
+
+from cordwood.cluster.kafka.registry import HANDLERS, served_apis
+
+NOT_SERVED: Mapping[str, tuple[str, ...]] = {
+    "Transactions: there are none yet. A transactional producer is refused at once, and not left to time out.": (
+        "AddPartitionsToTxn",
+        "AddOffsetsToTxn",
+        "EndTxn",
+        "TxnOffsetCommit",
+        "DescribeTransactions",
+        "ListTransactions",
+    ),
+    "Passwords and tokens: there are none yet; keep the cluster on a network that you trust.": (
+        "SaslHandshake",
+        "SaslAuthenticate",
+        "CreateDelegationToken",
+        "RenewDelegationToken",
+        "ExpireDelegationToken",
+        "DescribeDelegationToken",
+        "DescribeUserScramCredentials",
+        "AlterUserScramCredentials",
+    ),
+    "Quotas: nobody is throttled.": ("DescribeClientQuotas", "AlterClientQuotas"),
+    "Groups of the new protocol (KIP-848), share groups (KIP-932) and streams groups (KIP-1071): a consumer has to use"
+    " the classic protocol (`group.protocol=classic`).": (
+        "ConsumerGroupHeartbeat",
+        "ConsumerGroupDescribe",
+        "ShareGroupHeartbeat",
+        "ShareGroupDescribe",
+        "ShareFetch",
+        "ShareAcknowledge",
+        "DescribeShareGroupOffsets",
+        "AlterShareGroupOffsets",
+        "DeleteShareGroupOffsets",
+        "StreamsGroupHeartbeat",
+        "StreamsGroupDescribe",
+    ),
+    "Metrics that clients push (KIP-714), and feature levels: clients do without.": (
+        "GetTelemetrySubscriptions",
+        "PushTelemetry",
+        "UpdateFeatures",
+    ),
+    "Voters that come and go (KIP-853): `controller.quorum.voters` is settled.": (
+        "AddRaftVoter",
+        "RemoveRaftVoter",
+        "UpdateRaftVoter",
+    ),
+}
+"""What a client could ask for and does not get, under the sentence that says why."""
+
+BETWEEN_BROKERS = frozenset(
+    {
+        "WriteTxnMarkers",
+        "Vote",
+        "BeginQuorumEpoch",
+        "EndQuorumEpoch",
+        "AlterPartition",
+        "Envelope",
+        "FetchSnapshot",
+        "BrokerRegistration",
+        "BrokerHeartbeat",
+        "AllocateProducerIds",
+        "ControllerRegistration",
+        "AssignReplicasToDirs",
+        "InitializeShareGroupState",
+        "ReadShareGroupState",
+        "WriteShareGroupState",
+        "DeleteShareGroupState",
+        "ReadShareGroupStateSummary",
+    }
+)
+"""What Kafka's brokers ask each other. Ours have protocols of their own."""
+
+_INTRODUCTION = """\
+Any Kafka client works that can speak to Kafka 2.1 or newer: the tests run librdkafka (and kcat), kafka-python with its
+own test suite, and aiokafka. Clients find out for themselves which versions a broker has, and use the newest that both
+know.
+
+"Kafka" below are the versions that the message definitions of Kafka 4 have. The number behind a name is the API's key.
+"""
+
+_GENERAL = """
+## What differs everywhere
+
+- With `acks=all` a record is acknowledged once it is on disk; in Kafka, once it is in memory
+  ([guarantees](../guarantees.md)).
+- Record batches have format 2, which is Kafka's since 0.11. Older ones are refused.
+- Batches are kept as their producer compressed them: `compression.type` of a topic changes nothing.
+- A topic with `cleanup.policy=compact` is not compacted yet. Only `__consumer_offsets` is, by the group coordinator.
+- ACLs are kept and told, and not enforced.
+- A session of a group's member may be as short as a second (`group.min.session.timeout.ms`), and a new group does not
+  wait for more members before it begins (`group.initial.rebalance.delay.ms`).
+"""
+
+
+def page() -> str:
+    """docs/reference/kafka.md."""
+    return "\n".join(_lines()) + "\n"
+
+
+def kafka_apis() -> dict[str, tuple[int, int]]:
+    """Oldest and newest version of every request that Kafka has, by its name."""
+    found = {}
+    for package in pkgutil.iter_modules(kio.schema.__path__):
+        if not package.ispkg:
+            continue
+        module = importlib.import_module(f"kio.schema.{package.name}")
+        versions = sorted(int(version.name[1:]) for version in pkgutil.iter_modules(module.__path__))
+        name = _request_name(package.name, versions[-1]) if versions else None
+        if name is not None:
+            found[name] = (versions[0], versions[-1])
+    return found
+
+
+def served_names() -> set[str]:
+    return {_name(module) for module in HANDLERS}
+
+
+def _request_name(package: str, version: int) -> str | None:
+    try:
+        module = importlib.import_module(f"kio.schema.{package}.v{version}.request")
+    except ModuleNotFoundError:
+        return None
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+    # What a request is made of stands before it.
+    return own[-1].removesuffix("Request")
+
+
+def _lines() -> Iterator[str]:
+    yield "# Kafka compatibility"
+    yield ""
+    yield pages.heading_note("cluster/kafka/registry.py and the handlers")
+    yield _INTRODUCTION.rstrip()
+    yield _GENERAL
+    yield "## What is served"
+    yield ""
+    kafka = kafka_apis()
+    yield from pages.table(("API", "versions", "Kafka", "what it does, and what differs"), _rows(kafka))
+    yield ""
+    yield "## What is not served"
+    yield ""
+    for why, names in NOT_SERVED.items():
+        yield f"- {why} ({', '.join(names)})"
+    yield ""
+    yield "Brokers speak with each other in protocols of their own: what Kafka's brokers ask each other is not served."
+
+
+def _rows(kafka: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, ...]]:
+    advertised = {api.key: api.oldest for api in served_apis()}
+    for module in sorted(HANDLERS, key=lambda module: int(module.KEY)):
+        purpose, *differences = (inspect.getdoc(module) or "").split("\n\n")
+        name, _, what = purpose.partition(": ")
+        oldest, newest = module.VERSIONS[0], module.VERSIONS[-1]
+        if advertised[module.KEY] < oldest:
+            old = _span(advertised[module.KEY], oldest - 1)
+            differences.append(f"Versions {old} are told of, since librdkafka looks for them, and refused.")
+        text = "<br>".join([what[:1].upper() + what[1:], *differences])
+        yield f"{name} ({int(module.KEY)})", _span(oldest, newest), _span(*kafka[name]), text
+
+
+def _name(module: ModuleType) -> str:
+    return (inspect.getdoc(module) or "").partition(":")[0]
+
+
+def _span(oldest: int, newest: int) -> str:
+    return str(oldest) if oldest == newest else f"{oldest} to {newest}"

@@ -1,0 +1,110 @@
+"""The configuration reference: every setting of a broker and every config of a topic, from the tables in the code."""
+
+from collections.abc import Iterator
+
+import pages
+
+from cordwood.cluster.config import DAY_MS, HOUR_MS, KIB, MIB, SECOND_MS, SECRETS, SETTINGS, Setting, Settings
+from cordwood.cluster.config_rows import BrokerConfig
+from cordwood.cluster.config_values import INT_MAX, LONG_MAX, Kind, Value, ValueType, text_of
+from cordwood.cluster.topic_configs import TOPIC_CONFIGS, value_of
+
+HEADINGS = ("key", "type", "default", "meaning")
+
+_UNITS_MS = ((DAY_MS, "days"), (HOUR_MS, "hours"), (60 * SECOND_MS, "minutes"), (SECOND_MS, "seconds"))
+_UNITS_BYTES = ((MIB, "MiB"), (KIB, "KiB"))
+
+_INTRODUCTION = """\
+Keys are Kafka's own where Kafka has them. A broker reads them at its start: from a TOML file, from the environment,
+from `--set` ([where settings come from](../deploy.md#where-settings-come-from)). What is unknown or out of bounds ends
+the broker at once, with a sentence that says what would be right.
+
+To see what a running broker goes by, ask it as you would ask Kafka (DescribeConfigs), or read its settings file.
+"""
+
+_BROKER = """
+## Settings of a broker
+
+They count from the broker's start to its end. To change one, change the file and restart the broker.
+"""
+
+_DEFAULTS = """
+## Defaults for topics
+
+A broker has these for every topic that says nothing else. They can be set at its start like the others, or changed
+while it runs (AlterConfigs), for one broker or for all.
+"""
+
+_TOPICS = """
+## Configs of a topic
+
+For one topic, at any time: `cordwood topic alter orders --config retention.ms=86400000`, or `--config` with `cordwood
+topic create`. A topic that says nothing has the default of its brokers, whose key is in the last column.
+"""
+
+
+def page() -> str:
+    """docs/reference/configuration.md."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# Configuration"
+    yield ""
+    yield pages.heading_note("cluster/config.py and cluster/topic_configs.py")
+    yield _INTRODUCTION.rstrip()
+    rows = [SETTINGS[key] for key in sorted(SETTINGS)]
+    yield _BROKER
+    yield from pages.table(HEADINGS, (_setting_row(row) for row in rows if not row.is_dynamic))
+    yield _DEFAULTS
+    yield from pages.table(HEADINGS, (_setting_row(row) for row in rows if row.is_dynamic))
+    yield _TOPICS
+    yield from pages.table((*HEADINGS, "broker's key"), _topic_rows())
+
+
+def _setting_row(row: Setting) -> tuple[str, ...]:
+    secret = " Nobody is told its value." if row.key in SECRETS else ""
+    default = "none" if row.default in ("", ()) else _in_words(row.key, row.default)
+    return f"`{row.key}`", _type(row.type), default, row.documentation + secret
+
+
+def _topic_rows() -> Iterator[tuple[str, ...]]:
+    broker = BrokerConfig(Settings())
+    for key in sorted(TOPIC_CONFIGS):
+        row = TOPIC_CONFIGS[key]
+        broker_keys = ", ".join(f"`{name}`" for name in row.broker_keys)
+        default = _in_words(key, value_of(key, {}, broker))
+        yield f"`{key}`", _type(row.type), default, row.documentation, broker_keys
+
+
+def _type(kind: ValueType) -> str:
+    match kind.kind:
+        case Kind.BOOLEAN:
+            return "true or false"
+        case Kind.INT | Kind.LONG | Kind.DOUBLE:
+            return _number(kind)
+        case Kind.STRING | Kind.LIST:
+            one = "list" if kind.kind is Kind.LIST else "text"
+            return f"{one}: {', '.join(f'`{word}`' for word in kind.choices)}" if kind.choices else one
+
+
+def _number(kind: ValueType) -> str:
+    name = "decimal number" if kind.kind is Kind.DOUBLE else "whole number"
+    if kind.most in (INT_MAX, LONG_MAX):
+        return f"{name} from {kind.least}"
+    return f"{name} from {kind.least} to {kind.most}"
+
+
+def _in_words(key: str, value: Value) -> str:
+    """As it is written, with a reading aid for long times and sizes."""
+    if value is None:
+        return "none"
+    if value in (INT_MAX, LONG_MAX):
+        return "no limit"
+    text = f"`{text_of(value)}`"
+    units = _UNITS_MS if key.endswith("ms") else _UNITS_BYTES if "bytes" in key else ()
+    if isinstance(value, int):
+        for size, name in units:
+            if value >= size and value % size == 0:
+                return f"{text} ({value // size} {name if value > size else name.removesuffix('s')})"
+    return text

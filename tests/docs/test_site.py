@@ -1,0 +1,88 @@
+"""The site builds without a complaint, loads nothing from the network, and has a runbook for every alert."""
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from built_site import built_site
+
+pytest.importorskip("mkdocs", reason="the site needs mkdocs-material: pip install 'cordwood[docs]'")
+
+ROOT = Path(__file__).resolve().parents[2]
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
+ELSEWHERE = re.compile(r"(https?:)?//")
+IN_STYLES = re.compile(r"""(?:url\(\s*|@import\s+)["']?((?:https?:)?//[^"')\s]+)""")
+LOADED_BY_ITSELF = {"script": "src", "img": "src", "iframe": "src", "source": "src", "audio": "src", "video": "src"}
+LINKS_THAT_ARE_FOLLOWED_BY_NOBODY = {"canonical", "prev", "next", "alternate"}
+
+
+class Page(HTMLParser):
+    """What one page has a browser load, the ids that one can link to, and the classes of its elements."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.ids: set[str] = set()
+        self.classes: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        has = {name: value or "" for name, value in attrs}
+        self.ids.add(has.get("id", ""))
+        self.classes.update(has.get("class", "").split())
+        if tag in LOADED_BY_ITSELF:
+            self.loaded.append(has.get(LOADED_BY_ITSELF[tag], ""))
+        if tag == "link" and has.get("rel") not in LINKS_THAT_ARE_FOLLOWED_BY_NOBODY:
+            self.loaded.append(has.get("href", ""))
+
+
+def from_elsewhere(site: Path) -> Iterator[str]:
+    """What the pages and styles of a site would load from another machine."""
+    for page in site.rglob("*.html"):
+        yield from (f"{page.name}: {url}" for url in Page(page.read_text()).loaded if ELSEWHERE.match(url))
+    for style in site.rglob("*.css"):
+        yield from (f"{style.name}: {url}" for url in IN_STYLES.findall(style.read_text()))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation, built as `make docs` builds it."""
+    return built_site(tmp_path_factory.mktemp("site"))
+
+
+def test_it_has_all_pages_and_each_can_be_reached(site: Path) -> None:
+    pages = {path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert pages <= {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
+    by_heading = (ROOT / "mkdocs.yml").read_text()
+    missing = [name for name in pages if not name.startswith("adr/") and name.replace(".html", ".md") not in by_heading]
+    assert missing == []
+    assert not (site / "generate").exists()
+
+
+def test_no_page_loads_anything_from_the_network(site: Path) -> None:
+    assert list(from_elsewhere(site)) == []
+    # The theme fetches a script for drawings in text, and asks a forge about the stars of a repository.
+    classes = set().union(*(Page(page.read_text()).classes for page in site.rglob("*.html")))
+    assert "md-content" in classes
+    assert not classes & {"mermaid", "md-source"}
+
+
+def test_a_page_that_loads_something_is_found(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(
+        '<link rel="canonical" href="https://a.example/"><link rel="stylesheet" href="//b.example/x.css">'
+        '<script src="https://c.example/x.js"></script><a href="https://d.example/">d</a><img src="near.svg">'
+    )
+    (tmp_path / "style.css").write_text("@import 'https://e.example/x.css'; b { background: url(near.png) }")
+    found = [line.split("//")[1].split("/")[0] for line in from_elsewhere(tmp_path)]
+    assert found == ["b.example", "c.example", "e.example"]
+
+
+def test_every_alert_has_its_runbook(site: Path) -> None:
+    urls = re.findall(r"runbook_url: docs/(\S+)\.md#(\S+)", ALERTS.read_text())
+    assert len(urls) == ALERTS.read_text().count("- alert:") > 0
+    lacking = [
+        f"{page}#{anchor}" for page, anchor in urls if anchor not in Page((site / f"{page}.html").read_text()).ids
+    ]
+    assert lacking == []

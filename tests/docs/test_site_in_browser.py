@@ -1,0 +1,63 @@
+"""The site in a real browser that reaches no network: no page misses anything."""
+
+import functools
+import http.server
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from built_site import built_site
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+OPENED_S = 60
+
+pytest.importorskip("mkdocs", reason="the site needs mkdocs-material: pip install 'cordwood[docs]'")
+
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A server of files that does not tell of each request."""
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the site is served."""
+    site = built_site(tmp_path_factory.mktemp("site"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))) as server:
+        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        serving.join()
+
+
+@pytest.mark.parametrize("page", ["index.html", "concepts.html", "architecture.html", "reference/kafka.html"])
+def test_a_page_misses_nothing(address: str, page: str, tmp_path: Path) -> None:
+    assert BROWSER is not None
+    opened = subprocess.run(
+        [
+            BROWSER,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--enable-logging=stderr",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--dump-dom",
+            f"{address}/{page}",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=OPENED_S,
+        check=True,
+    )
+    assert "CONSOLE" not in opened.stderr, opened.stderr
+    # The theme's script has run to where it looks at what the page is made of.
+    assert "js-focus-visible" in opened.stdout
