@@ -211,7 +211,7 @@ class Fetcher:
             channel.close()
 
     def _soon(self) -> None:
-        self._wakeups.moved({self: None})
+        self._wakeups.due(self)
 
 
 def _request(following: Following) -> Follow:

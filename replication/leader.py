@@ -44,6 +44,8 @@ class LeaderView:
     own_end: int
     followers: dict[int, FollowerView] = field(default_factory=dict)
     proposed_isr: frozenset[int] | None = None
+    has_enough_replicas: bool = False
+    """Whether what is appended now can be committed (min.insync.replicas; capped by the number of replicas)."""
     _others: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -54,11 +56,6 @@ class LeaderView:
     def isr(self) -> frozenset[int]:
         """The in-sync set that the metadata log has."""
         return self.assignment.isr
-
-    @property
-    def has_enough_replicas(self) -> bool:
-        """Whether what is appended now can be committed (min.insync.replicas; capped by the number of replicas)."""
-        return len(self.assignment.isr) >= min(self.assignment.min_isr, len(self.assignment.replicas))
 
     def flushed(self, end: int) -> int | None:
         """Everything below `end` is on our own disk. Returns the new high watermark if it moved."""
@@ -86,8 +83,7 @@ class LeaderView:
 
         Returns the new high watermark if it moved.
         """
-        if follower not in self.assignment.replicas:
-            return None
+        assert follower in self.assignment.replicas, "rule 6: who is no replica is refused (Partition.is_led_for)"
         known = self.followers.get(follower)
         self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now)
         return self.fetched(follower, self.assignment.leader_epoch, flushed_end, log_end, now)
@@ -193,4 +189,6 @@ class LeaderView:
 
     def _note_members(self) -> None:
         # The watermark is looked for at every flush: whom it depends on is worked out once.
+        assignment = self.assignment
+        self.has_enough_replicas = len(assignment.isr) >= min(assignment.min_isr, len(assignment.replicas))
         self._others = tuple(self.maximal_isr - {self.me})

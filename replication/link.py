@@ -54,10 +54,6 @@ class Stream:
         self.told_watermark = self.told_start = -1
         self.is_warming = False
 
-    @property
-    def is_in_sync(self) -> bool:
-        return self.partition.counts_on(self.link.broker_id)
-
     def grown(self) -> None:
         """The partition's log has more."""
         self.link.has_data(self)
@@ -149,7 +145,7 @@ class Link:
     def has_data(self, stream: Stream) -> None:
         self._with_data[stream] = None
         if self._may_push():
-            self._soon()
+            self._wakeups.due(self)
 
     def has_news(self, stream: Stream) -> None:
         self._with_news[stream] = None
@@ -162,8 +158,10 @@ class Link:
         chunks: list[Chunk] = []
         if self._with_data and self._may_push():
             budget = min(PUSH_BYTES, self._credit)
-            in_sync = [stream for stream in self._with_data if stream.is_in_sync]
-            behind = [stream for stream in self._with_data if not stream.is_in_sync]
+            in_sync: list[Stream] = []
+            behind: list[Stream] = []
+            for stream in self._with_data:
+                (in_sync if stream.partition.counts_on(self.broker_id) else behind).append(stream)
             budget -= self._take(in_sync, budget, rows, chunks)
             if behind and budget > 0 and (allowed := self._allowed()) > 0:
                 self._allowance -= self._take(behind, min(budget, allowed), rows, chunks)
@@ -278,4 +276,4 @@ class Link:
             self.has_data(stream)
 
     def _soon(self) -> None:
-        self._wakeups.moved({self: None})
+        self._wakeups.due(self)

@@ -174,8 +174,11 @@ class Partition:
             if self._gaps.by_producer:
                 self._gaps.closed(header)
             self.grown()
-            for stream in self.streams:
-                stream.grown()
+            if self.streams:
+                if appended.kept is not None:
+                    self.shipments.appended(appended.base_offset, appended.end_offset, appended.kept)
+                for stream in self.streams:
+                    stream.grown()
         return appended
 
     def _append(self, batch: Bytes, header: BatchHeader, now_ms: int, must_be_safe: bool) -> Appended:

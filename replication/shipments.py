@@ -1,11 +1,11 @@
-"""What a leader sends next from one log, read once for all the followers that want the same."""
+"""What a leader sends next from one log: read once for all the followers that want the same, or not read at all."""
 
 from typing import NamedTuple
 
 from cordwood.replication.channel import Chunk
-from cordwood.storage.log import Log
+from cordwood.storage.log import SMALL_BATCH_BYTES, Log
 
-SHARED_BYTES_MAX = 8 << 10
+SHARED_BYTES_MAX = SMALL_BATCH_BYTES
 """Larger ones are read by each connection as its follower takes them: sharing them would keep them in memory."""
 
 
@@ -19,13 +19,29 @@ class Shipment(NamedTuple):
 
 
 class Shipments:
-    """The last small shipment of one log waits for the second follower that asks for it."""
+    """The last small shipment of one log waits for the second follower that asks for it.
 
-    __slots__ = ("_log", "_shared")
+    Small batches wait here from the moment that they are appended, so that nobody has to read them back.
+    """
+
+    __slots__ = ("_fresh", "_fresh_bytes", "_fresh_end", "_fresh_start", "_log", "_shared")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._shared: Shipment | None = None
+        self._fresh: list[bytes] = []
+        self._fresh_start = self._fresh_end = self._fresh_bytes = 0
+
+    def appended(self, start: int, end: int, batch: bytes) -> None:
+        """A batch was written to the log from offset `start` to `end`, as these bytes."""
+        if start != self._fresh_end or self._fresh_bytes + len(batch) > SHARED_BYTES_MAX:
+            self._fresh = []
+            self._fresh_bytes = 0
+        if not self._fresh:
+            self._fresh_start = start
+        self._fresh.append(batch)
+        self._fresh_end = end
+        self._fresh_bytes += len(batch)
 
     def take(self, offset: int, bytes_max: int, followers: int) -> Shipment | None:
         """What a follower lacks from `offset` on; None if that is nothing.
@@ -35,6 +51,13 @@ class Shipments:
         shared, self._shared = self._shared, None
         if shared is not None and shared.start == offset:
             return shared
+        if self._fresh and offset == self._fresh_start:
+            chunk = b"".join(self._fresh)
+            self._fresh, self._fresh_bytes = [], 0
+            shipment = Shipment(offset, self._fresh_end, len(chunk), chunk)
+            if followers > 1:
+                self._shared = shipment
+            return shipment
         found = self._log.ship(offset, bytes_max, wait=False)
         if found is None:
             return None
@@ -57,3 +80,4 @@ class Shipments:
     def forget(self) -> None:
         """The log is no longer led here, and may change."""
         self._shared = None
+        self._fresh, self._fresh_bytes = [], 0

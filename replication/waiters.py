@@ -92,12 +92,20 @@ class Wakeups:
     def answered(self, connection: Watcher) -> None:
         """The connection has an answer that can be sent."""
         self._answered[connection] = None
-        self._see_to_it()
+        if not self._is_scheduled:
+            self._see_to_it()
 
     def moved(self, watchers: dict[Watcher, None]) -> None:
         """A partition that these watch has news."""
         self._watching.update(watchers)
-        self._see_to_it()
+        if not self._is_scheduled:
+            self._see_to_it()
+
+    def due(self, watcher: Watcher) -> None:
+        """This one has something to do."""
+        self._watching[watcher] = None
+        if not self._is_scheduled:
+            self._see_to_it()
 
     def run(self) -> None:
         self._send()
@@ -108,9 +116,8 @@ class Wakeups:
 
     def _see_to_it(self) -> None:
         """Whoever began this turn may not know that there is somebody to wake."""
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            self._loop.call_soon(self._run_scheduled)
+        self._is_scheduled = True
+        self._loop.call_soon(self._run_scheduled)
 
     def _run_scheduled(self) -> None:
         self._is_scheduled = False

@@ -1,6 +1,14 @@
 """Whether a client's batch may enter a log: rules over its header and, on compacted topics only, its keys."""
 
-from cordwood.storage.batch import CODEC_MASK, CONTROL, NO_PRODUCER, TRANSACTIONAL, BatchHeader, Compression
+from cordwood.storage.batch import (
+    CODEC_MASK,
+    CONTROL,
+    LENGTH_PREFIX_BYTES,
+    NO_PRODUCER,
+    TRANSACTIONAL,
+    BatchHeader,
+    Compression,
+)
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import BatchTooLarge, InvalidRecord, InvalidTimestamp
@@ -12,10 +20,11 @@ def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> 
 
     The rules are Kafka's (`LogValidator`): one batch, its offsets without gaps, nothing that only brokers write.
     """
-    if len(batch) != header.size:
+    size = len(batch)
+    if size != LENGTH_PREFIX_BYTES + header.length:
         raise InvalidRecord("a produce request holds exactly one batch for each partition")
-    if len(batch) > config.batch_bytes_max:
-        raise BatchTooLarge(f"a batch of {len(batch)} bytes where max.message.bytes is {config.batch_bytes_max}")
+    if size > config.batch_bytes_max:
+        raise BatchTooLarge(f"a batch of {size} bytes where max.message.bytes is {config.batch_bytes_max}")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise InvalidRecord(f"{header.record_count} records for {header.last_offset_delta + 1} offsets")
     if header.attributes & CODEC_MASK > Compression.ZSTD:

@@ -33,6 +33,7 @@ NO_TIMESTAMP = -1
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _STAMP = struct.Struct(">qii")
 _unpack_header = _HEADER.unpack_from
+_new = tuple.__new__
 _CRC = struct.Struct(">I")
 _TIME = struct.Struct(">q")
 _ATTRIBUTES = struct.Struct(">h")
@@ -101,7 +102,8 @@ def check(data: Bytes, position: int = 0) -> BatchHeader:
     remain = len(data) - position
     if remain < HEADER_BYTES:
         raise CorruptBatch(f"{remain} bytes where a batch header needs {HEADER_BYTES}")
-    header = BatchHeader._make(_unpack_header(data, position))
+    # `_make` would count the fields again, for every batch.
+    header = _new(BatchHeader, _unpack_header(data, position))
     if header.magic != MAGIC:
         raise CorruptBatch(f"magic {header.magic} where {MAGIC} belongs")
     size = LENGTH_PREFIX_BYTES + header.length

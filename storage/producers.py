@@ -82,14 +82,14 @@ class Producers:
             if header.base_sequence != 0:
                 raise OutOfOrderSequence(f"a new epoch of producer {header.producer_id} begins at sequence 0")
             return None
+        if not known.batches or header.base_sequence == known.next_sequence:
+            return None
         for batch in known.batches:
             if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
                 return batch
-        if known.batches and header.base_sequence != known.next_sequence:
-            raise OutOfOrderSequence(
-                f"producer {header.producer_id} sent sequence {header.base_sequence} where {known.next_sequence} is due"
-            )
-        return None
+        raise OutOfOrderSequence(
+            f"producer {header.producer_id} sent sequence {header.base_sequence} where {known.next_sequence} is due"
+        )
 
     def is_due(self, header: BatchHeader) -> bool:
         """Whether the batch goes on just where its producer's last one in the log ended."""
@@ -105,7 +105,8 @@ class Producers:
             known = self._by_id[header.producer_id] = Producer(header.producer_epoch, timestamp)
             if header.producer_id >= FIRST_OF_ONE_BATCH:
                 self._remember_of_one_batch(header.producer_id)
-        known.last_timestamp = max(known.last_timestamp, timestamp)
+        if timestamp > known.last_timestamp:
+            known.last_timestamp = timestamp
         if header.base_sequence >= 0:
             known.batches.append(KnownBatch(header.base_sequence, header.last_sequence, base_offset, end_offset))
 

@@ -320,7 +320,7 @@ class Segment:
             self._index = None
 
     def index_bytes(self) -> int:
-        return self.index.size
+        return (self._index or self.index).size
 
     def take_index_damage(self) -> DamagedLog | None:
         """What was wrong with the index file when it was loaded, told once."""

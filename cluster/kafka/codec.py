@@ -47,7 +47,8 @@ def read_head(frame: memoryview, flexible: Callable[[int, int], bool]) -> Reques
             raise Malformed(f"a client id of {length} bytes")
         client_id = str(frame[_HEAD.size : position], "utf-8") if length > 0 else ""
         if flexible(api_key, version):
-            position = skip_tags(frame, position)
+            # Hardly anybody sends tagged fields: a zero says that there are none.
+            position = position + 1 if frame[position] == 0 else skip_tags(frame, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Malformed(f"no request header: {error}") from error
     return RequestHead(api_key, version, correlation_id, client_id, position)

@@ -7,6 +7,7 @@ may hold slices of a log, which are read piece by piece as the client takes them
 
 import asyncio
 import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, cast
@@ -31,6 +32,7 @@ WRITE_BUFFER_BYTES = 512 << 10
 JOINED_BYTES_MAX = 16 << 10
 """Up to here one copy is cheaper than a gathering write."""
 
+_read_size = struct.Struct(">i").unpack_from
 _events = structlog.get_logger("connection")
 
 
@@ -50,7 +52,7 @@ class Slot:
     def fill(self, chunks: list[Chunk]) -> None:
         """The answer, to be sent at the end of this turn; no chunks where the client expects none."""
         self.chunks = chunks
-        self.connection.answered()
+        self.connection.wakeups.answered(self.connection)
 
     def refused(self, code: int) -> None:
         """The answer has an error of Kafka's."""
@@ -91,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, owner: Owner, listener: str, handle: Handle) -> None:
         self._owner, self.listener, self._handle = owner, listener, handle
+        self.wakeups = owner.wakeups
         self.client_host = ""
         self.last_active = 0.0
         self._loop = asyncio.get_running_loop()
@@ -185,10 +188,6 @@ class Connection(asyncio.BufferedProtocol):
         self._may_write = True
         self.wake()
 
-    def answered(self) -> None:
-        """One of the slots has been filled."""
-        self._owner.wakeups.answered(self)
-
     def wake(self) -> None:
         """Send what is ready at the head of the queue."""
         slots, out = self._slots, self._out
@@ -217,32 +216,35 @@ class Connection(asyncio.BufferedProtocol):
     def _take_frames(self) -> None:
         view = memoryview(self._buffer).toreadonly()
         while self._transport is not None and self._is_reading and self._end - self._start >= 4:
-            size = int.from_bytes(view[self._start : self._start + 4], "big", signed=True)
+            size: int = _read_size(view, self._start)[0]
             if not 8 <= size <= self._owner.request_bytes_max:
                 self.close(f"a request of {size} bytes, where 8 to {self._owner.request_bytes_max} are taken")
                 return
-            if self._end - self._start < 4 + size:
-                break
             begin = self._start + 4
-            self._start = begin + size
-            self._take(view[begin : begin + size])
-        self._make_room()
+            end = begin + size
+            if end > self._end:
+                break
+            self._start = end
+            self._take(view[begin:end], size)
+        if self._start == self._end and len(self._buffer) <= BUFFER_BYTES_KEPT:
+            self._start = self._end = 0
+        else:
+            self._make_room()
 
-    def _take(self, frame: memoryview) -> None:
+    def _take(self, frame: memoryview, size: int) -> None:
         self._partial_since = 0.0
-        slot = Slot(self, len(frame))
+        slot = Slot(self, size)
         self._slots.append(slot)
-        self._queued_bytes += slot.size
+        self._queued_bytes += size
         self._handle(self, frame, slot)
-        if self._is_reading and not self._has_room() and self._transport is not None:
+        if not self._has_room() and self._is_reading and self._transport is not None:
             # The kernel's buffers fill up, and TCP slows the client down.
             self._is_reading = False
             self._transport.pause_reading()
 
     def _has_room(self) -> bool:
-        is_within_limits = self._queued_bytes <= self._owner.queued_bytes_max and len(self._slots) <= SLOTS_MAX
         # A client that does not take its answers asks no more questions.
-        return is_within_limits and self._may_write
+        return self._may_write and self._queued_bytes <= self._owner.queued_bytes_max and len(self._slots) <= SLOTS_MAX
 
     def _make_room(self) -> None:
         """Have room for more behind what has arrived. The buffer grows as it fills, not by what a frame claims."""
@@ -271,6 +273,10 @@ class Connection(asyncio.BufferedProtocol):
         out = self._out
         while out and self._may_write and self._transport is not None and not self._is_fetching_piece:
             chunk = out[0]
+            if len(out) == 1 and isinstance(chunk, bytes):
+                out.clear()
+                self._transport.write(chunk)
+                return
             if isinstance(chunk, Slice):
                 self._send_piece(chunk)
                 continue

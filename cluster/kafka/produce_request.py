@@ -15,6 +15,9 @@ TRANSACTIONAL_ID_FROM = 3
 _SETTINGS = struct.Struct(">hi")
 _INDEX_AND_LENGTH = struct.Struct(">ii")
 _read_index = struct.Struct(">i").unpack_from
+_read_lone_head = struct.Struct(">bhibb").unpack_from
+_LONE_HEAD_BYTES = 9
+_NO_ID, _ONE, _LONE_NAME_MAX = 0, 2, 0x7F
 
 
 class PartitionData(NamedTuple):
@@ -36,9 +39,31 @@ class ProduceRequest(NamedTuple):
 def read_produce(head: RequestHead, frame: memoryview) -> ProduceRequest:
     """Versions 0 to 11. Raises Malformed."""
     try:
+        if head.version >= FLEXIBLE_FROM and (lone := _read_lone(frame, head.body)) is not None:
+            return lone
         return _read(head.version, frame, head.body)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Malformed(f"a produce request that does not parse: {error}") from error
+
+
+def _read_lone(frame: memoryview, position: int) -> ProduceRequest | None:
+    """A batch for a single partition, in the flexible encoding and without tags; None for any other request.
+
+    Where every request is small, reading it field by field would be a fifth of the broker's work.
+    """
+    id_, acks, timeout_ms, topics, name_length = _read_lone_head(frame, position)
+    if id_ != _NO_ID or topics != _ONE or not 1 < name_length <= _LONE_NAME_MAX:
+        return None
+    position += _LONE_HEAD_BYTES
+    name_end = position + name_length - 1
+    if frame[name_end] != _ONE:
+        return None
+    length, begin = read_uvarint(frame, name_end + 5)
+    end = begin + length - 1
+    if end < begin or frame[end] != 0 or frame[end + 1] != 0:
+        return None
+    data = PartitionData(_read_index(frame, name_end + 1)[0], frame[begin:end])
+    return ProduceRequest(None, acks, timeout_ms, [(str(frame[position:name_end], "utf-8"), [data])])
 
 
 def _read(version: int, frame: memoryview, position: int) -> ProduceRequest:

@@ -5,6 +5,7 @@ import struct
 _SHORT = struct.Struct(">h").pack
 _read_short = struct.Struct(">h").unpack_from
 _read_int = struct.Struct(">i").unpack_from
+_ONE_BYTE = tuple(bytes((number,)) for number in range(0x80))
 
 
 ITEMS_MAX = 100_000
@@ -18,7 +19,7 @@ class Malformed(Exception):
 def uvarint(number: int) -> bytes:
     """Seven bits a byte, the lowest first (KIP-482)."""
     if number < 0x80:
-        return bytes((number,))
+        return _ONE_BYTE[number]
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "no-segment-sync",
         "storage/log.py",
-        "        self._touch(segment.file)\n        self.unsaved_bytes",
+        "        self._unsynced_files[segment.path] = segment.file\n        self.unsaved_bytes",
         "        self.unsaved_bytes",
         "Every batch is synced before it counts.",
         LOST,

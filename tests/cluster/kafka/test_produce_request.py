@@ -1,0 +1,86 @@
+"""The Produce request: a lone small batch is read by a short cut, which must find what the long way finds."""
+
+import struct
+
+import pytest
+
+from cordwood.cluster.kafka.codec import RequestHead
+from cordwood.cluster.kafka.produce_request import ProduceRequest, read_produce
+from cordwood.cluster.kafka.wire import Malformed, uvarint
+
+ACKS_ALL, TIMEOUT_MS = -1, 30_000
+TAGGED = b"\x01\x07\x02ab"
+"""One tagged field, number 7, of two bytes."""
+
+
+def partition(index: int, records: bytes | None, tags: bytes = b"\x00") -> bytes:
+    length = uvarint(0 if records is None else len(records) + 1)
+    return struct.pack(">i", index) + length + (records or b"") + tags
+
+
+def topic(name: str, *partitions: bytes, tags: bytes = b"\x00") -> bytes:
+    return uvarint(len(name) + 1) + name.encode() + uvarint(len(partitions) + 1) + b"".join(partitions) + tags
+
+
+def body(*topics: bytes, transactional_id: bytes = b"\x00", tags: bytes = b"\x00") -> bytes:
+    settings = struct.pack(">hi", ACKS_ALL, TIMEOUT_MS)
+    return transactional_id + settings + uvarint(len(topics) + 1) + b"".join(topics) + tags
+
+
+def read(content: bytes, version: int = 11) -> ProduceRequest:
+    return read_produce(RequestHead(0, version, 1, "", 0), memoryview(content))
+
+
+def found(request: ProduceRequest) -> list[tuple[str, list[tuple[int, bytes]]]]:
+    return [(name, [(data.partition, bytes(data.records)) for data in items]) for name, items in request.topics]
+
+
+@pytest.mark.parametrize("records", [b"r", b"r" * 126, b"r" * 127, b"r" * 20_000])
+@pytest.mark.parametrize("name", ["t", "t" * 125, "t" * 126, "t" * 249])
+def test_a_lone_batch_is_found_whatever_the_lengths(name: str, records: bytes) -> None:
+    request = read(body(topic(name, partition(5, records))))
+    assert found(request) == [(name, [(5, records)])]
+    assert (request.transactional_id, request.acks, request.timeout_ms) == (None, ACKS_ALL, TIMEOUT_MS)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (body(topic("t", partition(1, b"a"), partition(2, b"b"))), [("t", [(1, b"a"), (2, b"b")])]),
+        (
+            body(topic("t", partition(1, b"a")), topic("u", partition(2, b"b"))),
+            [("t", [(1, b"a")]), ("u", [(2, b"b")])],
+        ),
+        (body(topic("t", partition(1, None))), [("t", [(1, b"")])]),
+        (body(topic("t", partition(1, b""))), [("t", [(1, b"")])]),
+        (body(topic("t", partition(1, b"a", TAGGED))), [("t", [(1, b"a")])]),
+        (body(topic("t", partition(1, b"a"), tags=TAGGED)), [("t", [(1, b"a")])]),
+        (body(topic("t", partition(1, b"a")), tags=TAGGED), [("t", [(1, b"a")])]),
+        (body(topic("t")), [("t", [])]),
+        (body(), []),
+    ],
+)
+def test_whatever_is_not_a_lone_batch_goes_the_long_way(
+    content: bytes, expected: list[tuple[str, list[tuple[int, bytes]]]]
+) -> None:
+    assert found(read(content)) == expected
+
+
+def test_a_transactional_id_is_not_taken_for_none() -> None:
+    request = read(body(topic("t", partition(1, b"a")), transactional_id=uvarint(3) + b"id"))
+    assert (request.transactional_id, found(request)) == ("id", [("t", [(1, b"a")])])
+
+
+def test_every_cut_of_a_lone_batch_is_malformed() -> None:
+    whole = body(topic("name", partition(5, b"records")))
+    for length in range(len(whole) - 1):
+        with pytest.raises(Malformed):
+            read(whole[:length])
+
+
+def test_a_length_beyond_the_frame_is_malformed() -> None:
+    lying = struct.pack(">i", 5) + uvarint(1 << 27) + b"records\x00"
+    with pytest.raises(Malformed):
+        read(body(topic("name", lying)))
+    with pytest.raises(Malformed):
+        read(body(b"\x05\xff\xff\xff\xff" + uvarint(2) + partition(5, b"r") + b"\x00"))
