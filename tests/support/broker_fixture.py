@@ -1,6 +1,8 @@
 """A real broker in a process of its own, for tests that need to kill it."""
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -9,10 +11,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-START_S = 20.0
-STOP_S = 20.0
+START_S = 60.0
+STOP_S = 40.0
 POLL_S = 0.02
 READY = "event=broker.ready"
+PORTS = range(10_000, 20_000)
+"""Below those that the system gives to outgoing connections, and below `local_cluster`'s."""
+
+_rng = random.SystemRandom()
 
 
 class RunningBroker:
@@ -118,11 +124,16 @@ class RunningBroker:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody uses now, and that nobody gets by chance before a broker has started, or started again.
+
+    One that the system chose could be the near end of someone's next connection; a client that tries to reach a broker
+    that is away may even be connected with itself.
+    """
+    for port in _rng.sample(PORTS, 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("there is no free port")
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:

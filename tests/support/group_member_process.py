@@ -3,10 +3,12 @@
     python group_member_process.py CLIENT BOOTSTRAP GROUP TOPIC PROTOCOL
 
 CLIENT is confluent, aiokafka or kafka-python; PROTOCOL is eager or cooperative. SIGTERM makes it leave the group.
+Warnings of the client go to stderr.
 """
 
 import asyncio
 import json
+import logging
 import signal
 import sys
 from collections.abc import Iterable
@@ -83,6 +85,11 @@ def kafka_python(bootstrap: str, group: str, topic: str, is_cooperative: bool) -
         partition_assignment_strategy=[CooperativeStickyAssignor if is_cooperative else RangePartitionAssignor],
     )
     consumer.subscribe([topic], listener=Teller())
+    # It has to know the topic before it joins. Otherwise it shares out nothing at first, and joins again once it knows
+    # more. If a poll's time is then over between the answers to JoinGroup and SyncGroup, kafka-python 3.0.12 forgets
+    # that it is joining: need_rejoin() sees no difference any more, so no later poll takes what the coordinator has
+    # assigned, and there are no heartbeats either. Whether that happens is a matter of milliseconds.
+    assert consumer.partitions_for_topic(topic)
     while not stopping:
         polled = consumer.poll(timeout_ms=100)
         for partition, messages in polled.items():
@@ -132,6 +139,7 @@ async def _aiokafka(bootstrap: str, group: str, topic: str) -> None:
 CLIENTS = {"confluent": confluent, "kafka-python": kafka_python, "aiokafka": aiokafka}
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     signal.signal(signal.SIGTERM, stop)
     client, bootstrap, group, topic, protocol = sys.argv[1:]
     CLIENTS[client](bootstrap, group, topic, protocol == "cooperative")

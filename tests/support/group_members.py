@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from broker_fixture import wait_until
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 PARTITIONS = 6
 REBALANCE_S = 25.0
 STOP_S = 15.0
+DESCRIBED_S = 10.0
+COMPLAINTS_TOLD = 5
 PROCESS = Path(__file__).with_name("group_member_process.py")
 # "… assigned: t [0], t [1]", or for a cooperative group "… incremental assignment of 2 partition(s) (…): t [0], t [1]".
 KCAT_REBALANCED = re.compile(r"rebalanced.* (assign|revoke)[^:]*: ?(.*)")
@@ -37,6 +41,12 @@ class Member:
         self._threads = [threading.Thread(target=follow, daemon=True) for follow in (self._outputs, self._complaints)]
         for thread in self._threads:
             thread.start()
+
+    def __str__(self) -> str:
+        exit_code = self._process.poll()
+        state = "runs" if exit_code is None else f"ended with {exit_code}"
+        complaints = "".join(f"\n    {line}" for line in self.errors[-COMPLAINTS_TOLD:])
+        return f"a member {state}, has {sorted(self.assignment)} and said last:{complaints or ' nothing'}"
 
     def crash(self) -> None:
         """SIGKILL: the coordinator hears nothing from it any more."""
@@ -105,17 +115,17 @@ class KcatMember(Member):
 
 
 class Group:
-    """Members of one group on one topic."""
+    """Members of one group on one topic, from which it has its name: nobody else's dead members are waited for."""
 
     def __init__(self, client: str, bootstrap: str, topic: str, *, is_cooperative: bool = False) -> None:
         self.members: list[Member] = []
         self.crashed: list[Member] = []
         self._client, self._bootstrap, self._topic = client, bootstrap, topic
+        self._name = f"group-of-{topic}"
         self._is_cooperative = is_cooperative
 
     def join(self) -> Member:
         """One member more. Returns when all of them share the partitions evenly."""
-        name = f"group-of-{self._client}"
         if self._client == "kcat":
             strategy = "cooperative-sticky" if self._is_cooperative else "range"
             options = {
@@ -126,11 +136,11 @@ class Group:
                 "auto.commit.interval.ms": "200",
             }
             words = [word for key, value in options.items() for word in ("-X", f"{key}={value}")]
-            command = ["kcat", "-b", self._bootstrap, "-u", "-f", "%p %o\\n", *words, "-G", name, self._topic]
+            command = ["kcat", "-b", self._bootstrap, "-u", "-f", "%p %o\\n", *words, "-G", self._name, self._topic]
             self.members.append(KcatMember(command, self._is_cooperative))
         else:
             protocol = "cooperative" if self._is_cooperative else "eager"
-            command = [sys.executable, str(PROCESS), self._client, self._bootstrap, name, self._topic, protocol]
+            command = [sys.executable, str(PROCESS), self._client, self._bootstrap, self._name, self._topic, protocol]
             self.members.append(Member(command, self._is_cooperative))
         self.settle()
         return self.members[-1]
@@ -155,11 +165,16 @@ class Group:
             owned = [index for share in shares for index in share]
             return sorted(owned) == list(range(PARTITIONS)) and max(map(len, shares)) - min(map(len, shares)) <= 1
 
+        self.wait_until(is_even, "an even assignment")
+
+    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """As the function of that name; a failure says what the members and the coordinator know."""
         try:
-            wait_until(is_even, REBALANCE_S, "an even assignment")
+            wait_until(condition, REBALANCE_S, what)
         except AssertionError as error:
-            shares = [(sorted(member.assignment), member.errors[-3:]) for member in self.members]
-            raise AssertionError(f"{error}: {shares}") from None
+            members = "".join(f"\n{member}" for member in self.members)
+            told = coordinators_view(self._bootstrap, self._name)
+            raise AssertionError(f"{error}:{members}\n{told}") from None
 
     def has_read(self, ends: dict[int, int]) -> bool:
         """Whether the members, those that are gone included, have read each partition up to its end."""
@@ -169,6 +184,20 @@ class Group:
     def stop(self) -> None:
         for member in self.members:
             member.stop()
+
+
+def coordinators_view(bootstrap: str, group: str) -> str:
+    """A group as its coordinator describes it, in words for a failure's message."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    try:
+        described = admin.describe_consumer_groups([group], request_timeout=DESCRIBED_S)[group].result(DESCRIBED_S)
+    except (KafkaException, TimeoutError) as error:
+        return f"the coordinator does not describe {group}: {error}"
+    shares = {
+        member.member_id: sorted(place.partition for place in member.assignment.topic_partitions)
+        for member in described.members
+    }
+    return f"to the coordinator, {group} is {described.state.name} with {shares or 'no members'}"
 
 
 @contextlib.contextmanager
@@ -185,7 +214,7 @@ def three_members_join_crash_and_leave(group: Group, produce: Callable[[], dict[
 
     def all_is_read() -> None:
         ends = produce()
-        wait_until(lambda: group.has_read(ends), REBALANCE_S, f"the group to read up to {ends}")
+        group.wait_until(lambda: group.has_read(ends), f"the group to read up to {ends}")
 
     first, second, third = (group.join() for _ in range(3))
     assert [len(member.assignment) for member in (first, second, third)] == [2, 2, 2]

@@ -15,7 +15,7 @@ from cordwood.cluster.cli.local.processes import why_not_free
 FIRST_PORT, PORTS_APART, PORT_STEP = 20_000, 100, 400
 """Below the ports that the system gives to others, and far enough apart for tests that run beside each other."""
 
-ENDED_S = 10.0
+ENDED_S = 30.0
 
 
 class LocalCluster:

@@ -73,8 +73,8 @@ class ScriptedBroker:
         return Address("127.0.0.1", self._listener.getsockname()[1])
 
     def settings(self, **others: Any) -> ClientSettings:
-        """Those of a client that knows this broker, and has little patience."""
-        return ClientSettings((self.address,), **{"request_timeout_ms": 2000, "retry_timeout_ms": 3000, **others})
+        """Those of a client that knows this broker. Tests of its patience give it less."""
+        return ClientSettings((self.address,), **{"request_timeout_ms": 20_000, "retry_timeout_ms": 30_000, **others})
 
     @property
     def end(self) -> int:

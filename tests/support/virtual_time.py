@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-STALLED_S = 5.0
+STALLED_S = 30.0
 
 
 class _Selector(selectors.DefaultSelector):

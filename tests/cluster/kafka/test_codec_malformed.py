@@ -35,12 +35,13 @@ def test_damaged_frames_are_decoded_or_refused(seed: str) -> None:
     decoded = refused = 0
     for burst in bursts(seed, FRAMES // 3):
         for frame in burst.all_frames:
-            begin = time.perf_counter()
+            # Of this thread alone: others may have the processor for longer.
+            begin = time.thread_time()
             try:
                 decoded += decode(frame) is not None
             except Malformed:
                 refused += 1
-            assert time.perf_counter() - begin < FRAME_S_MAX, f"{burst.kinds}: {frame.hex()}"
+            assert time.thread_time() - begin < FRAME_S_MAX, f"{burst.kinds}: {frame.hex()}"
     assert decoded > FRAMES // 20
     assert refused > FRAMES // 20
 

@@ -3,13 +3,13 @@
 import asyncio
 import random
 import shutil
-import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_fixture import free_port
 
 from cordwood.chaos.sim.quorum import setting
 from cordwood.cluster.metadata.commands import BrokerId
@@ -97,13 +97,6 @@ class Loopback:
 
     async def _run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 Story = Callable[[Loopback], Coroutine[Any, Any, None]]
