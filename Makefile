@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 NIGHT_MINUTES ?= 480
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs compat bench bench-compare malformed chaos chaos-live clean
+.PHONY: help demo test check docs compat bench bench-compare profile malformed chaos chaos-live chaos-hundredth clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,11 +44,22 @@ chaos-live: $(READY) ## Kill, pause, cut off and damage real brokers, as often a
 	  blackouts 'blackouts --one' flip_replicas wipe_disk rolling_restart thousand_partitions; do \
 	  echo "$$fault" && $(BIN)/python -m cordwood.chaos.live.$$fault || exit 1; done
 
-bench: $(READY) ## Measure a broker: throughput, latency, CPU, memory (COMPARE=1: beside Apache Kafka; REPLICAS=3: on three brokers)
-	$(BIN)/python -m cordwood.bench $(if $(COMPARE),--compare --rounds 3) $(if $(REPLICAS),--replication-factor $(REPLICAS))
+chaos-hundredth: $(READY) ## A hundredth of the faults that a release has to outlive, in an hour and a half (root, for all of them)
+	$(BIN)/cordwood chaos sim --seeds 1..675
+	mkdir -p build
+	$(BIN)/cordwood chaos run --minutes 10 --seed 1 --report build/chaos-hundredth.html
+	for fault in 'kill_leaders --rounds 10' 'pause_leaders --rounds 5' 'cut_networks --rounds 10' 'blackouts --rounds 5' \
+	  'blackouts --one --rounds 5' 'flip_replicas --rounds 10' 'wipe_disk --rounds 2' 'malformed --frames 100000'; do \
+	  echo "$$fault" && $(BIN)/python -m cordwood.chaos.live.$$fault || exit 1; done
 
-bench-compare: ## Measure a broker and Apache Kafka in turn, three rounds
+bench: $(READY) ## Measure one broker and three: throughput, latency, CPU, memory, failover; three minutes (REPLICAS=1: only one)
+	$(BIN)/python -m cordwood.bench $(if $(COMPARE),--compare --rounds $(or $(ROUNDS),3)) $(if $(REPLICAS),--replication-factor $(REPLICAS))
+
+bench-compare: ## Measure Cordwood and Apache Kafka in turn, with and without fsync, three rounds; an hour (REPLICAS, ROUNDS)
 	$(MAKE) bench COMPARE=1
+
+profile: $(READY) ## Where the brokers' time goes in a line of the benchmark (LINE="16 connections", REPLICAS=3); flame graphs
+	$(BIN)/python -m cordwood.bench.profile --line "$(or $(LINE),16 connections)" $(if $(REPLICAS),--replication-factor $(REPLICAS))
 
 clean: ## Remove all that these targets made
 	rm -rf $(VENV) build dist src/cordwood.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,18 +1,23 @@
 """`make bench`: the speed of brokers that are started for it, alone or beside Apache Kafka in the same run."""
 
+import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from cordwood.bench import disk_limit, machine, report
-from cordwood.bench.generator import LoadFailed, load_generator
+from cordwood.bench import limits, machine, report
+from cordwood.bench.generator import Generator, LoadFailed, load_generator
 from cordwood.bench.kafka import Kafka
-from cordwood.bench.lines import chosen
+from cordwood.bench.lines import Line, chosen, fitting
+from cordwood.bench.measured import Measured, Part
 from cordwood.bench.rounds import run_rounds
 from cordwood.bench.systems import CannotRun, Cordwood, System
 
@@ -20,17 +25,26 @@ ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "build" / "bench"
 RESULTS = ROOT / "bench" / "results"
 BROKERS = (1, 3, 5)
+# Where the output goes to a file, rich would take a terminal of 80 columns for granted.
+COLUMNS = 150
+LIMITS_S_MIN = 0.3
+# Of a batch's own bytes, of indexes, and of room that is taken ahead.
+BYTES_PER_VALUE_BYTE = 1.3
 
 
 def main(
     compare: Annotated[
-        bool, typer.Option(help="Measure Apache Kafka too; one broker of it also with an fsync per append.")
+        bool, typer.Option(help="Measure Apache Kafka too, with and without fsync, and Cordwood without fsync.")
     ] = False,
     replication_factor: Annotated[
-        int, typer.Option(help="1, 3 or 5: so many brokers, all on this machine, with a replica on each.")
-    ] = 1,
+        list[int] | None,
+        typer.Option(help="1, 3 or 5: so many brokers with a replica on each. May be repeated; else 1 and then 3."),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often, each time with fresh brokers.")] = 1,
     line: Annotated[list[str] | None, typer.Option(help="Only lines with this in their name; may be repeated.")] = None,
+    system: Annotated[
+        list[str] | None, typer.Option(help="Only systems of exactly this name: cordwood, kafka …; may be repeated.")
+    ] = None,
     scale: Annotated[float, typer.Option(min=0.001, help="Do this part of the work, to see that all runs.")] = 1.0,
     data: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Where the brokers keep their data meanwhile.")
@@ -38,49 +52,125 @@ def main(
     warm_gib: Annotated[int | None, typer.Option(help="Memory to touch before each system; else what is free.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For Cordwood.")] = None,
 ) -> None:
-    """Run the lines of bench/lines.py and print a table; bench/results/ gets the same as JSON."""
-    console = Console()
+    """Run the lines of bench/lines.py and print tables; bench/results/ gets the same as JSON."""
+    console = Console(width=None if sys.stdout.isatty() else COLUMNS)
     progress = Console(stderr=True, style="dim")
     # Whoever ends the benchmark ends its brokers too: SystemExit passes through the blocks that stop them.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        if replication_factor not in BROKERS:
+        replicas = replication_factor or [1, 3]
+        if not set(replicas) <= set(BROKERS):
             raise ValueError("The replication factor is 1, 3 or 5: so many brokers can elect a leader among them.")
         lines = [each.scaled(scale) for each in chosen(line or [])]
-        ours = Cordwood(replication_factor, dict(each.split("=", 1) for each in settings or []))
-        systems = [ours, *(_kafkas(replication_factor, progress) if compare else [])]
+        has_kafka = compare and _has_kafka(progress)
+        sets = [
+            _systems(count, dict(each.split("=", 1) for each in settings or []), compare, has_kafka, system or [])
+            for count in replicas
+        ]
         generator = load_generator(HOME, progress.print)
         HOME.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="data-", dir=data or HOME) as place:
-            limits = disk_limit.measure(Path(place), disk_limit.SECONDS_EACH * min(1.0, scale))
-            results = run_rounds(systems, lines, generator, rounds, Path(place), warm_gib, progress.print)
+        with (
+            machine.memory_kept() as is_kept,
+            tempfile.TemporaryDirectory(prefix="data-", dir=data or HOME) as place,
+        ):
+            measured = Measured(_about(Path(place), generator, scale, rounds, sets, is_kept))
+            bench = _Bench(generator, rounds, Path(place), warm_gib, scale, progress.print)
+            for systems in sets:
+                measured.parts.append(bench.measure(systems, lines, measured.limits))
+            measured.about["notes"] += bench.failures
     except (CannotRun, LoadFailed, ValueError) as error:
         progress.print(str(error), style="not dim red", highlight=False)
         raise typer.Exit(1) from None
-    report.show(console, results, limits, replication_factor, generator.name)
-    about = {
+    report.show(console, measured)
+    console.print(f"Saved as {measured.save(RESULTS).relative_to(ROOT)}.", highlight=False)
+    if bench.failures:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """What all parts of a run have in common."""
+
+    generator: Generator
+    rounds: int
+    place: Path
+    warm_gib: int | None
+    scale: float
+    say: Callable[[str], None]
+    failures: list[str] = field(default_factory=list)
+
+    def measure(self, systems: Sequence[System], lines: Sequence[Line], found: limits.Limits) -> Part:
+        """The systems have the same number of brokers. What the machine can do is added to `found`."""
+        brokers = systems[0].brokers
+        libs = next((system.libs for system in systems if isinstance(system, Kafka)), None)
+        fit = fitting(lines, brokers, has_java=libs is not None)
+        _check_room(self.place, brokers, fit)
+        seconds_each = min(limits.SECONDS_EACH, max(LIMITS_S_MIN, limits.SECONDS_EACH * self.scale))
+        self.say(f"{brokers} broker{'s' if brokers > 1 else ''}: {'; '.join(system.name for system in systems)}")
+        results = run_rounds(
+            systems,
+            fit,
+            self.generator,
+            self.rounds,
+            self.place,
+            self.warm_gib,
+            self.say,
+            java_libs=libs,
+            before_round=lambda: found.measure(self.place, seconds_each),
+            on_failure=self.failures.append,
+        )
+        return Part(brokers, results)
+
+
+def _systems(
+    brokers: int, settings: dict[str, str], is_comparing: bool, has_kafka: bool, names: Sequence[str]
+) -> list[System]:
+    """Raises ValueError where a name is none of theirs."""
+    systems: list[System] = [Cordwood(brokers, settings)]
+    if is_comparing:
+        systems.append(Cordwood(brokers, settings, flush_policy="os"))
+    if has_kafka:
+        systems += [Kafka(HOME, brokers), Kafka(HOME, brokers, is_flushing=True)]
+    if unknown := set(names) - {system.name for system in systems}:
+        raise ValueError(f"No system is called {' or '.join(unknown)}: {'; '.join(each.name for each in systems)}.")
+    return [system for system in systems if system.name in names or not names]
+
+
+def _has_kafka(progress: Console) -> bool:
+    """Fetches it. Where that cannot be, a sentence says so, and Cordwood is measured without it."""
+    try:
+        Kafka(HOME).prepare()
+    except CannotRun as reason:
+        progress.print(str(reason))
+        return False
+    return True
+
+
+def _check_room(place: Path, brokers: int, lines: Sequence[Line]) -> None:
+    """Raises CannotRun where the disk has too little room for what one system writes."""
+    needed = BYTES_PER_VALUE_BYTE * brokers * sum(line.written_gigabytes for line in lines)
+    free = shutil.disk_usage(place).free / 1e9
+    if free < needed:
+        raise CannotRun(
+            f"With {brokers} broker(s) this needs {needed:.1f} GB of room, and {place.parent} has {free:.1f} GB. "
+            "Another place: --data DIRECTORY. Less work: --scale 0.1."
+        )
+
+
+def _about(
+    place: Path, generator: Generator, scale: float, rounds: int, sets: Sequence[Sequence[System]], is_kept: bool
+) -> dict[str, Any]:
+    kept = "Meanwhile this machine, a virtual one, gave no free memory back to its host, so that memory stayed warm."
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine.description(),
-        "replication_factor": replication_factor,
+        "disk": limits.place(place),
         "generator": generator.name,
         "scale": scale,
         "rounds": rounds,
-        "versions": {system.name: system.version() for system in systems},
+        "versions": {system.name: system.version() for systems in sets for system in systems},
+        "notes": [kept] if is_kept else [],
     }
-    console.print(f"Saved as {report.save(RESULTS, results, limits, about).relative_to(ROOT)}.")
-
-
-def _kafkas(brokers: int, progress: Console) -> list[System]:
-    kafkas: list[System] = [Kafka(HOME, brokers)]
-    # With replicas Kafka is run without fsync by everybody: they are what it has in place of it.
-    if brokers == 1:
-        kafkas.append(Kafka(HOME, is_flushing=True))
-    try:
-        for kafka in kafkas:
-            kafka.prepare()
-    except CannotRun as reason:
-        progress.print(str(reason))
-        return []
-    return kafkas
 
 
 if __name__ == "__main__":

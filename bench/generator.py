@@ -44,6 +44,7 @@ class Generator:
             ack_ms=answer.get("ack_ms") or {},
             end_to_end_ms=answer.get("end_to_end_ms") or {},
             broker_cpu_s=cpu_seconds(pids) - cpu_before,
+            longest_gap_s=answer.get("longest_gap_s") or 0.0,
         )
         if outcome.failed:
             raise LoadFailed(f"{line.name}: {outcome.failed:,} records were not acknowledged.")

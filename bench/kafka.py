@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cordwood.bench.maven import fetch_jars
-from cordwood.bench.systems import CannotRun, Member, System, majority
+from cordwood.bench.systems import KAFKA, CannotRun, Member, System, majority
 
 VERSION = "4.2.0"
 HEAP = "1G"
@@ -27,8 +27,8 @@ class Kafka(System):
     def __init__(self, home: Path, brokers: int = 1, *, is_flushing: bool = False) -> None:
         """The jars are kept in `home`, and fetched only once."""
         super().__init__(brokers)
-        self.name = "kafka, fsync each append" if is_flushing else "kafka"
-        self._libs = home / f"kafka-{VERSION}"
+        self.name = f"{KAFKA}, fsync" if is_flushing else KAFKA
+        self.libs = home / f"kafka-{VERSION}"
         self._settings = {"log.flush.interval.messages": "1"} if is_flushing else {}
 
     def version(self) -> str:
@@ -39,7 +39,7 @@ class Kafka(System):
             raise CannotRun("Apache Kafka is left out: there is no `java` on this machine.")
         if _java_major() < JAVA_MAJOR_MIN:
             raise CannotRun(f"Apache Kafka is left out: it needs Java {JAVA_MAJOR_MIN} or newer.")
-        fetch_jars("Apache Kafka", ARTIFACTS, self._libs)
+        fetch_jars("Apache Kafka", ARTIFACTS, self.libs)
 
     def command(self, member: Member, members: Sequence[Member]) -> list[str]:
         properties = member.directory / "server.properties"
@@ -60,7 +60,7 @@ class Kafka(System):
 
     def _java(self, *options: str) -> list[str]:
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-        return ["java", *options, quiet, "-cp", f"{self._libs}/*"]
+        return ["java", *options, quiet, "-cp", f"{self.libs}/*"]
 
     def _properties(self, member: Member, members: Sequence[Member]) -> dict[str, str]:
         return {

@@ -1,8 +1,10 @@
 """The lines of the benchmark as data: what load each puts on a system, and which figures follow from it."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
+
+from cordwood.bench.limits import DISK_READ, DISK_WRITE, FLUSH_P50, FLUSH_P99, FLUSHES, LOOPBACK
 
 
 class Mode(Enum):
@@ -10,8 +12,13 @@ class Mode(Enum):
 
     PRODUCE = "produce"
     CONSUME = "consume"
+    BOTH = "produce-and-consume"
     LATENCY = "latency"
+    ONE_AT_A_TIME = "one-at-a-time"
     ONE_IN_FLIGHT = "one-in-flight"
+    FAILOVER = "failover"
+    JAVA = "ProducerPerformance"
+    """Kafka's own producer and its own measuring, in place of our generator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,32 +32,32 @@ class Line:
     record_bytes: int = 100
     acks: str = "all"
     producers: int = 1
+    consumers: int = 1
     connections: int = 1
     rate: int = 0
     seconds: float = 0
     needs: tuple[str, ...] = ()
     """Lines that must have run before, because they write what this one reads."""
+    is_cold: bool = False
+    """Whether the log files are put out of the page cache before."""
+    is_replicated: bool = False
+    """Whether it says something only where there are replicas."""
 
     @property
     def gigabytes(self) -> float:
         """Of values, without the protocol's own bytes."""
         return self.records * self.record_bytes / 1e9
 
+    @property
+    def written_gigabytes(self) -> float:
+        """Of values, by one replica."""
+        return self.gigabytes if self.mode in (Mode.PRODUCE, Mode.BOTH, Mode.JAVA) else 0.0
+
     def scaled(self, factor: float) -> "Line":
         """The same line with less work, to see that everything runs; its figures mean little."""
-        return Line(
-            self.name,
-            self.mode,
-            self.topic,
-            int(self.records * factor),
-            self.record_bytes,
-            self.acks,
-            self.producers,
-            self.connections,
-            self.rate,
-            max(1.0, self.seconds * factor) if self.seconds else 0,
-            self.needs,
-        )
+        least = SECONDS_MIN.get(self.mode, 1.0)
+        seconds = max(least, self.seconds * factor) if self.seconds else 0
+        return replace(self, records=int(self.records * factor), seconds=seconds)
 
     def arguments(self, bootstrap: str) -> list[str]:
         """The load generator's command line."""
@@ -62,6 +69,7 @@ class Line:
             *("--record-bytes", str(self.record_bytes)),
             *("--acks", self.acks),
             *("--producers", str(self.producers)),
+            *("--consumers", str(self.consumers)),
             *("--connections", str(self.connections)),
             *("--rate", str(self.rate)),
             *("--seconds", str(self.seconds)),
@@ -71,6 +79,8 @@ class Line:
 SMALL, LARGE, SLOW = "bench-100b", "bench-1kb", "bench-latency"
 TOPICS = (SMALL, LARGE, SLOW)
 PARTITIONS = 6
+# A leader must have been killed, and have been missed, before the last record is sent.
+SECONDS_MIN = {Mode.FAILOVER: 4.0}
 
 WARM_UP = Line("warm-up", Mode.PRODUCE, SMALL, 3_000_000)
 LINES = (
@@ -80,9 +90,18 @@ LINES = (
     Line("3 producers, 100 B", Mode.PRODUCE, SMALL, 9_000_000, producers=3),
     Line("1 producer, 1 KB", Mode.PRODUCE, LARGE, 1_000_000, record_bytes=1000),
     Line("1 consumer, 100 B", Mode.CONSUME, SMALL, 10_000_000, needs=("1 producer, 100 B",)),
+    Line("3 consumers, 100 B", Mode.CONSUME, SMALL, 10_000_000, consumers=3, needs=("1 producer, 100 B",)),
     Line("1 consumer, 1 KB", Mode.CONSUME, LARGE, 1_000_000, record_bytes=1000, needs=("1 producer, 1 KB",)),
+    Line("3 producers, 100 B, acks=1", Mode.PRODUCE, SMALL, 6_000_000, producers=3, acks="1", is_replicated=True),
+    Line("producer and consumer, 100 B, acks=1", Mode.BOTH, SMALL, 4_000_000, acks="1"),
+    Line(
+        "cold read, 1 KB", Mode.CONSUME, LARGE, 1_000_000, record_bytes=1000, needs=("1 producer, 1 KB",), is_cold=True
+    ),
     Line("latency at 1,000/s", Mode.LATENCY, SLOW, rate=1000, seconds=10),
+    Line("one at a time", Mode.ONE_AT_A_TIME, SLOW, seconds=5),
     Line("16 connections, 1 in flight", Mode.ONE_IN_FLIGHT, SLOW, connections=16, seconds=8),
+    Line("ProducerPerformance, 100 B", Mode.JAVA, SMALL, 3_000_000),
+    Line("leader killed", Mode.FAILOVER, SLOW, rate=1000, seconds=6, is_replicated=True),
 )
 
 
@@ -96,6 +115,8 @@ class Outcome:
     ack_ms: dict[str, float]
     end_to_end_ms: dict[str, float]
     broker_cpu_s: float
+    longest_gap_s: float = 0.0
+    """Between two acknowledgements, where a leader was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,24 +127,43 @@ class Figure:
     value: float
     unit: str
     more_is_better: bool
+    uses: Mapping[str, float] = field(default_factory=dict)
+    """By limit of bench/limits.py: what one of our unit takes of it, in the unit of the limit."""
 
 
-def figures(line: Line, outcome: Outcome) -> Iterator[Figure]:
-    """The rows that follow from one line."""
+def figures(line: Line, outcome: Outcome, replicas: int = 1) -> Iterator[Figure]:
+    """The rows that follow from one line, on topics of so many replicas."""
     per_second = outcome.records / outcome.seconds
     match line.mode:
-        case Mode.PRODUCE | Mode.CONSUME if line.record_bytes >= 1000:
-            yield Figure(line.name, per_second * line.record_bytes / 1e6, "MB/s", True)
-        case Mode.PRODUCE | Mode.CONSUME:
-            yield Figure(line.name, per_second / 1e6, "M records/s", True)
-        case Mode.LATENCY:
+        case Mode.PRODUCE | Mode.CONSUME | Mode.BOTH | Mode.JAVA if line.record_bytes >= 1000:
+            yield Figure(line.name, per_second * line.record_bytes / 1e6, "MB/s", True, _traffic(line, replicas, 1.0))
+        case Mode.PRODUCE | Mode.CONSUME | Mode.BOTH | Mode.JAVA:
+            uses = _traffic(line, replicas, line.record_bytes)
+            yield Figure(line.name, per_second / 1e6, "M records/s", True, uses)
+        case Mode.LATENCY | Mode.ONE_AT_A_TIME:
             for what, waits in (("ack", outcome.ack_ms), ("end to end", outcome.end_to_end_ms)):
-                for share in ("p50", "p99"):
-                    yield Figure(f"{line.name}, {what} {share}", waits[share], "ms", False)
+                for share, flush in (("p50", FLUSH_P50), ("p99", FLUSH_P99)):
+                    yield Figure(f"{line.name}, {what} {share}", waits[share], "ms", False, {flush: 1.0})
         case Mode.ONE_IN_FLIGHT:
-            yield Figure(line.name, per_second, "records/s", True)
-    if line.gigabytes and line.producers == 1 and line.acks == "all":
+            yield Figure(line.name, per_second, "records/s", True, {FLUSHES: 1.0})
+        case Mode.FAILOVER:
+            yield Figure(f"{line.name}, longest time without an ack", outcome.longest_gap_s, "s", False)
+    is_plain = line.producers == line.consumers == 1 and line.acks == "all" and not line.is_cold
+    if is_plain and line.mode in (Mode.PRODUCE, Mode.CONSUME):
         yield Figure(f"broker CPU, {line.name}", outcome.broker_cpu_s / line.gigabytes, "s/GB", False)
+
+
+def _traffic(line: Line, replicas: int, megabytes: float) -> dict[str, float]:
+    """What a rate of one takes of the disk and of loopback, in MB/s, where it stands for so many MB/s of values.
+
+    All brokers have one disk. What is written goes over loopback to the leader, and from it to each of the others.
+    """
+    if line.is_cold:
+        return {DISK_READ: megabytes, LOOPBACK: megabytes}
+    if line.mode is Mode.CONSUME:
+        return {LOOPBACK: megabytes}
+    read = megabytes if line.mode is Mode.BOTH else 0.0
+    return {DISK_WRITE: megabytes * replicas, LOOPBACK: megabytes * replicas + read}
 
 
 def chosen(words: list[str]) -> tuple[Line, ...]:
@@ -139,3 +179,10 @@ def chosen(words: list[str]) -> tuple[Line, ...]:
     wanted = {line.name for line in LINES if any(word in line.name for word in words)}
     wanted |= {need for line in LINES if line.name in wanted for need in line.needs}
     return tuple(line for line in LINES if line is WARM_UP or line.name in wanted)
+
+
+def fitting(lines: Sequence[Line], replicas: int, *, has_java: bool) -> list[Line]:
+    """Those of the lines that say something with so many replicas, and can be run."""
+    return [
+        line for line in lines if (replicas > 1 or not line.is_replicated) and (has_java or line.mode is not Mode.JAVA)
+    ]

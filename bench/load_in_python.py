@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from confluent_kafka import (
@@ -32,8 +33,11 @@ def main() -> None:
         "topic": create_topic,
         "produce": produce,
         "consume": consume,
+        "produce-and-consume": produce_and_consume,
         "latency": latency,
+        "one-at-a-time": one_at_a_time,
         "one-in-flight": one_in_flight,
+        "failover": failover,
     }
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("mode", choices=modes)
@@ -45,6 +49,7 @@ def main() -> None:
     parser.add_argument("--record-bytes", type=int, default=100)
     parser.add_argument("--acks", choices=("all", "1"), default="all")
     parser.add_argument("--producers", type=int, default=1)
+    parser.add_argument("--consumers", type=int, default=1)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--rate", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=10)
@@ -118,14 +123,36 @@ def _produce_share(work: argparse.Namespace, share: int) -> int:
 
 
 def consume(work: argparse.Namespace) -> dict[str, Any]:
+    """The consumers are threads, with partitions of their own each, until they have seen enough together."""
     begin = time.perf_counter()
-    consumer = _reader(work, OFFSET_BEGINNING)
-    seen = 0
-    while seen < work.records:
-        seen += sum(message.error() is None for message in consumer.consume(10_000, 1))
-    taken = time.perf_counter() - begin
+    seen = [0] * work.consumers
+    threads = [
+        threading.Thread(target=_read, args=(work, _reader(work, OFFSET_BEGINNING, number), seen, number))
+        for number in range(work.consumers)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return _outcome(sum(seen), 0, time.perf_counter() - begin)
+
+
+def _read(work: argparse.Namespace, consumer: Consumer, seen: list[int], number: int) -> None:
+    while sum(seen) < work.records:
+        seen[number] += sum(message.error() is None for message in consumer.consume(10_000, 0.2))
     consumer.close()
-    return _outcome(seen, 0, taken)
+
+
+def produce_and_consume(work: argparse.Namespace) -> dict[str, Any]:
+    """It ends when the consumer has everything that the producer wrote meanwhile."""
+    seen = [0]
+    consumer = _reader(work, OFFSET_END)
+    begin = time.perf_counter()
+    thread = threading.Thread(target=_read, args=(work, consumer, seen, 0))
+    thread.start()
+    failed = int(produce(work)["failed"])
+    thread.join()
+    return _outcome(seen[0], failed, time.perf_counter() - begin)
 
 
 def latency(work: argparse.Namespace) -> dict[str, Any]:
@@ -166,6 +193,61 @@ def latency(work: argparse.Namespace) -> dict[str, Any]:
     return _outcome(len(acks), failed, work.seconds) | {"ack_ms": _quantile(acks), "end_to_end_ms": _quantile(reads)}
 
 
+def one_at_a_time(work: argparse.Namespace) -> dict[str, Any]:
+    """The next record is sent when the last one was read."""
+    consumer = _reader(work, OFFSET_END)
+    producer = Producer({"bootstrap.servers": work.bootstrap, "enable.idempotence": True, "linger.ms": 0})
+    padding = bytes(max(0, work.record_bytes - DUE.size))
+    counted = time.time() + WARM_UP_S
+    acks: list[float] = []
+    reads: list[float] = []
+    while (sent := time.time()) < counted + work.seconds:
+        producer.produce(work.topic, DUE.pack(sent) + padding)
+        producer.flush(30)
+        acknowledged = time.time()
+        while (message := consumer.poll(1)) is not None and (message.error() is not None or _due(message) != sent):
+            pass
+        if sent >= counted:
+            if message is None:
+                raise SystemExit("A record was acknowledged, and not read within a second.")
+            acks.append(acknowledged - sent)
+            reads.append(time.time() - sent)
+    consumer.close()
+    return _outcome(len(reads), 0, work.seconds) | {"ack_ms": _quantile(acks), "end_to_end_ms": _quantile(reads)}
+
+
+def failover(work: argparse.Namespace) -> dict[str, Any]:
+    """Somebody else kills the leader of partition 0 meanwhile."""
+    acks: list[float] = []
+    failed = 0
+
+    def acknowledged(error: KafkaError | None, _message: Message) -> None:
+        nonlocal failed
+        failed += error is not None
+        if error is None:
+            acks.append(time.perf_counter())
+
+    producer = Producer(
+        {
+            "bootstrap.servers": work.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "retry.backoff.ms": 50,
+            "retry.backoff.max.ms": 50,
+        }
+    )
+    begin = time.perf_counter()
+    due = begin
+    while due < begin + work.seconds:
+        producer.poll(max(0.0, due - time.perf_counter()))
+        if time.perf_counter() >= due:
+            producer.produce(work.topic, bytes(work.record_bytes), partition=0, on_delivery=acknowledged)
+            due += 1 / work.rate
+    failed += producer.flush(60)
+    gap = max((late - early for early, late in pairwise(acks)), default=0.0)
+    return _outcome(len(acks), failed, time.perf_counter() - begin) | {"longest_gap_s": gap}
+
+
 def one_in_flight(work: argparse.Namespace) -> dict[str, Any]:
     begin = time.perf_counter()
     waits: list[float] = []
@@ -186,8 +268,8 @@ def one_in_flight(work: argparse.Namespace) -> dict[str, Any]:
     return _outcome(len(waits), 0, time.perf_counter() - begin) | {"ack_ms": _quantile(waits)}
 
 
-def _reader(work: argparse.Namespace, offset: int) -> Consumer:
-    """A consumer of all the topic's partitions, without a group."""
+def _reader(work: argparse.Namespace, offset: int, number: int = 0) -> Consumer:
+    """That consumer of all of them, with its share of the topic's partitions; without a group."""
     consumer = Consumer(
         {
             "bootstrap.servers": work.bootstrap,
@@ -199,7 +281,13 @@ def _reader(work: argparse.Namespace, offset: int) -> Consumer:
         }
     )
     partitions = consumer.list_topics(work.topic, 30).topics[work.topic].partitions
-    consumer.assign([TopicPartition(work.topic, index, offset) for index in partitions])
+    mine = [index for index in partitions if index % work.consumers == number]
+    assigned = [TopicPartition(work.topic, index, offset) for index in mine]
+    if offset == OFFSET_END:
+        # Where it ends now, not when the consumer gets round to asking.
+        for each in assigned:
+            each.offset = consumer.get_watermark_offsets(each, 30)[1]
+    consumer.assign(assigned)
     return consumer
 
 

@@ -1,96 +1,175 @@
-"""What came of a run: a table for people, a JSON file for programs."""
+"""What came of a run, for people: tables, and sentences on what limits what."""
 
-import json
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
-from cordwood.bench.disk_limit import DiskLimit
-from cordwood.bench.rounds import Results, Samples
+from cordwood.bench.charts import number
+from cordwood.bench.goals import (
+    LINKEDIN,
+    Verdict,
+    against_kafka,
+    against_limit,
+    against_linkedin,
+    held_back,
+    shares,
+    verdicts,
+)
+from cordwood.bench.limits import (
+    DISK_READ,
+    DISK_WRITE,
+    FLUSH_P50,
+    FLUSH_P99,
+    FLUSHES,
+    LOOPBACK,
+    Limits,
+)
+from cordwood.bench.lines import LINES
+from cordwood.bench.measured import Measured, Part, ratio
+from cordwood.bench.rounds import Samples
+from cordwood.bench.systems import KAFKA, OURS
 
-OURS = "cordwood"
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table as text, for the terminal and for the page."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
 
 
-def ratio(ours: Samples, theirs: Samples) -> float:
-    """How many times better the median of ours is: above 1 we win, whether more or less is better."""
-    more, less = (ours.median, theirs.median) if ours.more_is_better else (theirs.median, ours.median)
-    return more / less if less else float("inf")
+def grids(part: Part, limits: Limits) -> list[Grid]:
+    """What was measured, and what that is worth; both in one where there is only our own."""
+    values = Grid(part.title, ["", "unit", *part.systems], [_values(part, name) for name in part.results])
+    worth = Grid(f"{part.title}: what it is worth", _worth_header(part), [])
+    for name in part.results:
+        if any(cells := _worth(part, name, limits)):
+            worth.rows.append([name, *cells])
+    if len(part.systems) > 1:
+        return [values, worth]
+    of = {name: cells for name, *cells in worth.rows}
+    nothing = [""] * (len(worth.header) - 1)
+    rows = [[*row, *of.get(row[0], nothing)] for row in values.rows]
+    return [Grid(part.title, values.header + worth.header[1:], rows)]
 
 
-def show(console: Console, results: Results, limits: Sequence[DiskLimit], brokers: int, generator: str) -> None:
-    """Print the table, and under it what the disk allows. Every topic had a replica on each of the brokers."""
-    systems = list(dict.fromkeys(system for samples in results.values() for system in samples))
-    others = [system for system in systems if system != OURS]
-    size = "one broker" if brokers == 1 else f"{brokers} brokers, replication factor {brokers}"
-    table = Table(title=f"{size}, acks=all unless it says otherwise; load from {generator}")
-    table.add_column("")
-    table.add_column("unit")
-    for system in systems:
-        table.add_column(system, justify="right")
-    for system in others:
-        table.add_column(f"vs {system}", justify="right")
-    for name, samples in results.items():
-        unit = next(iter(samples.values())).unit
-        cells = [_cell(samples[system]) if system in samples else "-" for system in systems]
-        ratios = [
-            f"{ratio(samples[OURS], samples[system]):.2f}" if {OURS, system} <= samples.keys() else "-"
-            for system in others
-        ]
-        table.add_row(name, unit, *cells, *ratios)
-    console.print(table)
-    if others:
-        console.print("Medians (least to most of the rounds). Beside “vs”, more than 1 is better in every row.")
-    if brokers > 1:
-        console.print("CPU is that of all brokers together, memory that of the broker that has most.")
-    for limit in limits:
-        console.print(
-            f"The disk alone: {limit.append_bytes // 1024:,} KiB append and fdatasync, {limit.appends_per_s:,.0f}/s, "
-            f"{limit.mb_per_s:,.0f} MB/s, median {limit.median_ms:.2f} ms."
-        )
+def _values(part: Part, name: str) -> list[str]:
+    samples = part.results[name]
+    cells = [_cell(samples[system]) if system in samples else "-" for system in part.systems]
+    return [name, next(iter(samples.values())).unit, *cells]
 
 
 def _cell(samples: Samples) -> str:
+    """The median, and below it the least and the most."""
     if len(samples.values) == 1:
-        return _number(samples.median)
-    return f"{_number(samples.median)} ({_number(min(samples.values))} to {_number(max(samples.values))})"
+        return number(samples.median)
+    return f"{number(samples.median)}\n{number(min(samples.values))} to {number(max(samples.values))}"
 
 
-def _number(value: float) -> str:
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+def _worth_header(part: Part) -> list[str]:
+    others = ["times Kafka", "asked"] if any(map(part.ours_and_kafkas, part.results)) else []
+    return ["", *others, "LinkedIn 2014", "of the machine's limits"]
 
 
-def save(directory: Path, results: Results, limits: Sequence[DiskLimit], about: dict[str, Any]) -> Path:
-    """Write everything that was measured into a file named by the time, and return its path."""
-    now = datetime.now(UTC)
-    document = {
-        "at": now.isoformat(timespec="seconds"),
-        **about,
-        "disk": [
-            {"append_bytes": limit.append_bytes, "appends_per_s": limit.appends_per_s, "median_ms": limit.median_ms}
-            for limit in limits
-        ],
-        "figures": [
-            {
-                "name": name,
-                "unit": next(iter(samples.values())).unit,
-                "more_is_better": next(iter(samples.values())).more_is_better,
-                "values": {system: sample.values for system, sample in samples.items()},
-                "ratio": {
-                    system: ratio(samples[OURS], sample)
-                    for system, sample in samples.items()
-                    if system != OURS and OURS in samples
-                },
-            }
-            for name, samples in results.items()
-        ],
-    }
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{now:%Y%m%d-%H%M%S}.json"
-    path.write_text(json.dumps(document, indent=2) + "\n")
-    return path
+def _worth(part: Part, name: str, limits: Limits) -> list[str]:
+    """The cells of `_worth_header` behind the name."""
+    cells: list[str] = []
+    if len(_worth_header(part)) > 3:
+        pair, asked = part.ours_and_kafkas(name), against_kafka(part, name)
+        times = ratio(*pair) if pair else None
+        cells.append("" if times is None else f"{number(times)}{', Kafka wins' if times < 1 else ''}")
+        cells.append("" if asked is None else f"{number(asked.asked)}: {asked.word}")
+    linkedin = against_linkedin(part, name)
+    theirs = LINKEDIN.get((part.replicas, name), 0.0)
+    told = "" if linkedin is None else f"{number(theirs)}: {linkedin.word}, {number(linkedin.reached)} times"
+    cells.append(told)
+    reached = shares(part.results[name][OURS], limits) if OURS in part.results[name] else {}
+    of_limit = against_limit(part, name, limits) if KAFKA in part.systems else None
+    asked_share = f"; {of_limit.asked:.0%} asked: {of_limit.word}" if of_limit else ""
+    cells.append(", ".join(f"{limit} {share:.0%}" for limit, share in reached.items()) + asked_share)
+    return cells
+
+
+def show(console: Console, measured: Measured) -> None:
+    """Print all tables, and below them what they rest on."""
+    for part in measured.parts:
+        for grid in grids(part, measured.limits):
+            console.print(_rich(grid, part.systems))
+    for sentence in sentences(measured):
+        console.print(sentence, highlight=False)
+
+
+def _rich(grid: Grid, systems: list[str]) -> Table:
+    table = Table(title=grid.title, title_justify="left")
+    for at, name in enumerate(grid.header):
+        is_number = name == "times Kafka" or name in systems
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=at == 0)
+    for row in grid.rows:
+        table.add_row(*row)
+    return table
+
+
+def sentences(measured: Measured) -> Iterator[str]:
+    """How to read the tables, what the machine can do, what limits which line, and what was asked in vain."""
+    about, limits = measured.about, measured.limits
+    yield f"acks=all unless a line says otherwise. Load from {about['generator']}, on the same machine as the brokers."
+    if float(about["scale"]) < 1:
+        yield f"Only a part of the work was done ({number(float(about['scale']))}): these figures mean little."
+    if int(about["rounds"]) > 1:
+        yield f"Medians of {about['rounds']} rounds; below them the least and the most."
+    if measured.has_kafka:
+        yield "“times Kafka” compares cordwood with kafka, which has no fsync: more than 1 is better in every row."
+    if any(against_linkedin(part, name) for part in measured.parts for name in part.results):
+        yield (
+            "“LinkedIn 2014” is what Kafka did there on three machines of six cores and six disks each, with the load "
+            "on three more; in the unit of the row."
+        )
+    if any(part.replicas > 1 for part in measured.parts):
+        yield "CPU is that of all brokers together; memory that of the broker that has most. They share one disk."
+    if any(name.startswith("cold read") for part in measured.parts for name in part.results):
+        yield "“cold read” comes after all log files were put out of the page cache, by fsync and posix_fadvise."
+    yield from about.get("notes", [])
+    yield from _machine(str(about["disk"]), limits)
+    yield (
+        "Beside a time, “one flush” is what a single flush of the disk alone takes of it. More than 100% of the disk's "
+        "flushes: one flush serves several connections."
+    )
+    for part in measured.parts:
+        on_disk = held_back(part, limits, DISK_WRITE, DISK_READ, FLUSHES, FLUSH_P50, FLUSH_P99)
+        told = "; ".join(dict.fromkeys(map(_line_of, on_disk))) if on_disk else "none of the lines"
+        yield f"{part.title}: what reaches half of what the disk can do, or more, and so is limited by it: {told}."
+    for part in measured.parts if measured.has_kafka else []:
+        yield from _falls_short(part, verdicts(part, limits))
+
+
+def _line_of(figure: str) -> str:
+    """The longest name of a line that the figure's begins with: several figures may come from one line."""
+    return max((line.name for line in LINES if figure.startswith(line.name)), key=len, default=figure)
+
+
+def _machine(disk: str, limits: Limits) -> Iterator[str]:
+    flushes, median_ms, p99_ms = limits.median(FLUSHES), limits.median(FLUSH_P50), limits.median(FLUSH_P99)
+    write, read, loopback = limits.median(DISK_WRITE), limits.median(DISK_READ), limits.median(LOOPBACK)
+    if flushes and median_ms and p99_ms and write:
+        yield (
+            f"The disk, {disk}, alone: {number(flushes)} appends of 4 KiB a second, each with an fdatasync "
+            f"({number(median_ms)} ms, p99 {number(p99_ms)} ms); large ones at {number(write)} MB/s"
+            + (f"; read back cold at {number(read)} MB/s." if read else ".")
+        )
+    if loopback:
+        yield f"Loopback alone, from one process to another by sendfile: {number(loopback)} MB/s."
+
+
+def _falls_short(part: Part, asked: list[Verdict]) -> Iterator[str]:
+    short = [verdict for verdict in asked if not verdict.is_passed]
+    if short:
+        told = "; ".join(
+            f"{verdict.figure} ({number(verdict.reached)} of {number(verdict.asked)}, {verdict.against})"
+            for verdict in short
+        )
+        yield f"{part.title}: {len(asked) - len(short)} of {len(asked)} goals passed. Fallen short of: {told}."
+    elif asked:
+        yield f"{part.title}: all goals passed, {len(asked)} of them."

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from cordwood.chaos.live.process import free_port
 
-START_S = 60.0
+OURS, KAFKA = "cordwood", "kafka"
+START_S = 120.0
 # Brokers that end all at once wait for others to lead in their place. Nobody needs their data, so they are cut short.
 STOP_S = 10.0
 # ApiVersions, version 0, correlation id 1, no client id: 10 bytes behind their length.
@@ -53,11 +54,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A system of which every broker answers requests. `pids` has one process for each broker."""
+    """A system of which every broker answers requests. `pids` has one process for each broker, by its id."""
 
     bootstrap: str
     pids: tuple[int, ...]
     start_to_ready_s: float
+    directory: Path
+    """All that the brokers write is below it."""
 
 
 class System(ABC):
@@ -98,7 +101,7 @@ class System(ABC):
                 self._wait(member, process, begin + START_S)
             ready_s = time.perf_counter() - begin
             bootstrap = ",".join(member.address for member in members)
-            yield Running(bootstrap, tuple(process.pid for process in processes), ready_s)
+            yield Running(bootstrap, tuple(process.pid for process in processes), ready_s, directory)
         finally:
             _end(processes)
             shutil.rmtree(directory, ignore_errors=True)
@@ -124,14 +127,19 @@ class System(ABC):
 
 
 class Cordwood(System):
-    """`cordwood serve` of this very tree. Records are acknowledged once they are on the disks of the in-sync set."""
+    """`cordwood serve` of this very tree.
 
-    name = "cordwood"
+    Records are acknowledged once they are on the disks of the in-sync set; with the flush policy `os` once they are in
+    the page caches of it, as Kafka does by itself.
+    """
 
-    def __init__(self, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, brokers: int = 1, settings: Mapping[str, str] | None = None, *, flush_policy: str = "group"
+    ) -> None:
         """`settings` go to every broker and come before ours."""
         super().__init__(brokers)
-        self._settings = dict(settings or {})
+        self.name = OURS if flush_policy == "group" else f"{OURS}, {flush_policy}"
+        self._settings = {"flush.policy": flush_policy, **(settings or {})}
 
     def version(self) -> str:
         from cordwood import __version__
@@ -145,7 +153,6 @@ class Cordwood(System):
         settings = {
             **self.common_settings(member),
             "listeners": f"PLAINTEXT://{member.address}",
-            "flush.policy": "group",
         }
         if len(members) > 1:
             settings["controller.quorum.voters"] = ",".join(each.voter for each in members)

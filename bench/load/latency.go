@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -91,8 +92,17 @@ func latency(ctx context.Context, work Work) (Outcome, error) {
 	}, nil
 }
 
-// startReader follows the topic from its end, and returns what stops it.
+// startReader follows the topic from its end, and returns what stops it. Waiting times are from when records were due.
 func startReader(ctx context.Context, work Work, counted time.Time, reads *Waits) (stop func(), err error) {
+	return follow(ctx, work, func(due, now time.Time) {
+		if due.After(counted) {
+			reads.add(now.Sub(due))
+		}
+	})
+}
+
+// follow calls seen for each record that is written from now on, with the time in it. It returns what stops it.
+func follow(ctx context.Context, work Work, seen func(due, now time.Time)) (stop func(), err error) {
 	client, err := connect(work, kgo.ConsumeTopics(work.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
 	if err != nil {
 		return nil, err
@@ -105,14 +115,68 @@ func startReader(ctx context.Context, work Work, counted time.Time, reads *Waits
 			fetches := client.PollFetches(ctx)
 			now := time.Now()
 			fetches.EachRecord(func(record *kgo.Record) {
-				due := time.Unix(0, int64(binary.BigEndian.Uint64(record.Value)))
-				if due.After(counted) {
-					reads.add(now.Sub(due))
+				if len(record.Value) >= 8 {
+					seen(time.Unix(0, int64(binary.BigEndian.Uint64(record.Value))), now)
 				}
 			})
 		}
 	}()
 	return func() { cancel(); <-done; client.Close() }, nil
+}
+
+// oneAtATime sends a record, waits until a consumer has it, and sends the next: the way of Kafka's own EndToEndLatency.
+func oneAtATime(ctx context.Context, work Work) (Outcome, error) {
+	work.recordBytes = max(work.recordBytes, 8)
+	counted := time.Now().Add(warmUp)
+	end := counted.Add(work.duration)
+	arrived := make(chan time.Time, 1024)
+	stop, err := follow(ctx, work, func(due, _ time.Time) { arrived <- due })
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer stop()
+	client, err := connect(work, kgo.ProducerLinger(0))
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer client.Close()
+	var acks, reads Waits
+	for time.Now().Before(end) {
+		sent := time.Now()
+		value := make([]byte, work.recordBytes)
+		binary.BigEndian.PutUint64(value, uint64(sent.UnixNano()))
+		if err := client.ProduceSync(ctx, &kgo.Record{Value: value}).FirstErr(); err != nil {
+			return Outcome{}, err
+		}
+		acknowledged := time.Since(sent)
+		// The consumer may not have been there yet for the first ones.
+		got := isAmong(arrived, sent, time.Second)
+		if sent.After(counted) {
+			acks.add(acknowledged)
+			reads.add(time.Since(sent))
+			if !got {
+				return Outcome{}, errors.New("a record was acknowledged, and not read within a second")
+			}
+		}
+	}
+	return Outcome{
+		Records: int64(len(reads.times)), Seconds: work.duration.Seconds(), Ack: acks.quantile(), EndToEnd: reads.quantile(),
+	}, nil
+}
+
+// isAmong waits until the record that was sent then has arrived.
+func isAmong(arrived <-chan time.Time, sent time.Time, limit time.Duration) bool {
+	late := time.After(limit)
+	for {
+		select {
+		case due := <-arrived:
+			if due.UnixNano() == sent.UnixNano() {
+				return true
+			}
+		case <-late:
+			return false
+		}
+	}
 }
 
 // oneInFlight has many connections, each of which sends its next record when the last one was acknowledged.

@@ -2,7 +2,8 @@
 //
 //	load MODE --bootstrap HOST:PORT --topic TOPIC [flags]
 //
-// The modes are topic (create it), produce, consume, latency and one-in-flight; ../load_in_python.py takes the same flags.
+// The modes are topic (create it), produce, consume, produce-and-consume, latency, one-at-a-time, one-in-flight and failover;
+// ../load_in_python.py takes the same flags.
 package main
 
 import (
@@ -10,7 +11,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +30,7 @@ type Work struct {
 	recordBytes int
 	acks        string
 	producers   int
+	consumers   int
 	connections int
 	rate        int
 	duration    time.Duration
@@ -39,19 +43,23 @@ type Outcome struct {
 	Seconds  float64   `json:"seconds"`
 	Ack      *Quantile `json:"ack_ms,omitempty"`
 	EndToEnd *Quantile `json:"end_to_end_ms,omitempty"`
+	Gap      float64   `json:"longest_gap_s,omitempty"`
 }
 
 var modes = map[string]func(context.Context, Work) (Outcome, error){
-	"topic":         createTopic,
-	"produce":       produce,
-	"consume":       consume,
-	"latency":       latency,
-	"one-in-flight": oneInFlight,
+	"topic":               createTopic,
+	"produce":             produce,
+	"consume":             consume,
+	"produce-and-consume": produceAndConsume,
+	"latency":             latency,
+	"one-at-a-time":       oneAtATime,
+	"one-in-flight":       oneInFlight,
+	"failover":            failover,
 }
 
 func main() {
 	if len(os.Args) < 2 || modes[os.Args[1]] == nil {
-		fail(fmt.Errorf("the first argument is one of: topic, produce, consume, latency, one-in-flight"))
+		fail(fmt.Errorf("the first argument is one of: %s", strings.Join(slices.Sorted(maps.Keys(modes)), ", ")))
 	}
 	work, limit := parse(os.Args[2:])
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -75,10 +83,11 @@ func parse(arguments []string) (work Work, limit time.Duration) {
 	flags.IntVar(&work.recordBytes, "record-bytes", 100, "bytes of a record's value")
 	flags.StringVar(&work.acks, "acks", "all", "all or 1")
 	flags.IntVar(&work.producers, "producers", 1, "producers at once, in produce")
+	flags.IntVar(&work.consumers, "consumers", 1, "consumers at once, in consume; each reads partitions of its own")
 	flags.IntVar(&work.connections, "connections", 16, "connections at once, in one-in-flight")
-	flags.IntVar(&work.rate, "rate", 1000, "records a second, in latency")
-	seconds := flags.Float64("seconds", 10, "how long, in latency and one-in-flight")
-	limitSeconds := flags.Float64("limit-seconds", 150, "give up after that long")
+	flags.IntVar(&work.rate, "rate", 1000, "records a second, in latency and failover")
+	seconds := flags.Float64("seconds", 10, "how long, in modes that run for a time")
+	limitSeconds := flags.Float64("limit-seconds", 280, "give up after that long")
 	_ = flags.Parse(arguments)
 	work.duration = time.Duration(*seconds * float64(time.Second))
 	return work, time.Duration(*limitSeconds * float64(time.Second))

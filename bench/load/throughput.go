@@ -76,25 +76,6 @@ func produce(ctx context.Context, work Work) (Outcome, error) {
 	return Outcome{Records: share * int64(work.producers), Failed: failed.Load(), Seconds: time.Since(start).Seconds()}, err
 }
 
-// consume reads the topic from its start until it has seen as many records as asked for.
-func consume(ctx context.Context, work Work) (Outcome, error) {
-	start := time.Now()
-	client, err := connect(work, kgo.ConsumeTopics(work.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		return Outcome{}, err
-	}
-	defer client.Close()
-	var seen int64
-	for seen < work.records {
-		fetches := client.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			return Outcome{}, err
-		}
-		seen += int64(fetches.NumRecords())
-	}
-	return Outcome{Records: seen, Seconds: time.Since(start).Seconds()}, nil
-}
-
 // together runs the same work so many times at once and returns the first error of any.
 func together(times int, work func() error) error {
 	var group sync.WaitGroup

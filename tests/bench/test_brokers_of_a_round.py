@@ -14,6 +14,13 @@ from cordwood.bench.rounds import run_rounds
 from cordwood.bench.systems import CannotRun, Cordwood
 
 LOAD = Generator("librdkafka from Python", (sys.executable, "-m", "cordwood.bench.load_in_python"))
+# Makes topics, and fails at everything else but producing.
+BROKEN = """
+import runpy, sys
+if sys.argv[1] == "consume":
+    sys.exit("the load is refused")
+runpy.run_module("cordwood.bench.load_in_python", run_name="__main__", alter_sys=True)
+"""
 LINES = (
     Line("a producer", Mode.PRODUCE, SMALL, records=3_000),
     Line("a consumer", Mode.CONSUME, SMALL, records=3_000),
@@ -52,6 +59,30 @@ def test_a_round_on_three_brokers_has_every_figure(tmp_path: Path) -> None:
     assert results["memory after the load"]["cordwood"].median > results["memory at rest"]["cordwood"].median > 0
 
 
+def test_a_line_that_fails_is_told_and_costs_no_other_line(tmp_path: Path) -> None:
+    generator = Generator("broken", (sys.executable, "-c", BROKEN))
+    failures: list[str] = []
+    results = run_rounds(
+        [Cordwood()], [*reversed(LINES)], generator, 1, tmp_path, 0, say=lambda _: None, on_failure=failures.append
+    )
+    assert "a producer" in results
+    assert "a consumer" not in results
+    assert failures == ["Failed (cordwood, brokers: 1, round 1): consume: the load is refused"]
+
+
+def test_every_round_begins_with_another_system(tmp_path: Path) -> None:
+    systems = [Cordwood(), Cordwood(flush_policy="os")]
+    told: list[str] = []
+    results = run_rounds(systems, LINES[:1], LOAD, 2, tmp_path, 0, say=told.append)
+    assert [each for each in told if each.startswith("round")] == [
+        "round 1 of 2: cordwood",
+        "round 1 of 2: cordwood, os",
+        "round 2 of 2: cordwood, os",
+        "round 2 of 2: cordwood",
+    ]
+    assert {name: len(of.values) for name, of in results["a producer"].items()} == {"cordwood": 2, "cordwood, os": 2}
+
+
 def test_no_broker_and_no_data_outlives_a_round_that_failed(tmp_path: Path) -> None:
     pids: list[int] = []
 
@@ -75,6 +106,14 @@ def test_a_broker_that_does_not_come_up_is_told_with_its_reason(tmp_path: Path) 
     ):
         pytest.fail("it came up")
     assert not (tmp_path / "round").exists()
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cordwood.bench", "--scale", "1000000", "--data", str(tmp_path)]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=ENDED_S, cwd=os.path.sep, check=False)
+    assert refused.returncode == 1
+    assert "--data DIRECTORY" in refused.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_number_of_replicas_that_elects_nobody_is_refused() -> None:

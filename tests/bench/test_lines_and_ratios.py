@@ -1,10 +1,15 @@
 """The benchmark's lines can be chosen by name, and a ratio above 1 always means that ours is better."""
 
+from dataclasses import replace
+
 import pytest
 
-from cordwood.bench.lines import LINES, Line, Mode, Outcome, chosen, figures
-from cordwood.bench.report import ratio
+from cordwood.bench.failover import KILL_AFTER_S
+from cordwood.bench.limits import DISK_READ, DISK_WRITE, FLUSH_P50, LOOPBACK
+from cordwood.bench.lines import LINES, Line, Mode, Outcome, chosen, figures, fitting
+from cordwood.bench.measured import ratio
 from cordwood.bench.rounds import Samples
+from cordwood.bench.second_opinion import sent
 
 
 def outcome(records: int, seconds: float, broker_cpu_s: float = 1.0) -> Outcome:
@@ -46,3 +51,52 @@ def test_scaled_lines_keep_their_shape() -> None:
         scaled = line.scaled(0.1)
         assert (scaled.name, scaled.mode, scaled.record_bytes) == (line.name, line.mode, line.record_bytes)
         assert scaled.records == line.records // 10
+
+
+def test_a_leader_has_time_to_be_killed_however_small_the_scale() -> None:
+    line = next(line for line in LINES if line.mode is Mode.FAILOVER)
+    assert line.scaled(0.001).seconds > KILL_AFTER_S + 1
+
+
+def test_what_is_written_three_times_takes_the_disk_three_times() -> None:
+    line = Line("1 producer, 1 KB", Mode.PRODUCE, "t", records=1_000, record_bytes=1000)
+    figure = next(figures(line, outcome(1_000, 1.0), replicas=3))
+    assert figure.uses == {DISK_WRITE: 3.0, LOOPBACK: 3.0}
+
+
+def test_a_million_small_records_a_second_are_a_hundred_megabytes() -> None:
+    line = Line("both", Mode.BOTH, "t", records=1_000, record_bytes=100)
+    figure = next(figures(line, outcome(1_000, 1.0), replicas=3))
+    assert figure.uses == {DISK_WRITE: 300.0, LOOPBACK: 400.0}
+
+
+def test_only_a_cold_read_comes_from_the_disk() -> None:
+    line = Line("1 consumer, 1 KB", Mode.CONSUME, "t", records=1_000, record_bytes=1000)
+    assert next(figures(line, outcome(1_000, 1.0))).uses == {LOOPBACK: 1.0}
+    cold = replace(line, is_cold=True)
+    rows = list(figures(cold, outcome(1_000, 1.0)))
+    assert [row.uses for row in rows] == [{DISK_READ: 1.0, LOOPBACK: 1.0}]
+
+
+def test_an_ack_is_held_against_one_flush() -> None:
+    line = Line("latency", Mode.LATENCY, "t", rate=1000, seconds=10)
+    assert next(figures(line, outcome(10_000, 10.0))).uses == {FLUSH_P50: 1.0}
+
+
+def test_lines_that_need_replicas_or_java_are_left_out_without() -> None:
+    def names(replicas: int, has_java: bool) -> set[str]:
+        return {line.name for line in fitting(LINES, replicas, has_java=has_java)}
+
+    assert names(3, True) == {line.name for line in LINES}
+    assert names(3, True) - names(1, True) == {"3 producers, 100 B, acks=1", "leader killed"}
+    assert names(1, True) - names(1, False) == {"ProducerPerformance, 100 B"}
+
+
+def test_javas_last_line_is_the_one_that_counts() -> None:
+    output = (
+        "812345 records sent, 162469.0 records/sec (15.49 MB/sec), 41.2 ms avg latency, 312.0 ms max latency.\n"
+        "3000000 records sent, 612994.7 records/sec (58.46 MB/sec), 301.42 ms avg latency, 512.00 ms max latency, "
+        "310 ms 50th, 480 ms 95th, 505 ms 99th, 511 ms 99.9th.\n"
+    )
+    assert sent(output) == (3_000_000, 612_994.7)
+    assert sent("org.apache.kafka.common.KafkaException: no broker") is None

@@ -1,0 +1,132 @@
+"""What was asked of the figures: so many times Kafka's, LinkedIn's of 2014, a share of what the disk can do."""
+
+from dataclasses import dataclass
+
+from cordwood.bench.limits import DISK_WRITE, Limits
+from cordwood.bench.measured import Part, ratio
+from cordwood.bench.rounds import Samples
+from cordwood.bench.systems import OURS
+
+LATENCY, LAST = "latency at 1,000/s", "16 connections, 1 in flight"
+
+RATIOS: dict[tuple[int, str], float] = {
+    (1, "1 producer, 100 B"): 1.2,
+    (1, "3 producers, 100 B"): 1.2,
+    (1, "1 producer, 1 KB"): 1.3,
+    (1, "1 consumer, 100 B"): 1.0,
+    (1, "3 consumers, 100 B"): 1.0,
+    (1, "1 consumer, 1 KB"): 1.0,
+    (1, f"{LATENCY}, ack p50"): 1.0,
+    (1, f"{LATENCY}, ack p99"): 2.0,
+    (1, f"{LATENCY}, end to end p50"): 1.0,
+    (1, f"{LATENCY}, end to end p99"): 2.0,
+    (1, LAST): 0.9,
+    (3, "1 producer, 100 B"): 2.2,
+    (3, "3 producers, 100 B"): 2.0,
+    (3, "1 producer, 1 KB"): 2.5,
+    (3, "1 consumer, 100 B"): 1.0,
+    (3, "3 consumers, 100 B"): 1.0,
+    (3, "1 consumer, 1 KB"): 1.0,
+    (3, f"{LATENCY}, ack p50"): 8.0,
+    (3, f"{LATENCY}, ack p99"): 15.0,
+    (3, f"{LATENCY}, end to end p50"): 8.0,
+    (3, f"{LATENCY}, end to end p99"): 15.0,
+    (3, LAST): 3.0,
+}
+"""By replicas and figure: at least so many times better than Kafka without any fsync, with our group commit."""
+
+# “Benchmarking Apache Kafka: 2 Million Writes Per Second (On Three Cheap Machines)”, Jay Kreps, LinkedIn, 2014: six
+# machines of six cores and six disks each, three of them for the brokers, 100-byte records, six partitions.
+LINKEDIN: dict[tuple[int, str], float] = {
+    (1, "1 producer, 100 B"): 0.821557,
+    (3, "1 producer, 100 B, acks=1"): 0.786980,
+    (3, "1 producer, 100 B"): 0.421823,
+    (3, "3 producers, 100 B, acks=1"): 2.024032,
+    (3, "1 consumer, 100 B"): 0.940521,
+    (3, "3 consumers, 100 B"): 2.615968,
+    (3, "producer and consumer, 100 B, acks=1"): 0.795064,
+    (3, "one at a time, end to end p50"): 2.0,
+    (3, "one at a time, end to end p99"): 3.0,
+}
+"""In our units: M records/s, and ms."""
+
+SHARES: dict[tuple[int, str], tuple[str, float]] = {(3, "1 producer, 1 KB"): (DISK_WRITE, 0.60)}
+"""At least this share of that limit."""
+
+LIMITS_FROM = 0.5
+"""From this share on a limit is said to hold a line back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One thing that was asked of a figure. `reached` and `asked` are both ratios, or both shares."""
+
+    figure: str
+    against: str
+    reached: float
+    asked: float
+
+    @property
+    def is_passed(self) -> bool:
+        """By what was measured, not by what is shown of it."""
+        return self.reached >= self.asked
+
+    @property
+    def word(self) -> str:
+        """For a table."""
+        return "passed" if self.is_passed else "falls short"
+
+
+def against_kafka(part: Part, figure: str) -> Verdict | None:
+    """None where nothing was asked, or Kafka was not measured."""
+    asked, pair = RATIOS.get((part.replicas, figure)), part.ours_and_kafkas(figure)
+    return None if asked is None or pair is None else Verdict(figure, "Kafka", ratio(*pair), asked)
+
+
+def against_linkedin(part: Part, figure: str) -> Verdict | None:
+    """None where they had no such figure."""
+    theirs, ours = LINKEDIN.get((part.replicas, figure)), part.results.get(figure, {}).get(OURS)
+    if theirs is None or ours is None:
+        return None
+    return Verdict(figure, "LinkedIn 2014", ratio(ours, Samples(ours.unit, ours.more_is_better, [theirs])), 1.0)
+
+
+def shares(samples: Samples, limits: Limits) -> dict[str, float]:
+    """By limit: how much of it was reached. Of a time, how much of it one flush of the disk alone takes."""
+    found: dict[str, float] = {}
+    for name, each in samples.uses.items():
+        if limit := limits.median(name):
+            used = samples.median * each
+            found[name] = used / limit if samples.more_is_better else limit * each / samples.median
+    return found
+
+
+def against_limit(part: Part, figure: str, limits: Limits) -> Verdict | None:
+    """None where no share was asked."""
+    asked, ours = SHARES.get((part.replicas, figure)), part.results.get(figure, {}).get(OURS)
+    if asked is None or ours is None or asked[0] not in (reached := shares(ours, limits)):
+        return None
+    return Verdict(figure, asked[0], reached[asked[0]], asked[1])
+
+
+def verdicts(part: Part, limits: Limits) -> list[Verdict]:
+    """Everything that was asked of a part, in the order of its figures."""
+    asked = [
+        verdict
+        for figure in part.results
+        for verdict in (
+            against_kafka(part, figure),
+            against_linkedin(part, figure),
+            against_limit(part, figure, limits),
+        )
+    ]
+    return [verdict for verdict in asked if verdict is not None]
+
+
+def held_back(part: Part, limits: Limits, *names: str) -> list[str]:
+    """The figures of ours that reach at least LIMITS_FROM of one of these limits."""
+    return [
+        figure
+        for figure, samples in part.results.items()
+        if OURS in samples and any(shares(samples[OURS], limits).get(name, 0) >= LIMITS_FROM for name in names)
+    ]

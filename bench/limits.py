@@ -1,0 +1,138 @@
+"""What the machine itself can do, with no broker on it: its disk's pace, and that of two processes over loopback."""
+
+import os
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DISK_WRITE, DISK_READ, LOOPBACK = "disk write", "disk read", "loopback"
+FLUSHES, FLUSH_P50, FLUSH_P99 = "disk flushes", "one flush", "one flush, p99"
+UNITS = {DISK_WRITE: "MB/s", DISK_READ: "MB/s", LOOPBACK: "MB/s", FLUSHES: "1/s", FLUSH_P50: "ms", FLUSH_P99: "ms"}
+SMALL_BYTES = 4096
+# Many disks are fastest with appends larger than those of any broker. The limit is the best of these.
+LARGE_BYTES = (1 << 20, 16 << 20)
+SECONDS_EACH = 1.2
+FILE_BYTES_MAX = 2 << 30
+PIECE_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Limits:
+    """Each limit by name, in UNITS, measured once a round: a disk that others share is not always the same."""
+
+    values: dict[str, list[float]] = field(default_factory=dict)
+
+    def median(self, name: str) -> float | None:
+        """None where it was not measured."""
+        return statistics.median(self.values[name]) if self.values.get(name) else None
+
+    def measure(self, directory: Path, seconds_each: float = SECONDS_EACH) -> None:
+        """Measure each once more, with a file there that is removed again."""
+        for name, value in {**disk(directory, seconds_each), LOOPBACK: loopback(directory, seconds_each)}.items():
+            self.values.setdefault(name, []).append(value)
+
+
+def disk(directory: Path, seconds_each: float) -> dict[str, float]:
+    """Appends that are flushed one by one, and reading back what is in no cache of this system."""
+    path = directory / "disk-limit"
+    try:
+        small = _append(path, SMALL_BYTES, seconds_each)
+        large = [(size, _append(path, size, seconds_each)) for size in LARGE_BYTES]
+        read = _read_back(path, seconds_each)
+    finally:
+        path.unlink(missing_ok=True)
+    found = {
+        FLUSHES: len(small) / sum(small),
+        FLUSH_P50: sorted(small)[len(small) // 2] * 1e3,
+        FLUSH_P99: sorted(small)[int(0.99 * (len(small) - 1))] * 1e3,
+        DISK_WRITE: max(len(times) * size / 1e6 / sum(times) for size, times in large),
+    }
+    return found if read is None else found | {DISK_READ: read}
+
+
+def _append(path: Path, size: int, seconds: float) -> list[float]:
+    """How long each append of so many bytes took, with its fdatasync."""
+    block = os.urandom(size)
+    # macOS has no fdatasync; its fsync is the nearest there is.
+    flush: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+    times: list[float] = []
+    descriptor = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+    try:
+        begin = time.perf_counter()
+        while (now := time.perf_counter()) - begin < seconds and len(times) * size < FILE_BYTES_MAX:
+            os.write(descriptor, block)
+            flush(descriptor)
+            times.append(time.perf_counter() - now)
+    finally:
+        os.close(descriptor)
+    return times
+
+
+def _read_back(path: Path, seconds: float) -> float | None:
+    """MB/s of reading the file from its start. None where the system cannot be told to forget what it has of it."""
+    if not hasattr(os, "posix_fadvise"):
+        return None
+    piece = bytearray(PIECE_BYTES)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        done, begin = 0, time.perf_counter()
+        while time.perf_counter() - begin < seconds and (count := os.readv(descriptor, [piece])):
+            done += count
+        return done / 1e6 / (time.perf_counter() - begin)
+    finally:
+        os.close(descriptor)
+
+
+def loopback(directory: Path, seconds: float) -> float:
+    """MB/s from a file in the page cache by sendfile to one who receives it and does nothing with it."""
+    path = directory / "loopback-limit"
+    path.write_bytes(os.urandom(PIECE_BYTES) * 64)
+    try:
+        with path.open("rb") as file, socket.create_server(("127.0.0.1", 0)) as server:
+            sender = socket.create_connection(server.getsockname())
+            receiver, _ = server.accept()
+            with receiver:
+                # Both calls let go of the interpreter's lock, so threads are as good as processes here.
+                thread = threading.Thread(target=_send, args=(sender, file.fileno(), seconds))
+                begin = time.perf_counter()
+                thread.start()
+                piece = bytearray(PIECE_BYTES)
+                done = 0
+                while count := receiver.recv_into(piece):
+                    done += count
+                taken = time.perf_counter() - begin
+                thread.join()
+    finally:
+        path.unlink()
+    return done / 1e6 / taken
+
+
+def _send(sender: socket.socket, file: int, seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    offset = 0
+    with sender:
+        while time.perf_counter() < end:
+            sent = os.sendfile(sender.fileno(), file, offset, PIECE_BYTES)
+            offset = offset + sent if sent else 0
+
+
+def place(directory: Path) -> str:
+    """What the directory is on: `/dev/vda (ext4), mounted at /`; else the directory itself."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return str(directory)
+    inside = os.path.realpath(directory)
+    best, told = "", str(directory)
+    for mount in mounts:
+        # 36 35 98:0 /root /mount rw,noatime - ext3 /dev/root rw
+        before, _, after = mount.partition(" - ")
+        point, (kind, device, *_) = before.split()[4], after.split()
+        if len(point) >= len(best) and os.path.commonpath([point, inside]) == point:
+            best, told = point, f"{device} ({kind}), mounted at {point}"
+    return told

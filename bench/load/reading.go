@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+type partitions map[int32]kgo.Offset
+
+// consume reads the topic from its start until its consumers have together seen as many records as asked for. Partitions are
+// dealt out to the consumers, as a group would do it, but without the time that a group takes to form.
+func consume(ctx context.Context, work Work) (Outcome, error) {
+	shares, err := dealt(ctx, work)
+	if err != nil {
+		return Outcome{}, err
+	}
+	ctx, enough := context.WithCancel(ctx)
+	defer enough()
+	var seen, next atomic.Int64
+	start := time.Now()
+	err = together(len(shares), func() error {
+		return read(ctx, work, shares[next.Add(1)-1], &seen, enough)
+	})
+	return Outcome{Records: seen.Load(), Seconds: time.Since(start).Seconds()}, err
+}
+
+// read counts what it sees in its partitions; whoever sees the last of the records says that it is enough.
+func read(ctx context.Context, work Work, mine partitions, seen *atomic.Int64, enough func()) error {
+	client, err := connect(work, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{work.topic: mine}))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for seen.Load() < work.records {
+		fetches := client.PollFetches(ctx)
+		// Others have seen the rest, so the wait for more was called off.
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil
+		}
+		if err := fetches.Err(); err != nil {
+			return err
+		}
+		if seen.Add(int64(fetches.NumRecords())) >= work.records {
+			enough()
+		}
+	}
+	return nil
+}
+
+// produceAndConsume writes records while one consumer reads them, and ends when both have had them all.
+func produceAndConsume(ctx context.Context, work Work) (Outcome, error) {
+	ends, err := ends(ctx, work)
+	if err != nil {
+		return Outcome{}, err
+	}
+	reading, enough := context.WithCancel(ctx)
+	defer enough()
+	var seen atomic.Int64
+	done := make(chan error, 1)
+	start := time.Now()
+	go func() { done <- read(reading, work, ends, &seen, enough) }()
+	outcome, err := produce(ctx, work)
+	if err != nil {
+		return Outcome{}, err
+	}
+	err = <-done
+	outcome.Seconds = time.Since(start).Seconds()
+	return outcome, err
+}
+
+// dealt gives each consumer its partitions, from their start.
+func dealt(ctx context.Context, work Work) ([]partitions, error) {
+	ends, err := ends(ctx, work)
+	if err != nil {
+		return nil, err
+	}
+	shares := make([]partitions, min(work.consumers, len(ends)))
+	for partition := range ends {
+		share := int(partition) % len(shares)
+		if shares[share] == nil {
+			shares[share] = partitions{}
+		}
+		shares[share][partition] = kgo.NewOffset().AtStart()
+	}
+	return shares, nil
+}
+
+// ends tells where each partition of the topic ends now.
+func ends(ctx context.Context, work Work) (partitions, error) {
+	client, err := connect(work)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	listed, err := kadm.NewClient(client).ListEndOffsets(ctx, work.topic)
+	if err != nil {
+		return nil, err
+	}
+	if err := listed.Error(); err != nil {
+		return nil, err
+	}
+	found := partitions{}
+	listed.Each(func(end kadm.ListedOffset) { found[end.Partition] = kgo.NewOffset().At(end.Offset) })
+	return found, nil
+}

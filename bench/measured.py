@@ -1,0 +1,99 @@
+"""Everything that one run measured, and the JSON file that keeps it for programs and for the page."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from cordwood.bench.limits import UNITS, Limits
+from cordwood.bench.rounds import Results, Samples
+from cordwood.bench.systems import KAFKA, OURS
+
+
+@dataclass(slots=True)
+class Part:
+    """The figures of so many brokers, with so many replicas of every topic."""
+
+    replicas: int
+    results: Results
+
+    @property
+    def systems(self) -> list[str]:
+        """Ours first."""
+        return list(dict.fromkeys(system for samples in self.results.values() for system in samples))
+
+    @property
+    def title(self) -> str:
+        """As a heading has it."""
+        return "One broker" if self.replicas == 1 else f"{self.replicas} brokers, {self.replicas} replicas"
+
+    def ours_and_kafkas(self, name: str) -> tuple[Samples, Samples] | None:
+        """The two that are compared: ours with every ack on disk, and Kafka as it comes. None where one is missing."""
+        samples = self.results.get(name, {})
+        return (samples[OURS], samples[KAFKA]) if {OURS, KAFKA} <= samples.keys() else None
+
+
+@dataclass(slots=True)
+class Measured:
+    """`about` is told as it is: when, on what machine and disk, which versions, how many rounds."""
+
+    about: dict[str, Any]
+    limits: Limits = field(default_factory=Limits)
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def has_kafka(self) -> bool:
+        """Whether there is anything to compare with."""
+        return any(KAFKA in part.systems for part in self.parts)
+
+    def save(self, directory: Path) -> Path:
+        """Write it into a file named by the time, and return its path."""
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
+        path.write_text(json.dumps(self._document(), indent=2, ensure_ascii=False) + "\n")
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """What `save` wrote. Raises ValueError with a sentence where the file is something else."""
+        try:
+            document = json.loads(path.read_text())
+            limits = Limits({name: limit["values"] for name, limit in document["limits"].items()})
+            parts = [Part(part["replicas"], dict(map(_figure, part["figures"]))) for part in document["parts"]]
+            return cls(document["about"], limits, parts)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} is no result of `make bench` or `make bench-compare`: {error!r}.") from None
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "about": self.about,
+            "limits": {name: {"unit": UNITS[name], "values": values} for name, values in self.limits.values.items()},
+            "parts": [{"replicas": part.replicas, "figures": list(_rows(part))} for part in self.parts],
+        }
+
+
+def ratio(ours: Samples, theirs: Samples) -> float:
+    """How many times better the median of ours is: above 1 we win, whether more or less is better."""
+    more, less = (ours.median, theirs.median) if ours.more_is_better else (theirs.median, ours.median)
+    return more / less if less else float("inf")
+
+
+def _rows(part: Part) -> Iterator[dict[str, Any]]:
+    for name, samples in part.results.items():
+        first = next(iter(samples.values()))
+        ours = samples.get(OURS)
+        yield {
+            "name": name,
+            "unit": first.unit,
+            "more_is_better": first.more_is_better,
+            "uses": dict(first.uses),
+            "values": {system: sample.values for system, sample in samples.items()},
+            "ratio": {system: ratio(ours, sample) for system, sample in samples.items() if ours and system != OURS},
+        }
+
+
+def _figure(row: dict[str, Any]) -> tuple[str, dict[str, Samples]]:
+    of = (row["unit"], row["more_is_better"])
+    return row["name"], {system: Samples(*of, values, row["uses"]) for system, values in row["values"].items()}

@@ -1,0 +1,154 @@
+"""`python -m cordwood.bench.page RESULT.json`: docs/performance.md and its charts, from what a run has saved."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cordwood.bench.charts import bars
+from cordwood.bench.goals import LINKEDIN, RATIOS
+from cordwood.bench.lines import PARTITIONS, WARM_UP
+from cordwood.bench.measured import Measured, Part, ratio
+from cordwood.bench.report import Grid, grids, sentences
+from cordwood.bench.second_opinion import SETTINGS
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE, PICTURES = "performance.md", "pictures/performance"
+RESULT = f"{PICTURES}/result.json"
+CHARTS = {
+    "M records/s": ("records", "Records of 100 bytes"),
+    "MB/s": ("megabytes", "Records of 1 KB"),
+    "ms": ("waits", "Waiting times"),
+    "s/GB": ("cpu", "Time of the brokers' processors for a gigabyte"),
+    "MB": ("memory", "Memory of a broker"),
+}
+"""By unit: what the picture's name begins with, and its title."""
+
+
+METHOD = """\
+`make bench` measures Cordwood alone in some three minutes. `make bench-compare` measures it and Apache Kafka in
+turn, three rounds of each, in about an hour. Both start the brokers that they need on free ports, and stop them
+again.
+
+- Every topic has {partitions} partitions. A load of {warm_up} records comes before the first line.
+- The systems take turns, each with fresh brokers and all lines; every round begins with another one. Memory is
+  touched before each, since a page that a virtual machine touches for the first time costs many times a warm one.
+- The load is a small Go program (`bench/load/`, with franz-go), the same for all and with the same settings: no
+  compression, batches of up to 1 MB, 5 ms of linger for throughput and none for latency. `ProducerPerformance` is
+  Kafka's own tool, as a second opinion ({settings}).
+- `cordwood` acknowledges a record when it is on the disks of the in-sync set (`flush.policy=group`), `cordwood, os`
+  when it is in their page caches. `kafka` is Kafka as it comes, which waits for no disk; `kafka, fsync` has
+  `log.flush.interval.messages=1`. All have `min.insync.replicas=2` where there are three replicas.
+- A latency counts from when a record was due to be sent, so that a stall is charged for all that it delays. “one at
+  a time” sends a record when the last one was read, as LinkedIn's tool did in 2014.
+- What the disk and loopback can do is measured in every round, without a broker. “disk write” is the best of
+  several sizes of appends that are flushed one by one. All replicas count there, as all of them are on this one
+  disk.
+"""
+
+
+def main(
+    result: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A file of bench/results/.")],
+) -> None:
+    """Write the page and its pictures into docs/, and the result beside them."""
+    try:
+        measured = Measured.load(result)
+    except ValueError as error:
+        typer.echo(error, err=True)
+        raise typer.Exit(1) from None
+    kept = result.read_text()
+    for name, text in {**files(measured), RESULT: kept}.items():
+        path = DOCS / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        typer.echo(f"docs/{name}")
+
+
+def files(measured: Measured) -> dict[str, str]:
+    """Everything that follows from a result, by its path below docs/."""
+    drawn = {name: text for part in measured.parts for name, text in pictures(part).items()}
+    return {PAGE: page(measured), **drawn}
+
+
+def pictures(part: Part) -> dict[str, str]:
+    """The charts of a part: one for each unit that has any figure, and one of all ratios."""
+    found: dict[str, str] = {}
+    for unit, (stem, title) in CHARTS.items():
+        rows = {name: of for name, of in part.results.items() if next(iter(of.values())).unit == unit}
+        groups = {name: {system: each.median for system, each in of.items()} for name, of in rows.items()}
+        theirs = {name: LINKEDIN[part.replicas, name] for name in groups if (part.replicas, name) in LINKEDIN}
+        if groups:
+            mark = ("LinkedIn 2014", theirs) if theirs else None
+            found[_path(stem, part)] = bars(f"{title}: {part.title.lower()}", _unit(unit), groups, mark=mark)
+    if times := _times(part):
+        asked = {name: RATIOS[part.replicas, name] for name in times if (part.replicas, name) in RATIOS}
+        title = f"How many times better than Kafka: {part.title.lower()}"
+        found[_path("times", part)] = bars(title, "times", times, mark=("asked", asked))
+    return found
+
+
+def _times(part: Part) -> dict[str, Mapping[str, float]]:
+    pairs = {name: part.ours_and_kafkas(name) for name in part.results}
+    return {name: {"times": ratio(*pair)} for name, pair in pairs.items() if pair}
+
+
+def _path(stem: str, part: Part) -> str:
+    return f"{PICTURES}/{stem}-{part.replicas}.svg"
+
+
+def _unit(unit: str) -> str:
+    return f"{unit}, less is better" if unit in ("ms", "s/GB", "MB") else f"{unit}, more is better"
+
+
+def page(measured: Measured) -> str:
+    """The page as Markdown."""
+    return "\n".join(_lines(measured)) + "\n"
+
+
+def _lines(measured: Measured) -> Iterator[str]:
+    machine, versions = measured.about["machine"], measured.about["versions"]
+    yield "# Performance"
+    yield ""
+    yield "<!-- Written by `python -m cordwood.bench.page` from what `make bench-compare` measured. -->"
+    yield ""
+    settings = ", ".join(f"`{key}={value}`" for key, value in SETTINGS.items())
+    yield METHOD.format(partitions=PARTITIONS, warm_up=f"{WARM_UP.records:,}", settings=settings)
+    yield "## What was run on what"
+    yield ""
+    yield f"- {measured.about['at'][:10]}, {measured.about['rounds']} rounds."
+    yield (
+        f"- {machine['cores']} cores ({machine['processor']}), {machine['memory_mb'] / 1000:.0f} GB of memory, "
+        f"{machine['system']}, Python {machine['python']}. Brokers, load and disk are all on this one machine."
+    )
+    yield f"- {'; '.join(f'{name}: {version}' for name, version in versions.items())}."
+    for sentence in sentences(measured):
+        yield f"- {sentence}"
+    yield f"- [All figures of all rounds]({RESULT}), as JSON."
+    yield ""
+    for part in measured.parts:
+        yield from _part(part, measured)
+
+
+def _part(part: Part, measured: Measured) -> Iterator[str]:
+    drawn = list(pictures(part))
+    for at, grid in enumerate(grids(part, measured.limits)):
+        yield f"{'##' if at == 0 else '###'} {grid.title}"
+        yield ""
+        if at == 0:
+            for name in drawn:
+                yield f"![{part.title}: {Path(name).stem.rpartition('-')[0]}]({name})"
+                yield ""
+        yield from _table(grid, part.systems)
+        yield ""
+
+
+def _table(grid: Grid, numbers: list[str]) -> Iterator[str]:
+    yield f"| {' | '.join(grid.header)} |"
+    yield f"|{'|'.join('--:' if name in (*numbers, 'times Kafka') else '---' for name in grid.header)}|"
+    for row in grid.rows:
+        yield f"| {' | '.join(cell.replace(chr(10), '<br>') for cell in row)} |"
+
+
+if __name__ == "__main__":
+    typer.run(main)

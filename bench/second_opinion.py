@@ -1,0 +1,48 @@
+"""Java's ProducerPerformance, the tool of LinkedIn's figures: what Kafka's own client says to the same line."""
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from cordwood.bench.generator import LoadFailed
+from cordwood.bench.lines import Line, Outcome
+from cordwood.bench.machine import cpu_seconds
+
+LIMIT_S = 300.0
+# 3000000 records sent, 612994.7 records/sec (58.46 MB/sec), 301.42 ms avg latency, …, 512 ms 99.9th.
+SENT = re.compile(r"^(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec .*? 99\.9th\.$", re.MULTILINE)
+# Near those of our generator: with its own batches of 16 KB the client would measure requests.
+SETTINGS = {"linger.ms": "5", "batch.size": str(256 << 10), "buffer.memory": str(64 << 20)}
+
+
+def run(line: Line, bootstrap: str, pids: Sequence[int], libs: Path) -> Outcome:
+    """One producer, from the jars in `libs`. Raises LoadFailed with the end of what it said."""
+    cpu_before = cpu_seconds(pids)
+    settings = {"bootstrap.servers": bootstrap, "acks": line.acks, **SETTINGS}
+    try:
+        done = subprocess.run(
+            [
+                *("java", "-Xmx512M", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", f"{libs}/*"),
+                *("org.apache.kafka.tools.ProducerPerformance", "--topic", line.topic, "--throughput", "-1"),
+                *("--num-records", str(line.records), "--record-size", str(line.record_bytes)),
+                *("--producer-props", *(f"{key}={value}" for key, value in settings.items())),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise LoadFailed(f"{line.name}: no end after {LIMIT_S:.0f} s.") from None
+    told = sent(done.stdout)
+    if done.returncode != 0 or told is None:
+        raise LoadFailed(f"{line.name}: {(done.stdout + done.stderr).strip()[-1000:]}")
+    records, rate = told
+    return Outcome(records, line.records - records, records / rate, {}, {}, cpu_seconds(pids) - cpu_before)
+
+
+def sent(output: str) -> tuple[int, float] | None:
+    """Records, and records a second, of the last line; the lines before it are of some seconds each."""
+    told = SENT.search(output)
+    return (int(told["records"]), float(told["rate"])) if told else None

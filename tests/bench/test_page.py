@@ -1,0 +1,183 @@
+"""What was asked is judged by what was measured, and the page says it: who wins, what passed, what falls short."""
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from cordwood.bench.goals import LINKEDIN, RATIOS, against_kafka, against_limit, against_linkedin, held_back, shares
+from cordwood.bench.limits import DISK_WRITE, FLUSH_P50, FLUSH_P99, FLUSHES, LOOPBACK, Limits
+from cordwood.bench.lines import LINES, Mode, Outcome, figures, fitting
+from cordwood.bench.measured import Measured, Part
+from cordwood.bench.page import DOCS, RESULT, files, page
+from cordwood.bench.report import sentences
+from cordwood.bench.rounds import Samples
+
+ABOUT = {
+    "at": "2026-11-22T03:42:01+00:00",
+    "machine": {"cores": 2, "processor": "Planted", "memory_mb": 25_276, "system": "Linux", "python": "3.11.7"},
+    "disk": "/dev/planted (ext4), mounted at /",
+    "generator": "franz-go",
+    "scale": 1.0,
+    "rounds": 3,
+    "versions": {"cordwood": "0.1.0", "kafka": "4.2.0"},
+    "notes": ["A planted note."],
+}
+LARGE, ACK, MANY = "1 producer, 1 KB", "latency at 1,000/s, ack p50", "16 connections, 1 in flight"
+LINKEDIN_SYNC = "1 producer, 100 B"
+
+
+def rate(*values: float) -> Samples:
+    return Samples("MB/s", True, list(values), {DISK_WRITE: 3.0, LOOPBACK: 3.0})
+
+
+def wait(*values: float) -> Samples:
+    return Samples("ms", False, list(values), {FLUSH_P50: 1.0})
+
+
+def many(*values: float) -> Samples:
+    return Samples("records/s", True, list(values), {FLUSHES: 1.0})
+
+
+@pytest.fixture
+def measured() -> Measured:
+    """Three brokers: large records 300 MB/s against 100, acks after 2 ms against 12, many connections 0.5 of Kafka."""
+    results = {
+        LINKEDIN_SYNC: {"cordwood": Samples("M records/s", True, [0.4, 0.5, 0.9])},
+        LARGE: {"cordwood": rate(290.0, 300.0, 310.0), "kafka": rate(90.0, 100.0, 120.0)},
+        ACK: {"cordwood": wait(2.0), "kafka": wait(12.0)},
+        MANY: {"cordwood": many(1000.0), "kafka": many(2000.0)},
+    }
+    flushes = {FLUSH_P50: [0.5], FLUSH_P99: [0.9], FLUSHES: [4000.0]}
+    limits = Limits({DISK_WRITE: [1000.0, 1200.0, 1400.0], LOOPBACK: [3000.0], **flushes})
+    return Measured(ABOUT, limits, [Part(3, results)])
+
+
+def row(text: str, name: str, heading: str) -> str:
+    """A line of the table below that heading."""
+    below = text[text.index(f"{heading}\n") :]
+    return next(line for line in below.splitlines() if line.startswith(f"| {name} |"))
+
+
+def test_what_was_asked_of_kafka_is_judged_by_the_medians(measured: Measured) -> None:
+    large, ack = against_kafka(measured.parts[0], LARGE), against_kafka(measured.parts[0], ACK)
+    assert large is not None
+    assert ack is not None
+    assert (large.reached, large.asked, large.word) == (3.0, 2.5, "passed")
+    assert (ack.reached, ack.asked, ack.word) == (6.0, 8.0, "falls short")
+    assert against_kafka(measured.parts[0], LINKEDIN_SYNC) is None
+
+
+def test_what_is_reached_exactly_is_passed_and_a_hair_less_is_not(measured: Measured) -> None:
+    part = measured.parts[0]
+    part.results[LARGE] = {"cordwood": rate(250.0), "kafka": rate(100.0)}
+    exact = against_kafka(part, LARGE)
+    part.results[LARGE] = {"cordwood": rate(249.99), "kafka": rate(100.0)}
+    less = against_kafka(part, LARGE)
+    assert exact is not None
+    assert less is not None
+    assert (exact.word, less.word) == ("passed", "falls short")
+
+
+def test_linkedins_figures_are_those_of_as_many_replicas(measured: Measured) -> None:
+    part = measured.parts[0]
+    verdict = against_linkedin(part, LINKEDIN_SYNC)
+    assert verdict is not None
+    assert verdict.reached == pytest.approx(0.5 / 0.421823)
+    alone = against_linkedin(Part(1, part.results), LINKEDIN_SYNC)
+    assert alone is not None
+    assert alone.word == "falls short"
+
+
+def test_a_share_of_the_disk_counts_every_replica(measured: Measured) -> None:
+    part, limits = measured.parts[0], measured.limits
+    assert shares(part.results[LARGE]["cordwood"], limits) == {DISK_WRITE: 0.75, LOOPBACK: 0.3}
+    verdict = against_limit(part, LARGE, limits)
+    assert verdict is not None
+    assert (verdict.asked, verdict.word) == (0.6, "passed")
+    assert held_back(part, limits, DISK_WRITE) == [LARGE]
+    assert held_back(part, limits, LOOPBACK) == []
+
+
+def test_of_a_wait_the_share_is_that_of_one_flush(measured: Measured) -> None:
+    assert shares(measured.parts[0].results[ACK]["cordwood"], measured.limits) == {FLUSH_P50: 0.25}
+
+
+def test_every_goal_and_every_figure_of_linkedin_has_its_line() -> None:
+    waits = {"p50": 1.0, "p99": 2.0, "p999": 3.0, "max": 4.0}
+    outcome = Outcome(1_000_000, 0, 1.0, waits, waits, 1.0, 1.0)
+    for replicas in (1, 3):
+        lines = [line for line in fitting(LINES, replicas, has_java=True) if line.mode is not Mode.JAVA]
+        names = {figure.name for line in lines for figure in figures(line, outcome, replicas)}
+        assert {name for count, name in [*RATIOS, *LINKEDIN] if count == replicas} <= names
+
+
+def test_the_page_says_who_wins_and_what_falls_short(measured: Measured) -> None:
+    text = page(measured)
+    worth = "### 3 brokers, 3 replicas: what it is worth"
+    assert row(text, LARGE, worth) == (
+        f"| {LARGE} | 3 | 2.5: passed |  | disk write 75%, loopback 30%; 60% asked: passed |"
+    )
+    assert "| 6 | 8: falls short |" in row(text, ACK, worth)
+    assert "| 0.5, Kafka wins | 3: falls short |" in row(text, MANY, worth)
+    assert "0.422: passed, 1.19 times" in row(text, LINKEDIN_SYNC, worth)
+    assert "Fallen short of: latency at 1,000/s, ack p50 (6 of 8, Kafka); 16 connections" in text
+
+
+def test_the_page_has_every_median_with_the_least_and_the_most(measured: Measured) -> None:
+    values = row(page(measured), LARGE, "## 3 brokers, 3 replicas")
+    assert values == f"| {LARGE} | MB/s | 300<br>290 to 310 | 100<br>90 to 120 |"
+
+
+def test_the_page_tells_what_was_run_on_what_and_which_disk_limits(measured: Measured) -> None:
+    text = page(measured)
+    for told in ("2026-11-22, 3 rounds", "2 cores (Planted)", "25 GB", "/dev/planted (ext4)", "A planted note."):
+        assert told in text
+    assert f"is limited by it: {LARGE}." in text
+
+
+def test_alone_nothing_is_said_of_what_was_asked(measured: Measured) -> None:
+    for samples in measured.parts[0].results.values():
+        samples.pop("kafka", None)
+    text = page(measured)
+    assert "falls short" not in text
+    assert "Kafka wins" not in text
+    assert "goals" not in "".join(sentences(measured))
+    assert row(text, LARGE, "## 3 brokers, 3 replicas").endswith("|  | disk write 75%, loopback 30% |")
+
+
+def test_a_part_of_the_work_is_called_that(measured: Measured) -> None:
+    measured.about = ABOUT | {"scale": 0.02}
+    assert any("these figures mean little" in sentence for sentence in sentences(measured))
+
+
+def test_every_picture_is_well_formed_and_shown_once(measured: Measured) -> None:
+    found = files(measured)
+    pictures = [name for name in found if name.endswith(".svg")]
+    assert "pictures/performance/times-3.svg" in pictures
+    for name in pictures:
+        ElementTree.fromstring(found[name])
+        assert found["performance.md"].count(f"]({name})") == 1
+
+
+def test_a_result_comes_back_from_its_file_as_it_was(measured: Measured, tmp_path: Path) -> None:
+    again = Measured.load(measured.save(tmp_path))
+    assert again == measured
+
+
+def test_a_file_that_is_no_result_is_answered_with_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text('{"figures": []}')
+    command = [sys.executable, "-m", "cordwood.bench.page", str(path)]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd="/", check=False)
+    assert refused.returncode == 1
+    assert "is no result of `make bench`" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.skipif(not (DOCS / RESULT).exists(), reason="no result has been kept yet")
+def test_the_page_is_what_its_result_says() -> None:
+    for name, text in files(Measured.load(DOCS / RESULT)).items():
+        assert (DOCS / name).read_text() == text, f"python -m cordwood.bench.page docs/{RESULT} writes docs/{name} anew"
