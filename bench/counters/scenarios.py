@@ -1,0 +1,172 @@
+"""What is counted: a few requests, each alone, warm, and many times over."""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from cordwood.bench.counters.cluster import (
+    PARTITIONS,
+    Cluster,
+    batch,
+    check_produced,
+    fetch,
+    fetched_bytes,
+    produce,
+)
+from cordwood.bench.counters.counting import Counting
+from cordwood.chaos.sim.kafka import Client
+from cordwood.chaos.sim.loop import run
+
+Counts = dict[str, float]
+"""Per request, by the counter's name."""
+Step = Callable[[], Awaitable[None]]
+"""One request, or whatever is counted as one."""
+Prepare = Callable[[Cluster, Client], Awaitable[Step]]
+
+SMALL_BYTES = 100
+MEGABYTE = 1 << 20
+WARM_UP = 50
+CONNECTIONS = 16
+POLL_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """`prepare` makes the step that is counted, `times` over, after it has been done WARM_UP times."""
+
+    name: str
+    brokers: int
+    prepare: Prepare
+    times: int = 200
+    warm_up: int = WARM_UP
+    is_quiet: bool = True
+
+
+async def _small_produce(cluster: Cluster, client: Client) -> Step:
+    request, leader = produce([(0, batch(SMALL_BYTES))]), cluster.leader(0)
+
+    async def step() -> None:
+        check_produced(await client.ask(leader, request))
+
+    return step
+
+
+async def _large_produce(cluster: Cluster, client: Client) -> Step:
+    """A megabyte, over all partitions."""
+    records = batch(MEGABYTE // PARTITIONS)
+    request, leader = produce([(index, records) for index in range(PARTITIONS)]), cluster.leader(0)
+
+    async def step() -> None:
+        check_produced(await client.ask(leader, request))
+
+    return step
+
+
+async def _large_fetch(cluster: Cluster, client: Client) -> Step:
+    """A megabyte that is in memory, in batches of 64 KiB."""
+    records, leader = batch(64 << 10), cluster.leader(0)
+    for _ in range(18):
+        check_produced(await client.ask(leader, produce([(0, records)])))
+    request = fetch(0, 0, MEGABYTE, 0.0)
+
+    async def step() -> None:
+        size = fetched_bytes(await client.ask(leader, request))
+        assert size > MEGABYTE * 0.9, f"{size} bytes fetched"
+
+    return step
+
+
+async def _woken_poll(cluster: Cluster, client: Client) -> Step:
+    """A fetch that finds nothing, and the small produce on another connection that ends its wait."""
+    producing, leader = cluster.client("another"), cluster.leader(0)
+    sent = produce([(0, batch(SMALL_BYTES))])
+    check_produced(await producing.ask(leader, sent))
+
+    async def step() -> None:
+        end = cluster.partition(0).high_watermark
+        polling = asyncio.ensure_future(client.ask(leader, fetch(0, end, MEGABYTE, POLL_S), 2 * POLL_S))
+        await asyncio.sleep(0.001)
+        assert not polling.done(), "there was something to fetch already"
+        check_produced(await producing.ask(leader, sent))
+        assert fetched_bytes(await polling) > SMALL_BYTES
+
+    return step
+
+
+async def _sixteen_at_once(cluster: Cluster, _client: Client) -> Step:
+    """Small produces of as many connections that arrive in one turn of the loop: one group commit, one fsync."""
+    clients = [cluster.client(f"client {number}") for number in range(CONNECTIONS)]
+    request, leader = produce([(0, batch(SMALL_BYTES))]), cluster.leader(0)
+
+    async def step() -> None:
+        for answer in await asyncio.gather(*(client.ask(leader, request) for client in clients)):
+            check_produced(answer)
+
+    return step
+
+
+async def _idle_second(cluster: Cluster, client: Client) -> Step:
+    """One connection that asks nothing, behind a produce."""
+    check_produced(await client.ask(cluster.leader(0), produce([(0, batch(SMALL_BYTES))])))
+
+    async def step() -> None:
+        await asyncio.sleep(1.0)
+
+    return step
+
+
+SCENARIOS = (
+    Scenario("a small produce, 1 broker", 1, _small_produce),
+    Scenario("a small produce, 3 brokers", 3, _small_produce, times=100),
+    Scenario("a produce of 1 MB to 6 partitions", 1, _large_produce, times=50, warm_up=10),
+    Scenario("a fetch of 1 MB", 1, _large_fetch, times=50, warm_up=10),
+    Scenario("a long poll woken by a small produce", 1, _woken_poll, times=100),
+    Scenario("16 small produces in one turn", 1, _sixteen_at_once, times=20, warm_up=10),
+    Scenario("an idle second, 1 broker", 1, _idle_second, times=20, warm_up=5, is_quiet=False),
+    Scenario("an idle second, 3 brokers", 3, _idle_second, times=20, warm_up=5, is_quiet=False),
+)
+
+
+def count(scenario: Scenario) -> Counts:
+    """What one step costs, over all brokers: calls and system calls, then, in a world of its own, memory."""
+    with _undisturbed():
+        return {**_counted(scenario, Counting()), **_counted(scenario, Counting(with_memory=True))}
+
+
+def _counted(scenario: Scenario, counting: Counting) -> Counts:
+    async def story() -> None:
+        cluster = await Cluster(scenario.brokers, is_quiet=scenario.is_quiet).begin()
+        await cluster.by(_repeat(cluster, scenario, counting), "client")
+        cluster.check()
+
+    run(story())
+    return {name: number / scenario.times for name, number in counting.counts.items()}
+
+
+async def _repeat(cluster: Cluster, scenario: Scenario, counting: Counting) -> None:
+    step = await scenario.prepare(cluster, cluster.client("client"))
+    for _ in range(scenario.warm_up):
+        await step()
+    gc.collect()
+    with counting:
+        for _ in range(scenario.times):
+            await step()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No logs, and no garbage collector at a moment of its own choice."""
+    configured, was_collecting = structlog.get_config(), gc.isenabled()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    gc.disable()
+    try:
+        yield
+    finally:
+        structlog.configure(**configured)
+        if was_collecting:
+            gc.enable()

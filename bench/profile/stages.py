@@ -1,0 +1,109 @@
+"""What part of a broker's work a sampled stack belongs to: the stages of a request, and what is beside them."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+Stack = tuple[tuple[str, ...], int]
+"""Frames from the outermost to the innermost, and how many samples had just these."""
+
+_LINE_NUMBER = re.compile(r":\d+\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stack belongs to the first stage whose pattern is found in it."""
+
+    name: str
+    pattern: re.Pattern[str]
+
+    @classmethod
+    def of(cls, name: str, *beginnings: str) -> "Stage":
+        """A frame begins with one of these: `Class.method`, `Class.`, or `function (file`."""
+        return cls(name, re.compile(r"(?:^|;)(?:" + "|".join(map(re.escape, beginnings)) + ")"))
+
+
+WAITING_THREADS = Stage.of("threads that wait", "_queue_SimpleQueue_get", "PyThread_acquire_lock_timed")
+"""Not told: a pool's thread without work costs nothing. Its `_worker` is told from one at work by what is inside."""
+IDLE = "event loop idle"
+OTHER = "other"
+
+_RULES = (
+    Stage.of(IDLE, "epoll_pwait", "epoll_wait", "kevent"),
+    Stage.of("garbage collector", "gc_collect"),
+    Stage.of("threads (checkpoints, cold reads)", "_worker (concurrent/futures/thread.py"),
+    Stage("metadata", re.compile(r"cordwood/cluster/metadata/|(?:^|;)(?:Controlling|Lifecycle)\.")),
+    Stage.of("metrics", "ApiMeasures.", "Histogram.", "FlushMeasures."),
+    Stage.of("crc", "crc32c", "_crc32c", "headers (cordwood/storage/batch.py"),
+    Stage.of("follower append", "Following.replicate"),
+    Stage.of("replicate (push)", "Link.wake", "Link.has_data", "Link.has_news", "Link._tell_news", "Stream."),
+    Stage.of("replicate (reports)", "Fetcher.wake", "Links.handle", "Following.flushed"),
+    Stage.of("follower, the rest", "Fetcher.", "decode_push"),
+    Stage.of("flush (io_submit)", "AioSyncer.sync", "AioSyncer._call", "Flusher._flush", "Flusher.touch", "_sync_all",
+             "RealFile.sync", "Partition.flushed", "Log.flushed"),
+    Stage.of("append (pwrite)", "RealFile.pwrite"),
+    Stage.of("append (check, index, bookkeeping)", "Partition.append"),
+    Stage.of("decode", "read_head", "read_produce", "read_fetch", "decode_request", "Api.decode"),
+    Stage.of("respond (encode)", "encode (produce.py", "encode (cordwood/cluster/kafka/", "Poll._answer", "encode_"),
+    Stage.of("send", "Connection.wake", "Connection._pump", "Connection._read_piece"),
+    Stage.of("commit (watermark, waiters)", "Partition.announce", "Partition.follower_flushed", "Wakeups."),
+    Stage.of("handler, the rest", "Producing.", "Fetching.", "Poll.", "Dispatcher."),
+    Stage.of("socket receive", "Connection.", "uv__read", "uv__stream_io"),
+    Stage.of("flush (completion)", "AioSyncer.", "Flusher."),
+    Stage.of("housekeeping", "Housekeeping.", "Scrubber.", "Repairs."),
+    Stage.of("event loop", "Loop__run", "uv_run", "run_forever", "Runner.run"),
+)  # fmt: skip
+"""What can be under other things comes first: a send, for one, happens under a completed flush, under a receive."""
+
+# The table has them as a request meets them.
+ORDER = (
+    IDLE, "event loop", "socket receive", "decode", "handler, the rest", "append (check, index, bookkeeping)", "crc",
+    "append (pwrite)", "flush (io_submit)", "flush (completion)", "replicate (push)", "replicate (reports)",
+    "follower append", "follower, the rest", "commit (watermark, waiters)", "respond (encode)", "send", "metrics",
+    "metadata", "housekeeping", "garbage collector", "threads (checkpoints, cold reads)", OTHER,
+)  # fmt: skip
+
+
+def stacks_of(folded: Iterable[str]) -> Iterator[Stack]:
+    """The lines of py-spy's raw format: frames parted by semicolons, a blank, a count."""
+    for line in folded:
+        frames, _, count = line.rstrip("\n").rpartition(" ")
+        if frames:
+            yield tuple(frames.split(";")), int(count)
+
+
+def stage_of(frames: tuple[str, ...]) -> str | None:
+    """The stage of one stack; None for a thread that only waits for work."""
+    text = ";".join(frames)
+    if "_worker (concurrent/futures/thread.py" in text and _is_waiting(frames, text):
+        return None
+    # Without native frames nothing is seen below the loop: it waits, or reads from a socket.
+    if frames[-1].startswith("Runner.run ("):
+        return IDLE
+    return next((rule.name for rule in _RULES if rule.pattern.search(text)), OTHER)
+
+
+def shares(stacks: Iterable[Stack]) -> dict[str, float]:
+    """Each stage's share of the samples, 0 to 1, in the order of ORDER; stages that no sample fell into are left out.
+
+    A sample is a moment, busy or not: with the loop in one thread, the shares are shares of the time that passed. A
+    broker whom others keep from its core stands meanwhile where it was, most often in a write that woke somebody.
+    """
+    counts: Counter[str] = Counter()
+    for frames, count in stacks:
+        stage = stage_of(frames)
+        if stage is not None:
+            counts[stage] += count
+    total = counts.total()
+    return {stage: counts[stage] / total for stage in ORDER if counts[stage]}
+
+
+def function_of(frame: str) -> str:
+    """The frame without its line number, so that samples in one function count as one."""
+    return _LINE_NUMBER.sub(")", frame)
+
+
+def _is_waiting(frames: tuple[str, ...], text: str) -> bool:
+    # Without native frames, a thread that waits ends in the very function that takes work from the queue.
+    return bool(WAITING_THREADS.pattern.search(text)) or frames[-1].startswith("_worker (")
