@@ -312,6 +312,9 @@ _KINDS: dict[int, Callable[..., Command]] = {
 _UUID_EXTENSION = 1
 
 
+PACKED_BYTES_USUAL = 1024
+
+
 class UnknownCommand(Exception):
     """Bytes that are no command this version knows: a newer broker wrote them, or nobody did."""
 
@@ -334,7 +337,8 @@ def decode(data: bytes) -> Command:
 
 def pack(value: object) -> bytes:
     """Plain values, tuples and UUIDs as msgpack."""
-    packed: bytes = msgpack.packb(value, default=_pack_ours)
+    # Most are small; `packb` would take 256 KiB for each of them, which the quorum's heartbeats are, too.
+    packed: bytes = msgpack.Packer(default=_pack_ours, buf_size=PACKED_BYTES_USUAL).pack(value)
     return packed
 
 
