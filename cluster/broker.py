@@ -37,6 +37,7 @@ from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.neighbours import Neighbours
 from cordwood.cluster.outside import Outside
 from cordwood.cluster.producer_ids import ProducerIds
+from cordwood.cluster.readiness import why_not_writable
 from cordwood.cluster.repairs import Repairs
 from cordwood.replication.fetcher import Fetcher, Fetchers
 from cordwood.replication.flusher import Flusher
@@ -140,7 +141,7 @@ class Broker:
             quorum=self._quorum,
             replicas=self._replicas,
             damage=self._damage,
-            why_not_ready=self._lifecycle.why_not_ready,
+            why_not_ready=self._why_not_ready,
             connection_count=lambda: self._server.connection_count,
             groups=self._groups,
             requests=self._requests,
@@ -149,6 +150,10 @@ class Broker:
             metadata_files=quorums.files_of(self._quorum),
             pauses=Pauses(self._outside.clock),
         )
+
+    def _why_not_ready(self) -> str | None:
+        headroom_bytes = self._settings.log_dir_headroom_bytes
+        return self._lifecycle.why_not_ready() or why_not_writable(self._replicas.directories, headroom_bytes)
 
     async def _listen_for_http(self, watched: Watched) -> None:
         """Whether the broker is well can be asked from here on. Who does not want it is spared its libraries' 10 MB."""

@@ -146,13 +146,18 @@ class Repairs:
         try_again_at = now() + REST_S
         try:
             while self._wounds or self._returning or self._has_lost_disk or self._replicas.not_opened():
-                self._see_who_is_back()
-                await self._drop_wounded()
-                await self._drop_lost()
-                await asyncio.sleep(LOOK_S)
-                if now() >= try_again_at:
-                    self._open_more()
-                    try_again_at = now() + REST_S
+                try:
+                    self._see_who_is_back()
+                    await self._drop_wounded()
+                    await self._drop_lost()
+                    await asyncio.sleep(LOOK_S)
+                    if now() >= try_again_at:
+                        try_again_at = now() + REST_S
+                        self._open_more()
+                except Exception as error:
+                    # Without somebody who looks, what is damaged would stay so until the next start.
+                    _events.error("repairs.failed", error=repr(error), exc_info=error)
+                    await asyncio.sleep(REST_S)
         finally:
             self._looking = None
 
@@ -212,12 +217,18 @@ class Repairs:
                 give_up_damaged(partition, wound.damage)
                 self._returning.setdefault(partition, []).extend(self._wounds.pop(partition).damage)
         except (StorageError, OSError) as error:
-            _events.error("replica.not_repaired", topic=partition.topic, partition=partition.index, error=str(error))
-            await asyncio.sleep(REST_S)
+            await self._rest(partition, error=str(error))
+        except Exception as error:
+            # Whatever it was: a replica that nobody repairs has to follow, so that it is dropped, and tried, once more.
+            await self._rest(partition, error=repr(error), exc_info=error)
         finally:
             self._under_repair.discard(partition)
         if _may_follow(partition):
             self._fetchers.follow(partition, partition.leader)
+
+    async def _rest(self, partition: Partition, **what_failed: object) -> None:
+        _events.error("replica.not_repaired", topic=partition.topic, partition=partition.index, **what_failed)
+        await asyncio.sleep(REST_S)
 
     async def _set_aside(self, partition: Partition, wound: _Wound) -> None:
         """Keep copies of all that is damaged, more of which may be found meanwhile."""

@@ -22,6 +22,7 @@ from cordwood.cluster.kafka.call import Refused
 from cordwood.storage.config import FlushPolicy, LogConfig
 
 MINUTE_MS = 60 * 1000
+DELETE_DELAY = "file.delete.delay.ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,10 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
     "delete.retention.ms": TopicConfig(
         long(0), "How long a tombstone stays in a compacted topic.", ("log.cleaner.delete.retention.ms",)
     ),
-    "file.delete.delay.ms": TopicConfig(
-        long(0), "How long a removed segment's file stays on disk.", ("log.segment.delete.delay.ms",)
+    DELETE_DELAY: TopicConfig(
+        long(0),
+        "How long the files of a removed segment, or of the deleted topic, stay for readers that have begun.",
+        ("log.segment.delete.delay.ms",),
     ),
     "flush.messages": TopicConfig(
         long(1),
@@ -187,6 +190,7 @@ def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> L
 
     policies = value_of("cleanup.policy", configs, broker)
     assert isinstance(policies, tuple), "cleanup.policy is a list"
+    has_own_delay = _row(DELETE_DELAY, TOPIC_CONFIGS[DELETE_DELAY], configs, broker).source < Source.STATIC_BROKER
     _, producer_expiry_ms = broker.found(("producer.id.expiration.ms",))
     assert isinstance(producer_expiry_ms, int), "producer.id.expiration.ms is a number"
     return LogConfig(
@@ -204,6 +208,7 @@ def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> L
         log_append_time=value_of("message.timestamp.type", configs, broker) == "LogAppendTime",
         timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        delete_delay_ms=number(DELETE_DELAY) if has_own_delay else None,
     )
 
 

@@ -19,6 +19,12 @@ CHECKPOINT_AGE_S = 10.0
 EXPIRY_INTERVAL_S = 0.5
 CHECKPOINT_BYTES = 64 << 20
 """A log is checkpointed after so many new bytes, or so long after the last time: a restart reads no more than that."""
+CHECKPOINTS_PER_LOOK = 20
+"""Of logs that are due by their age: thousands of them take turns, and a restart reads a little more of each."""
+PARTITIONS_PER_TURN = 500
+"""Looked at before others get a turn of the loop."""
+PARTITIONS_PER_EXPIRY = 2500
+"""Whose waiters are looked at each time: with 10,000 partitions a refusal is two seconds late."""
 
 RunBlocking = Callable[..., Awaitable[Any]]
 """Runs a function that waits for the disk where it does not stop the loop."""
@@ -32,6 +38,7 @@ class Intervals:
 
     retention_s: float
     delete_delay_s: float
+    """How long files stay of what was removed, where the topic's own configuration says nothing else."""
     lag_max_s: float
 
 
@@ -97,7 +104,9 @@ class Housekeeping:
     async def retain(self) -> None:
         """Apply retention to every log once, and forget producers that have long been silent."""
         now_ms = self._wall_clock()
-        for partition in list(self._replicas):
+        for count, partition in enumerate(list(self._replicas), 1):
+            if count % PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
             if partition.directory.is_offline or partition.is_deleted:
                 continue
             log = partition.log
@@ -129,7 +138,8 @@ class Housekeeping:
             for partition in list(directory.unsaved):
                 assert isinstance(partition, Partition)
                 since = self._saved_at.setdefault(partition, now)
-                if now - since >= CHECKPOINT_AGE_S or partition.log.unsaved_bytes >= CHECKPOINT_BYTES:
+                is_old = now - since >= CHECKPOINT_AGE_S and saved < CHECKPOINTS_PER_LOOK
+                if is_old or partition.log.unsaved_bytes >= CHECKPOINT_BYTES:
                     await self.save(partition)
                     self._saved_at.pop(partition, None)
                     saved += 1
@@ -147,9 +157,12 @@ class Housekeeping:
     async def _expire_waiters_for_ever(self) -> None:
         now = asyncio.get_running_loop().time
         while True:
-            await asyncio.sleep(EXPIRY_INTERVAL_S)
-            for partition in self._replicas:
-                partition.expire_waiters(now())
+            partitions = list(self._replicas)
+            for begin in range(0, len(partitions) or 1, PARTITIONS_PER_EXPIRY):
+                await asyncio.sleep(EXPIRY_INTERVAL_S)
+                time = now()
+                for partition in partitions[begin : begin + PARTITIONS_PER_EXPIRY]:
+                    partition.expire_waiters(time)
 
     async def _watch_followers_for_ever(self) -> None:
         while True:
@@ -159,13 +172,17 @@ class Housekeeping:
 
     async def _remove_segments(self, partition: Partition, segments: Sequence[Segment]) -> None:
         # A reader that was promised a slice of these may still be taking it.
-        await asyncio.sleep(self._intervals.delete_delay_s)
+        await asyncio.sleep(self._delete_delay_s(partition))
         for segment in segments:
             segment.release()
             await self._remove(partition.directory, segment.paths())
 
+    def _delete_delay_s(self, partition: Partition) -> float:
+        delay_ms = partition.config.delete_delay_ms
+        return self._intervals.delete_delay_s if delay_ms is None else delay_ms / 1000
+
     async def _remove_partitions(self, partitions: Sequence[Partition]) -> None:
-        await asyncio.sleep(self._intervals.delete_delay_s)
+        await asyncio.sleep(max(map(self._delete_delay_s, partitions), default=0))
         for partition in partitions:
             while partition.log.is_syncing and not partition.directory.is_offline:
                 await asyncio.sleep(CHECKPOINT_INTERVAL_S)

@@ -42,6 +42,7 @@ class LogDirectory:
         self.partition_count = 0
         self.unsaved: dict[Saveable, None] = {}
         """Replicas that have been flushed since their last checkpoint."""
+        self._free_bytes_at_refusal: int | None = None
         self._failed = failed
 
     @property
@@ -57,9 +58,21 @@ class LogDirectory:
     def write_failed(self, error: OSError, size: int) -> DiskFull | DiskFailed:
         """What a failed write of `size` bytes means. Takes the directory offline unless it only lacks room."""
         if error.errno in NO_ROOM:
+            self._free_bytes_at_refusal = self.free_bytes()
             return DiskFull(f"{self.path} has no room for {size} more bytes")
         self.fail(error)
         return DiskFailed(str(error))
+
+    def free_bytes(self) -> int | None:
+        """What is left on the file system; None where it does not say."""
+        try:
+            return self.disk.free_bytes(self.path)
+        except OSError:
+            return None
+
+    def refuses_with(self, free_bytes: int) -> bool:
+        """Whether a write was refused when there was no less free than this: the next one like it would be, too."""
+        return self._free_bytes_at_refusal is not None and free_bytes <= self._free_bytes_at_refusal
 
     def topic_path(self, topic_id: UUID) -> str:
         return f"{self.path}/{TOPICS}/{topic_id}"

@@ -25,8 +25,11 @@ class Replicas:
         self._homes: dict[tuple[UUID, int], LogDirectory] = {}
         for directory in directories:
             for place in directory.found():
-                self._homes[place] = directory
-                directory.partition_count += 1
+                # On two disks of which one was away, and is back: what went on meanwhile is what counts.
+                if place not in self._homes or _newest(directory, place) > _newest(self._homes[place], place):
+                    self._homes[place] = directory
+        for home in self._homes.values():
+            home.partition_count += 1
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_topic.values():
@@ -163,3 +166,9 @@ class Replicas:
             self._homes[key] = min(usable, key=lambda directory: directory.partition_count)
             self._homes[key].partition_count += 1
         return self._homes[key]
+
+
+def _newest(directory: LogDirectory, place: tuple[UUID, int]) -> tuple[int, int]:
+    """Leader epoch and end of what a directory has of a partition, as far as its mark says."""
+    mark = directory.marks.get(*place)
+    return (NO_EPOCH, 0) if mark is None else (mark.leader_epoch, mark.end_offset)

@@ -34,3 +34,5 @@ class LogConfig:
     log_append_time: bool = False
     timestamp_before_max_ms: int = (1 << 63) - 1
     timestamp_after_max_ms: int = (1 << 63) - 1
+    delete_delay_ms: int | None = None
+    """How long files stay of what was removed; None for as long as the broker was started with."""

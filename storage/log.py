@@ -100,9 +100,8 @@ class Log:
         size = len(batch)
         segment = self._segment_for(size, header.max_timestamp, end)
         pieces: tuple[Bytes, ...] = (stamp(header, base, leader_epoch), memoryview(batch)[16:])
-        kept: bytes | None = None
-        if size <= SMALL_BATCH_BYTES:
-            kept = b"".join(pieces)
+        kept = b"".join(pieces) if size <= SMALL_BATCH_BYTES else None
+        if kept is not None:
             pieces = (kept,)
         segment.append(pieces, ((base, size, header.max_timestamp),), end)
         self._took(segment, header, base, end, leader_epoch, now_ms)
@@ -118,14 +117,9 @@ class Log:
             if header.base_offset < due:
                 raise CorruptBatch(f"offset {header.base_offset} where at least {due} is due")
             due = header.end
-        if len(batches) == 1:
-            # Where batches are small there is one at a time, and it is the grouping that costs.
-            segment = self._segment_for(len(data), header.max_timestamp, due)
-            segment.append((data,), ((header.base_offset, len(data), header.max_timestamp),), due)
-            self._took(segment, header, header.base_offset, due, header.leader_epoch, now_ms)
-            return
         view, start = memoryview(data), 0
-        for group in in_groups(batches, self.config.segment_bytes):
+        # Where batches are small there is one at a time.
+        for group in (batches,) if len(batches) == 1 else in_groups(batches, self.config.segment_bytes):
             size, last = sum(header.size for header in group), group[-1]
             segment = self._segment_for(size, max(header.max_timestamp for header in group), last.end)
             rows = [(header.base_offset, header.size, header.max_timestamp) for header in group]
@@ -242,7 +236,7 @@ class Log:
         """Give up everything and begin anew at `offset`. Sure when this returns: it waits for the disk."""
         epochs = LeaderEpochs()
         set_back(self.disk, self.directory, LogState(offset, offset, Producers().encode(offset), epochs.encode()))
-        for segment in self.segments:
+        for segment in reversed(self.segments):  # A crash leaves a log that lacks its end, never its beginning.
             self._remove(segment)
         self.segments = []
         sync_directory(self.disk, self.directory)

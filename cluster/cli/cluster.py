@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.cluster.cli.exits import ExitCode
+from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
 from cordwood.cluster.cli.output import print_json
 
@@ -29,9 +29,13 @@ def can_stop(
     from cordwood.cluster.can_stop import reasons_against
     from cordwood.cluster.cli.admin import cluster_admin
     from cordwood.cluster.cli.cluster_view import view_of
+    from cordwood.cluster.cli.status_report import why_old
 
     with cluster_admin(servers) as admin:
-        reasons = reasons_against(view_of(admin), broker)
+        view = view_of(admin)
+    if (reason := why_old(view)) is not None:
+        raise Failure(reason)
+    reasons = reasons_against(view, broker)
     if as_json:
         print_json({"broker": broker, "may_stop": not reasons, "reasons": reasons})
     elif reasons:

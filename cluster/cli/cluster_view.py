@@ -1,6 +1,7 @@
 """Asking a cluster what it looks like, as any client can."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.view import NOBODY, Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
@@ -9,12 +10,14 @@ if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
 NO_ERROR = 0
+TRIES = 10
+"""The client asks any broker that it has heard of, and only then leaves out those that are gone."""
 MIN_ISR = "min.insync.replicas"
 
 
 def view_of(admin: "KafkaAdminClient") -> ClusterView:
     """Ask the cluster. Raises KafkaError; a broker that does not say what is in its log directories is no failure."""
-    described = admin.describe_cluster()
+    described = _first_answer(admin)
     alive = [broker["broker_id"] for broker in described["brokers"] if not broker.get("is_fenced")]
     held = {broker_id: _log_directories(admin, broker_id) for broker_id in alive}
     topics = admin.describe_topics()
@@ -24,6 +27,21 @@ def view_of(admin: "KafkaAdminClient") -> ClusterView:
         _quorum(admin.describe_metadata_quorum()),
         tuple(_partitions(topics, _replicas_held(held), _min_isr(admin, [topic["name"] for topic in topics]))),
     )
+
+
+def _first_answer(admin: "KafkaAdminClient") -> dict[str, Any]:
+    """From whoever answers; it is asked everything else as well. Raises KafkaError where nobody does."""
+    from kafka.errors import KafkaError
+
+    for _ in range(TRIES - 1):
+        with suppress(KafkaError):
+            return _described(admin)
+    return _described(admin)
+
+
+def _described(admin: "KafkaAdminClient") -> dict[str, Any]:
+    described: dict[str, Any] = admin.describe_cluster()
+    return described
 
 
 def _log_directories(admin: "KafkaAdminClient", broker_id: int) -> list[dict[str, Any]] | None:

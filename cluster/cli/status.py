@@ -34,6 +34,8 @@ def status(
 
     LAG says how many records of the metadata a broker lacks, RECORDS BEHIND how many a follower lacks of its partition,
     and FREE how much room is left in the fullest of its log directories. What nobody knows is a dash.
+
+    Where no majority of the voters answers, this is what the other brokers last knew. It says so, and exits with 1.
     """
     if watch:
         _watch(servers, all_partitions, as_json)
@@ -45,6 +47,8 @@ def status(
         print_json(status_report.as_json(view))
     else:
         console().print(status_report.as_tables(view, all_partitions=all_partitions))
+    if (reason := status_report.why_old(view)) is not None:
+        raise Failure(reason)
 
 
 def _look(servers: str) -> "ClusterView":

@@ -14,6 +14,18 @@ BROKER_HEADINGS = ["ID", "ADDRESS", "STATE", "ROLE", "LAG", "LEADS", "IN SYNC", 
 PARTITION_HEADINGS = ["TOPIC", "PARTITION", "LEADER", "ISR", "RECORDS BEHIND"]
 
 
+def why_old(view: ClusterView) -> str | None:
+    """Why this may be out of date, in a sentence that says what to do; None where a majority of the voters answers."""
+    voters, answering = view.quorum.voters, _answering(view)
+    count = len(answering.intersection(voters))
+    if count > len(voters) // 2:
+        return None
+    return (
+        f"no majority of the voters answers ({count} of {len(voters)}): how the others are is not known, and nothing "
+        "can be decided. Start those that are down; those that run say at /readyz what they lack."
+    )
+
+
 def as_json(view: ClusterView) -> dict[str, Any]:
     """Everything. Lags are in records, sizes in bytes; null where nobody knows."""
     return {
@@ -21,6 +33,7 @@ def as_json(view: ClusterView) -> dict[str, Any]:
         "controller": view.quorum.leader,
         "controller_epoch": view.quorum.epoch,
         "voters": list(view.quorum.voters),
+        "is_old": why_old(view) is not None,
         **counts(view),
         "brokers": [_broker_json(view, broker) for broker in view.brokers],
         "partitions": [_partition_json(partition) for partition in view.partitions],
@@ -54,8 +67,10 @@ def as_tables(view: ClusterView, *, all_partitions: bool) -> "RenderableType":
 def _summary(view: ClusterView) -> str:
     controller = "no controller" if view.quorum.leader is None else f"controller {view.quorum.leader}"
     short = counts(view)
+    known = ", ".join(map(str, sorted(_answering(view)))) or "somebody"
+    old = f", as last known to broker {known}" if why_old(view) else ""
     return (
-        f"cluster {view.cluster_id}: {controller}; {len(view.partitions)} partitions: "
+        f"cluster {view.cluster_id}{old}: {controller}; {len(view.partitions)} partitions: "
         f"{short['under_replicated']} under-replicated, {short['under_min_isr']} under min.insync.replicas, "
         f"{short['offline']} offline"
     )
@@ -68,6 +83,17 @@ def _complaints(view: ClusterView) -> Iterator[str]:
         for directory in broker.log_directories or ():
             if directory.error:
                 yield f"broker {broker.broker_id}: log directory {directory.path} is offline ({directory.error})"
+
+
+def _answering(view: ClusterView) -> frozenset[int]:
+    return frozenset(broker.broker_id for broker in view.brokers if broker.log_directories is not None)
+
+
+def _state(view: ClusterView, broker: Broker) -> str:
+    """Without a majority nobody is declared down, however long it has been."""
+    if not broker.is_alive:
+        return "down"
+    return "silent" if why_old(view) and broker.log_directories is None else "alive"
 
 
 def _replicas_on(view: ClusterView, broker_id: int) -> list[Replica]:
@@ -137,7 +163,7 @@ def _broker_row(view: ClusterView, broker: Broker) -> list[object]:
     return [
         broker.broker_id,
         broker.address,
-        "alive" if broker.is_alive else "down",
+        _state(view, broker),
         row["metadata_role"],
         row["metadata_lag"],
         row["leads"],

@@ -1,13 +1,23 @@
 """Damage on one replica's disk: found whoever meets it first, never served, and made good from the others."""
 
 import asyncio
+import errno
 import random
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
+from quorum_in_memory import MetadataLog
+from replica_fixture import ME, NOW_MS, ReplicaStory
+from structlog.testing import capture_logs
+from virtual_time import run
 
 from cordwood.chaos.sim.replicas import TOPIC_ID, Cluster, tell
-from cordwood.cluster.damage import DamageState
+from cordwood.cluster.damage import DamageRegister, DamageState
+from cordwood.cluster.repairs import REST_S, Repairs
+from cordwood.replication.fetcher import Fetcher, Fetchers
+from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.mending import QUARANTINE
+from cordwood.replication.partition import PartitionRefused
 from cordwood.replication.scrubber import PASS_S
 
 VALUES = [f"value-{number}" for number in range(60)]
@@ -124,6 +134,76 @@ def test_the_damaged_segment_is_kept_for_who_wants_to_look() -> None:
         assert cluster.disks[broker].content(copy) == damaged
 
     tell(story)
+
+
+def test_a_repair_that_ends_in_a_way_nobody_thought_of_is_tried_again_and_meanwhile_the_replica_follows() -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        broker = a_follower(cluster)
+        running, replica = cluster.running[broker], cluster.replica(broker)
+        # From here on its flush marks are synced by repairs alone.
+        await running.housekeeping.save(replica)
+
+        def stumble(path: str) -> None:
+            if path == "/data/flushed":
+                raise RuntimeError("can't start new thread")
+
+        cluster.disks[broker].on_sync, sound = stumble, cluster.disks[broker].on_sync
+        flip(cluster, broker, files(cluster, broker, ".log")[1])
+        with capture_logs() as told:
+            await cluster.until(lambda: bool(repairs_given_up(told)), "the repair has failed", FOUND_S)
+            epoch = cluster.image().leader_epoch
+            await cluster.until(lambda: replica.following is not None, "it follows nonetheless", 2 * REST_S)
+            assert cluster.image().leader_epoch == epoch, "nobody gets a new leader while it rests"
+            await cluster.until(lambda: len(repairs_given_up(told)) > 1, "it is tried again", 2 * REST_S)
+        assert "can't start new thread" in str(repairs_given_up(told)[0]["error"])
+        cluster.disks[broker].on_sync = sound
+        await is_whole_again(cluster)
+
+    tell(story)
+
+
+def repairs_given_up(told: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    return [line for line in told if line["event"] == "replica.not_repaired"]
+
+
+def test_looking_after_what_is_not_well_goes_on_after_whatever_went_wrong() -> None:
+    async def story() -> None:
+        broker, tries = ReplicaStory(), 0
+
+        def open_more() -> None:
+            nonlocal tries
+            tries += 1
+            raise RuntimeError("can't start new thread")
+
+        broker.disk.leave_free(0)
+        broker.disk.faults.fail_next_write("", code=errno.ENOSPC)
+        with pytest.raises(PartitionRefused):
+            broker.partition()
+        repairs = repairs_of(broker, open_more)
+        with capture_logs() as told:
+            await repairs.declared()
+            await asyncio.sleep(3 * REST_S)
+        assert tries > 1
+        assert {line["event"] for line in told} == {"repairs.failed"}
+        await repairs.close()
+
+    run(story())
+
+
+def repairs_of(broker: ReplicaStory, open_more: Callable[[], None]) -> Repairs:
+    """Those of a broker that follows nobody."""
+
+    async def run_here(function: Callable[..., object], *arguments: object) -> object:
+        return function(*arguments)
+
+    def nobody(leader: int) -> Fetcher:
+        raise AssertionError(f"nobody follows {leader}")
+
+    housekeeping = Housekeeping(broker.replicas, run_here, lambda: NOW_MS, Intervals(1e9, 0.1, 1.0))
+    quorum = MetadataLog().voter(ME)
+    register = DamageRegister()
+    return Repairs(quorum, ME, broker.replicas, Fetchers(nobody), housekeeping, run_here, open_more, register)
 
 
 def test_the_only_one_in_sync_is_never_truncated() -> None:

@@ -47,6 +47,7 @@ def test_every_field_of_a_logs_config_can_be_set() -> None:
         "message.timestamp.type": "LogAppendTime",
         "message.timestamp.before.max.ms": "1007",
         "message.timestamp.after.max.ms": "1008",
+        "file.delete.delay.ms": "1010",
     }
     validate(configs, PLAIN)
     made = log_config(configs, Settings(producer_id_expiration_ms=1009))
@@ -65,11 +66,21 @@ def test_every_field_of_a_logs_config_can_be_set() -> None:
         log_append_time=True,
         timestamp_before_max_ms=1007,
         timestamp_after_max_ms=1008,
+        delete_delay_ms=1010,
     )
     default = LogConfig()
     assert [
         field.name for field in fields(LogConfig) if getattr(made, field.name) == getattr(default, field.name)
     ] == []
+
+
+def test_files_stay_as_long_as_the_broker_was_started_with_unless_somebody_said_otherwise_since() -> None:
+    key = "log.segment.delete.delay.ms"
+    started = Settings(log_segment_delete_delay_ms=1, given=frozenset({key}))
+    assert log_config({}, started).delete_delay_ms is None
+    assert log_config({}, BrokerConfig(started, own={key: "2"})).delete_delay_ms == 2
+    assert log_config({}, BrokerConfig(started, all_brokers={key: "3"})).delete_delay_ms == 3
+    assert log_config({"file.delete.delay.ms": "4"}, BrokerConfig(started, own={key: "2"})).delete_delay_ms == 4
 
 
 def test_both_cleanup_policies_at_once() -> None:

@@ -78,6 +78,23 @@ def test_a_broker_is_lost_and_comes_back(cluster: LocalCluster) -> None:
     assert sorted(run(cluster, "consume", "t").lines) == [b"before", b"between"]
 
 
+def test_what_is_left_without_a_majority_is_shown_and_said_to_be_old(cluster: LocalCluster) -> None:
+    wait_until(lambda: is_whole(cluster), RECOVERED_S, "all replicas to be in sync")
+    cluster.kill(1)
+    cluster.kill(2)
+    shown = run(cluster, "status")
+    assert shown.exit_code == ExitCode.FAILED
+    assert "as last known to broker 3" in shown.text
+    assert f"127.0.0.1:{cluster.port + 2}" in shown.text
+    assert "no majority of the voters answers (1 of 3)" in shown.stderr
+    as_json = run(cluster, "status", "--json")
+    assert (as_json.exit_code, as_json.json["is_old"]) == (ExitCode.FAILED, True)
+    assert len(as_json.json["partitions"]) == 3
+    verdict = run(cluster, "cluster", "can-stop", "3")
+    assert verdict.exit_code == ExitCode.FAILED
+    assert "no majority of the voters answers (1 of 3)" in verdict.stderr
+
+
 def test_a_partition_is_moved_and_led_by_its_preferred_broker(cluster: LocalCluster) -> None:
     assert run(cluster, "produce", "t", stdin=b"a\nb\nc\n").exit_code == ExitCode.OK
     moved = run(cluster, "partition", "move", "t", "0", "--to", "3,1", "--wait")

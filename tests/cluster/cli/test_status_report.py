@@ -1,10 +1,11 @@
 """What `cordwood status` makes of a cluster."""
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
-from cordwood.cluster.cli.status_report import PARTITIONS_SHOWN, as_json, as_tables
+from cordwood.cluster.cli.status_report import PARTITIONS_SHOWN, as_json, as_tables, why_old
 from cordwood.cluster.view import Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
 
 DISK = LogDirectory("data", None, 75_000_000_000, 250_000_000_000)
@@ -84,3 +85,22 @@ def test_json_has_every_replica_with_its_lag() -> None:
             {"broker": 3, "in_sync": False, "offline": True, "lag": None, "bytes": None},
         ],
     }  # fmt: skip
+
+
+def test_what_is_known_without_a_majority_is_marked_as_old() -> None:
+    brokers = (
+        Broker(1, "127.0.0.1:9092", None, True, None),
+        Broker(2, "127.0.0.1:9093", None, False, None),
+        Broker(3, "127.0.0.1:9094", None, True, (DISK,)),
+    )
+    view = replace(hurt_cluster(), brokers=brokers)
+    summary, _, *lines = shown(view)
+    assert summary.startswith("cluster Cid, as last known to broker 3: ")
+    assert [line.split()[2] for line in lines[:3]] == ["silent", "down", "alive"]
+    assert as_json(view)["is_old"]
+    assert "no majority of the voters answers (1 of 3)" in (why_old(view) or "")
+
+
+def test_a_majority_that_answers_is_not_old() -> None:
+    assert why_old(hurt_cluster()) is None
+    assert not as_json(hurt_cluster())["is_old"]

@@ -17,6 +17,7 @@ from http_fixture import parsed
 from cordwood.cluster.cli.exits import ExitCode
 
 ANSWER_S = 10.0
+MORE_THAN_ANY_DISK = 1 << 60
 
 
 def ask(address: str, path: str) -> tuple[int, str]:
@@ -84,6 +85,21 @@ def test_a_broker_that_waits_for_its_cluster_is_alive_and_not_ready(tmp_path: Pa
         _, stderr = serving.communicate(timeout=30)
     assert serving.returncode == ExitCode.OK
     assert b"Traceback" not in stderr
+
+
+def test_a_broker_without_room_is_not_ready_and_says_which_directory(tmp_path: Path, address: str) -> None:
+    broker = RunningBroker(
+        tmp_path / "data", http_listen=address, log_dir_headroom_bytes=str(MORE_THAN_ANY_DISK)
+    ).start()
+    try:
+        wait_until(lambda: "no room" in ask(address, "/readyz")[1], ANSWER_S, "the reason")
+        code, reason = ask(address, "/readyz")
+        assert code == 503
+        assert str(tmp_path / "data") in reason
+        assert json.loads(ask(address, "/v1/status")[1])["why_not_ready"] == reason.strip()
+        assert parsed(ask(address, "/metrics")[1])["cordwood_broker_is_ready", frozenset()] == 0
+    finally:
+        broker.stop()
 
 
 def test_a_port_that_is_taken_is_a_sentence(broker: RunningBroker, tmp_path: Path) -> None:

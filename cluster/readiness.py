@@ -1,0 +1,31 @@
+"""Whether this broker's log directories take records: what else than the cluster keeps it from serving well."""
+
+from collections.abc import Iterable
+
+from cordwood.replication.log_directory import LogDirectory
+
+
+def why_not_writable(directories: Iterable[LogDirectory], headroom_bytes: int) -> str | None:
+    """In a sentence why no log directory takes writes, and what to do; None where at least one does.
+
+    Of several disks a broker goes on with those that work; the metrics tell of the others. `headroom_bytes` is what it
+    leaves free (log.dir.headroom.bytes). Asks the file systems, which is quick.
+    """
+    reasons = [_why_not(directory, headroom_bytes) for directory in directories]
+    return None if None in reasons else reasons[0]
+
+
+def _why_not(directory: LogDirectory, headroom_bytes: int) -> str | None:
+    if directory.error is not None:
+        return (
+            f"The log directory {directory.path} has failed ({directory.error}), and its partitions are refused here:"
+            " replace the disk and restart this broker."
+        )
+    free_bytes = directory.free_bytes()
+    if free_bytes is None or (free_bytes >= headroom_bytes and not directory.refuses_with(free_bytes)):
+        return None
+    return (
+        f"The log directory {directory.path} has no room for more records ({free_bytes} bytes are free, of which"
+        f" log.dir.headroom.bytes keeps back {headroom_bytes}): keep less (retention.bytes), delete a topic, or make"
+        " its file system larger."
+    )

@@ -1,0 +1,71 @@
+"""Files of what was removed stay for readers that have begun: as long as the broker says, or the topic itself."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from replica_fixture import NOW_MS, ReplicaStory
+from virtual_time import run
+
+from cordwood.replication.housekeeping import Housekeeping, Intervals
+from cordwood.replication.partition import Partition
+from cordwood.storage.config import FlushPolicy, LogConfig
+
+BROKERS_DELAY_S = 60.0
+A_MOMENT_S = 1.0
+
+
+async def run_here(function: Callable[..., object], *arguments: object) -> object:
+    return function(*arguments)
+
+
+def housekeeping_of(broker: ReplicaStory) -> Housekeeping:
+    return Housekeeping(broker.replicas, run_here, lambda: NOW_MS, Intervals(1e9, BROKERS_DELAY_S, 10))
+
+
+def filled(delete_delay_ms: int | None) -> tuple[ReplicaStory, Partition]:
+    """A broker with a partition of several segments, of which retention keeps one."""
+    policy = FlushPolicy.OS
+    config = LogConfig(segment_bytes=200, retention_bytes=1, flush_policy=policy, delete_delay_ms=delete_delay_ms)
+    broker = ReplicaStory(config)
+    for value in range(10):
+        broker.produce(f"{value}")
+    return broker, broker.partition()
+
+
+def log_files(broker: ReplicaStory, partition: Partition) -> int:
+    directory = partition.log.directory
+    return sum(path.startswith(directory) and path.endswith(".log") for path in broker.disk.files())
+
+
+@pytest.mark.parametrize(("delete_delay_ms", "delay_s"), [(None, BROKERS_DELAY_S), (5000, 5.0), (90_000, 90.0)])
+def test_removed_segments_stay_on_disk_for_so_long(delete_delay_ms: int | None, delay_s: float) -> None:
+    async def story() -> None:
+        broker, partition = filled(delete_delay_ms)
+        housekeeping, count = housekeeping_of(broker), log_files(broker, partition)
+        await housekeeping.retain()
+        assert len(partition.log.segments) < count
+        await asyncio.sleep(delay_s - A_MOMENT_S)
+        assert log_files(broker, partition) == count
+        await asyncio.sleep(2 * A_MOMENT_S)
+        assert log_files(broker, partition) == len(partition.log.segments)
+        await housekeeping.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize(("delete_delay_ms", "delay_s"), [(None, BROKERS_DELAY_S), (5000, 5.0)])
+def test_a_deleted_topic_stays_on_disk_for_so_long(delete_delay_ms: int | None, delay_s: float) -> None:
+    async def story() -> None:
+        broker, partition = filled(delete_delay_ms)
+        housekeeping = housekeeping_of(broker)
+        housekeeping.remove(broker.replicas.remove("t"))
+        await asyncio.sleep(delay_s - A_MOMENT_S)
+        assert broker.disk.exists(partition.log.directory)
+        # What is being synced is let be until that is over.
+        broker.syncer.let_go()
+        await asyncio.sleep(2 * A_MOMENT_S)
+        assert not broker.disk.exists(partition.log.directory)
+        await housekeeping.stop()
+
+    run(story())

@@ -1,0 +1,55 @@
+"""A partition that lies on two disks of one broker: one was away while the other went on, and is not gone back to."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+from replica_fixture import ME, NOW_MS, TOPIC_ID, HeldSyncer, surroundings_of
+from virtual_time import run
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.replication.assignment import Assignment
+from cordwood.replication.flusher import Flusher
+from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.partition import Partition, Place
+from cordwood.replication.replicas import Replicas
+from cordwood.replication.waiters import Wakeups
+from cordwood.storage.config import LogConfig
+from cordwood.storage.records import Record, encode
+
+LEFT, STAYED = "/data-left", "/data-stayed"
+
+
+async def live(disk: SimulatedDisk, paths: Sequence[str], epoch: int, *values: str) -> Partition:
+    """One life of a broker with these log directories: it takes the values and has them on its disk."""
+    loop, syncer = asyncio.get_running_loop(), HeldSyncer()
+    wakeups = Wakeups(loop)
+    directories = [LogDirectory(disk, path, lambda _: None) for path in paths]
+    replicas = Replicas(directories, surroundings_of(ME, Flusher(loop, syncer, wakeups), wakeups))
+    replicas.open(Place("t", 0, TOPIC_ID), LogConfig(), NOW_MS)
+    partition = replicas.get("t", 0)
+    assert partition is not None
+    partition.assigned(Assignment(ME, epoch, epoch, (ME,), frozenset({ME}), 1))
+    for value in values:
+        partition.append(encode([Record(0, NOW_MS, b"k", value.encode())]), NOW_MS)
+        await asyncio.sleep(0.01)
+        syncer.let_go()
+    partition.close()
+    return partition
+
+
+@pytest.mark.parametrize("paths", [(LEFT, STAYED), (STAYED, LEFT)], ids=["it comes first", "it comes last"])
+@pytest.mark.parametrize("taken_meanwhile", [("a", "b", "c", "d"), ("e",)], ids=["more", "less, but later"])
+def test_a_disk_that_is_put_back_does_not_take_a_partition_back(
+    paths: tuple[str, ...], taken_meanwhile: tuple[str, ...]
+) -> None:
+    async def story() -> None:
+        disk = SimulatedDisk(random.Random(1))
+        await live(disk, [LEFT], 1, "a", "b")
+        stayed = await live(disk, [STAYED], 2, *taken_meanwhile)
+        chosen = await live(disk, paths, 3)
+        assert chosen.log.directory == stayed.log.directory
+        assert chosen.log.log_end == len(taken_meanwhile)
+
+    run(story())
