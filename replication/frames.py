@@ -169,11 +169,10 @@ def decode_suspect(frame: memoryview) -> Suspect:
     return Suspect(*rows[0])
 
 
-def encode_push(rows: list[PushRow]) -> bytes:
-    """The part of the frame that stands before the data, length included."""
+def encode_push(rows: list[PushRow], size: int) -> bytes:
+    """The part of the frame that stands before the `size` bytes of data that the rows tell of, its length included."""
     packed = b"".join([_PUSH.pack(*row) for row in rows])
-    data = sum(row.size for row in rows)
-    return _LENGTH.pack(_HEAD.size + len(packed) + data) + _HEAD.pack(FrameKey.PUSH, VERSION, len(rows)) + packed
+    return _LENGTH.pack(_HEAD.size + len(packed) + size) + _HEAD.pack(FrameKey.PUSH, VERSION, len(rows)) + packed
 
 
 def decode_push(frame: memoryview) -> list[tuple[PushRow, memoryview]]:

@@ -166,12 +166,12 @@ class Link:
             if behind and budget > 0 and (allowed := self._allowed()) > 0:
                 self._allowance -= self._take(behind, min(budget, allowed), rows, chunks)
         if rows:
-            size = sum(row.size for row in rows)
+            size = sum([row.size for row in rows])
             if size:
                 self._credit -= size
                 self._pushed += size
                 self._on_the_way.append(self._pushed)
-            self._channel.push([encode_push(rows), *chunks])
+            self._channel.push([encode_push(rows, size), *chunks])
             if self._with_data and self._may_push():
                 self._soon()
 

@@ -108,11 +108,14 @@ class Wakeups:
             self._see_to_it()
 
     def run(self) -> None:
-        self._send()
-        woken, self._watching = self._watching, {}
-        for watcher in woken:
-            watcher.wake()
-        self._send()
+        if self._answered:
+            self._send()
+        if self._watching:
+            woken, self._watching = self._watching, {}
+            for watcher in woken:
+                watcher.wake()
+            if self._answered:
+                self._send()
 
     def _see_to_it(self) -> None:
         """Whoever began this turn may not know that there is somebody to wake."""

@@ -120,8 +120,8 @@ class Log:
         view, start = memoryview(data), 0
         # Where batches are small there is one at a time.
         for group in (batches,) if len(batches) == 1 else in_groups(batches, self.config.segment_bytes):
-            size, last = sum(header.size for header in group), group[-1]
-            segment = self._segment_for(size, max(header.max_timestamp for header in group), last.end)
+            size, last = sum([header.size for header in group]), group[-1]
+            segment = self._segment_for(size, max([header.max_timestamp for header in group]), last.end)
             rows = [(header.base_offset, header.size, header.max_timestamp) for header in group]
             segment.append((view[start : start + size],), rows, last.end)
             for header in group:

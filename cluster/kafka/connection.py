@@ -163,6 +163,10 @@ class Connection(asyncio.BufferedProtocol):
             self._slots.append(slot)
             slot.fill(chunks)
 
+    def no_answer_is_due(self) -> None:
+        """The frame that is being handled is no request: it gives up its place in the queue of answers."""
+        self._queued_bytes -= self._slots.pop().size
+
     def get_buffer(self, _size_hint: int) -> memoryview:
         return memoryview(self._buffer)[self._end :]
 

@@ -84,7 +84,7 @@ class Dispatcher:
         head: RequestHead | None = None
         try:
             if frame[0] >= FIRST_KEY_BYTE:
-                slot.fill([])
+                connection.no_answer_is_due()
                 self._links.handle(connection, frame)
                 return
             head = read_head(frame, is_flexible)

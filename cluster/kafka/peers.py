@@ -30,8 +30,8 @@ class Peers:
     async def dial(self, host: str, port: int, received: Callable[[memoryview], None]) -> Channel:
         """Raises OSError."""
 
-        def handle(connection: Connection, frame: memoryview, slot: Slot) -> None:
-            slot.fill([])
+        def handle(connection: Connection, frame: memoryview, _slot: Slot) -> None:
+            connection.no_answer_is_due()
             try:
                 received(frame)
             except MalformedFrame as malformed:

@@ -30,7 +30,7 @@ def test_every_frame_comes_back() -> None:
 
 def test_a_push_gives_each_row_its_bytes() -> None:
     rows = [PushRow(1, PushKind.DATA, 10, 0, 3), PushRow(2, PushKind.DIFFERS, 4, 9), PushRow(3, PushKind.DATA, 1, 0, 2)]
-    found = frames.decode_push(body(frames.encode_push(rows) + b"abcde"))
+    found = frames.decode_push(body(frames.encode_push(rows, 5) + b"abcde"))
     assert [(row, bytes(data)) for row, data in found] == [(rows[0], b"abc"), (rows[1], b""), (rows[2], b"de")]
 
 
@@ -49,7 +49,7 @@ def test_a_frame_that_is_cut_short_is_refused(cut: int) -> None:
 
 def test_more_bytes_than_the_frame_has_are_refused() -> None:
     with pytest.raises(MalformedFrame):
-        frames.decode_push(body(frames.encode_push([PushRow(1, PushKind.DATA, 0, 0, 2)]) + b"ab")[:-1])
+        frames.decode_push(body(frames.encode_push([PushRow(1, PushKind.DATA, 0, 0, 2)], 2) + b"ab")[:-1])
 
 
 @given(st.binary(min_size=8, max_size=200))
