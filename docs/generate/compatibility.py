@@ -103,6 +103,8 @@ _GENERAL = """
 - ACLs are kept and told, and not enforced.
 - A session of a group's member may be as short as a second (`group.min.session.timeout.ms`), and a new group does not
   wait for more members before it begins (`group.initial.rebalance.delay.ms`).
+- A group's member of kafka-python 3.0.12 that polls for short times may join before it knows its topic, and then wait
+  for ever, of any broker. Have it ask for the topic (`consumer.partitions_for_topic`) before its first poll.
 """
 
 
