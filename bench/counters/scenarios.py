@@ -2,12 +2,8 @@
 
 import asyncio
 import gc
-import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-
-import structlog
 
 from cordwood.bench.counters.cluster import (
     PARTITIONS,
@@ -21,6 +17,7 @@ from cordwood.bench.counters.cluster import (
 from cordwood.bench.counters.counting import Counting
 from cordwood.chaos.sim.kafka import Client
 from cordwood.chaos.sim.loop import run
+from cordwood.chaos.sim.undisturbed import undisturbed
 
 Counts = dict[str, float]
 """Per request, by the counter's name."""
@@ -134,7 +131,7 @@ SCENARIOS = (
 
 def count(scenario: Scenario) -> Counts:
     """What one step costs, over all brokers: calls and system calls, then, in a world of its own, memory."""
-    with _undisturbed():
+    with undisturbed():
         return {**_counted(scenario, Counting()), **_counted(scenario, Counting(with_memory=True))}
 
 
@@ -156,17 +153,3 @@ async def _repeat(cluster: Cluster, scenario: Scenario, counting: Counting) -> N
     with counting:
         for _ in range(scenario.times):
             await step()
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """No logs, and no garbage collector at a moment of its own choice."""
-    configured, was_collecting = structlog.get_config(), gc.isenabled()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    gc.disable()
-    try:
-        yield
-    finally:
-        structlog.configure(**configured)
-        if was_collecting:
-            gc.enable()

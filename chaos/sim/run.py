@@ -1,13 +1,9 @@
 """One simulated run from begin to end: trouble, peace, everything together again, and what was wrong with any of it."""
 
 import asyncio
-import contextlib
 import gc
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import structlog
 
 from cordwood.chaos.checks import Anomaly, check
 from cordwood.chaos.history import History, Outcome
@@ -18,6 +14,7 @@ from cordwood.chaos.sim.plan import Plan, plan_of
 from cordwood.chaos.sim.schedule import Fault
 from cordwood.chaos.sim.trace import Trace
 from cordwood.chaos.sim.trouble import Trouble
+from cordwood.chaos.sim.undisturbed import undisturbed
 from cordwood.chaos.sim.world import World
 
 LOOK_S = 0.05
@@ -64,7 +61,7 @@ def run_seed(seed: int, seconds: float) -> Run:
 def run_plan(plan: Plan, faults: Sequence[Fault]) -> Run:
     """As planned, but with these faults. Equal arguments give equal runs, to the last byte."""
     trace = Trace()
-    with _undisturbed():
+    with undisturbed():
         world = simulated.run(_live(plan, faults), trace)
         return _told(world, trace)
 
@@ -120,17 +117,3 @@ def _told(lived: _Lived, trace: Trace) -> Run:
         simulated_s=round(world.now_s, 3),
         story=tuple(world.story),
     )
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """No logs, and no garbage collector at a moment of its own choice."""
-    configured, was_collecting = structlog.get_config(), gc.isenabled()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    gc.disable()
-    try:
-        yield
-    finally:
-        structlog.configure(**configured)
-        if was_collecting:
-            gc.enable()
