@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 NIGHT_MINUTES ?= 480
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs compat bench bench-compare profile malformed chaos chaos-live chaos-hundredth clean
+.PHONY: help demo test check docs compat bench bench-compare growth profile malformed chaos chaos-live chaos-hundredth clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ bench: $(READY) ## Measure one broker and three: throughput, latency, CPU, memor
 
 bench-compare: ## Measure Cordwood and Apache Kafka in turn, with and without fsync, three rounds; an hour (REPLICAS, ROUNDS)
 	$(MAKE) bench COMPARE=1
+
+growth: $(READY) ## What grows with partitions, connections, consumers, records, logs and brokers (ONLY="connections"; SCALE=0.02)
+	$(BIN)/python -m cordwood.bench.growth $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE))
 
 profile: $(READY) ## Where the brokers' time goes in a line of the benchmark (LINE="16 connections", REPLICAS=3); flame graphs
 	$(BIN)/python -m cordwood.bench.profile --line "$(or $(LINE),16 connections)" $(if $(REPLICAS),--replication-factor $(REPLICAS))

@@ -13,7 +13,7 @@ from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.log import Log
 from cordwood.storage.marks import Mark
-from cordwood.storage.recovery import Tear, has_hole, must_follow, scan, step_over
+from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, scan, step_over
 from cordwood.storage.segment import Segment
 from cordwood.storage.state import load
 from cordwood.storage.types import NO_EPOCH
@@ -84,6 +84,9 @@ class _Opening:
                 segment.truncate(tear.position, tear.offset)
                 return True
             if tear.offset >= self._flushed_end and has_hole(segment.file, tear.position):
+                if following is None and is_blank(segment.file, tear.position):
+                    # Allocated ahead and never written: appends go on there, and a cut would cost a sync for each log.
+                    return True
                 # What lies behind goes too, unread: stale bytes there could one day pass for the next batch. And it
                 # goes for good: after another power cut it would show through where the new bytes had not arrived.
                 segment.truncate(tear.position, tear.offset)

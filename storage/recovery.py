@@ -16,7 +16,7 @@ from cordwood.storage.index import Index
 SCAN_BYTES = 1 << 20
 SECTOR_BYTES = 512
 _MAGIC_AT = 16
-
+BLANK_BYTES_MAX = 1 << 20
 
 GAP_MAX = 1 << 31
 """Within a segment no offset is further from its base than this: what seems to be has rotted."""
@@ -126,6 +126,15 @@ def has_hole(file: File, position: int) -> bool:
             return True
         position = sector_end
     return False
+
+
+def is_blank(file: File, position: int) -> bool:
+    """Whether nothing but zeros lies from `position` to the end of the file, as behind what was allocated ahead.
+
+    More than BLANK_BYTES_MAX is not looked at: one cut costs less.
+    """
+    length = file.size() - position
+    return 0 <= length <= BLANK_BYTES_MAX and file.pread(length, position) == bytes(length)
 
 
 def _check_at(file: File, position: int, length: int) -> BatchHeader:

@@ -29,7 +29,7 @@ _NULL_ARRAY = b"\xff\xff\xff\xff"
 class Row:
     """One partition's part of the answer."""
 
-    __slots__ = ("code", "high_watermark", "key", "log_start", "preferred_replica", "slice")
+    __slots__ = ("code", "high_watermark", "key", "log_start", "piece", "preferred_replica", "slice")
 
     def __init__(self, key: PartitionKey) -> None:
         self.key = key
@@ -37,6 +37,8 @@ class Row:
         self.high_watermark = self.log_start = NOTHING
         self.preferred_replica = NOTHING
         self.slice: Slice | None = None
+        self.piece: bytes | None = None
+        """What `slice` holds, where that has been read."""
 
 
 def encode_error(head: RequestHead, code: ErrorCode) -> bytes:
@@ -108,7 +110,9 @@ class _Writer:
             if self._version >= _READ_REPLICA_FROM:
                 texts.append(_INT(row.preferred_replica))
             texts.append(_INT(size))
-        if row.slice is not None:
+        if row.piece is not None:
+            texts.append(row.piece)
+        elif row.slice is not None:
             self._end_text()
             self._chunks.append(row.slice)
         if self._is_flexible:

@@ -33,9 +33,12 @@ from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.segment import NotInMemory
+from cordwood.storage.segment import NotInMemory, Segment
+from cordwood.storage.slices import Slice
 
 KEY, VERSIONS = ApiKey.FETCH, range(4, 17)
+SHARED_BYTES_MAX = 16 << 10
+"""Up to here an answer is one piece of memory; more is read as the client takes it."""
 
 
 async def handle(request: FetchRequest, call: Call) -> FetchResponse:
@@ -45,6 +48,34 @@ async def handle(request: FetchRequest, call: Call) -> FetchResponse:
 
 Nearest = Callable[[Partition, str, int], int | None]
 """The in-sync follower in a client's rack that has the offset it wants; None where it is best served here (KIP-392)."""
+
+
+class Shared:
+    """The last short stretch of a log that was read, for the others who are to get the same in this turn of the loop.
+
+    For no longer: the log may be cut, and others have come to stand there.
+    """
+
+    def __init__(self) -> None:
+        self._place: tuple[Segment, int, int] | None = None
+        self._piece = b""
+
+    def read(self, found: Slice) -> bytes | None:
+        """All of it; None where it is to be read as it is sent."""
+        place = (found.segment, found.start, found.stop)
+        if self._place == place:
+            return self._piece
+        try:
+            piece = bytes(found.segment.read(found.start, found.stop, wait=False))
+        except (NotInMemory, DamagedLog, OSError):
+            return None
+        if self._place is None:
+            asyncio.get_running_loop().call_soon(self._forget)
+        self._place, self._piece = place, piece
+        return piece
+
+    def _forget(self) -> None:
+        self._place, self._piece = None, b""
 
 
 class Fetching:
@@ -60,7 +91,7 @@ class Fetching:
         nearest: Nearest,
     ) -> None:
         self.replicas, self.run_blocking, self.response_bytes_max = replicas, run_blocking, response_bytes_max
-        self.nearest = nearest
+        self.nearest, self.shared = nearest, Shared()
         self._sessions, self._wall_clock = sessions, wall_clock
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
@@ -253,6 +284,10 @@ class Poll:
         if session is not None:
             rows = [row for row in rows if self._is_news(session, row) or not self._is_incremental]
         session_id = NO_SESSION if session is None else session.id
+        room = SHARED_BYTES_MAX
+        for row in rows:
+            if row.slice is not None and (room := room - row.slice.size) >= 0:
+                row.piece = self._fetching.shared.read(row.slice)
         self._slot.fill(encode(self._head, session_id, rows))
 
     def _is_news(self, session: Session, row: Row) -> bool:

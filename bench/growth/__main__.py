@@ -1,0 +1,79 @@
+"""`make growth`: what grows with partitions, connections, consumers, records, logs and brokers."""
+
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from confluent_kafka import KafkaException
+from rich.console import Console
+
+from cordwood.bench import machine
+from cordwood.bench.growth import brokers, connections, consumers, log_size, partitions, record_size, report
+from cordwood.bench.growth.curves import Area
+from cordwood.bench.growth.failover import NotLedAgain
+from cordwood.bench.growth.place import Place
+from cordwood.bench.growth.wire import Refused
+from cordwood.chaos.live.brokers import NotInTime
+from cordwood.chaos.live.process import BrokerEnded, StillRuns
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HOME, RESULTS = ROOT / "build" / "bench", ROOT / "bench" / "results"
+
+
+class What(StrEnum):
+    """The things that grow."""
+
+    PARTITIONS = "partitions"
+    CONNECTIONS = "connections"
+    CONSUMERS = "consumers"
+    RECORD_SIZE = "record-size"
+    LOG_SIZE = "log-size"
+    BROKERS = "brokers"
+
+
+AREAS: dict[What, Callable[[Place], Area]] = {
+    What.PARTITIONS: partitions.measure,
+    What.CONNECTIONS: connections.measure,
+    What.CONSUMERS: consumers.measure,
+    What.RECORD_SIZE: record_size.measure,
+    What.LOG_SIZE: log_size.measure,
+    What.BROKERS: brokers.measure,
+}
+
+
+def main(
+    only: Annotated[list[What] | None, typer.Option(help="Only this; may be repeated.")] = None,
+    scale: Annotated[float, typer.Option(min=0.001, help="Do this part of the work, to see that all runs.")] = 1.0,
+    data: Annotated[
+        Path | None, typer.Option(exists=True, file_okay=False, help="Where the brokers keep their data meanwhile.")
+    ] = None,
+) -> None:
+    """Measure, print tables, and save the same as JSON. Exits with 1 where a promise is not kept, at full scale."""
+    console, progress = Console(), Console(stderr=True, style="dim")
+    # Whoever ends the benchmark ends its brokers too: SystemExit passes through the blocks that stop them.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    HOME.mkdir(parents=True, exist_ok=True)
+    areas = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="growth-", dir=data or HOME) as directory:
+            place = Place(Path(directory), scale, progress.print)
+            for what in only or list(What):
+                progress.print(what.value)
+                areas.append(AREAS[what](place))
+                report.show(console, areas[-1:])
+    except (BrokerEnded, StillRuns, NotInTime, NotLedAgain, Refused, KafkaException, OSError) as error:
+        progress.print(str(error), style="not dim red", highlight=False)
+        raise typer.Exit(1) from None
+    path = report.save(RESULTS, areas, {"machine": machine.description(), "scale": scale})
+    console.print(f"Saved as {path.relative_to(ROOT)}.")
+    if scale >= 1 and not all(promise.is_kept for area in areas for promise in area.promises):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,52 @@
+"""Connections to one broker that say hello and then nothing: their memory, and what they cost those that do ask."""
+
+import time
+
+from cordwood.bench.growth.curves import Area
+from cordwood.bench.growth.place import (
+    REQUESTS,
+    Place,
+    allow_many_files,
+    create_topic,
+    idle_percent,
+    median_produce_us,
+    resident_mb,
+)
+from cordwood.bench.growth.wire import Client
+
+COUNTS = (1, 10, 100, 1000, 5000)
+IDLE_S = 15.0
+SETTLE_S = 20.0
+"""By then a broker has taken back what idle connections do not need."""
+MEMORY_MAX_MB = 150.0
+
+
+def measure(place: Place) -> Area:
+    """Counts stay as they are: connections are quick to make."""
+    allow_many_files()
+    area = Area("connections", "idle connections")
+    clients: list[Client] = []
+    with place.broker("connections") as broker:
+        create_topic(broker.address, 1)
+        before_mb = resident_mb(broker)
+        try:
+            for count in COUNTS:
+                place.say(f"  {count:,} connections")
+                while len(clients) < count:
+                    clients.append(Client(broker.address))
+                    clients[-1].hello()
+                area.curve("memory", "MB", "Each has a receive buffer of 4 KiB and the loop's own state.").add(
+                    count, resident_mb(broker)
+                )
+                time.sleep(place.seconds(SETTLE_S))
+                area.curve("idle", "% of a core").add(count, idle_percent([broker.pid], place.seconds(IDLE_S)))
+                requests = place.share(REQUESTS, least=200)
+                produced = median_produce_us(broker.address, [broker.pid], requests)
+                area.curve("produce beside them", "µs of CPU").add(count, produced)
+            most_mb = resident_mb(broker)
+        finally:
+            for client in clients:
+                client.close()
+    area.notes.append(f"A connection takes {(most_mb - before_mb) / COUNTS[-1] * 1000:.1f} KB.")
+    area.promise(f"memory with {COUNTS[-1]:,} idle connections", most_mb, MEMORY_MAX_MB, "MB")
+    return area

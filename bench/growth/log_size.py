@@ -1,0 +1,84 @@
+"""Logs of 1 GB and more in one partition: what was written long ago should cost nothing but its place on the disk."""
+
+import random
+
+from cordwood.bench.growth.curves import Area
+from cordwood.bench.growth.place import (
+    REQUESTS,
+    TOPIC,
+    Place,
+    create_topic,
+    end_offset,
+    fetch_us,
+    free_bytes,
+    idle_percent,
+    median_produce_us,
+    resident_mb,
+    start_s,
+)
+from cordwood.bench.growth.wire import Client, ProduceRequest, batch_of
+
+SIZES_GB = (1, 5, 20)
+GB = 10**9
+BATCH_BYTES = 500_000
+IN_FLIGHT = 8
+FETCHES = 2000
+IDLE_S = 20.0
+ROUNDS = 3
+KEPT_FREE = 2.0
+"""A size is left out where the disk has less than so many times as much free."""
+
+
+def measure(place: Place) -> Area:
+    """One log that grows from size to size. With a scale below 1 the logs are smaller, and say so."""
+    area = Area("log size", "GB of one log")
+    pick = random.Random(1)
+    sizes = [size * place.scale for size in SIZES_GB]
+    area.notes.append(f"Real records are written, so no log of more than {sizes[-1]:g} GB.")
+    with place.broker("log") as broker:
+        create_topic(broker.address, 1)
+        written = 0
+        for size in sizes:
+            more = size * GB - written
+            if free_bytes(place.directory) < more * KEPT_FREE:
+                area.notes.append(
+                    f"No log of {size:g} GB: the disk has {free_bytes(place.directory) / GB:.0f} GB free."
+                )
+                break
+            place.say(f"  {size:g} GB")
+            written += _write(broker.address, more)
+            count, end, pids = place.share(REQUESTS, least=200), end_offset(broker.address), [broker.pid]
+            area.curve("produce at its end", "µs of CPU").add(
+                size, median_produce_us(broker.address, pids, count, rounds=ROUNDS)
+            )
+            fetches = place.share(FETCHES, least=100)
+            newest = range(end, end + 100)
+            area.curve("fetch from its end", "µs of CPU").add(
+                size, fetch_us(broker.address, pids, newest, fetches, bytes_max=1024)
+            )
+            anywhere = [pick.randrange(end - 1) for _ in range(fetches)]
+            why = "Segments that are not in memory are read from the disk; there are more of them than are kept open."
+            area.curve("fetch from anywhere", "µs of CPU", why).add(
+                size, fetch_us(broker.address, pids, anywhere, fetches, bytes_max=1024)
+            )
+            area.curve("memory", "MB").add(size, resident_mb(broker))
+            area.curve("idle", "% of a core").add(size, idle_percent(pids, place.seconds(IDLE_S)))
+            broker.kill()
+            area.curve("restart after SIGKILL", "s").add(size, start_s(broker))
+    return area
+
+
+def _write(address: str, size: float) -> int:
+    """At least so many bytes of large records, several on their way. Returns how many."""
+    request, waiting, written = ProduceRequest(TOPIC, 0, batch_of(BATCH_BYTES)), 0, 0
+    with Client(address) as client:
+        while written < size:
+            if waiting == IN_FLIGHT:
+                request.offset_in(client.answer())
+                waiting -= 1
+            client.socket.sendall(request.frame)
+            waiting += 1
+            written += BATCH_BYTES
+        for _ in range(waiting):
+            request.offset_in(client.answer())
+    return written

@@ -1,0 +1,159 @@
+"""Where the growth is measured: one broker, or several, on data of their own, and what they cost in processor time."""
+
+import contextlib
+import os
+import resource
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from cordwood.bench.growth.wire import Client, FetchRequest, ProduceRequest, batch_of
+from cordwood.bench.machine import largest_resident_mb
+from cordwood.chaos.live.process import BrokerProcess
+
+TOPIC = "growth"
+RECORD_BYTES = 100
+REQUESTS = 2000
+ROUNDS = 5
+CREATE_S = 60.0
+IN_FLIGHT = 500
+CPUCLOCK_SCHED = 2
+SETTINGS = {"controlled.shutdown.max.wait.ms": "1000"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory for the brokers' data, and how much of the work to do."""
+
+    directory: Path
+    scale: float
+    say: Callable[[str], None]
+
+    def share(self, count: int, least: int = 1) -> int:
+        """That part of `count` which the scale asks for."""
+        return max(least, round(count * self.scale))
+
+    def seconds(self, seconds: float) -> float:
+        """As long as the scale asks for, but at least one."""
+        return max(1.0, seconds * self.scale)
+
+    @contextlib.contextmanager
+    def broker(self, name: str, settings: Mapping[str, str] | None = None) -> Iterator[BrokerProcess]:
+        """One broker on an empty directory, which is gone with it afterwards."""
+        home = self.directory / name
+        home.mkdir(parents=True)
+        try:
+            with BrokerProcess(home / "data", {**SETTINGS, **(settings or {})}) as broker:
+                yield broker
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+
+
+def allow_many_files() -> None:
+    """As many descriptors as the system lets this process have: a client of thousands of connections."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def create_topic(bootstrap: str, partitions: int, replicas: int = 1) -> None:
+    """Raises KafkaException."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(TOPIC, partitions, replicas)], request_timeout=CREATE_S)[TOPIC].result(CREATE_S)
+
+
+def spread(address: str, partitions: int, records: int) -> None:
+    """Produce so many records, one to a partition in turn, with many requests on the way. Raises Refused, OSError."""
+    batch = batch_of(RECORD_BYTES)
+    waiting: list[ProduceRequest] = []
+    with Client(address) as client:
+        for number in range(records):
+            if len(waiting) >= IN_FLIGHT:
+                waiting.pop(0).offset_in(client.answer())
+            waiting.append(ProduceRequest(TOPIC, number % partitions, batch))
+            client.socket.sendall(waiting[-1].frame)
+        for request in waiting:
+            request.offset_in(client.answer())
+
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """User and system time of running processes, to the nanosecond where /proc counts in hundredths of a second.
+
+    Linux has a clock for each process (clock_getcpuclockid(3)); Python has no name for it.
+    """
+    return sum(time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED) for pid in pids)
+
+
+def cpu_us(pids: Sequence[int], count: int, work: Callable[[], None]) -> float:
+    """Microseconds of the brokers' processor time for each of `count` requests that `work` sends."""
+    before = cpu_seconds(pids)
+    work()
+    return (cpu_seconds(pids) - before) / count * 1e6
+
+
+def produce_us(address: str, pids: Sequence[int], count: int, value_bytes: int = RECORD_BYTES) -> float:
+    """One record a request, one request in flight, to partition 0."""
+    request = ProduceRequest(TOPIC, 0, batch_of(value_bytes))
+    with Client(address) as client:
+        client.produce(request)
+
+        def work() -> None:
+            for _ in range(count):
+                client.produce(request)
+
+        return cpu_us(pids, count, work)
+
+
+def fetch_us(address: str, pids: Sequence[int], offsets: Sequence[int], count: int, bytes_max: int = 64 << 10) -> float:
+    """Fetches of up to `bytes_max` from partition 0, at each of `offsets` in turn."""
+    request = FetchRequest(TOPIC, 0, bytes_max=bytes_max)
+    with Client(address) as client:
+        request.batches_in(client.ask(request.at(offsets[0])))
+
+        def work() -> None:
+            for number in range(count):
+                request.batches_in(client.ask(request.at(offsets[number % len(offsets)])))
+
+        return cpu_us(pids, count, work)
+
+
+def end_offset(address: str) -> int:
+    """Where partition 0 ends, by a record that is put there."""
+    with Client(address) as client:
+        return client.produce(ProduceRequest(TOPIC, 0, batch_of(RECORD_BYTES))) + 1
+
+
+def idle_percent(pids: Sequence[int], seconds: float) -> float:
+    """Percent of one core that brokers take, each on average, while nobody asks them for anything."""
+    before, began = cpu_seconds(pids), time.perf_counter()
+    time.sleep(seconds)
+    return (cpu_seconds(pids) - before) / (time.perf_counter() - began) / len(pids) * 100
+
+
+def resident_mb(broker: BrokerProcess) -> float:
+    return largest_resident_mb([broker.pid])
+
+
+def start_s(broker: BrokerProcess) -> float:
+    """Seconds from the start of the process until it has answered a request."""
+    began = time.perf_counter()
+    broker.start()
+    with Client(broker.address) as client:
+        client.hello()
+    return time.perf_counter() - began
+
+
+def median_produce_us(
+    address: str, pids: Sequence[int], count: int, value_bytes: int = RECORD_BYTES, rounds: int = ROUNDS
+) -> float:
+    """The median of several times `produce_us`."""
+    return statistics.median(produce_us(address, pids, count, value_bytes) for _ in range(rounds))
+
+
+def free_bytes(path: Path) -> int:
+    space = os.statvfs(path)
+    return space.f_bavail * space.f_frsize

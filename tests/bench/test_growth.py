@@ -1,0 +1,130 @@
+"""What grows is measured by a client that speaks the protocol by itself, and told so that nobody overlooks it."""
+
+import io
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from cordwood.bench.growth.curves import Area
+from cordwood.bench.growth.page import main as write_page
+from cordwood.bench.growth.place import (
+    TOPIC,
+    Place,
+    cpu_seconds,
+    create_topic,
+    end_offset,
+    fetch_us,
+    produce_us,
+    spread,
+    start_s,
+)
+from cordwood.bench.growth.report import charts, load, save, sentences, show
+from cordwood.bench.growth.tailing import tail
+from cordwood.bench.growth.wire import Client, FetchRequest, ProduceRequest, Refused, batch_of
+from cordwood.storage.batch import headers
+from cordwood.storage.records import decode
+
+MACHINE = {"cores": 2, "processor": "Planted", "memory_mb": 1000, "system": "Linux", "python": "3.11.7"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "place", 1.0, lambda _: None)
+
+
+@pytest.fixture
+def area() -> Area:
+    """A curve that is flat, one that is not, and two promises of which one is kept."""
+    planted = Area("log size", "GB of one log")
+    for x, produced, held in ((1, 100.0, 60.0), (10, 110.0, 90.0), (100, 119.0, 240.0)):
+        planted.curve("produce", "µs of CPU").add(x, produced)
+        planted.curve("memory", "MB", "It keeps what it has.").add(x, held)
+    planted.promise("memory with 100", 240.0, 150.0, "MB")
+    planted.promise("produce with 100", 119.0, 120.0, "µs of CPU")
+    planted.notes.append("A planted note.")
+    return planted
+
+
+def test_what_is_not_flat_and_what_is_not_kept_is_said(area: Area) -> None:
+    assert list(sentences(area)) == [
+        "Not flat: memory: 60 MB at 1, 240 at 100 (GB of one log). It keeps what it has.",
+        "memory with 100: 240 MB, at most 150 MB: NOT KEPT.",
+        "produce with 100: 119 µs of CPU, at most 120 µs of CPU: kept.",
+        "A planted note.",
+    ]
+
+
+def test_the_table_has_every_point_and_the_growth(area: Area) -> None:
+    console = Console(record=True, width=120, file=io.StringIO())
+    show(console, [area])
+    text = console.export_text()
+    assert all(figure in text for figure in ("100", "110", "119", "1.2", "60", "90", "240", "4.0"))
+
+
+def test_curves_of_one_unit_share_a_chart(area: Area) -> None:
+    area.curve("fetch", "µs of CPU").add(1, 5.0)
+    drawn = charts(area)
+    assert list(drawn) == ["growth-log-size-1.svg", "growth-log-size-2.svg"]
+    first = ElementTree.fromstring(drawn["growth-log-size-1.svg"])
+    assert len(first.findall(".//{*}polyline")) == 2
+
+
+def test_the_page_has_what_the_latest_of_the_results_say(area: Area, tmp_path: Path) -> None:
+    other = Area("brokers", "brokers")
+    other.curve("idle", "% of a core").add(1, 0.5)
+    old = save(tmp_path / "old", [area, other], {"machine": MACHINE, "scale": 1.0})
+    area.curve("produce", "µs of CPU").points[-1] = (100, 777.0)
+    new = save(tmp_path / "new", [area], {"machine": MACHINE, "scale": 1.0})
+    assert load(new) == ({"machine": MACHINE, "scale": 1.0}, [area])
+    docs = tmp_path / "docs"
+    write_page([old, new], docs)
+    page = (docs / "growth.md").read_text()
+    assert "777" in page
+    assert "| 119 |" not in page
+    assert "## Brokers" in page
+    pictures = [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
+    assert len(pictures) == 3
+    assert all((docs / picture).exists() for picture in pictures)
+
+
+def test_the_client_gets_what_it_produced_and_is_told_of_refusals(place: Place) -> None:
+    with place.broker("one") as broker, Client(broker.address) as client:
+        create_topic(broker.address, 3)
+        client.hello()
+        spread(broker.address, 3, 9)
+        assert client.produce(ProduceRequest(TOPIC, 2, batch_of(20))) == 3
+        request = FetchRequest(TOPIC, 2)
+        batches = request.batches_in(client.ask(request.at(1)))
+        assert [header.base_offset for header in headers(bytes(batches))] == [1, 2, 3]
+        request = FetchRequest(TOPIC, 2)
+        (record,) = decode(bytes(request.batches_in(client.ask(request.at(3)))))
+        assert record.value == bytes(range(20))
+        with pytest.raises(Refused, match="Produce: error 3"):
+            client.produce(ProduceRequest(TOPIC, 7, batch_of(20)))
+        with pytest.raises(Refused, match="Fetch: error 1"):
+            request.batches_in(client.ask(request.at(99)))
+
+
+def test_a_broker_is_charged_for_its_requests_and_starts_again_on_its_data(place: Place) -> None:
+    with place.broker("one") as broker:
+        create_topic(broker.address, 1)
+        pids = [broker.pid]
+        assert 5 < produce_us(broker.address, pids, 200) < 20_000
+        assert 5 < fetch_us(broker.address, pids, range(10), 200) < 20_000
+        before = cpu_seconds(pids)
+        assert before > 0.05
+        end = end_offset(broker.address)
+        broker.kill()
+        assert 0 < start_s(broker) < 30
+        assert end_offset(broker.address) == end + 1
+    assert not list(place.directory.iterdir())
+
+
+def test_every_consumer_at_the_end_gets_every_record(place: Place) -> None:
+    with place.broker("one") as broker:
+        create_topic(broker.address, 1)
+        tailed = tail(broker.address, consumers=3, rate=200, seconds=1.0)
+    assert (tailed.delivered, tailed.missing) == (600, 0)
+    assert all(latency > 0 for latency in tailed.latencies_ms)

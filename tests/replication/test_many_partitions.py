@@ -1,0 +1,133 @@
+"""A broker with thousands of partitions looks after them in turn, so that none of them makes it busy or late."""
+
+import asyncio
+from collections.abc import Callable
+
+from replica_fixture import NOW_MS, ReplicaStory
+from virtual_time import run
+
+from cordwood.replication.housekeeping import (
+    CHECKPOINT_AGE_S,
+    CHECKPOINT_BYTES,
+    CHECKPOINTS_PER_LOOK,
+    EXPIRY_INTERVAL_S,
+    PARTITIONS_PER_EXPIRY,
+    Housekeeping,
+    Intervals,
+)
+from cordwood.replication.scrubber import FILE_BYTES, PASS_S, Scrubber
+
+MANY = 3 * CHECKPOINTS_PER_LOOK
+SCRUB_BYTES_PER_SECOND = 8 << 20
+
+
+async def run_here(function: Callable[..., object], *arguments: object) -> object:
+    return function(*arguments)
+
+
+def housekeeping_of(broker: ReplicaStory) -> Housekeeping:
+    return Housekeeping(broker.replicas, run_here, lambda: NOW_MS, Intervals(1e9, 0, 1e9))
+
+
+def flushed(count: int) -> ReplicaStory:
+    """A broker with so many partitions, each with one record on disk."""
+    broker = ReplicaStory()
+    for index in range(count):
+        broker.produce(index=index)
+    return broker
+
+
+async def let_go(broker: ReplicaStory) -> None:
+    """Have everything that was produced synced."""
+    draining = asyncio.ensure_future(broker.flusher.drain())
+    while not draining.done():
+        if broker.syncer.groups:
+            broker.syncer.let_go()
+        await asyncio.sleep(0)
+
+
+def unsaved(broker: ReplicaStory) -> int:
+    return len(broker.directories[0].unsaved)
+
+
+def test_checkpoints_of_many_logs_take_turns() -> None:
+    async def story() -> None:
+        broker = flushed(MANY)
+        await let_go(broker)
+        housekeeping = housekeeping_of(broker)
+        housekeeping.start()
+        await asyncio.sleep(CHECKPOINT_AGE_S + 1.5)
+        left = [unsaved(broker)]
+        for _ in range(3):
+            await asyncio.sleep(1)
+            left.append(unsaved(broker))
+        assert left == [MANY - CHECKPOINTS_PER_LOOK, MANY - 2 * CHECKPOINTS_PER_LOOK, 0, 0]
+        await housekeeping.stop()
+
+    run(story())
+
+
+def test_a_log_with_much_to_read_again_does_not_wait_for_its_turn() -> None:
+    async def story() -> None:
+        broker = flushed(MANY)
+        await let_go(broker)
+        last = broker.partition(MANY - 1)
+        housekeeping = housekeeping_of(broker)
+        housekeeping.start()
+        await asyncio.sleep(CHECKPOINT_AGE_S + 0.5)
+        last.log.unsaved_bytes = CHECKPOINT_BYTES
+        await asyncio.sleep(1)
+        assert last not in broker.directories[0].unsaved
+        assert unsaved(broker) > 0
+        await housekeeping.stop()
+
+    run(story())
+
+
+class Late:
+    """A waiter whose time is over."""
+
+    deadline = 0.0
+
+    def __init__(self) -> None:
+        self.is_refused = False
+
+    def reached(self) -> None:
+        raise AssertionError("nothing is committed here")
+
+    def failed(self, _reason: Exception) -> None:
+        self.is_refused = True
+
+
+def test_waiters_are_refused_wherever_they_wait() -> None:
+    async def story() -> None:
+        broker, waiters = ReplicaStory(), [Late(), Late()]
+        partitions = [broker.partition(index) for index in range(PARTITIONS_PER_EXPIRY + 1)]
+        for partition, waiter in zip((partitions[0], partitions[-1]), waiters, strict=True):
+            partition.when_committed(1, waiter)
+        housekeeping = housekeeping_of(broker)
+        housekeeping.start()
+        await asyncio.sleep(2 * EXPIRY_INTERVAL_S + 0.1)
+        assert [waiter.is_refused for waiter in waiters] == [True, True]
+        await housekeeping.stop()
+
+    run(story())
+
+
+def test_scrubbing_many_small_logs_is_paced_by_their_files() -> None:
+    async def story() -> None:
+        count = 500
+        broker = flushed(count)
+        await let_go(broker)
+
+        async def nothing() -> None:
+            pass
+
+        scrubber = Scrubber(broker.replicas, run_here, SCRUB_BYTES_PER_SECOND, nothing)
+        now = asyncio.get_running_loop().time
+        began = now()
+        await scrubber.scrub()
+        # Its two checkpoints, its index and its segment; what was late may be made up for, up to a second of it.
+        assert now() - began > 3 * count * FILE_BYTES / SCRUB_BYTES_PER_SECOND - 1 > PASS_S / 4
+
+    run(story())
