@@ -52,13 +52,9 @@ class Log:
     """The log of one partition in `directory`. Nothing is on disk before the first append."""
 
     def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
-        self.disk = disk
-        self.directory = directory
-        self.config = config
+        self.disk, self.directory, self.config = disk, directory, config
         self.segments: list[Segment] = []
-        self.log_start = 0
-        self.log_end = 0
-        self.flushed_end = 0
+        self.log_start = self.log_end = self.flushed_end = 0
         self.epochs = LeaderEpochs()
         self.producers = Producers()
         self.damage: list[DamagedLog] = []
@@ -68,6 +64,8 @@ class Log:
         """Appended since the last checkpoint: about what a restart would have to read again."""
         self._unsynced_files: dict[str, File] = {}
         self._unsynced_directories: list[Syncable] = []
+        self._may_lack_removals = False
+        """Whether the process before this one may have died between removing segments and syncing that."""
         self._is_syncing = False
         self._covered_end = 0
         self._places: dict[int, tuple[Segment, int]] = {}
@@ -133,6 +131,9 @@ class Log:
         assert not self._is_syncing, "one group commit at a time"
         files, self._unsynced_files = list(self._unsynced_files.values()), {}
         directories, self._unsynced_directories = self._unsynced_directories, []
+        if self._may_lack_removals and files:
+            directories.append(self.disk.open_directory(self.directory))
+            self._may_lack_removals = False
         segment = self.segments[-1] if self.segments else None
         self._is_syncing = True
         self._covered_end = self.log_end
@@ -295,6 +296,7 @@ class Log:
                     segment.file.sync()
             for directory in self._directories():
                 sync_directory(self.disk, directory)
+        self._may_lack_removals = bool(self.segments)
         self.flushed_end = self.log_end
 
     def close(self) -> None:

@@ -40,9 +40,7 @@ class Segment:
         self._disk = disk
         self.path = segment_path(directory, base_offset)
         self.base_offset = self.end_offset = base_offset
-        self.size = 0
-        self.is_sealed = False
-        self.first_timestamp = -1
+        self.size, self.first_timestamp, self.is_sealed = 0, -1, False
         self._interval_bytes = interval_bytes
         self._file: File | None = None
         self._index: Index | None = None
@@ -285,8 +283,7 @@ class Segment:
             header = peek(rest, at)
             self.note(header.base_offset, header.size, header.max_timestamp, (rest[at : at + header.size],))
             at += header.size
-        self.is_sealed = False
-        self._max_timestamp = None
+        self.is_sealed, self._max_timestamp = False, None
         self.file.truncate(position)
         self._allocated = position
 
@@ -315,6 +312,8 @@ class Segment:
         """
         self._file = None
         if self.is_sealed:
+            # What recovery left open goes with the index, and comes back as one of its rows.
+            self.close_interval()
             if self._index is not None and self._max_timestamp is None:
                 self._max_timestamp = self._index.max_timestamp()
             self._index = None
@@ -328,7 +327,8 @@ class Segment:
         return damage
 
     def paths(self) -> tuple[str, str]:
-        return self.path, self.index_path
+        """In the order in which they go: an index never outlives its segment, whose place another may take."""
+        return self.index_path, self.path
 
     def _interval(self, row: int) -> Interval:
         # Before the index is looked at: the loop may close the open interval while a thread reads.

@@ -1,0 +1,37 @@
+"""A process that dies within a truncation, and the power that fails later, after a restart has gone on from there."""
+
+import pytest
+from log_fixture import LogFixture
+
+from cordwood.chaos.sim.faults import Died
+
+STEPS_MAX = 60
+CUT_AT = 12
+
+
+def died_within_the_cut(step: int) -> LogFixture | None:
+    """A log whose owner dies at that step of a truncation over several segments; None where it is done by then."""
+    story = LogFixture().append(*(f"old {number:02}" for number in range(40))).flush().checkpoint()
+    story.disk.faults.die_after(step)
+    try:
+        story.truncate(CUT_AT)
+    except Died:
+        return story
+    return None
+
+
+@pytest.mark.parametrize("added", [1, 15])
+def test_segments_that_were_removed_do_not_come_back_into_a_log_that_went_on(added: int) -> None:
+    steps = 0
+    for step in range(STEPS_MAX):
+        story = died_within_the_cut(step)
+        if story is None:
+            break
+        steps += 1
+        story.reopen()
+        begin = story.end
+        story.append(*(f"new {number:02}" for number in range(added))).flush()
+        story.power_cut(keep=0.0).reopen()
+        assert story.log.damage == [], f"step {step}"
+        assert story.end == begin + added, f"step {step}"
+    assert 0 < steps < STEPS_MAX
