@@ -64,7 +64,9 @@ class Reader:
             return False
         if not self._any_replica:
             log_start, watermark = int(told.log_start_offset), int(told.high_watermark)
-            self._history.watermark(self._number, self.partition, watermark, log_start, client.now_ns)
+            # A leader that has only just begun says nothing of it.
+            if watermark >= 0:
+                self._history.watermark(self._number, self.partition, watermark, log_start, client.now_ns)
         self._take(bytes(told.records or b""))
         return True
 

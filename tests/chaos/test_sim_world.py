@@ -85,6 +85,11 @@ def test_healthy_code_breaks_no_promise(seed: int) -> None:
     assert run.read >= run.acknowledged > 0
 
 
+def test_a_leader_that_has_only_just_begun_tells_no_watermark_that_is_a_step_back() -> None:
+    """Seed 100: it lacked a member of the in-sync set it needs, and named what it knew as a follower."""
+    assert run_seed(100, 30.0).findings == ()
+
+
 def test_a_fault_that_is_left_out_does_not_strike() -> None:
     plan = plan_of(1, 5.0)
     assert plan.faults

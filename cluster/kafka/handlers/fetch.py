@@ -255,20 +255,19 @@ class Poll:
             try:
                 partition = self._fetching.find(key, fetched.leader_epoch, self._rack)
                 log = partition.log
-                row.high_watermark, row.log_start = partition.high_watermark, log.log_start
+                watermark = partition.high_watermark
+                row.high_watermark, row.log_start = _told_watermark(partition), log.log_start
                 if self._rack and (nearer := self._fetching.nearest(partition, self._rack, fetched.offset)) is not None:
                     row.preferred_replica = nearer
                     continue
                 room = self._bytes_max - size
-                if fetched.offset >= row.high_watermark and _may_be_there_soon(fetched.offset, partition):
+                if fetched.offset >= watermark and _may_be_there_soon(fetched.offset, partition):
                     if is_last_chance:
                         partition.known_watermark()
                     continue
                 if room <= 0 and size:
                     continue
-                found = log.slice(
-                    fetched.offset, min(fetched.bytes_max, max(room, 0)), row.high_watermark, wait=may_wait
-                )
+                found = log.slice(fetched.offset, min(fetched.bytes_max, max(room, 0)), watermark, wait=may_wait)
                 if found is not None and (found.size <= room or not size):
                     row.slice = found
                     size += found.size
@@ -308,6 +307,14 @@ class Poll:
             # Whoever got data goes last the next time, so that no partition starves the others.
             session.partitions.move_to_end(row.key)
         return is_news
+
+
+def _told_watermark(partition: Partition) -> int:
+    """NOTHING from a leader that has only just begun: to the client what it knows could be a step back."""
+    try:
+        return partition.known_watermark()
+    except PartitionRefused:
+        return NOTHING
 
 
 def _may_be_there_soon(offset: int, partition: Partition) -> bool:
