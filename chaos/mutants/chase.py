@@ -18,10 +18,12 @@ import structlog
 import cordwood
 from cordwood.chaos.mutants.mutant import Story
 from cordwood.chaos.sim.group_story import group_story
+from cordwood.chaos.sim.log_story import log_story
 from cordwood.chaos.sim.quorum_story import quorum_story
 from cordwood.chaos.sim.replica_story import replica_story
 from cordwood.chaos.sim.run import run_seed
 from cordwood.chaos.sim.strict import StoryFailed
+from cordwood.chaos.sim.turns_story import turns_story
 
 SEED_CPU_S = 60.0
 """A seed takes less than one on a healthy tree."""
@@ -40,7 +42,9 @@ def brokers_story(seed: int) -> float:
 
 
 STORIES: dict[Story, Callable[[int], float]] = {
+    Story.LOGS: log_story,
     Story.REPLICAS: replica_story,
+    Story.TURNS: turns_story,
     Story.QUORUM: quorum_story,
     Story.GROUPS: group_story,
     Story.BROKERS: brokers_story,

@@ -7,7 +7,9 @@ from enum import StrEnum
 class Story(StrEnum):
     """The simulated stories that a mutant can be told in."""
 
+    LOGS = "logs"
     REPLICAS = "replicas"
+    TURNS = "turns"
     QUORUM = "quorum"
     GROUPS = "groups"
     BROKERS = "brokers"

@@ -34,6 +34,23 @@ def misfits(before: Image, command: Command, after: Image) -> Iterator[str]:
         yield from _counts_on_dropped(before, command, after)
 
 
+def not_taken_in(before: Image, command: Command) -> Iterator[IsrChange]:
+    """Changes that are up to date, and take in a broker that is not alive, or not in that incarnation (rule 6)."""
+    if not isinstance(command, AlterPartitions):
+        return
+    for change in command.changes:
+        old = before.partition(change.topic_id, change.partition)
+        if old is None or (old.leader, old.leader_epoch, old.partition_epoch) != (
+            command.broker_id,
+            change.leader_epoch,
+            change.partition_epoch,
+        ):
+            continue
+        joining = [(before.brokers[member], epoch) for member, epoch in change.isr if member not in old.isr]
+        if not all(known.is_alive and known.epoch == epoch for known, epoch in joining):
+            yield change
+
+
 def _counts_on_lost_disks(before: Image, command: RegisterBroker, after: Image) -> Iterator[str]:
     """Rule 8: who comes back with another disk has nothing."""
     known = before.brokers.get(command.broker_id)

@@ -1,13 +1,15 @@
-"""What leaders count on, held against what their followers have (rules 4 and 5)."""
+"""What leaders count on, held against what their followers have, and on disk (rules 1, 4 and 5)."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.damage import DamageRegister
 from cordwood.cluster.metadata.image import Image, PartitionImage
 from cordwood.replication.leader import LeaderView
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
+from cordwood.storage.errors import DamagedLog
 from cordwood.storage.log import Log
 
 Found = Iterator[tuple[str, str]]
@@ -22,6 +24,19 @@ class Holder(Protocol):
     def replicas(self) -> Replicas: ...
     @property
     def damage(self) -> DamageRegister: ...
+
+
+def is_kept(disk: SimulatedDisk, log: Log) -> bool:
+    """What a log calls flushed would outlive any power cut (rule 1)."""
+    for segment in log.segments:
+        end = min(log.flushed_end, segment.end_offset)
+        try:
+            length = segment.size if end == segment.end_offset else segment.locate(max(end, segment.base_offset))
+        except DamagedLog:
+            continue
+        if length and not disk.is_sure(segment.path, length):
+            return False
+    return True
 
 
 def everybody_has(where: str, view: LeaderView) -> Found:

@@ -31,6 +31,8 @@ class SimulatedDisk:
         """Called as the process dies in the middle of a call."""
         self.on_sync: Callable[[str], None] = _ignored
         """Told the path of whatever is synced."""
+        self.has_lied = False
+        """Whether a bit has ever turned over, or a sync has failed: what it shows may not be what was written."""
         self._tree = Tree()
         self._incarnation = 0
 
@@ -159,6 +161,7 @@ class SimulatedDisk:
 
     def flip(self, path: str, position: int, bit: int) -> None:
         """Turn over one bit of a file, as it lies on the platters. Raises IndexError outside the file."""
+        self.has_lied = True
         self._tree.file(path).flip(position, bit)
 
     def cool(self) -> None:
@@ -214,7 +217,9 @@ class _Handle:
     def _sync_fails(self) -> bool:
         self._check()
         self._disk._step()
-        return self._disk.faults.sync_fails(self._path)
+        fails = self._disk.faults.sync_fails(self._path)
+        self._disk.has_lied |= fails
+        return fails
 
 
 class _SimulatedFile(_Handle):

@@ -13,6 +13,7 @@ from cordwood.chaos.sim.committed import Committed
 from cordwood.chaos.sim.counted import everybody_has, followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.images import changes_fit
+from cordwood.chaos.sim.left_behind import nobody_waits
 from cordwood.chaos.sim.told import Told
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import Image
@@ -54,6 +55,8 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
             yield from _one_leader_an_epoch(broker, partition, seen)
             yield from _nothing_goes_back(broker, partition, seen)
             yield from _leaders_keep_all(broker, partition, seen)
+            if not nobody_waits(partition):
+                yield "promise-3", f"{_name(partition)} is led by broker {broker.broker_id} no more, and somebody waits"
             if not partition.is_offline:
                 yield from _committed_is_final(broker, partition, disks[broker.broker_id], seen)
     for broker in brokers:

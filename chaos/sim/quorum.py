@@ -11,6 +11,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.loop import Process, SimulatedLoop
 from cordwood.chaos.sim.loop import run as run
 from cordwood.chaos.sim.network import Network
+from cordwood.chaos.sim.raft_rules import counted_in_vain, cut_for_nothing, first_cut, rows_of
 from cordwood.cluster.metadata import journal
 from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, Command, ConfigChange, ResourceType
 from cordwood.cluster.metadata.image import Image
@@ -26,6 +27,8 @@ JOURNAL = f"{DIRECTORY}/{journal.NAME}"
 PORT = 9093
 LOOKS_PER_READING = 20
 """So often all of the journals is read."""
+LOOKS_AFTER_A_CUT = 10
+"""So often one is read at every look, once its log was cut: a sync that was under way may end by then."""
 
 
 def host(broker: int) -> str:
@@ -51,6 +54,8 @@ class SimulatedQuorum:
         }
         self.snapshot_interval_bytes = snapshot_interval_bytes
         self.flush_s = (0.0001, 0.002)
+        self.tells_late = False
+        """Whether a sync covers only what was written until some moment before it is known to be done."""
         self.processes: dict[int, Process] = {}
         self.quorums: dict[int, RaftQuorum] = {}
         self.observers: dict[int, Observer] = {}
@@ -64,6 +69,10 @@ class SimulatedQuorum:
         self._confirmed: dict[int, int] = {}
         """How far a voter's journal was flushed as its process ended."""
         self._votes: dict[int, tuple[int, int | None]] = {}
+        self._rows: dict[int, tuple[Row, ...]] = {}
+        self._cut_at: dict[int, int] = {}
+        """At which look a voter's log was last seen to be shorter, or another."""
+        self._wrong: list[str] = []
         self._looks = self._committed = 0
 
     def start(self, *brokers: int, **options: Any) -> "SimulatedQuorum":
@@ -73,6 +82,8 @@ class SimulatedQuorum:
             self.disks[broker].on_sync = partial(self._check_replaced, broker)
             self.quorums[broker] = process.context().run(self._open, broker, options)
             self._check_remembered(broker)
+            self._rows.pop(broker, None)
+            self.quorums[broker].subscribe(partial(self._check_own_term, broker, self.quorums[broker]))
             self._spawn(process, self.quorums[broker].start())
             self._checked[broker] = self.quorums[broker].image.index
         return self
@@ -209,8 +220,12 @@ class SimulatedQuorum:
             if node.is_leader and node.commit_index > self._committed:
                 self._check_majority(node.commit_index)
             self._checked[broker] = max(known, node.commit_index)
+            self._check_cut(broker, node)
             self._check_kept(broker, node)
             self._check_wiped(broker)
+        self._check_counted()
+        if self._wrong:
+            raise Violation(self._wrong[0])
 
     def _went_down(self, broker: int) -> None:
         self._votes.pop(broker, None)
@@ -245,13 +260,41 @@ class SimulatedQuorum:
         if len(lacking) > (len(self.addresses) - 1) // 2:
             raise Violation(f"entry {index} is committed, and on brokers {lacking} it is not, or does not count")
 
+    def _check_own_term(self, broker: int, quorum: RaftQuorum, _old: Image, new: Image) -> None:
+        """A leader commits entries of earlier terms together with one of its own (Raft, 5.4.2)."""
+        node, term = getattr(quorum, "_node", None), quorum._machine.term
+        if node is not None and node.is_leader and node.others and term != node.term:
+            self._wrong.append(f"broker {broker} leads term {node.term}, and has committed {new.index} of term {term}")
+
+    def _check_cut(self, broker: int, node: RaftNode) -> None:
+        """A log is truncated only where it really differs from its leader's."""
+        before, rows = self._rows.get(broker, ()), rows_of(node.log)
+        self._rows[broker] = rows
+        if (cut := first_cut(before, rows)) is not None:
+            self._cut_at[broker] = self._looks
+            if sentence := cut_for_nothing(cut):
+                raise Violation(f"broker {broker}: {sentence}")
+
+    def _check_counted(self) -> None:
+        """Followers that remember have what their leader counts, and what they confirm is the leader's."""
+        nodes = {
+            broker: node
+            for broker, quorum in self.quorums.items()
+            if broker not in self._foreign and (node := getattr(quorum, "_node", None)) is not None
+        }
+        for leader in [node for node in nodes.values() if node.is_leader]:
+            for broker, follower in nodes.items():
+                if follower is not leader and self.standing(broker) is Standing.MEMBER:
+                    self._wrong.extend(counted_in_vain(leader, BrokerId(broker), follower))
+
     def _check_kept(self, broker: int, node: RaftNode) -> None:
         """What a voter promised by its vote, or confirmed, would outlive any power cut."""
         vote = node.log.getCurrentTerm(), node.log.getVotedForNodeId()
         if self.standing(broker) is Standing.AMNESIAC and vote[1] is not None:
             raise Violation(f"broker {broker} has forgotten what it promised, and votes {vote}")
         self._looks += 1
-        if self._votes.get(broker) == vote and self._looks % LOOKS_PER_READING:
+        is_cut = self._looks - self._cut_at.get(broker, -LOOKS_AFTER_A_CUT) < LOOKS_AFTER_A_CUT * len(self.quorums)
+        if self._votes.get(broker) == vote and self._looks % LOOKS_PER_READING and not is_cut:
             return
         self._votes[broker] = vote
         try:
@@ -266,11 +309,19 @@ class SimulatedQuorum:
             raise Violation(
                 f"broker {broker} has confirmed entry {node.log.flushed_end}, and may lose what is behind {end}"
             )
+        at = node.log.flushed_end - kept.entries[0].index if kept.entries else -1
+        if at >= 0 and kept.entries[at].term != node.log.term_at(node.log.flushed_end):
+            raise Violation(f"broker {broker} has confirmed entry {node.log.flushed_end}, and may have another there")
 
     def _check_replaced(self, broker: int, path: str) -> None:
         """A file may have taken the place of the journal: it has the term that was promised, whatever happens now."""
         promised = self._votes.get(broker)
-        if path != DIRECTORY or promised is None:
+        if path != DIRECTORY:
+            return
+        disk = self.disks[broker]
+        if disk.exists(JOURNAL) and not disk.is_sure(JOURNAL, 1):
+            raise Violation(f"broker {broker} has put a journal in the place of another, and may lose both")
+        if promised is None:
             return
         with contextlib.suppress(DamagedLog):
             kept = journal.parse(JOURNAL, self.disks[broker].sure_content(JOURNAL))
@@ -302,8 +353,12 @@ class SimulatedQuorum:
         )
 
     async def _run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        await asyncio.sleep(self.rng.uniform(*self.flush_s))
-        return function(*arguments)
+        takes_s, share = self.rng.uniform(*self.flush_s), self.rng.random() if self.tells_late else 1.0
+        await asyncio.sleep(takes_s * share)
+        done = function(*arguments)
+        if self.tells_late:
+            await asyncio.sleep(takes_s * (1 - share))
+        return done
 
     def _spawn(self, process: Process, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return self.loop.create_task(work, context=process.context())

@@ -16,6 +16,10 @@ TROUBLE_S = 25.0
 BLOCK = 10
 READMITTED_S = 12.0
 """So long nobody else forgets, after somebody has."""
+ALONE_S = 1.2
+"""By then a leader that hears nobody has stepped down."""
+HELD_UP_S = (2.0, 2.8)
+"""So long the answers to a leader are held up: longer than it may take to lead again, not long enough to hang up."""
 
 
 class Trouble:
@@ -28,7 +32,7 @@ class Trouble:
         self.blocks: list[int] = []
         """Where the blocks of producer ids begin that somebody was given."""
         self.proposed = 0
-        self._forgot_at = float("-inf")
+        self._forgot_at = self._left_alone_until = float("-inf")
         self.proposing: set[asyncio.Task[None]] = set()
 
     async def make(self) -> None:
@@ -36,11 +40,12 @@ class Trouble:
         while self.quorum.loop.time() < end:
             for _ in range(self.rng.choice((0, 1, 1, 4))):
                 self.propose()
-            if self.rng.random() < 0.4:
+            if self.rng.random() < 0.4 and self.quorum.loop.time() > self._left_alone_until:
                 self.do_harm()
             await self.quorum.wait(self.rng.expovariate(10))
 
     async def end(self) -> None:
+        self._left_alone_until = float("-inf")
         self.quorum.network.heal()
         self.quorum.start()
         await self.quorum.wait(10)
@@ -79,8 +84,11 @@ class Trouble:
         leaders = [at for at, voter in self.quorum.quorums.items() if voter.is_leader]
         if leaders and self.rng.random() < 0.4:
             one = leaders[0]
-        harm = self.rng.choice((self.kill, self.wipe, self.rot, self.hurt_network, self.hurt_network, self.heal))
-        harm(one, other)
+        harms = (self.kill, self.wipe, self.rot, self.hurt_network, self.hurt_network, self.heal)
+        if leaders and self.rng.random() < 0.03:
+            self.hold_up_answers(leaders[0], one if one != leaders[0] else other)
+        else:
+            self.rng.choice(harms)(one, other)
 
     def kill(self, one: int, _: int) -> None:
         down = [one] if self.rng.random() < 0.8 else self.voters
@@ -117,6 +125,30 @@ class Trouble:
             case _:
                 self.quorum.cut_off(one)
 
+    def hold_up_answers(self, leader: int, follower: int) -> None:
+        """A leader hears nobody, steps down, and perhaps leads again: only then arrives what a follower said before.
+
+        The follower has not heard of that, and will not before its answers have been taken, or not.
+        """
+        network, call_later = self.quorum.network, self.quorum.loop.call_later
+        network.heal()
+        here, there, others = host(leader), host(follower), set(self.voters) - {leader, follower}
+        held_up_s = self.rng.uniform(*HELD_UP_S)
+        network.cut_one_way(there, here)
+        for other in others:
+            network.cut(there, host(other))
+            network.cut_one_way(host(other), here)
+        call_later(0.3, network.cut_one_way, here, there)
+        call_later(ALONE_S, network.heal, here, *map(host, others))
+        call_later(held_up_s, self._let_through, there, here)
+        self._left_alone_until = self.quorum.loop.time() + held_up_s + 0.2
+
+    def _let_through(self, source: str, target: str) -> None:
+        """What was held up one way arrives, and nothing the other way."""
+        if self.quorum.loop.time() < self._left_alone_until:
+            self.quorum.network.heal(source, target)
+            self.quorum.network.cut_one_way(target, source)
+
     def heal(self, _one: int, _other: int) -> None:
         self.quorum.network.heal()
 
@@ -149,7 +181,7 @@ async def _story(seed: int) -> float:
     rng = random.Random(seed)
     voters = rng.choice((3, 3, 3, 5))
     quorum = SimulatedQuorum(seed=seed, voters=voters, snapshot_interval_bytes=rng.choice((600, 4_000, 1 << 20)))
-    quorum.flush_s = rng.choice(((0.0001, 0.002), (0.001, 0.05)))
+    quorum.flush_s, quorum.tells_late = rng.choice(((0.0001, 0.002), (0.001, 0.05))), True
     quorum.start()
     await quorum.formed()
     trouble = Trouble(quorum, seed)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.chaos.sim.index_rows import unproven
 from cordwood.chaos.sim.replication import ReplicaBroker
 from cordwood.replication.log_directory import MARKS_FILE
 from cordwood.storage.batch import HEADER_BYTES, check, peek
@@ -34,8 +35,8 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Flushed:
-    """A whole batch that the flush mark covers: its file, position, bytes and base offset."""
+class Batch:
+    """A whole batch: its file, position, bytes and base offset."""
 
     path: str
     position: int
@@ -65,6 +66,7 @@ class Reopening:
         flushed = list(_flushed_batches(broker.disk))
         _check_checkpoints(broker.disk)
         broker.register()
+        _check_indexes(broker)
         _check_nothing_was_cut(broker.disk, flushed)
         before = self._before.get(broker.broker_id, {})
         for held in broker.replicas:
@@ -72,7 +74,7 @@ class Reopening:
                 _check_producers(held.log, known)
 
 
-def _flushed_batches(disk: SimulatedDisk) -> Iterator[Flushed]:
+def _flushed_batches(disk: SimulatedDisk) -> Iterator[Batch]:
     """What a disk has of logs, as far as it can be made out, and as far as the flush marks cover it."""
     if not disk.exists(MARKS_PATH):
         return
@@ -82,7 +84,7 @@ def _flushed_batches(disk: SimulatedDisk) -> Iterator[Flushed]:
             topic, index, _ = path.removeprefix(TOPICS_PATH).split("/")
             mark = marks.get(UUID(topic), int(index))
             end = 0 if mark is None else mark.end_offset
-            yield from (found for found in _whole(path, disk.content(path)) if check(found.batch).end <= end)
+            yield from (found for found in whole_batches(path, disk.content(path)) if check(found.batch).end <= end)
 
 
 def _check_checkpoints(disk: SimulatedDisk) -> None:
@@ -96,7 +98,14 @@ def _check_checkpoints(disk: SimulatedDisk) -> None:
             )
 
 
-def _check_nothing_was_cut(disk: SimulatedDisk, before: list[Flushed]) -> None:
+def _check_indexes(broker: ReplicaBroker) -> None:
+    """Rows of what a power cut took are gone as a log is opened: others will lie in its place (promise 4)."""
+    for held in [] if broker.disk.has_lied else broker.replicas:
+        wrong = list(unproven(broker.disk, held.log.directory))
+        assert not wrong, wrong
+
+
+def _check_nothing_was_cut(disk: SimulatedDisk, before: list[Batch]) -> None:
     """Opening keeps what was flushed, whatever has become of the bytes beside it (rule 8)."""
     contents = {path: disk.content(path) for path in disk.files()}
     for found in before:
@@ -123,14 +132,18 @@ def _last_batches(producers: Producers) -> LastBatches:
     }
 
 
-def _whole(path: str, content: bytes) -> Iterator[Flushed]:
+def whole_batches(path: str, content: bytes) -> Iterator[Batch]:
     """Batch by batch, past those that are damaged inside, up to the first whose length cannot be."""
-    position = 0
+    position = due = 0
     while len(content) - position >= HEADER_BYTES:
         size = peek(content, position).size
         if not HEADER_BYTES <= size <= len(content) - position:
             return
         batch = content[position : position + size]
         with contextlib.suppress(CorruptBatch):
-            yield Flushed(path, position, batch, check(batch).base_offset)
+            header = check(batch)
+            # No checksum covers a batch's offset: a torn write may have lost it with the sector that it ends in.
+            if header.base_offset >= due:
+                yield Batch(path, position, batch, header.base_offset)
+                due = header.end
         position += size

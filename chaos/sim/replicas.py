@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from cordwood.chaos.sim.counted import followers_are_as_counted
+from cordwood.chaos.sim.counted import followers_are_as_counted, is_kept
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.faults import Died
+from cordwood.chaos.sim.left_behind import LeftBehind
 from cordwood.chaos.sim.loop import run
 from cordwood.chaos.sim.reopening import Reopening
 from cordwood.chaos.sim.replication import NOW_MS, SYNC_MAX_S, Metadata, ReplicaBroker
@@ -19,7 +21,7 @@ from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, FenceBroke
 from cordwood.cluster.metadata.image import CommandRefused, PartitionImage
 from cordwood.replication.partition import Partition, PartitionRefused
 from cordwood.storage.errors import DamagedLog, StorageError
-from cordwood.storage.log import Appended, Log
+from cordwood.storage.log import Appended
 
 TOPIC, TOPIC_ID = "t", UUID(int=7)
 PARTITIONS_PATH = f"/data/topics/{TOPIC_ID}"
@@ -56,7 +58,7 @@ class Cluster:
         self._sequences = dict.fromkeys(range(partitions), 0)
         self._producer_epochs = dict.fromkeys(range(partitions), 0)
         self._heard: dict[int, float] = {}
-        self._reopening = Reopening()
+        self._reopening, self._left_behind = Reopening(), LeftBehind()
         self._watch: asyncio.Task[None] | None = None
 
     async def begin(self) -> "Cluster":
@@ -160,6 +162,7 @@ class Cluster:
         running = ReplicaBroker(broker, self.disks[broker], self.metadata, self.wires, self.rng, sync_max_s)
         self.running[broker] = running
         self.disks[broker].on_death = running.fall_silent
+        self.disks[broker].on_sync = partial(self._left_behind.synced, running.disk)
         with contextlib.suppress(Died):
             self._reopening.open(running)
         self._heard[broker] = asyncio.get_running_loop().time()
@@ -305,6 +308,8 @@ class Cluster:
         holders = [running for running in self.running.values() if not running.is_silent]
         wrong = list(followers_are_as_counted(holders, self.metadata.newest))
         assert not wrong, wrong
+        left = list(self._left_behind.look(holders, self.metadata, asyncio.get_running_loop().time()))
+        assert not left, left
 
     def _check_acknowledged(self, end: int, partition: int) -> None:
         """Whoever is not running may have it."""
@@ -342,7 +347,8 @@ class Cluster:
         if replica is None:
             return
         log = replica.log
-        self._check_flushed(running, log)
+        may_lose = not running.is_silent and not is_kept(running.disk, log)
+        assert not may_lose, f"rule 1: broker {running.broker_id} calls {log.flushed_end} flushed, and may lose it"
         assert log.flushed_end <= log.log_end, f"rule 1: flushed to {log.flushed_end}, and it ends at {log.log_end}"
         # Somebody begins to read anew now and then.
         seen = 0 if self.rng.random() < REREAD_SHARE else self._seen.get((running, partition), 0)
@@ -359,17 +365,6 @@ class Cluster:
                     f"promise 2: offset {offset} was {known[offset]} and is {value} on broker {running.broker_id}"
                 )
         self._seen[running, partition] = max(start, replica.high_watermark)
-
-    def _check_flushed(self, running: ReplicaBroker, log: Log) -> None:
-        """What a log calls flushed would outlive any power cut."""
-        for segment in [] if running.is_silent else log.segments:
-            end = min(log.flushed_end, segment.end_offset)
-            try:
-                length = segment.size if end == segment.end_offset else segment.locate(max(end, segment.base_offset))
-            except DamagedLog:
-                continue
-            is_sure = length == 0 or running.disk.is_sure(segment.path, length)
-            assert is_sure, f"rule 1: broker {running.broker_id} calls offset {end - 1} flushed, and may lose it"
 
     def _is_settled(self) -> bool:
         for partition in range(self.partitions):

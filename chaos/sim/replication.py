@@ -6,20 +6,28 @@ when is for the story to tell. Runs on a loop with virtual time: equal seeds giv
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from cordwood.chaos.sim.commands_fit import misfits
+from cordwood.chaos.sim.commands_fit import misfits, not_taken_in
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.wires import Wires
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.config import Settings
 from cordwood.cluster.damage import DamageRegister
 from cordwood.cluster.isr_changes import IsrChanges
-from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, FenceBroker, RegisterBroker, UnfenceBroker
+from cordwood.cluster.metadata.commands import (
+    BrokerId,
+    Command,
+    Endpoint,
+    FenceBroker,
+    IsrChange,
+    RegisterBroker,
+    UnfenceBroker,
+)
 from cordwood.cluster.metadata.draft import apply
-from cordwood.cluster.metadata.image import CommandRefused, Image
+from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image
 from cordwood.cluster.metadata.quorum import QuorumUnavailable
 from cordwood.cluster.neighbours import Neighbours
 from cordwood.cluster.repairs import Repairs
@@ -46,6 +54,9 @@ SYNC_MAX_S = 0.01
 SCRUB_BYTES_PER_SECOND = 1 << 20
 
 Listener = Callable[[Image, Image], None]
+InVain = dict[IsrChange, Mapping[BrokerId, BrokerImage]]
+"""Changes of in-sync sets that were not made because of whom they take in, and the brokers as they were then."""
+Decided = tuple[int, CommandRefused | None, InVain]
 
 
 class Metadata:
@@ -97,6 +108,7 @@ class Member:
         self.image = metadata.newest
         self._listeners: list[Listener] = []
         self._is_dead = False
+        self._told: InVain = {}
 
     @property
     def is_cut_off(self) -> bool:
@@ -108,29 +120,35 @@ class Member:
     async def propose(self, command: Command) -> Image:
         """As Quorum.propose: what is lost on the way there or back is not known to have happened."""
         loop = asyncio.get_running_loop()
-        decided: asyncio.Future[tuple[int, CommandRefused | None]] = loop.create_future()
+        decided: asyncio.Future[Decided] = loop.create_future()
         if not self.is_cut_off:
             # On its way, whatever becomes of who sent it.
             loop.call_later(self._delay_s(0.001, 0.02), self._decide, command, decided)
-            wanted, refusal = await decided
+            wanted, refusal, in_vain = await decided
             is_lost = self._metadata.lag_max_s > 0 and self._rng.random() < LOST_SHARE
             await asyncio.sleep(self._delay_s(0.001, 0.02))
             if not self.is_cut_off and not is_lost:
                 self._catch_up(wanted)
+                self._told |= in_vain
                 if refusal is not None:
                     raise refusal
                 return self.image
         await asyncio.sleep(PROPOSAL_TIMEOUT_S)
         raise QuorumUnavailable("no voter answered")
 
-    def _decide(self, command: Command, decided: "asyncio.Future[tuple[int, CommandRefused | None]]") -> None:
-        refusal = None
+    def _decide(self, command: Command, decided: "asyncio.Future[Decided]") -> None:
+        refusal, before = None, self._metadata.newest
+        in_vain: InVain = dict.fromkeys(not_taken_in(before, command), before.brokers)
+        for change in in_vain:
+            assert self._told.get(change) != before.brokers, (
+                f"rule 6: broker {self._broker_id} knows that nobody may be taken in by {change}, and proposes it again"
+            )
         try:
             self._metadata.commit(command)
         except CommandRefused as refused:
             refusal = refused
         if not decided.done():
-            decided.set_result((self._metadata.newest.index, refusal))
+            decided.set_result((self._metadata.newest.index, refusal, in_vain))
 
     def catch_up_later(self) -> None:
         asyncio.get_running_loop().call_later(self._delay_s(0.0, 0.05), self._catch_up, self._metadata.newest.index)

@@ -26,6 +26,8 @@ class Wire:
         self.on_closed: Callable[[], None] | None = None
         self.is_open = True
         self.other: Wire | None = None
+        self.is_left = False
+        """Whether the other end is closed, and a cut wire has kept that from this one."""
         self._arrives_at = 0.0
 
     def push(self, chunks: list[Chunk]) -> None:
@@ -47,7 +49,9 @@ class Wire:
             self.is_open = False
             self._wires.forget(self)
             asyncio.get_running_loop().call_soon(self._tell)
-            if self.other is not None and not self._wires.is_cut(self.here, self.there):
+            if self.other is not None and self._wires.is_cut(self.here, self.there):
+                self.other.is_left = True
+            elif self.other is not None:
                 asyncio.get_running_loop().call_later(self._wires.latency(), self.other.close)
 
     def _tell(self) -> None:
@@ -122,7 +126,7 @@ class Wires:
 
     def heal(self) -> None:
         """Connections that lost something are of no more use: TCP would notice, and so both ends do."""
-        for wire in [wire for wire in self._open if self.is_cut(wire.here, wire.there)]:
+        for wire in [wire for wire in self._open if wire.is_left or self.is_cut(wire.here, wire.there)]:
             self._cut.discard((wire.here, wire.there))
             wire.close()
         self._cut.clear()

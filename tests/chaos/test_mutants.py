@@ -44,7 +44,20 @@ def test_each_has_a_name_of_its_own() -> None:
     assert len(BY_NAME) == len(ALL) >= 40
 
 
-@pytest.mark.parametrize("name", ["no-segment-sync", "no-pre-vote", "stale-generations-commit"])
+QUICK = (
+    "no-segment-sync",
+    "epochs-are-set-back-first",
+    "index-outlives-a-power-cut",
+    "deposed-leaders-keep-their-waiters",
+    "truncation-without-walking-back",
+    "no-pre-vote",
+    "entries-of-earlier-terms-are-committed-alone",
+    "late-entries-truncate",
+    "stale-generations-commit",
+)
+
+
+@pytest.mark.parametrize("name", QUICK)
 def test_a_mutant_is_caught(name: str) -> None:
     outcome = hunted(BY_NAME[name], AN_HOUR)
     assert outcome.verdict is Verdict.CAUGHT, outcome.what

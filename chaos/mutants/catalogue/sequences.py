@@ -27,8 +27,8 @@ MUTANTS = (
     Mutant(
         "gaps-are-let-through",
         "storage/producers.py",
-        "        raise OutOfOrderSequence(\n            f\"producer {header.producer_id} sent sequence",
-        "        return None\n        OutOfOrderSequence(\n            f\"producer {header.producer_id} sent sequence",
+        '        raise OutOfOrderSequence(\n            f"producer {header.producer_id} sent sequence',
+        '        return None\n        OutOfOrderSequence(\n            f"producer {header.producer_id} sent sequence',
         "A gap in the sequence numbers is refused.",
         "A batch is in the log whose predecessors are not.",
         Story.REPLICAS,

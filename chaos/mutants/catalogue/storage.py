@@ -181,7 +181,7 @@ MUTANTS = (
         "            pass\n",
         "No checksum of what was cut vouches for what has come in its place.",
         FALSE_ALARM,
-        Story.REPLICAS,
+        Story.LOGS,
     ),
     Mutant(
         "index-outlives-a-power-cut",
@@ -190,7 +190,7 @@ MUTANTS = (
         "            pass\n",
         "No checksum of what a power cut took vouches for what has come in its place.",
         FALSE_ALARM,
-        Story.REPLICAS,
+        Story.LOGS,
     ),
     Mutant(
         "damage-is-cut-as-a-tear",
@@ -237,7 +237,7 @@ MUTANTS = (
         "    _write_epochs(disk, directory, state)\n    _write_recovery(disk, directory, state)\n",
         "A crash within a truncation leaves no batches without their epochs (rule 4).",
         "A follower does not go back to the first common epoch.",
-        Story.REPLICAS,
+        Story.LOGS,
     ),
     Mutant(
         "failed-sync-is-ignored",

@@ -1,0 +1,94 @@
+"""What must not be left behind: who waits for a deposed leader, batches without epochs, a replica on a failed disk."""
+
+import os
+from collections.abc import Iterable, Iterator
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.chaos.sim.index_rows import unproven
+from cordwood.chaos.sim.reopening import whole_batches
+from cordwood.chaos.sim.replication import Metadata, ReplicaBroker
+from cordwood.replication.partition import Partition
+from cordwood.storage import checkpoint, state
+from cordwood.storage.batch import check
+from cordwood.storage.epochs import LeaderEpochs
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.log import Log
+from cordwood.storage.types import NO_EPOCH
+
+STAGED_EPOCHS = f"{state.EPOCHS_FILE}.new"
+"""What becomes the list of epochs as soon as it is synced."""
+TOLD_S = 3.0
+"""By then a broker has told of a disk that failed, where the metadata is not late."""
+LATE_SHARES = 4
+"""So many times the metadata may be late on the way there and back, and with what is asked before."""
+
+
+def nobody_waits(partition: Partition) -> bool:
+    """Whether the replica leads, or has nobody wait for what a leader would confirm (promise 3)."""
+    return partition.is_leader or not (partition._commit_waiters or partition._flush_waiters)
+
+
+class LeftBehind:
+    """Looks at all brokers again and again; and at a disk, as it syncs what is about to be believed."""
+
+    def __init__(self) -> None:
+        self._ends: dict[Log, int] = {}
+        self._failed_at_s: dict[Partition, float] = {}
+        self._late_max_s = 0.0
+        self._found: list[str] = []
+
+    def look(self, brokers: Iterable[ReplicaBroker], metadata: Metadata, now_s: float) -> Iterator[str]:
+        """What is wrong, in sentences."""
+        yield from self._found
+        self._late_max_s = max(self._late_max_s, metadata.lag_max_s)
+        for broker in brokers:
+            for partition in broker.replicas:
+                where = f"{partition.topic}/{partition.index} on broker {broker.broker_id}"
+                if not nobody_waits(partition):
+                    yield f"promise 3: {where} leads no more, and somebody still waits for it"
+                yield from self._rows_of_what_was_cut(broker, partition.log)
+                yield from self._failed_and_counted(where, broker, partition, metadata, now_s)
+
+    def synced(self, disk: SimulatedDisk, path: str) -> None:
+        """To be told by a disk."""
+        self._found.extend(batches_without_epochs(disk, path))
+
+    def _rows_of_what_was_cut(self, broker: ReplicaBroker, log: Log) -> Iterator[str]:
+        before, self._ends[log] = self._ends.get(log, 0), log.log_end
+        if log.log_end < before and not broker.is_silent and not broker.disk.has_lied:
+            yield from unproven(broker.disk, log.directory)
+
+    def _failed_and_counted(
+        self, where: str, broker: ReplicaBroker, partition: Partition, metadata: Metadata, now_s: float
+    ) -> Iterator[str]:
+        """Rule 8: others know of a disk that failed, as soon as its broker can tell them."""
+        agreed = metadata.newest.partition(partition.topic_id, partition.index)
+        can_tell = not broker.is_silent and broker.broker_id not in metadata.cut_off
+        is_counted_on = agreed is not None and broker.broker_id in agreed.isr
+        if not (partition.is_offline and can_tell and is_counted_on):
+            self._failed_at_s.pop(partition, None)
+        elif now_s - self._failed_at_s.setdefault(partition, now_s) > TOLD_S + LATE_SHARES * self._late_max_s:
+            yield f"rule 8: the disk of {where} has failed, and {agreed} counts on it"
+
+
+def batches_without_epochs(disk: SimulatedDisk, synced: str) -> Iterator[str]:
+    """Rule 4: batches below the recovery point that a list of epochs says nothing of, which is about to be believed.
+
+    `synced` is what a disk has just synced. Should the process die now, they are not read again to find their epochs.
+    """
+    if not synced.endswith(STAGED_EPOCHS):
+        return
+    directory = os.path.dirname(synced)
+    try:
+        found = state.load(disk, directory)
+        staged = checkpoint.read(disk, f"{directory}/{STAGED_EPOCHS}")
+    except DamagedLog:
+        return
+    epochs = LeaderEpochs.decode(staged or b"")
+    for path in disk.files():
+        if path.startswith(f"{directory}/") and path.endswith(".log"):
+            for batch in whole_batches(path, disk.content(path)):
+                is_believed = found.log_start <= batch.offset and check(batch.batch).end <= found.recovery_point
+                if is_believed and epochs.epoch_at(batch.offset) == NO_EPOCH:
+                    yield f"rule 4: {path} has offset {batch.offset}, and a restart may not know of which epoch"
+                    return

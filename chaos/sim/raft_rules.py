@@ -1,0 +1,62 @@
+"""Raft's rules as they show in the voters themselves: what is cut, what is counted, and what is agreed. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.raft.log import RaftLog
+from cordwood.cluster.metadata.raft.messages import Row
+from cordwood.cluster.metadata.raft.node import RaftNode
+
+
+def rows_of(log: RaftLog) -> tuple[Row, ...]:
+    """All that it has behind its base. A row that was cut and written again is another object."""
+    return log.between(log.base_index, log.end)
+
+
+def first_cut(before: Sequence[Row], now: Sequence[Row]) -> tuple[Row, Row | None] | None:
+    """The first row that was cut between two looks at one log, and what stands in its place, if anything does.
+
+    None where nothing was cut; what a snapshot has taken over was not.
+    """
+    if not before or not now:
+        return None
+    first = now[0][1]
+    last = before[-1]
+    if last[1] < first or (last[1] - first < len(now) and now[last[1] - first] is last):
+        return None
+    for row in before:
+        at = row[1] - first
+        if at >= len(now):
+            return row, None
+        if at >= 0 and now[at] is not row:
+            return row, now[at]
+    return None
+
+
+def cut_for_nothing(cut: tuple[Row, Row | None]) -> str:
+    """A sentence where an entry was cut and written again: a log is truncated only where it really differs."""
+    (_, index, term), instead = cut
+    return f"entry {index} of term {term} was cut, and is back" if instead and instead[2] == term else ""
+
+
+def counted_in_vain(leader: RaftNode, follower_id: BrokerId, follower: RaftNode) -> Iterator[str]:
+    """What a leader counts of a follower, and the follower takes to be its leader's, both logs have alike.
+
+    The follower has to be one that remembers what it has confirmed.
+    """
+    progress = leader.progress_of(follower_id)
+    stored = 0 if progress is None else progress.stored
+    if stored and follower.term < leader.term:
+        yield f"entry {stored} is counted on voter {follower_id}, which knows nothing of term {leader.term}"
+    if follower.term != leader.term:
+        return
+    if stored > follower.log.flushed_end or _differ(leader, follower, stored):
+        yield f"entry {stored} is counted on voter {follower_id}, which does not have it on disk"
+    agreed = min(follower._agreed, follower.log.flushed_end) if follower._agreed_term == follower.term else 0
+    if agreed > leader.log.end or _differ(leader, follower, agreed):
+        yield f"voter {follower_id} confirms entry {agreed}, which is not its leader's"
+
+
+def _differ(one: RaftNode, other: RaftNode, index: int) -> bool:
+    terms = one.log.term_at(index), other.log.term_at(index)
+    return None not in terms and terms[0] != terms[1]

@@ -1,0 +1,55 @@
+"""Two leaders take turns, each with records that nobody else has, and then meet: one has to walk back (KIP-279).
+
+A random story seldom gets there: the first has to come back as the only one that may lead, before it has heard of what
+the second one wrote.
+"""
+
+import asyncio
+import random
+
+from cordwood.chaos.sim.replicas import Cluster, tell
+from cordwood.chaos.sim.strict import strictly
+
+ALONE_MAX = 40
+TURNS = 3
+FENCED_S = 20.0
+
+
+def turns_story(seed: int) -> float:
+    """Returns how many simulated seconds it took. Raises whatever shows that something is wrong."""
+    return tell(lambda cluster: strictly(_story(cluster)), seed)
+
+
+async def _story(cluster: Cluster) -> None:
+    rng = cluster.rng
+    for turn in range(TURNS):
+        await cluster.produce(f"before {turn}")
+        await _take_turns(cluster, rng, f"turn {turn}")
+        await cluster.produce(f"after {turn}")
+        await cluster.settled()
+        replicas = [cluster.values(broker) for broker in cluster.ids]
+        assert all(values == replicas[0] for values in replicas), "rule 2: the replicas differ"
+        known = [value for value in replicas[0] if value in cluster.acked[0]]
+        assert known == cluster.acked[0], "promise 1: what was acknowledged is not there"
+
+
+async def _take_turns(cluster: Cluster, rng: random.Random, name: str) -> None:
+    first = cluster.leader()
+    second, third = rng.sample([one for one in cluster.ids if one != first], 2)
+    cluster.cut_off(third)
+    await cluster.until(lambda: cluster.isr() == {first, second}, f"{third} is out of sync", FENCED_S)
+    cluster.cut_off(first)
+    await _write_alone(cluster, rng, first, f"{name}, first")
+    await cluster.until(lambda: cluster.leader() == second, f"{second} leads", FENCED_S)
+    await asyncio.sleep(rng.uniform(0.1, 1.0))
+    await _write_alone(cluster, rng, second, f"{name}, second")
+    cluster.heal()
+    cluster.cut_off(second)
+    await cluster.until(lambda: cluster.leader() == first, f"{first} leads again", FENCED_S)
+    await asyncio.sleep(rng.uniform(0.1, 1.0))
+
+
+async def _write_alone(cluster: Cluster, rng: random.Random, broker: int, what: str) -> None:
+    for number in range(rng.randrange(1, ALONE_MAX)):
+        await cluster.append_unacknowledged(broker, f"{what} {number}")
+    await asyncio.sleep(rng.uniform(0.1, 1.0))
