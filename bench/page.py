@@ -40,6 +40,8 @@ again.
 - `cordwood` acknowledges a record when it is on the disks of the in-sync set (`flush.policy=group`), `cordwood, os`
   when it is in their page caches. `kafka` is Kafka as it comes, which waits for no disk; `kafka, fsync` has
   `log.flush.interval.messages=1`. All have `min.insync.replicas=2` where there are three replicas.
+- Between `cordwood` and `cordwood, os` there is nothing but the wait for the disk: what only the second reaches
+  is not to be had with a flush before the answer on this disk.
 - A latency counts from when a record was due to be sent, so that a stall is charged for all that it delays. “one at
   a time” sends a record when the last one was read, as LinkedIn's tool did in 2014.
 - What the disk and loopback can do is measured in every round, without a broker. “disk write” is the best of
@@ -116,7 +118,8 @@ def _lines(measured: Measured) -> Iterator[str]:
     yield METHOD.format(partitions=PARTITIONS, warm_up=f"{WARM_UP.records:,}", settings=settings)
     yield "## What was run on what"
     yield ""
-    yield f"- {measured.about['at'][:10]}, {measured.about['rounds']} rounds."
+    rounds = int(measured.about["rounds"])
+    yield f"- {measured.about['at'][:10]}, {'a single round' if rounds == 1 else f'{rounds} rounds'}."
     yield (
         f"- {machine['cores']} cores ({machine['processor']}), {machine['memory_mb'] / 1000:.0f} GB of memory, "
         f"{machine['system']}, Python {machine['python']}. Brokers, load and disk are all on this one machine."
