@@ -230,10 +230,7 @@ class Connection(asyncio.BufferedProtocol):
                 break
             self._start = end
             self._take(view[begin:end], size)
-        if self._start == self._end and len(self._buffer) <= BUFFER_BYTES_KEPT:
-            self._start = self._end = 0
-        else:
-            self._make_room()
+        self._make_room()
 
     def _take(self, frame: memoryview, size: int) -> None:
         self._partial_since = 0.0
