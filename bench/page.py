@@ -40,8 +40,8 @@ again.
 - `cordwood` acknowledges a record when it is on the disks of the in-sync set (`flush.policy=group`), `cordwood, os`
   when it is in their page caches. `kafka` is Kafka as it comes, which waits for no disk; `kafka, fsync` has
   `log.flush.interval.messages=1`. All have `min.insync.replicas=2` where there are three replicas.
-- Between `cordwood` and `cordwood, os` there is nothing but the wait for the disk: what only the second reaches
-  is not to be had with a flush before the answer on this disk.
+- Between `cordwood` and `cordwood, os` there is nothing but the wait for the disk. So the second says what that costs,
+  and what there is to be had at best.
 - A latency counts from when a record was due to be sent, so that a stall is charged for all that it delays. “one at
   a time” sends a record when the last one was read, as LinkedIn's tool did in 2014.
 - What the disk and loopback can do is measured in every round, without a broker. “disk write” is the best of

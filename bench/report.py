@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cordwood.bench.charts import number
+from cordwood.bench.floors import at_best
 from cordwood.bench.goals import (
     LINKEDIN,
     Verdict,
@@ -81,7 +82,7 @@ def _worth(part: Part, name: str, limits: Limits) -> list[str]:
         pair, asked = part.ours_and_kafkas(name), against_kafka(part, name)
         times = ratio(*pair) if pair else None
         cells.append("" if times is None else f"{number(times)}{', Kafka wins' if times < 1 else ''}")
-        cells.append("" if asked is None else f"{number(asked.asked)}: {asked.word}")
+        cells.append("" if asked is None else f"{number(asked.asked)}: {asked.word}{_at_best(part, asked, limits)}")
     linkedin = against_linkedin(part, name)
     theirs = LINKEDIN.get((part.replicas, name), 0.0)
     told = "" if linkedin is None else f"{number(theirs)}: {linkedin.word}, {number(linkedin.reached)} times"
@@ -91,6 +92,12 @@ def _worth(part: Part, name: str, limits: Limits) -> list[str]:
     asked_share = f"; {of_limit.asked:.0%} asked: {of_limit.word}" if of_limit else ""
     cells.append(", ".join(f"{limit} {share:.0%}" for limit, share in reached.items()) + asked_share)
     return cells
+
+
+def _at_best(part: Part, asked: Verdict, limits: Limits) -> str:
+    """What to say beside a goal that was not reached."""
+    best = None if asked.is_passed else at_best(part, asked.figure, limits)
+    return "" if best is None else f", {number(best)} at best"
 
 
 def show(console: Console, measured: Measured) -> None:
@@ -143,6 +150,7 @@ def sentences(measured: Measured) -> Iterator[str]:
         yield f"{part.title}: what reaches half of what the disk can do, or more, and so is limited by it: {told}."
     for part in measured.parts if measured.has_kafka else []:
         yield from _falls_short(part, verdicts(part, limits))
+        yield from _not_to_be_had(part, limits)
 
 
 def _line_of(figure: str) -> str:
@@ -173,3 +181,16 @@ def _falls_short(part: Part, asked: list[Verdict]) -> Iterator[str]:
         yield f"{part.title}: {len(asked) - len(short)} of {len(asked)} goals passed. Fallen short of: {told}."
     elif asked:
         yield f"{part.title}: all goals passed, {len(asked)} of them."
+
+
+def _not_to_be_had(part: Part, limits: Limits) -> Iterator[str]:
+    """What was asked and is more than a flush before the answer leaves."""
+    asked = [verdict for name in part.results if (verdict := against_kafka(part, name)) and not verdict.is_passed]
+    best = [(verdict, at_best(part, verdict.figure, limits)) for verdict in asked]
+    beyond = [f"{v.figure} ({number(most)} of {number(v.asked)})" for v, most in best if most and most < v.asked]
+    if beyond:
+        yield (
+            f"{part.title}: “at best” is what cordwood, os reached, no faster than the disk writes, and for a time "
+            "with one flush of the disk alone on top. What is asked beyond that is more than this code can do here as "
+            f"long as it flushes before it answers: {'; '.join(beyond)}."
+        )

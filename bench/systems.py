@@ -16,6 +16,8 @@ from pathlib import Path
 from cordwood.chaos.live.process import free_port
 
 OURS, KAFKA = "cordwood", "kafka"
+UNFLUSHED = f"{OURS}, os"
+"""Ours where no answer waits for a disk."""
 START_S = 120.0
 # Brokers that end all at once wait for others to lead in their place. Nobody needs their data, so they are cut short.
 STOP_S = 10.0
