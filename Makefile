@@ -55,7 +55,7 @@ chaos-hundredth: $(READY) ## A hundredth of the faults that a release has to out
 bench: $(READY) ## Measure one broker and three: throughput, latency, CPU, memory, failover; three minutes (REPLICAS=1: only one)
 	$(BIN)/python -m cordwood.bench $(if $(COMPARE),--compare --rounds $(or $(ROUNDS),3)) $(if $(REPLICAS),--replication-factor $(REPLICAS))
 
-bench-compare: ## Measure Cordwood and Apache Kafka in turn, with and without fsync, three rounds; an hour (REPLICAS, ROUNDS)
+bench-compare: ## Measure Cordwood and Apache Kafka in turn, with and without fsync, three rounds; some forty minutes (REPLICAS, ROUNDS)
 	$(MAKE) bench COMPARE=1
 
 growth: $(READY) ## What grows with partitions, connections, consumers, records, logs and brokers (ONLY="connections"; SCALE=0.02)

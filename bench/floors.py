@@ -5,23 +5,22 @@ the pace that the disk has with nothing else to do. A rate loses nothing where f
 disk's own pace holds it. So this is a bound, and one that is seldom reached: flushes take processors too.
 """
 
+from dataclasses import replace
+
 from cordwood.bench.limits import DISK_WRITE, FLUSH_P50, FLUSHES, Limits
 from cordwood.bench.measured import Part, ratio
 from cordwood.bench.rounds import Samples
-from cordwood.bench.systems import KAFKA, OURS, UNFLUSHED
+from cordwood.bench.systems import UNFLUSHED
 
 
 def at_best(part: Part, figure: str, limits: Limits) -> float | None:
     """So many times Kafka's figure. None where no answer waits for the disk, or what it takes was not measured."""
-    samples = part.results.get(figure, {})
-    if not {OURS, UNFLUSHED, KAFKA} <= samples.keys():
+    pair, unflushed = part.ours_and_kafkas(figure), part.results.get(figure, {}).get(UNFLUSHED)
+    if pair is None or unflushed is None or (best := _with_a_flush(unflushed, limits)) is None:
         return None
-    best = _with_a_flush(samples[UNFLUSHED], limits)
-    if best is None:
-        return None
-    bound = Samples(samples[OURS].unit, samples[OURS].more_is_better, [best])
+    ours, kafkas = pair
     # Two runs of the same code are not alike: what was reached can be done.
-    return max(ratio(bound, samples[KAFKA]), ratio(samples[OURS], samples[KAFKA]))
+    return max(ratio(replace(ours, values=[best]), kafkas), ratio(ours, kafkas))
 
 
 def _with_a_flush(unflushed: Samples, limits: Limits) -> float | None:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -160,7 +160,8 @@ def latency(work: argparse.Namespace) -> dict[str, Any]:
     acks: list[float] = []
     reads: list[float] = []
     failed = 0
-    counted = time.time() + WARM_UP_S
+    begin = time.time()
+    counted = begin + WARM_UP_S
     end = counted + work.seconds
 
     def acknowledged(error: KafkaError | None, message: Message) -> None:
@@ -182,12 +183,8 @@ def latency(work: argparse.Namespace) -> dict[str, Any]:
     reader.start()
     producer = Producer({"bootstrap.servers": work.bootstrap, "enable.idempotence": True, "linger.ms": 0})
     padding = bytes(max(0, work.record_bytes - DUE.size))
-    due = time.time()
-    while due < end:
-        producer.poll(max(0.0, due - time.time()))
-        if time.time() >= due:
-            producer.produce(work.topic, DUE.pack(due) + padding, on_delivery=acknowledged)
-            due += 1 / work.rate
+    for due in paced(producer, begin, work.rate, end - begin, time.time):
+        producer.produce(work.topic, DUE.pack(due) + padding, on_delivery=acknowledged)
     producer.flush(30)
     reader.join()
     return _outcome(len(acks), failed, work.seconds) | {"ack_ms": _quantile(acks), "end_to_end_ms": _quantile(reads)}
@@ -237,16 +234,24 @@ def failover(work: argparse.Namespace) -> dict[str, Any]:
         }
     )
     begin = time.perf_counter()
-    # Counted, not summed up: what rounding leaves of so many additions is a record more, now and then.
-    for number in range(round(work.rate * work.seconds)):
-        due = begin + number / work.rate
-        producer.poll(0)
-        while (early := due - time.perf_counter()) > 0:
-            producer.poll(early)
+    for _ in paced(producer, begin, work.rate, work.seconds, time.perf_counter):
         producer.produce(work.topic, bytes(work.record_bytes), partition=0, on_delivery=acknowledged)
     failed += producer.flush(60)
     gap = max((late - early for early, late in pairwise(acks)), default=0.0)
     return _outcome(len(acks), failed, time.perf_counter() - begin) | {"longest_gap_s": gap}
+
+
+def paced(producer: Producer, begin: float, rate: int, seconds: float, clock: Callable[[], float]) -> Iterator[float]:
+    """At a steady rate, when each record was due by that clock; behind time, one follows the other at once.
+
+    Counted, not summed up: what rounding leaves of so many additions is a record more, now and then.
+    """
+    for number in range(round(rate * seconds)):
+        due = begin + number / rate
+        producer.poll(0)
+        while (early := due - clock()) > 0:
+            producer.poll(early)
+        yield due
 
 
 def one_in_flight(work: argparse.Namespace) -> dict[str, Any]:

@@ -28,8 +28,8 @@ CHARTS = {
 
 METHOD = """\
 `make bench` measures Cordwood alone in some three minutes. `make bench-compare` measures it and Apache Kafka in
-turn, three rounds of each, in about an hour. Both start the brokers that they need on free ports, and stop them
-again.
+turn, three rounds of each, in some forty minutes. Both start the brokers that they need on free ports, and stop
+them again.
 
 - Every topic has {partitions} partitions. A load of {warm_up} records comes before the first line.
 - The systems take turns, each with fresh brokers and all lines; every round begins with another one. Memory is

@@ -140,7 +140,7 @@ class Cordwood(System):
     ) -> None:
         """`settings` go to every broker and come before ours."""
         super().__init__(brokers)
-        self.name = OURS if flush_policy == "group" else f"{OURS}, {flush_policy}"
+        self.name = OURS if flush_policy == "group" else UNFLUSHED
         self._settings = {"flush.policy": flush_policy, **(settings or {})}
 
     def version(self) -> str:

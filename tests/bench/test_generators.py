@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from cordwood.bench import failover
 from cordwood.bench.generator import Generator, load_generator
 from cordwood.bench.lines import PARTITIONS, Line, Mode
+from cordwood.bench.load_in_python import paced
 from cordwood.bench.systems import Cordwood, Running
 
 RECORDS = 6_000
@@ -80,6 +82,15 @@ def test_a_killed_leader_is_a_gap_between_acks_and_no_lost_record(generator: Gen
     assert len(killed) == 1
     assert outcome.records == 400
     assert outcome.longest_gap_s > undisturbed.longest_gap_s > 0
+
+
+def test_a_second_has_as_many_records_as_the_rate_says_whenever_it_begins() -> None:
+    producer = Producer({})
+    for begin in range(1, 100):
+        dues = list(paced(producer, begin / 7, 100, 1.0, lambda: 1e6))
+        assert len(dues) == 100
+        assert dues[0] == begin / 7
+        assert dues[-1] == pytest.approx(begin / 7 + 0.99)
 
 
 def _is_alive(pid: int) -> bool:
