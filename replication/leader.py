@@ -1,6 +1,6 @@
 """What a leader knows of its followers, and what follows from it: the high watermark and the in-sync set. Pure.
 
-The rules are those of design.md section 4, by their numbers there; times are seconds of any clock that only goes on.
+Rules are cited by their numbers in docs/rules.md; times are seconds of any clock that only goes on.
 """
 
 from collections.abc import Callable

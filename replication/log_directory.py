@@ -28,7 +28,7 @@ class Saveable(Protocol):
 class LogDirectory:
     """A directory that holds `topics/<topic id>/<partition>/`. After one failed write or sync it is offline for good.
 
-    What a failed sync covered may be lost although later ones succeed, so nothing is tried again (design.md section 5).
+    What a failed sync covered may be lost although later ones succeed, so nothing is tried again (disk rule 3).
     """
 
     def __init__(self, disk: Disk, path: str, failed: Callable[["LogDirectory"], None]) -> None:

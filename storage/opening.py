@@ -2,7 +2,7 @@
 
 Segments below the recovery point are taken as they are and proven when read. Behind it every batch is checked. The
 first that is not whole is either a tear, which is cut because it was provably never flushed, or damage, which is kept
-and stepped over: its offsets are never given to other records (design.md section 5).
+and stepped over: its offsets are never given to other records (disk rule 4).
 """
 
 from itertools import zip_longest

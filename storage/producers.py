@@ -1,7 +1,6 @@
 """What a log remembers of its idempotent producers: their epoch and their last five batches (KIP-98, KIP-360).
 
-With them a batch sent again is recognised, and a gap is refused, across restarts and failover (design.md section 4,
-rule 9).
+With them a batch sent again is recognised, and a gap is refused, across restarts and failover (rule 9).
 """
 
 import struct

@@ -24,7 +24,7 @@ class Stale(Exception):
 class Mutant:
     """`find` stands exactly once in `file`, a path within the package, and becomes `replacement`.
 
-    `rule` is what is broken by that (by the numbers of design.md section 4), `shows` how that is expected to come out,
+    `rule` is what is broken by that (by the numbers of docs/rules.md), `shows` how that is expected to come out,
     and `story` where it is looked for first. `harmless` says why nobody can notice, where that is so: the mutant then
     counts neither way.
     """

@@ -9,7 +9,7 @@ HEAD = """# Bugs planted on purpose
 
 Each of these mutants takes one rule, check or sync out of a copy of the source. `cordwood chaos mutants` tells it
 simulated stories ([chaos.md](chaos.md)) until one fails: where none does, the simulator is blind. `--only NAME` hunts
-one of them, and the same seed catches it in the same way. The rules are those of the design, by number.
+one of them, and the same seed catches it in the same way. The rules are those of [rules.md](rules.md), by number.
 """
 
 

@@ -1,4 +1,4 @@
-"""The rules of design.md section 4 that can be seen in the brokers themselves, looked at again and again during a run.
+"""The replication rules of docs/rules.md that can be seen in the brokers, checked again and again during a run.
 
 One small function a rule. Each compares what the running brokers show right now with what was seen before, and says in
 a sentence what is wrong. The other rules show in what clients were told (cordwood.chaos.checks), or at the end, when

@@ -31,7 +31,7 @@ class Run:
     plan: Plan
     trace_hash: str
     findings: tuple[Anomaly, ...]
-    """What must never be: by the kinds of the checker, or by the rules of design.md section 4."""
+    """What must never be: by the kinds of the checker, or by the rules of docs/rules.md."""
     history: History
     faults: tuple[Span, ...]
     """Those that struck."""
