@@ -21,6 +21,8 @@ for _flat in FLAT_NAMES:
 
 from broker_fixture import RunningBroker  # noqa: E402
 
+pytest_plugins = ["requirements"]
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Where several workers share the tests, what shares a network or a Spark session stays with one of them."""

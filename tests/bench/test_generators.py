@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from requirements import Requirement, check
 
 from cordwood.bench import failover
 from cordwood.bench.generator import Generator, load_generator
@@ -25,8 +26,7 @@ pytestmark = pytest.mark.xdist_group("bench-generators")
 def generator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator:
     if request.param == "python":
         return Generator("librdkafka from Python", (sys.executable, "-m", "cordwood.bench.load_in_python"))
-    if shutil.which("go") is None:
-        pytest.skip("there is no Go here")
+    check(Requirement.GO, shutil.which("go") is not None, "there is no Go here")
     told: list[str] = []
     built = load_generator(tmp_path_factory.mktemp("load"), told.append)
     assert not told

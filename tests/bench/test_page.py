@@ -205,7 +205,6 @@ def test_a_file_that_is_no_result_is_answered_with_a_sentence(tmp_path: Path) ->
     assert "Traceback" not in refused.stderr
 
 
-@pytest.mark.skipif(not (DOCS / RESULT).exists(), reason="no result has been kept yet")
 def test_the_page_is_what_its_result_says() -> None:
     for name, text in files(Measured.load(DOCS / RESULT)).items():
         assert (DOCS / name).read_text() == text, f"python -m cordwood.bench.page docs/{RESULT} writes docs/{name} anew"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from requirements import Requirement, check
 
 from cordwood.bench.profile.recording import CannotRecord, Recorder, recorder
 from cordwood.bench.profile.stages import stacks_of
@@ -41,7 +42,7 @@ def test_what_a_process_did_meanwhile_is_in_its_folded_stacks(
     except CannotRecord as reason:
         if "ermission" not in str(reason):
             raise
-        pytest.skip(str(reason))
+        check(Requirement.PTRACE, False, str(reason))
     stacks = list(stacks_of(folded.read_text().splitlines()))
     assert sum(count for _, count in stacks) > 10
     assert all(any(frame.startswith("spin (") for frame in frames) for frames, _ in stacks)

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from lost_records import assert_lost_records_are_shown
+from requirements import Requirement, check, needs
 
 from cordwood.chaos.live import local_target
 from cordwood.chaos.mutants.catalogue import BY_NAME
@@ -18,10 +18,10 @@ POWER_CUT_OF_ALL_FIRST = "200"
 """The seed whose first fault, after three seconds, is a power cut of all brokers."""
 
 
-@pytest.mark.skipif("LONG_TESTS" not in os.environ, reason="takes two minutes: set LONG_TESTS=1")
+@needs(Requirement.LONG_TESTS, "LONG_TESTS" in os.environ, "takes two minutes: set LONG_TESTS=1")
 def test_records_that_no_disk_ever_had_are_lost_and_shown(tmp_path: Path) -> None:
-    if why_not := local_target.reasons().get("power-cut"):
-        pytest.skip(why_not)
+    why_not = local_target.reasons().get("power-cut")
+    check(Requirement.ROOT, why_not is None, str(why_not))
     copied(tmp_path, BY_NAME["no-segment-sync"])
     words = ["--faults", "power-cut", "--minutes", "0.15", "--seed", POWER_CUT_OF_ALL_FIRST, "--json"]
     ended = subprocess.run(

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from requirements import Requirement, needs
 from run_fixture import ToldRun
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -19,7 +19,7 @@ document.body.dataset.size = `${Math.round(box.width)}x${Math.round(box.height)}
 </script>
 """
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
+pytestmark = needs(Requirement.CHROMIUM, BROWSER is not None, "chromium is not installed")
 
 
 def opened(page: str, place: Path) -> str:

@@ -11,10 +11,11 @@ import pytest
 from broker_fixture import RunningBroker
 from cutting_proxy import CuttingProxy
 from group_members import group_of, kept_partitions_are_not_revoked, three_members_join_crash_and_leave
+from requirements import Requirement, check, needs
 from sent_records import CODECS, RECORDS
 from topics import make_topic, values_of
 
-pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="there is no kcat on this machine")
+pytestmark = needs(Requirement.KCAT, shutil.which("kcat") is not None, "there is no kcat on this machine")
 
 # Bytes that the records themselves do not hold.
 RECORD_END, KEY_END = b"\x1e", b"\x1f"
@@ -66,8 +67,8 @@ def _take(output: bytes, at: int, size: int) -> tuple[bytes | None, int]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_records_come_back_byte_for_byte(shared: RunningBroker, topic: str, codec: str) -> None:
-    if codec not in (*CODECS[:1], "gzip") and codec not in codecs_built_in():
-        pytest.skip(f"this kcat was built without {codec}")
+    has_codec = codec in (*CODECS[:1], "gzip") or codec in codecs_built_in()
+    check(Requirement.KCAT, has_codec, f"this kcat was built without {codec}")
     sent = printable_records()
     lines = b"".join((key or b"") + KEY_END + (value or b"") + RECORD_END for key, value in sent)
     begin_ms = int(time.time() * 1000)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from requirements import Requirement, check
 
 from cordwood.cluster.http.metrics.family import Kind
 from cordwood.cluster.http.metrics.table import FAMILIES
@@ -81,9 +82,8 @@ def test_the_dashboard_asks_whatever_prometheus_there_is() -> None:
 @pytest.fixture
 def promtool() -> str:
     found = shutil.which("promtool")
-    if found is None:
-        pytest.skip("promtool is not installed: Debian has it in the package prometheus")
-    return found
+    check(Requirement.PROMTOOL, found is not None, "promtool is not installed: Debian has it in the package prometheus")
+    return str(found)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from broker_fixture import wait_until
 from compose_fixture import BOOTSTRAP, BROKERS, EVERY_BROKER, ComposedCluster, clean_copy, why_not_here
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+from requirements import Requirement, needs
 from topics import values_of
 
 TOPIC = "orders"
@@ -21,7 +22,7 @@ REJOIN_S = 60.0
 LACKING = why_not_here()
 
 pytestmark = [
-    pytest.mark.skipif(LACKING is not None, reason=str(LACKING)),
+    needs(Requirement.DOCKER, LACKING is None, str(LACKING)),
     # The first build fetches all that Cordwood depends on.
     pytest.mark.timeout(400),
 ]

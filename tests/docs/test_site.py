@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from built_site import built_site
 
-pytest.importorskip("mkdocs", reason="the site needs mkdocs-material: pip install 'cordwood[docs]'")
-
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 ELSEWHERE = re.compile(r"(https?:)?//")

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 from built_site import built_site
+from requirements import Requirement, needs
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPENED_S = 60
 
-pytest.importorskip("mkdocs", reason="the site needs mkdocs-material: pip install 'cordwood[docs]'")
-
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
+pytestmark = needs(Requirement.CHROMIUM, BROWSER is not None, "chromium is not installed")
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

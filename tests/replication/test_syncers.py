@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from requirements import Requirement, check
 
 from cordwood.replication.syncers import AioSyncer, Failure, Syncer, ThreadSyncer
 from cordwood.storage.disk import Syncable
@@ -17,8 +18,9 @@ from cordwood.storage.real_disk import RealDisk, RealFile
 def aio(loop: asyncio.AbstractEventLoop) -> Syncer:
     try:
         return AioSyncer(loop)
-    except OSError:
-        pytest.skip("this kernel has no AIO")
+    except OSError as error:
+        check(Requirement.AIO, False, f"this kernel has no AIO: {error}")
+        raise
 
 
 def thread(loop: asyncio.AbstractEventLoop) -> Syncer:

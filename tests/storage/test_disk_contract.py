@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from requirements import Requirement, needs
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.storage.disk import Disk, sync_directory
@@ -75,7 +76,7 @@ def test_what_memory_has_is_read_without_waiting_or_not_at_all(place: Place) -> 
     assert file.pread_cached(3, 2) in (b"cde", None)
 
 
-@pytest.mark.skipif(not os.access(MEMORY, os.W_OK), reason=f"there is no file system in memory at {MEMORY}")
+@needs(Requirement.TMPFS, os.access(MEMORY, os.W_OK), f"there is no file system in memory at {MEMORY}")
 def test_a_file_system_that_does_not_know_what_is_in_memory_is_read_all_the_same() -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as path:
         file = RealDisk().open(f"{path}/f", create=True)

@@ -6,13 +6,13 @@ import pytest
 from broker_fixture import RunningBroker
 from console_fixture import CHROMIUM, Console, headless
 from playwright.sync_api import Browser
+from requirements import Requirement, check
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """For a file at a time: while it runs, no test can have an event loop of its own."""
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
+    check(Requirement.CHROMIUM, CHROMIUM is not None, "chromium is not installed")
     with headless() as running:
         yield running
 
