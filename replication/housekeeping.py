@@ -11,6 +11,7 @@ import structlog
 from cordwood.replication.log_directory import NO_ROOM, LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
+from cordwood.storage.errors import DamagedLog
 from cordwood.storage.segment import Segment
 from cordwood.storage.state import save
 
@@ -119,10 +120,27 @@ class Housekeeping:
                     _events.error("retention.failed", directory=log.directory, error=str(error))
 
     async def _drop_old(self, partition: Partition, now_ms: int) -> None:
+        await self._learn_times(partition)
         dropped = partition.log.drop(partition.high_watermark, now_ms)
         if dropped:
+            try:
+                # First: a segment that the manifest lists, and that is not there, is taken for lost.
+                await self.save(partition)
+            except OSError as error:
+                # For want of room: there is some once they are removed.
+                if error.errno not in NO_ROOM:
+                    raise
             self._spawn(self._remove_segments(partition, dropped))
-            await self.save(partition)
+
+    async def _learn_times(self, partition: Partition) -> None:
+        """Read the indexes of segments that were sealed before there was a manifest, for their largest timestamps."""
+        config = partition.config
+        if config.deletable and config.retention_ms >= 0:
+            for segment in [segment for segment in partition.log.segments if not segment.is_timed]:
+                try:
+                    await self._run_blocking(segment.learn_time)
+                except DamagedLog as damage:
+                    partition.damaged(damage)
 
     async def _checkpoint_for_ever(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,6 +1,7 @@
 """A small file that is replaced as a whole: after a crash it holds the old payload or the new one, never a mixture."""
 
 from struct import Struct
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -9,6 +10,8 @@ from cordwood.storage.errors import DamagedLog
 
 MAGIC = b"CWCP"
 VERSION = 1
+NEWEST_VERSION = 2
+"""Versions are of a payload's layout; what is in them is for who reads the payload."""
 
 _HEADER = Struct("<4sHI")
 """Magic, version, length of the payload. A CRC-32C of these and the payload follows, then the payload."""
@@ -16,9 +19,16 @@ _CHECKSUM = Struct("<I")
 _PAYLOAD_AT = _HEADER.size + _CHECKSUM.size
 
 
-def write(disk: Disk, path: str, payload: bytes) -> None:
+class Checkpoint(NamedTuple):
+    """What a file holds: its payload, and the version of the payload's layout."""
+
+    version: int
+    payload: bytes
+
+
+def write(disk: Disk, path: str, payload: bytes, version: int = VERSION) -> None:
     """Replace the file at `path`. It is on disk when this returns; an OSError is final for the directory. Blocks."""
-    header = _HEADER.pack(MAGIC, VERSION, len(payload))
+    header = _HEADER.pack(MAGIC, version, len(payload))
     checksum = _CHECKSUM.pack(crc32c(payload, crc32c(header)))
     staged = path + ".new"
     file = disk.open(staged, create=True)
@@ -34,7 +44,13 @@ def write(disk: Disk, path: str, payload: bytes) -> None:
 
 
 def read(disk: Disk, path: str) -> bytes | None:
-    """The payload, or None where there is no such file.
+    """The payload, or None where there is no such file. Raises as `load` does."""
+    loaded = load(disk, path)
+    return None if loaded is None else loaded.payload
+
+
+def load(disk: Disk, path: str) -> Checkpoint | None:
+    """What the file holds, or None where there is no such file.
 
     Raises DamagedLog with the byte at which the file stops being what was written.
     """
@@ -49,7 +65,7 @@ def read(disk: Disk, path: str) -> bytes | None:
     return _checked(path, content)
 
 
-def _checked(path: str, content: bytes) -> bytes:
+def _checked(path: str, content: bytes) -> Checkpoint:
     if len(content) < _PAYLOAD_AT:
         raise DamagedLog(path, len(content), "the file ends within its header")
     magic, version, length = _HEADER.unpack_from(content)
@@ -61,11 +77,11 @@ def _checked(path: str, content: bytes) -> bytes:
         if len(payload) < length:
             raise DamagedLog(path, len(content), f"{length} bytes of payload were written, {len(payload)} are left")
         raise DamagedLog(path, _HEADER.size, "the checksum does not fit what follows")
-    if version != VERSION:
-        raise DamagedLog(path, 4, f"version {version} is newer than this Cordwood, which knows version {VERSION}")
+    if not VERSION <= version <= NEWEST_VERSION:
+        raise DamagedLog(path, 4, f"version {version} is newer than this Cordwood, which knows {NEWEST_VERSION}")
     if len(payload) != length:
         raise DamagedLog(path, _PAYLOAD_AT + length, f"{len(payload) - length} bytes follow the payload")
-    return payload
+    return Checkpoint(version, payload)
 
 
 def _directory_of(path: str) -> str:

@@ -45,5 +45,20 @@ class DamagedLog(StorageError):
         self.path, self.position, self.what = path, position, what
 
 
+class LostTail(DamagedLog):
+    """Everything of a log from `offset` on, of which no more is known than that it was there."""
+
+    def __init__(self, path: str, position: int, what: str, offset: int) -> None:
+        super().__init__(path, position, what)
+        self.offset = offset
+
+
+class ForeignSegment(DamagedLog):
+    """A segment file among those of a log that does not belong to it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, 0, "its records belong to another segment, as the manifest has it")
+
+
 class DiskFailed(StorageError):
     """A read, write or sync failed: the log directory is offline, and nothing is tried again on it."""

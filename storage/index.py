@@ -23,6 +23,8 @@ from cordwood.storage.errors import DamagedLog
 _HEAD = struct.Struct(">8sqI")
 _BLOCK = struct.Struct(">II")
 _ROW = struct.Struct(">IIIIq")
+_TIMESTAMP = struct.Struct(">16xq")
+"""A row's last field alone."""
 ROW_BYTES = _ROW.size
 _MAGIC = b"CWINDEX1"
 _first_u32 = struct.Struct(">I").unpack_from
@@ -97,7 +99,7 @@ class Index:
 
     def max_timestamp(self) -> int:
         """The largest timestamp of any interval; -1 where there is none. Walks all rows."""
-        return max((interval.max_timestamp for interval in self), default=-1)
+        return max([timestamp for (timestamp,) in _TIMESTAMP.iter_unpack(bytes(self._rows))], default=-1)
 
     def truncate(self, position: int) -> None:
         """Forget every interval that reaches behind `position`."""

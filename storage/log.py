@@ -13,6 +13,7 @@ from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes, Disk, File, Syncable, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
+from cordwood.storage.manifest import Manifest
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.producers import Producers
 from cordwood.storage.retention import droppable
@@ -210,19 +211,23 @@ class Log:
             return
         assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
         segment, position = self._segment_of(end), 0
-        if end > segment.base_offset and (position := segment.locate(end)) < segment.size:
-            end = next(segment.headers(position, segment.size))[1].base_offset
+        if end > segment.base_offset and not segment.is_lost:
+            end, position = segment.batch_boundary(end)
             self.log_start = min(self.log_start, end)
         # The recovery point comes down before the bytes do, or a crash in between would look like a loss.
         self.producers.truncate_end(end)
         if end < self.recovery_point:
             self.recovery_point = end
-            producers = self.producers.encode(end)
-            set_back(self.disk, self.directory, LogState(self.log_start, end, producers, self.epochs.encode()))
+            producers, manifest = self.producers.encode(end), self._manifest(end)
+            state = LogState(self.log_start, end, producers, self.epochs.encode(), manifest)
+            set_back(self.disk, self.directory, state)
         while self.segments and self.segments[-1].base_offset >= end:
             self._remove(self.segments.pop())
-        self.must_roll = end <= segment.base_offset
-        if not self.must_roll:
+        # What the manifest lists stays as it is, unless it is taken out of there before.
+        self.must_roll = end <= segment.base_offset or segment.is_lost or position == segment.size
+        if segment.is_lost:
+            segment.end_offset = min(segment.end_offset, end)
+        elif not self.must_roll:
             segment.truncate(position, end)
             segment.file.sync()
         sync_directory(self.disk, self.directory)
@@ -275,8 +280,12 @@ class Log:
         if self.segments:
             self.segments[-1].save_index()
         self.unsaved_bytes = 0
-        producers = self.producers.encode(self.flushed_end)
-        return LogState(self.log_start, self.flushed_end, producers, self.epochs.take_changes())
+        producers, manifest = self.producers.encode(self.flushed_end), self._manifest(self.flushed_end)
+        return LogState(self.log_start, self.flushed_end, producers, self.epochs.take_changes(), manifest)
+
+    def _manifest(self, end: int) -> Manifest:
+        """The segments below `end` that take no more appends: not the last one, which a restart goes on with."""
+        return tuple([segment.listing() for segment in self.segments[:-1] if segment.end_offset <= end])
 
     def not_saved(self, state: LogState) -> None:
         """`state` could not be put on disk: what it had to tell is still to be told."""
@@ -291,7 +300,7 @@ class Log:
         """Opening has found all there is. Syncs what is not known to be on disk, so that it counts from now on."""
         if self.segments and (flushed_end < self.log_end or flushed_end <= self.segments[-1].base_offset):
             for segment in self.segments:
-                if segment.end_offset >= flushed_end:
+                if segment.end_offset >= flushed_end and not segment.is_lost:
                     write_again(segment, flushed_end)
                     segment.file.sync()
             for directory in self._directories():
@@ -303,9 +312,10 @@ class Log:
         """Put everything on disk so that opening again has nothing to do. Waits for the disk."""
         if self.segments:
             active = self.segments[-1]
-            active.close_interval()
-            active.seal()
-            self._unsynced_files[active.path] = active.file
+            if not active.is_sealed:
+                active.close_interval()
+                active.seal()
+                self._unsynced_files[active.path] = active.file
             unsynced = self.take_unsynced()
             for syncable in (*unsynced.files, *unsynced.directories):
                 syncable.sync()
@@ -340,8 +350,9 @@ class Log:
         """Begin a new segment at the log's end. Its directory entries are synced with the next group."""
         if self.segments:
             full = self.segments[-1]
-            full.close_interval()
-            full.seal()
+            if not full.is_sealed:
+                full.close_interval()
+                full.seal()
             self._keep_open(full)
             changed = self._directories()[:1]
         else:

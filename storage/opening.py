@@ -5,16 +5,19 @@ first that is not whole is either a tear, which is cut because it was provably n
 and stepped over: its offsets are never given to other records (disk rule 4).
 """
 
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from cordwood.storage.batch import BatchHeader, peek
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Disk, sync_directory
-from cordwood.storage.errors import CorruptBatch, DamagedLog
+from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail
 from cordwood.storage.log import Log
+from cordwood.storage.manifest import NOT_KNOWN, Layout, Manifest, SealedSegment, lay_out
 from cordwood.storage.marks import Mark
 from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, scan, step_over
 from cordwood.storage.segment import Segment
+from cordwood.storage.segment_files import bases_in, loss_of, segment_path
 from cordwood.storage.state import load
 from cordwood.storage.types import NO_EPOCH
 
@@ -39,14 +42,20 @@ def open_log(disk: Disk, directory: str, config: LogConfig, mark: Mark | None, n
     # What begins above the recovery point may have been lost since, and is found again if it was not.
     log.epochs.truncate_end(log.recovery_point)
     log.damage.extend(recovered.damage)
-    bases = [int(name[:-4]) for name in disk.list_directory(directory) if name.endswith(".log")]
-    _Opening(log, mark, now_ms).run(bases)
+    _Opening(log, mark, now_ms).run(bases_in(disk, directory), recovered.segments)
     return log
+
+
+def _remove(log: Log, base: int) -> None:
+    """Remove a segment that the log does not consist of."""
+    for path in Segment(log.disk, log.directory, base, log.config.index_interval_bytes).paths():
+        if log.disk.exists(path):
+            log.disk.remove(path)
 
 
 def _go_on_behind(log: Log, end: int) -> None:
     """All segments are gone, and there were some: their offsets stay taken."""
-    log.damage.append(DamagedLog(log.directory, 0, f"all records below offset {end} are missing"))
+    log.damage.append(LostTail(log.directory, 0, f"all records below offset {end} are missing", 0))
     log.log_start = log.log_end = log.flushed_end = log.recovery_point = end
 
 
@@ -56,7 +65,41 @@ class _Opening:
         self._flushed_end = max(mark.end_offset if mark else 0, log.recovery_point)
         self._replay_from = log.recovery_point
 
-    def run(self, bases: list[int]) -> None:
+    def run(self, bases: list[int], manifest: Manifest | None) -> None:
+        if manifest is not None:
+            layout = lay_out(manifest, bases, self._log.log_start)
+            self._take_listed(layout)
+            self._take(layout.others)
+        else:
+            self._take(bases)
+        self._settle()
+
+    def _take_listed(self, layout: Layout) -> None:
+        """Take the segments of the manifest, and name those that are missing, cut short or foreign."""
+        log = self._log
+        for row in layout.sealed:
+            segment = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes)
+            log.segments.append(segment)
+            if (damage := loss_of(log.disk, segment.path, row.size)) is not None:
+                segment.is_lost = not log.disk.exists(segment.path)
+                log.damage.append(damage)
+        if layout.gap is not None:
+            self._append_lost(*layout.gap)
+        for base in layout.foreign:
+            log.damage.append(ForeignSegment(segment_path(log.directory, base)))
+        for base in layout.removed:
+            _remove(log, base)
+
+    def _append_lost(self, base: int, end: int) -> None:
+        """A segment that nothing is known of but its offsets."""
+        log = self._log
+        row = SealedSegment(base, end, 0, NOT_KNOWN)
+        lost = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes)
+        lost.is_lost = True
+        log.segments.append(lost)
+        log.damage.append(DamagedLog(lost.path, 0, f"the records from offset {base} to {end} are missing"))
+
+    def _take(self, bases: Sequence[int]) -> None:
         log = self._log
         interval = log.config.index_interval_bytes
         for base, following in zip_longest(bases, bases[1:]):
@@ -69,7 +112,8 @@ class _Opening:
                 self._cut_behind(segment, bases)
                 break
             segment.is_sealed = following is not None
-        self._settle()
+            if following is not None and segment.end_offset < following:
+                self._append_lost(segment.end_offset, following)
 
     def _recover(self, segment: Segment, following: int | None) -> bool:
         """Take in what the segment holds. False where it was cut: nothing behind it may stay."""
@@ -92,27 +136,31 @@ class _Opening:
                 segment.truncate(tear.position, tear.offset)
                 segment.file.sync()
                 return False
-            self._log.damage.append(DamagedLog(segment.path, tear.position, tear.what))
-            if not step_over(segment, tear):
-                self._give_up_rest(segment, tear)
-                break
+            if step_over(segment, tear):
+                self._log.damage.append(DamagedLog(segment.path, tear.position, tear.what))
+                continue
+            self._give_up_rest(segment, tear, following)
+            break
         if (damage := segment.take_index_damage()) is not None:
             self._log.damage.append(damage)
         if following is not None and segment.end_offset < following:
-            return self._is_gap_allowed(segment, following)
+            return self._is_gap_allowed(segment)
         return True
 
-    def _is_gap_allowed(self, segment: Segment, following: int) -> bool:
-        """Records are missing between two segments. Never flushed: all behind goes. Flushed: they are damage, named."""
+    def _is_gap_allowed(self, segment: Segment) -> bool:
+        """Records are missing between two segments. Never flushed: all behind goes. Flushed: they are damage."""
         if segment.end_offset >= self._flushed_end:
             segment.truncate(segment.size, segment.end_offset)
             return False
-        what = f"the records from offset {segment.end_offset} to {following} are missing"
-        self._log.damage.append(DamagedLog(segment.path, segment.size, what))
         return True
 
-    def _give_up_rest(self, segment: Segment, tear: Tear) -> None:
+    def _give_up_rest(self, segment: Segment, tear: Tear, following: int | None) -> None:
         """No whole batch follows the damage. Its offsets stay taken, and appends go to a new segment."""
+        if following is not None:
+            segment.note_damage(segment.file.size() - tear.position)
+            segment.end_offset = following
+            self._log.damage.append(DamagedLog(segment.path, tear.position, tear.what))
+            return
         claimed = tear.offset + 1
         try:
             header = peek(segment.file.pread(1 << 10, tear.position))
@@ -122,16 +170,14 @@ class _Opening:
             claimed = tear.offset + header.record_count
         segment.note_damage(segment.file.size() - tear.position)
         segment.end_offset = max(claimed, self._flushed_end)
+        self._log.damage.append(LostTail(segment.path, tear.position, tear.what, tear.offset))
         self._log.must_roll = True
 
-    def _cut_behind(self, segment: Segment, bases: list[int]) -> None:
+    def _cut_behind(self, segment: Segment, bases: Sequence[int]) -> None:
         """A tear that was cut lies before these segments: they were never flushed either."""
         for base in bases:
             if base > segment.base_offset:
-                later = Segment(self._log.disk, self._log.directory, base, self._log.config.index_interval_bytes)
-                for path in later.paths():
-                    if self._log.disk.exists(path):
-                        self._log.disk.remove(path)
+                _remove(self._log, base)
         sync_directory(self._log.disk, self._log.directory)
 
     def _replay(self, segment: Segment) -> None:
@@ -169,15 +215,15 @@ class _Opening:
         log = self._log
         found = log.segments[-1].end_offset if log.segments else log.log_start
         log.log_end = max(found, log.log_start, self._flushed_end)
-        if log.log_end > found:
+        if log.log_end > max(found, log.log_start):
             if log.segments:
                 what = f"the records from offset {found} to {log.log_end} are missing"
-                log.damage.append(DamagedLog(log.segments[-1].path, log.segments[-1].size, what))
+                log.damage.append(LostTail(log.segments[-1].path, log.segments[-1].size, what, found))
             else:
                 _go_on_behind(log, log.log_end)
-            log.must_roll = True
+        log.must_roll |= log.log_end > found
         if log.segments:
             log.log_start = max(log.log_start, log.segments[0].base_offset)
-            log.segments[-1].is_sealed = False
+            log.must_roll |= log.segments[-1].is_sealed
         log.epochs.truncate_end(log.log_end)
         log.mark_recovered(self._flushed_end)

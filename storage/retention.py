@@ -25,16 +25,21 @@ def droppable(segments: Sequence[Aged], config: LogConfig, log_start: int, high_
     """
     excess = sum(segment.size for segment in segments) - config.retention_bytes if config.retention_bytes >= 0 else 0
     count = 0
-    for segment in segments:
-        is_active = count == len(segments) - 1
-        if not segment.size or segment.end_offset > high_watermark:
+    for place, segment in enumerate(segments):
+        is_active = place == len(segments) - 1
+        if segment.end_offset > high_watermark:
+            break
+        if not segment.size and not is_active:
+            # Nothing is left of it, not even its age: it goes with the one behind it.
+            continue
+        if not segment.size:
             break
         below_start = segment.end_offset <= log_start and not is_active
         too_large = config.deletable and segment.size <= excess and not is_active
         if not below_start and not too_large and not (config.deletable and _has_aged(segment, config, now_ms)):
             break
         excess -= segment.size
-        count += 1
+        count = place + 1
     return count
 
 

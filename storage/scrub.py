@@ -5,16 +5,19 @@ is asked of `is_still_damaged` where the log is changed: it may have been trunca
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from crc32c import crc32c
 
 from cordwood.storage import checkpoint
-from cordwood.storage.disk import Disk
-from cordwood.storage.errors import DamagedLog
+from cordwood.storage.batch import peek
+from cordwood.storage.disk import Bytes, Disk, File
+from cordwood.storage.errors import DamagedLog, ForeignSegment
 from cordwood.storage.index import Index, Interval, load
 from cordwood.storage.log import Log
 from cordwood.storage.segment import Segment
+from cordwood.storage.segment_files import bases_in, loss_of, segment_path
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
 
 PIECE_BYTES = 256 << 10
@@ -28,15 +31,18 @@ class SegmentView:
     path: str
     index_path: str
     base_offset: int
+    end_offset: int
     size: int
     proofs: Index | None
 
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """What there was of a log to be proven."""
+    """What there was of a log to be proven: between `log_start` and the last segment, no other file belongs to it."""
 
     disk: Disk
+    directory: str
+    log_start: int
     checkpoints: tuple[str, str]
     segments: tuple[SegmentView, ...]
 
@@ -51,19 +57,24 @@ Proof = int | DamagedLog
 
 def view_of(log: Log) -> LogView:
     """All of a log as it is now. Cheap: of the active segment the index is copied, 24 bytes for each 4 KiB."""
-    return LogView(log.disk, _checkpoints(log), tuple(map(_segment_view, log.segments)))
+    segments = tuple(map(_segment_view, log.segments))
+    return LogView(log.disk, log.directory, log.log_start, _checkpoints(log), segments)
 
 
 def prove(view: LogView) -> Iterator[Proof]:
     """Read everything, in pieces of about PIECE_BYTES. Waits for the disk. Of each segment the first damage counts."""
     for path in view.checkpoints:
         yield from _prove_checkpoint(view.disk, path)
+    yield from _foreign_segments(view)
     for segment in view.segments:
+        if segment.proofs is None and (loss := loss_of(view.disk, segment.path, segment.size)) is not None:
+            yield loss
+            continue
         index, damage = _index_of(view.disk, segment)
         yield index.size
         if damage is not None:
             yield damage
-        yield from _prove_batches(view.disk, segment.path, segment.proofs or index)
+        yield from _prove_batches(view.disk, segment, segment.proofs or index)
 
 
 def is_still_damaged(log: Log, damage: DamagedLog) -> bool:
@@ -73,15 +84,17 @@ def is_still_damaged(log: Log, damage: DamagedLog) -> bool:
     segment = segment_with(log, damage.path)
     if segment is None:
         # It was truncated or dropped, and with it what was wrong in it.
-        return False
+        return isinstance(damage, ForeignSegment) and log.disk.exists(damage.path)
     view = _segment_view(segment)
+    if view.proofs is None and loss_of(log.disk, view.path, view.size) is not None:
+        return damage.path == view.path
     index, index_damage = _index_of(log.disk, view)
     if damage.path == view.index_path:
         return index_damage is not None
     proofs = view.proofs or index
-    row = proofs.row_of_position(damage.position)
+    row = min(proofs.row_of_position(damage.position), len(proofs) - 1)
     suspected = proofs.rows(row, row + 1)
-    return any(isinstance(proof, DamagedLog) for proof in _prove_batches(log.disk, view.path, suspected))
+    return any(isinstance(proof, DamagedLog) for proof in _prove_batches(log.disk, view, suspected))
 
 
 def segment_with(log: Log, path: str) -> Segment | None:
@@ -95,7 +108,16 @@ def _checkpoints(log: Log) -> tuple[str, str]:
 
 def _segment_view(segment: Segment) -> SegmentView:
     proofs = None if segment.is_sealed else segment.proofs()
-    return SegmentView(segment.path, segment.index_path, segment.base_offset, segment.size, proofs)
+    ends = segment.base_offset, segment.end_offset
+    return SegmentView(segment.path, segment.index_path, *ends, segment.size, proofs)
+
+
+def _foreign_segments(view: LogView) -> Iterator[DamagedLog]:
+    """Files among the segments that are none of them. What begins before or behind these is being removed, or new."""
+    known = {segment.base_offset for segment in view.segments}
+    for base in bases_in(view.disk, view.directory):
+        if base not in known and view.log_start <= base < max(known):
+            yield ForeignSegment(segment_path(view.directory, base))
 
 
 def _index_of(disk: Disk, segment: SegmentView) -> tuple[Index, DamagedLog | None]:
@@ -116,29 +138,49 @@ def _index_of(disk: Disk, segment: SegmentView) -> tuple[Index, DamagedLog | Non
     return index, damage
 
 
-def _prove_batches(disk: Disk, path: str, proofs: Index) -> Iterator[Proof]:
+def _prove_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator[Proof]:
     """Every interval of a segment against its checksum, up to the first that is not what was written."""
     if not len(proofs):
         return
+    path = segment.path
     try:
         file = disk.open(path)
     except FileNotFoundError:
-        yield DamagedLog(path, 0, "it is gone")
+        yield DamagedLog(path, 0, "it is missing")
         return
-    try:
+    with closing(file):
         for intervals in _pieces(proofs):
-            begin, size = intervals[0].position, intervals[-1].end - intervals[0].position
-            data = memoryview(file.pread(size, begin))
-            yield size
-            for interval in intervals:
-                if crc32c(data[interval.position - begin : interval.end - begin]) != interval.crc:
-                    what = f"the {interval.size} bytes from here on are not what was written"
-                    yield DamagedLog(path, interval.position, what)
+            yield intervals[-1].end - intervals[0].position
+            data = _read(file, intervals)
+            for interval, content in zip(intervals, data, strict=True):
+                if content is None or crc32c(content) != interval.crc:
+                    what = "not what was written" if content is not None else "what the disk cannot read"
+                    yield DamagedLog(path, interval.position, f"the {interval.size} bytes from here on are {what}")
                     return
-    except OSError as error:
-        yield DamagedLog(path, begin, f"the disk cannot read it: {error.strerror}")
-    finally:
-        file.close()
+        if segment.proofs is None and intervals[-1].end == segment.size:
+            yield from _prove_end(segment, intervals[-1], data[-1])
+
+
+def _read(file: File, intervals: list[Interval]) -> list[Bytes | None]:
+    """The bytes of each interval; None of those that the disk cannot read."""
+    begin, size = intervals[0].position, intervals[-1].end - intervals[0].position
+    try:
+        data = memoryview(file.pread(size, begin))
+    except OSError:
+        return [None] if len(intervals) == 1 else [_read(file, [interval])[0] for interval in intervals]
+    return [data[interval.position - begin : interval.end - begin] for interval in intervals]
+
+
+def _prove_end(segment: SegmentView, last: Interval, content: Bytes | None) -> Iterator[DamagedLog]:
+    """Whether the segment reaches as far as the next one, of which its own file says nothing."""
+    assert content is not None, "it is proven"
+    position, end = 0, segment.base_offset + last.offset
+    while position < last.size:
+        header = peek(content, position)
+        position, end = position + header.size, header.end
+    if end != segment.end_offset:
+        what = f"the records from offset {end} to {segment.end_offset} are missing"
+        yield DamagedLog(segment.path, segment.size, what)
 
 
 def _pieces(proofs: Index) -> Iterator[list[Interval]]:

@@ -14,7 +14,9 @@ from cordwood.storage.batch import BatchHeader, peek
 from cordwood.storage.disk import Bytes, Disk, File
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.index import Index, Interval, empty, load
+from cordwood.storage.manifest import NOT_KNOWN, SealedSegment
 from cordwood.storage.recovery import SCAN_BYTES, must_not_fall_back, scan, step_over
+from cordwood.storage.segment_files import segment_path
 
 ALLOCATE_AT_LEAST = 64 << 10
 ALLOCATE_AT_MOST = 64 << 20
@@ -24,16 +26,12 @@ class NotInMemory(Exception):
     """A read that may not wait would have had to wait for the disk."""
 
 
-def segment_path(directory: str, base_offset: int) -> str:
-    return f"{directory}/{base_offset:020d}.log"
-
-
 class Segment:
     """Batches from `base_offset` to `end_offset`, in the first `size` bytes of a file."""
 
     __slots__ = (
         "_allocated", "_damaged", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp",
-        "_open", "base_offset", "end_offset", "first_timestamp", "is_sealed", "path", "size",
+        "_open", "base_offset", "end_offset", "first_timestamp", "is_lost", "is_sealed", "path", "size",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int) -> None:
@@ -41,13 +39,16 @@ class Segment:
         self.path = segment_path(directory, base_offset)
         self.base_offset = self.end_offset = base_offset
         self.size, self.first_timestamp, self.is_sealed = 0, -1, False
+        self.is_lost = False
+        """Whether its file was missing when the log was opened: it stands for the offsets that it had."""
         self._interval_bytes = interval_bytes
         self._file: File | None = None
         self._index: Index | None = None
         self._index_damage: DamagedLog | None = None
         self._open = Interval(0, 0, 0, 0, -1)
         self._damaged: list[Interval] = []
-        self._max_timestamp: int | None = None
+        self._max_timestamp: int | None = -1
+        """Of all closed intervals. None until it is needed, for a segment sealed before there was a manifest."""
         self._allocated = 0
 
     @classmethod
@@ -63,17 +64,33 @@ class Segment:
     def sealed(cls, disk: Disk, directory: str, base_offset: int, end_offset: int, interval_bytes: int) -> "Segment":
         """A segment that was complete when the log was last checkpointed: nothing of it is read until it is needed."""
         segment = cls(disk, directory, base_offset, interval_bytes)
-        segment.end_offset = end_offset
-        segment.is_sealed = True
+        segment.end_offset, segment.is_sealed, segment._max_timestamp = end_offset, True, None
         segment.size = segment.file.size()
         segment.release()
         return segment
+
+    @classmethod
+    def listed(cls, disk: Disk, directory: str, row: SealedSegment, interval_bytes: int) -> "Segment":
+        """A segment as the manifest lists it, whether its file is there or not."""
+        segment = cls(disk, directory, row.base_offset, interval_bytes)
+        segment.end_offset, segment.size, segment.is_sealed = row.end_offset, row.size, True
+        segment._max_timestamp = None if row.max_timestamp == NOT_KNOWN else row.max_timestamp
+        return segment
+
+    def listing(self) -> SealedSegment:
+        """This segment's row of the manifest."""
+        timestamp = NOT_KNOWN if self._max_timestamp is None else self._max_timestamp
+        return SealedSegment(self.base_offset, self.end_offset, self.size, timestamp)
 
     @property
     def file(self) -> File:
         file = self._file
         if file is None:
-            file = self._file = self._disk.open(self.path)
+            try:
+                file = self._file = self._disk.open(self.path)
+            except FileNotFoundError:
+                what = f"it is missing, with the records from offset {self.base_offset} to {self.end_offset}"
+                raise DamagedLog(self.path, 0, what) from None
         return file
 
     @property
@@ -94,10 +111,20 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of any batch; -1 for an empty segment."""
+        """The largest timestamp of any batch; -1 for an empty segment, and before `learn_time` where that is needed."""
+        # Before the closed ones are looked at: the loop may close the open interval while a thread asks.
+        open_timestamp = self._open.max_timestamp
+        return max(-1 if self._max_timestamp is None else self._max_timestamp, open_timestamp)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the largest timestamp is known; not so of a segment that was sealed before there was a manifest."""
+        return self._max_timestamp is not None
+
+    def learn_time(self) -> None:
+        """Find out the largest timestamp from the index. Waits for the disk. Raises DamagedLog."""
         if self._max_timestamp is None:
             self._max_timestamp = self.index.max_timestamp()
-        return max(self._max_timestamp, self._open.max_timestamp)
 
     def append(self, pieces: Sequence[Bytes], batches: Sequence[tuple[int, int, int]], end_offset: int) -> None:
         """Write batches behind the last one, at once, into memory; `sync` of the file makes them sure.
@@ -148,6 +175,7 @@ class Segment:
             self.index.append(self._open)
             if self._max_timestamp is not None:
                 self._max_timestamp = max(self._max_timestamp, self._open.max_timestamp)
+            # Last, and after the timestamp: a thread may be reading.
             self._open = Interval(0, 0, 0, 0, -1)
 
     def read(self, start: int, stop: int, *, wait: bool = True) -> Bytes:
@@ -203,15 +231,32 @@ class Segment:
             raise NotInMemory
         interval = self._open
         if not interval.size or offset - self.base_offset < interval.offset:
-            interval = self._interval(self.index.row_of_offset(offset - self.base_offset))
+            row = self.index.row_of_offset(offset - self.base_offset)
+            if row < 0:
+                raise DamagedLog(self.path, 0, f"no batch has offset {offset}")
+            interval = self._interval(row)
         data = self._pread(interval.position, interval.size, wait)
         self._prove(interval, data)
         position = 0
-        while True:
+        while position < interval.size:
             header = peek(data, position)
             if offset < header.end:
                 return interval.position + position
             position += header.size
+        raise DamagedLog(self.path, interval.end, f"no batch has offset {offset}")
+
+    def batch_boundary(self, offset: int) -> tuple[int, int]:
+        """Base offset and position of the batch that contains `offset`, or this segment's end.
+
+        Where an interval begins is known without reading it, whatever has become of its bytes.
+        """
+        row = self.index.row_of_offset(offset - self.base_offset)
+        if row >= 0 and self.index[row].offset == offset - self.base_offset:
+            return offset, self.index[row].position
+        position = self.locate(offset)
+        if position == self.size:
+            return offset, position
+        return next(self.headers(position, self.size))[1].base_offset, position
 
     def cut(self, start: int, stop: int, max_bytes: int, *, wait: bool = True) -> int:
         """Where a read from `start` to `stop` ends if it may have `max_bytes`: behind one batch at the least."""
@@ -264,7 +309,7 @@ class Segment:
                     break
             index.truncate(last.position)
             self._damaged.clear()
-        self.size = index.end
+        self.size, self._max_timestamp = index.end, index.max_timestamp()
         if len(index):
             self.first_timestamp = index[0].max_timestamp
 
@@ -277,13 +322,14 @@ class Segment:
             # First: its rows would one day be held against what has come in the place of what is cut.
             empty(self._disk, self.index_path)
         self.size, self.end_offset = self.index.end, end_offset
+        self._max_timestamp = self.index.max_timestamp()
         # Where the cut falls within an interval, what is left of it is the open one again.
         rest, at = self._pread(self.size, position - self.size, True), 0
         while at < len(rest):
             header = peek(rest, at)
             self.note(header.base_offset, header.size, header.max_timestamp, (rest[at : at + header.size],))
             at += header.size
-        self.is_sealed, self._max_timestamp = False, None
+        self.is_sealed = False
         self.file.truncate(position)
         self._allocated = position
 
@@ -314,8 +360,6 @@ class Segment:
         if self.is_sealed:
             # What recovery left open goes with the index, and comes back as one of its rows.
             self.close_interval()
-            if self._index is not None and self._max_timestamp is None:
-                self._max_timestamp = self._index.max_timestamp()
             self._index = None
 
     def index_bytes(self) -> int:
@@ -380,7 +424,8 @@ class Segment:
             return Index()
         with closing(self._disk.open(self.index_path)) as file:
             index, self._index_damage = load(file, self.base_offset)
-        if index.end > self.file.size():
+        # A sealed segment may have lost some of what its index still proves.
+        if index.end > (self.size if self.is_sealed else self.file.size()):
             self._index_damage = DamagedLog(self.index_path, 0, "the index reaches behind the end of its segment")
             index.truncate(0)
         return index

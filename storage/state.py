@@ -1,21 +1,26 @@
 """What a log keeps beside its segments, so that a restart reads only what came last: two checkpoint files.
 
 `recovery`: log start i64, recovery point i64 (everything below it was on disk, and the rest of the file is the state as
-of there), idempotent producers. `leader-epochs`: each epoch with its start offset.
+of there), the manifest of the sealed segments (see `manifest.py`; none in version 1), idempotent producers.
+`leader-epochs`: each epoch with its start offset.
 """
 
 import struct
 from typing import NamedTuple
 
-from cordwood.storage import checkpoint
+from cordwood.storage import checkpoint, manifest
+from cordwood.storage.checkpoint import Checkpoint
 from cordwood.storage.disk import Disk
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import DamagedLog
+from cordwood.storage.manifest import Manifest
 from cordwood.storage.producers import Producers
 
 RECOVERY_FILE = "recovery"
 EPOCHS_FILE = "leader-epochs"
-_HEAD = struct.Struct(">qq")
+HEAD = struct.Struct(">qq")
+WITH_MANIFEST = 2
+"""The version of `recovery` that has a manifest."""
 
 
 class LogState(NamedTuple):
@@ -25,6 +30,8 @@ class LogState(NamedTuple):
     recovery_point: int
     producers: bytes
     epochs: bytes | None
+    segments: Manifest = ()
+    """The sealed segments below the recovery point."""
 
 
 class Recovered(NamedTuple):
@@ -35,6 +42,8 @@ class Recovered(NamedTuple):
     producers: Producers
     epochs: LeaderEpochs
     damage: list[DamagedLog]
+    segments: Manifest | None
+    """None where there is no manifest."""
 
 
 def save(disk: Disk, directory: str, state: LogState) -> None:
@@ -52,16 +61,22 @@ def set_back(disk: Disk, directory: str, state: LogState) -> None:
 
 
 def load(disk: Disk, directory: str) -> Recovered:
+    """What the checkpoint files of a log hold. Raises OSError."""
     damage: list[DamagedLog] = []
     recovery = _read(disk, f"{directory}/{RECOVERY_FILE}", damage)
     epochs = _read(disk, f"{directory}/{EPOCHS_FILE}", damage)
-    if recovery is None or epochs is None:
-        # Without either file everything is read anew: batches carry their epochs and their producers.
-        log_start = _HEAD.unpack_from(recovery)[0] if recovery is not None else 0
-        return Recovered(log_start, 0, Producers(), LeaderEpochs(), damage)
-    log_start, recovery_point = _HEAD.unpack_from(recovery)
-    producers = Producers.decode(recovery[_HEAD.size :])
-    return Recovered(log_start, recovery_point, producers, LeaderEpochs.decode(epochs), damage)
+    if recovery is None:
+        # Everything is read anew: batches carry their epochs and their producers.
+        return Recovered(0, 0, Producers(), LeaderEpochs(), damage, None)
+    log_start, recovery_point = HEAD.unpack_from(recovery.payload)
+    rest, segments = recovery.payload[HEAD.size :], None
+    if recovery.version >= WITH_MANIFEST:
+        segments, rest = manifest.decode(rest)
+    if epochs is None:
+        # Likewise. None of the segments is taken unread, but the log is known to begin at its start.
+        return Recovered(log_start, 0, Producers(), LeaderEpochs(), damage, None if segments is None else ())
+    decoded = LeaderEpochs.decode(epochs.payload)
+    return Recovered(log_start, recovery_point, Producers.decode(rest), decoded, damage, segments)
 
 
 def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
@@ -70,13 +85,13 @@ def _write_epochs(disk: Disk, directory: str, state: LogState) -> None:
 
 
 def _write_recovery(disk: Disk, directory: str, state: LogState) -> None:
-    head = _HEAD.pack(state.log_start, state.recovery_point)
-    checkpoint.write(disk, f"{directory}/{RECOVERY_FILE}", head + state.producers)
+    payload = HEAD.pack(state.log_start, state.recovery_point) + manifest.encode(state.segments) + state.producers
+    checkpoint.write(disk, f"{directory}/{RECOVERY_FILE}", payload, WITH_MANIFEST)
 
 
-def _read(disk: Disk, path: str, damage: list[DamagedLog]) -> bytes | None:
+def _read(disk: Disk, path: str, damage: list[DamagedLog]) -> Checkpoint | None:
     try:
-        return checkpoint.read(disk, path)
+        return checkpoint.load(disk, path)
     except DamagedLog as damaged:
         damage.append(damaged)
         return None

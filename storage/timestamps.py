@@ -20,6 +20,7 @@ class Found(NamedTuple):
 def first_at_or_after(log: Log, timestamp: int, end: int) -> Found | None:
     """The first record below `end` with at least this timestamp; None where there is none. Waits for the disk."""
     for segment in log.segments:
+        segment.learn_time()
         if segment.end_offset <= log.log_start or segment.max_timestamp < timestamp:
             continue
         for position, header in _batches_at_or_after(segment, timestamp):
@@ -32,6 +33,8 @@ def first_at_or_after(log: Log, timestamp: int, end: int) -> Found | None:
 def latest_by_time(log: Log, end: int) -> Found | None:
     """The record below `end` with the largest timestamp, the first of equals (KIP-734). Waits for the disk."""
     best: Found | None = None
+    for segment in log.segments:
+        segment.learn_time()
     for segment in sorted(log.segments, key=lambda segment: segment.max_timestamp, reverse=True):
         if best is not None and segment.max_timestamp < best.timestamp:
             break

@@ -1,15 +1,18 @@
 """Files of what was removed stay for readers that have begun: as long as the broker says, or the topic itself."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import pytest
 from replica_fixture import NOW_MS, ReplicaStory
 from virtual_time import run
 
+from cordwood.chaos.sim.faults import Died
 from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.partition import Partition
 from cordwood.storage.config import FlushPolicy, LogConfig
+from cordwood.storage.opening import open_log
 
 BROKERS_DELAY_S = 60.0
 A_MOMENT_S = 1.0
@@ -23,9 +26,8 @@ def housekeeping_of(broker: ReplicaStory) -> Housekeeping:
     return Housekeeping(broker.replicas, run_here, lambda: NOW_MS, Intervals(1e9, BROKERS_DELAY_S, 10))
 
 
-def filled(delete_delay_ms: int | None) -> tuple[ReplicaStory, Partition]:
+def filled(delete_delay_ms: int | None, policy: FlushPolicy = FlushPolicy.OS) -> tuple[ReplicaStory, Partition]:
     """A broker with a partition of several segments, of which retention keeps one."""
-    policy = FlushPolicy.OS
     config = LogConfig(segment_bytes=200, retention_bytes=1, flush_policy=policy, delete_delay_ms=delete_delay_ms)
     broker = ReplicaStory(config)
     for value in range(10):
@@ -67,5 +69,30 @@ def test_a_deleted_topic_stays_on_disk_for_so_long(delete_delay_ms: int | None, 
         await asyncio.sleep(2 * A_MOMENT_S)
         assert not broker.disk.exists(partition.log.directory)
         await housekeeping.stop()
+
+    run(story())
+
+
+def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing() -> None:
+    async def story() -> None:
+        for changes in range(60):
+            broker, partition = filled(delete_delay_ms=0, policy=FlushPolicy.GROUP)
+            while partition.log.flushed_end < partition.log.log_end:
+                await asyncio.sleep(A_MOMENT_S)
+                broker.syncer.let_go()
+            housekeeping = housekeeping_of(broker)
+            await housekeeping.save(partition)
+            assert partition.log.state().segments, "there is something to miss"
+            broker.disk.faults.die_after(changes)
+            with contextlib.suppress(Died):
+                await housekeeping.retain()
+            await asyncio.sleep(A_MOMENT_S)
+            is_over = log_files(broker, partition) == len(partition.log.segments)
+            broker.disk.power_cut(keep=1.0)
+            log = open_log(broker.disk, partition.log.directory, partition.config, None, NOW_MS)
+            assert [damage for damage in log.damage if not damage.path.endswith(".index")] == [], f"change {changes}"
+            if is_over:
+                return
+        raise AssertionError("it never came to an end")
 
     run(story())

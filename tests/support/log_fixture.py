@@ -89,6 +89,13 @@ class LogFixture:
         self.log.truncate(end)
         return self
 
+    def start_over(self, offset: int) -> Self:
+        """Give up everything, as a follower does whose leader begins at `offset`."""
+        self._note(0)
+        self._marks.file.sync()
+        self.log.start_over(offset)
+        return self
+
     def delete_records(self, before: int) -> Self:
         self.log.raise_log_start(before)
         return self

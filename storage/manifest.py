@@ -1,0 +1,75 @@
+"""The manifest: a log's sealed segments as of a checkpoint, and how the files in its directory compare with it.
+
+It is a part of the `recovery` checkpoint, so that log start, recovery point and segments always agree. Retention and
+DeleteRecords take a segment out of the manifest before they remove its file; a truncation does so too. Whatever the
+manifest lists above the log start therefore exists, or was lost.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_COUNT = struct.Struct(">I")
+_ROW = struct.Struct(">qqqq")
+
+
+class SealedSegment(NamedTuple):
+    """One segment that takes no more appends. `size` in bytes.
+
+    `max_timestamp` in milliseconds: -1 where no record has one, NOT_KNOWN of one sealed before there was a manifest.
+    """
+
+    base_offset: int
+    end_offset: int
+    size: int
+    max_timestamp: int
+
+
+NOT_KNOWN = -2
+
+Manifest = tuple[SealedSegment, ...]
+
+
+class Layout(NamedTuple):
+    """What a log consists of, by the manifest and the base offsets of the files that are there.
+
+    `sealed` are taken as listed. `others` are the base offsets of files behind them, which recovery reads. `gap` is a
+    range of offsets between the two of which there is no file. `foreign` and `removed` are base offsets of files that
+    the log does not consist of: the latter lie below the log start, and a crash kept them from being removed.
+    """
+
+    sealed: Sequence[SealedSegment]
+    others: Sequence[int]
+    gap: tuple[int, int] | None
+    foreign: Sequence[int]
+    removed: Sequence[int]
+
+
+def lay_out(manifest: Manifest, bases: Sequence[int], log_start: int) -> Layout:
+    """Compare the manifest with the directory. `bases` rise."""
+    there = set(bases)
+    sealed = [row for row in manifest if row.end_offset > log_start or row.base_offset in there]
+    covered_end = sealed[-1].end_offset if sealed else -1
+    others = [base for base in bases if base >= covered_end]
+    listed = {row.base_offset for row in sealed}
+    unlisted = [base for base in bases if base < covered_end and base not in listed]
+    due = max(covered_end, log_start)
+    return Layout(
+        sealed,
+        others,
+        (due, others[0]) if others and due < others[0] else None,
+        [base for base in unlisted if base >= log_start],
+        [base for base in unlisted if base < log_start],
+    )
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The manifest as `decode` reads it."""
+    return _COUNT.pack(len(manifest)) + b"".join([_ROW.pack(*row) for row in manifest])
+
+
+def decode(content: bytes) -> tuple[Manifest, bytes]:
+    """The manifest that `content` begins with, and what follows it. Raises struct.error where it is cut short."""
+    (count,) = _COUNT.unpack_from(content)
+    end = _COUNT.size + count * _ROW.size
+    return tuple(map(SealedSegment._make, _ROW.iter_unpack(content[_COUNT.size : end]))), content[end:]
