@@ -212,6 +212,7 @@ class Broker:
             lag_max_s=lag_max_s,
             wants_isr_change=self._isr_changes.want,
             found_damage=lambda partition, damage: self._repairs.found(partition, damage),
+            partition_failed=lambda partition: self._repairs.failed(partition),
         )
         self._replicas = Replicas(directories, surroundings)
         self._neighbours = Neighbours(quorum, settings.node_id, inter_broker_listener(settings), self._incarnation)

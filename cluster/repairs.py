@@ -61,6 +61,7 @@ class Repairs:
         self._wounds: dict[Partition, _Wound] = {}
         self._under_repair: set[Partition] = set()
         self._returning: dict[Partition, list[DamagedLog]] = {}
+        self._failed: set[Partition] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
 
@@ -88,6 +89,11 @@ class Repairs:
             self._spawn(self._repair(partition, wound))
         else:
             self._fetchers.follow(partition, leader)
+
+    def failed(self, partition: Partition) -> None:
+        """A replica serves nothing until the next start: others have to lead it."""
+        self._failed.add(partition)
+        self._look()
 
     def lost_disk(self) -> None:
         """A log directory has failed: others have to lead what lies there."""
@@ -145,11 +151,12 @@ class Repairs:
         now = asyncio.get_running_loop().time
         try_again_at = now() + REST_S
         try:
-            while self._wounds or self._returning or self._has_lost_disk or self._replicas.not_opened():
+            while self._has_something_to_do():
                 try:
                     self._see_who_is_back()
                     await self._drop_wounded()
                     await self._drop_lost()
+                    await self._drop_failed()
                     await asyncio.sleep(LOOK_S)
                     if now() >= try_again_at:
                         try_again_at = now() + REST_S
@@ -185,6 +192,24 @@ class Repairs:
         await self._propose(gone, is_gone=True)
         await self._propose(closed, is_gone=False)
         self._has_lost_disk = bool(gone)
+
+    async def _drop_failed(self) -> None:
+        """As long as nobody else could lead, a failed replica stays what it is: what it has is there after a restart."""
+        image = self._quorum.image
+        self._failed = {failed for failed in self._failed if not failed.is_deleted}
+        places = [(failed.topic_id, failed.index) for failed in self._failed]
+        dispensable = [
+            place
+            for place in sorted(places)
+            if (known := image.partition(*place)) is not None
+            and is_counted_on(known, self._me)
+            and may_be_dropped(known, self._me, image.is_alive)
+        ]
+        await self._propose(dispensable, is_gone=False)
+
+    def _has_something_to_do(self) -> bool:
+        is_waiting = self._wounds or self._returning or self._failed
+        return bool(is_waiting or self._has_lost_disk or self._replicas.not_opened())
 
     def _may_be_dropped(self, partition: Partition, image: Image) -> bool:
         known = image.partition(partition.topic_id, partition.index)

@@ -1,16 +1,16 @@
 """A follower's side of one leader: a connection, the partitions that come by it, and how far they are on our disk."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import structlog
 
 from cordwood.replication.channel import Channel, Dial
+from cordwood.replication.follower import ImpossibleAnswer
 from cordwood.replication.following import CheckpointUnderWay, Following
 from cordwood.replication.frames import (
     Follow,
-    MalformedFrame,
     Open,
     PushKind,
     PushRow,
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 DIAL_TIMEOUT_S = 1.0
 REDIAL_S = 0.1
 ASK_AGAIN_S = 0.05
+ASK_AGAIN_MAX_S = 2.0
+ASK_AGAIN_GROWTH, GROWTHS_MAX = 1.25, 20
+"""A partition that was refused is asked for again, a quarter later each time until something comes."""
+ANSWER_S = 10.0
+"""A partition that was asked for and has had no answer is asked for again."""
 NO_STREAM_END = -1
 
 Address = tuple[str, int]
@@ -64,10 +69,10 @@ class Fetcher:
         self._wanted = asyncio.Event()
         self._task = self._loop.create_task(self._stay_connected(), name=f"fetcher of broker {leader}")
 
-    def follow(self, partition: "Partition") -> None:
+    def follow(self, partition: "Partition", refusals: int = 0) -> None:
         """Fetch a partition from where its log ends, in the epoch that it is in now."""
         self._next_stream += 1
-        following = Following(self, partition, self._next_stream)
+        following = Following(self, partition, self._next_stream, refusals)
         partition.following = following
         self._followings[following.stream] = following
         self._wanted.set()
@@ -78,6 +83,7 @@ class Fetcher:
             self._asking.pop(following, None)
             self._reporting.pop(following, None)
             self._wasted_bytes += following.owed_bytes
+            following.owed_bytes = 0
             self._leaving.append(following.stream)
             self._soon()
             if not self._followings:
@@ -104,6 +110,7 @@ class Fetcher:
         if self._asking:
             asking, self._asking = self._asking, {}
             channel.push([encode_follow(map(_request, asking))])
+            self._loop.call_later(ANSWER_S, self._ask_again, channel, asking)
         if self._reporting or self._wasted_bytes:
             reporting, self._reporting = self._reporting, {}
             rows = [_report(following) for following in reporting]
@@ -116,10 +123,16 @@ class Fetcher:
         self._asking[following] = None
         self._soon()
 
-    def _begin_anew(self, following: Following) -> None:
+    def _ask_again(self, channel: Channel, asked: Iterable[Following]) -> None:
+        """An answer that is lost would be waited for for ever."""
+        for following in asked:
+            if self._channel is channel and not following.is_answered:
+                self._try_again(following)
+
+    def _begin_anew(self, following: Following, refusals: int = 0) -> None:
         """Under a new stream number, so that nothing which is still on its way can be taken for an answer."""
         self.leave(following)
-        self.follow(following.partition)
+        self.follow(following.partition, refusals)
 
     def _received(self, frame: memoryview) -> None:
         """A PUSH. Raises MalformedFrame."""
@@ -134,21 +147,11 @@ class Fetcher:
                 self._take(following, row, data, now_ms)
 
     def _take(self, following: Following, row: PushRow, data: memoryview, now_ms: int) -> None:
+        """Whatever is wrong with the stream costs that stream alone."""
         partition = following.partition
+        following.is_answered = True
         try:
-            match row.kind:
-                case PushKind.DATA:
-                    following.replicate(data, row.first, row.second, now_ms)
-                case PushKind.DIFFERS:
-                    following.truncate(row.first, row.second)
-                    self._begin_anew(following)
-                case PushKind.TOO_OLD:
-                    following.start_over(row.second)
-                    self._begin_anew(following)
-                case PushKind.REFUSED:
-                    self._loop.call_later(ASK_AGAIN_S, self._try_again, following)
-                case _:
-                    raise MalformedFrame(f"a row of kind {row.kind}")
+            self._follow_answer(following, row, data, now_ms)
         except CheckpointUnderWay:
             self._interrupt(following)
         except CorruptBatch as corrupt:
@@ -159,9 +162,30 @@ class Fetcher:
         except DamagedLog as damage:
             partition.damaged(damage)
             self._interrupt(following)
+        except ImpossibleAnswer as impossible:
+            _events.error("leader.impossible", topic=partition.topic, partition=partition.index, leader=self._leader,
+                          reason=str(impossible))  # fmt: skip
+            self._interrupt(following)
         except (StorageError, OSError) as error:
             _events.error("replica.not_written", topic=partition.topic, partition=partition.index, error=str(error))
             self._interrupt(following)
+        except Exception as error:
+            partition.fail(error)
+
+    def _follow_answer(self, following: Following, row: PushRow, data: memoryview, now_ms: int) -> None:
+        match row.kind:
+            case PushKind.DATA:
+                if row.size:
+                    following.refusals = 0
+                following.replicate(data, row.first, row.second, now_ms)
+            case PushKind.DIFFERS:
+                following.truncate(row.first, row.second)
+                self._begin_anew(following)
+            case PushKind.TOO_OLD:
+                following.start_over(row.second)
+                self._begin_anew(following)
+            case PushKind.REFUSED:
+                self._interrupt(following)
 
     def _complain(self, following: Following) -> None:
         """Nothing of it is kept. The leader looks at its own log; we ask for the same again in a while."""
@@ -171,11 +195,13 @@ class Fetcher:
     def _interrupt(self, following: Following) -> None:
         """What was not taken has to come first: nothing that is on its way behind it may take its place."""
         self.leave(following)
-        self._loop.call_later(REDIAL_S, self._try_again, following)
+        delay_s = ASK_AGAIN_S * ASK_AGAIN_GROWTH ** min(following.refusals, GROWTHS_MAX)
+        delay_s = min(delay_s, ASK_AGAIN_MAX_S)
+        self._loop.call_later(delay_s, self._try_again, following)
 
     def _try_again(self, following: Following) -> None:
         if following.partition.following is following and not following.partition.is_offline:
-            self._begin_anew(following)
+            self._begin_anew(following, following.refusals + 1)
 
     async def _stay_connected(self) -> None:
         while True:

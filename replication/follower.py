@@ -8,6 +8,10 @@ from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.types import NO_EPOCH
 
 
+class ImpossibleAnswer(Exception):
+    """A leader's answer that follows from no log."""
+
+
 def first_difference(epochs: LeaderEpochs, log_end: int, last_epoch: int, follower_end: int) -> tuple[int, int] | None:
     """The leader's side: whether a follower's log ends within ours, by the epoch of its last record (KIP-595).
 
@@ -28,8 +32,10 @@ def truncation_end(epochs: LeaderEpochs, log_end: int, leader_epoch: int, leader
     """The follower's side: where to cut, given the epoch that both may have in common and its end at the leader.
 
     Never by the watermark (rule 4, KIP-101). Where our own log does not have that epoch, it is cut where our next
-    older one ends, and the leader is asked again from there (KIP-279). At most `log_end`.
+    older one ends, and the leader is asked again from there (KIP-279). At most `log_end`. Raises ImpossibleAnswer.
     """
+    if leader_end < 0:
+        raise ImpossibleAnswer(f"epoch {leader_epoch} ends at {leader_end}")
     if leader_epoch == NO_EPOCH:
         return min(leader_end, log_end)
     own_epoch, own_end = epochs.end_of(leader_epoch, log_end)

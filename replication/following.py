@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from cordwood.replication.follower import check_epochs, check_follows, committed_end, truncation_end
+from cordwood.replication.follower import (
+    ImpossibleAnswer,
+    check_epochs,
+    check_follows,
+    committed_end,
+    truncation_end,
+)
 from cordwood.storage.batch import headers
 from cordwood.storage.disk import Bytes, sync_directory
 from cordwood.storage.errors import DiskFailed
@@ -28,10 +34,15 @@ class CheckpointUnderWay(Exception):
 class Following:
     """One partition that we follow in one leader epoch, under one stream number."""
 
-    __slots__ = ("_reporter", "leader_epoch", "leader_watermark", "owed_bytes", "partition", "stream")
+    __slots__ = (
+        "_reporter", "is_answered", "leader_epoch", "leader_watermark", "owed_bytes", "partition", "refusals", "stream",
+    )  # fmt: skip
 
-    def __init__(self, reporter: Reporter, partition: "Partition", stream: int) -> None:
+    def __init__(self, reporter: Reporter, partition: "Partition", stream: int, refusals: int = 0) -> None:
         self._reporter, self.partition, self.stream = reporter, partition, stream
+        self.refusals = refusals
+        """How often in a row the partition was asked for in vain."""
+        self.is_answered = False
         self.leader_epoch = partition.leader_epoch
         self.owed_bytes = 0
         """Taken from the leader's window and not yet given back."""
@@ -71,19 +82,22 @@ class Following:
     def truncate(self, leader_epoch: int, leader_end: int) -> None:
         """Give up what the leader does not have. Sure when this returns: it waits for the disk.
 
-        Raises DiskFailed, CheckpointUnderWay.
+        Raises DiskFailed, CheckpointUnderWay, ImpossibleAnswer.
         """
         partition = self._to_be_cut()
         log = partition.log
         end = truncation_end(log.epochs, log.log_end, leader_epoch, leader_end)
         if end < log.log_start:
-            self.start_over(leader_end)
+            start_over(partition, leader_end)
             return
         give_up(partition, end, log.truncate)
 
     def start_over(self, offset: int) -> None:
         """Give up everything and begin at `offset`, where the leader's log begins. As `truncate`."""
-        start_over(self._to_be_cut(), offset)
+        partition = self._to_be_cut()
+        if offset <= partition.log.log_end:
+            raise ImpossibleAnswer(f"nothing is left before {offset}, where this log goes to {partition.log.log_end}")
+        start_over(partition, offset)
 
     def _to_be_cut(self) -> "Partition":
         partition = self._followed()
@@ -96,8 +110,8 @@ class Following:
         partition = self.partition
         assert self.leader_epoch == partition.leader_epoch, "rule 4: what a follower does is fenced by the epoch"
         assert not partition.is_leader, "rule 3: a leader follows nobody"
-        if partition.directory.error is not None:
-            raise DiskFailed(str(partition.directory.error))
+        if partition.error is not None:
+            raise DiskFailed(str(partition.error))
         return partition
 
 
@@ -112,7 +126,7 @@ def give_up(partition: "Partition", end: int, cut: Callable[[int], None]) -> Non
         partition.note_end(log.flushed_end, log.epochs.latest)
     except OSError as error:
         raise partition.directory.write_failed(error, 0) from error
-    partition.high_watermark = min(partition.high_watermark, log.log_end)
+    partition.was_cut()
 
 
 def start_over(partition: "Partition", offset: int) -> None:
@@ -127,4 +141,5 @@ def start_over(partition: "Partition", offset: int) -> None:
         partition.log.start_over(offset)
     except OSError as error:
         raise partition.directory.write_failed(error, 0) from error
+    partition.was_cut()
     partition.high_watermark = offset

@@ -187,6 +187,8 @@ def decode_push(frame: memoryview) -> list[tuple[PushRow, memoryview]]:
     for row in _PUSH.iter_unpack(frame[_HEAD.size : position]):
         pushed = PushRow(*row)
         end = position + pushed.size
+        if not PushKind.DATA <= pushed.kind <= PushKind.REFUSED:
+            raise MalformedFrame(f"a row of kind {pushed.kind}")
         if pushed.size < 0 or end > len(frame):
             raise MalformedFrame(f"{pushed.size} bytes of batches where {len(frame) - position} remain")
         found.append((pushed, frame[position:end]))
@@ -206,6 +208,8 @@ def key_of(frame: memoryview) -> FrameKey:
 
 
 def _head(frame: memoryview) -> tuple[int, int, int]:
+    if len(frame) < _HEAD.size:
+        raise MalformedFrame(f"a frame of {len(frame)} bytes")
     key, version, count = _HEAD.unpack_from(frame)
     if count < 0:
         raise MalformedFrame(f"{count} rows")

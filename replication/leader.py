@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from cordwood.replication.assignment import Assignment
 
 
+class ImpossibleReport(Exception):
+    """A follower claims what no follower can have. What it had reported before stands."""
+
+
 @dataclass(slots=True)
 class FollowerView:
     """How far one follower has come, as it told us in this epoch."""
@@ -66,22 +70,23 @@ class LeaderView:
     def fetched(self, follower: int, leader_epoch: int, flushed_end: int, log_end: int, now: float) -> int | None:
         """A follower has everything below `flushed_end` on its disk. Returns the new high watermark if it moved.
 
-        Only what was learned on our epoch counts (rule 5, KIP-320).
+        Only what was learned on our epoch counts (rule 5, KIP-320). Raises ImpossibleReport, having changed nothing.
         """
         if leader_epoch != self.assignment.leader_epoch or follower not in self.assignment.replicas:
             return None
-        assert flushed_end <= log_end, "rule 2: a follower on our epoch has nothing that we lack"
         view = self.followers.get(follower)
         if view is None:
             view = self.followers[follower] = FollowerView(0, now)
-        assert flushed_end >= view.flushed_end, "rule 2: a follower keeps what it has flushed on our epoch"
+        # Rule 2: a follower on our epoch has nothing that we lack, and keeps what it has flushed.
+        if not view.flushed_end <= flushed_end <= log_end:
+            raise ImpossibleReport(f"flushed to {flushed_end}, between {view.flushed_end} and {log_end} is possible")
         view.reported(flushed_end, log_end, now)
         return self._advance()
 
     def followed(self, follower: int, flushed_end: int, log_end: int, now: float) -> int | None:
         """A follower begins, or begins again, perhaps with less than it had: its disk may be another one by now.
 
-        Returns the new high watermark if it moved.
+        Returns the new high watermark if it moved. Raises ImpossibleReport.
         """
         assert follower in self.assignment.replicas, "rule 6: who is no replica is refused (Partition.is_led_for)"
         known = self.followers.get(follower)

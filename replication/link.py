@@ -5,17 +5,29 @@ says on its own how far it has flushed. So the disks of all replicas work at the
 """
 
 import asyncio
-import contextlib
 from collections import deque
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+import structlog
+
 from cordwood.replication.channel import Channel, Chunk
 from cordwood.replication.follower import first_difference
-from cordwood.replication.frames import Follow, Open, PushKind, PushRow, Report, Suspect, encode_push
+from cordwood.replication.frames import (
+    Follow,
+    MalformedFrame,
+    Open,
+    PushKind,
+    PushRow,
+    Report,
+    Suspect,
+    encode_push,
+)
+from cordwood.replication.leader import ImpossibleReport
 from cordwood.replication.waiters import Wakeups
-from cordwood.storage.errors import DamagedLog, OffsetOutOfRange
+from cordwood.storage.errors import DamagedLog, OffsetOutOfRange, StorageError
 from cordwood.storage.segment import NotInMemory
 
 if TYPE_CHECKING:
@@ -26,8 +38,12 @@ ANSWERS_ON_THE_WAY_MAX = 2
 WINDOW_BYTES = 8 << 20
 """Sent to one follower and not yet reported as flushed."""
 PUSH_BYTES = 1 << 20
+SHARE_BYTES = 64 << 10
+"""A stream's part of a push while others wait is at least this: more, smaller reads would cost more than they share."""
 WATERMARK_DELAY_S = 0.01
 """How long a watermark waits for data that it can ride on."""
+
+_events = structlog.get_logger("replication")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +132,19 @@ class Link:
                 self.forget(stream)
 
     def reported(self, rows: list[Report]) -> None:
-        """The follower has these on its disk."""
+        """The follower has these on its disk. Raises MalformedFrame."""
         now = self._loop.time()
         for stream_id, flushed_end, size in rows:
+            if not 0 <= size <= self._pushed - self._reported:
+                raise MalformedFrame(f"{size} bytes reported, of {self._pushed - self._reported} that are on the way")
             self._credit += size
             self._reported += size
             stream = self._streams.get(stream_id)
             if stream is not None and flushed_end >= 0:
-                stream.partition.follower_flushed(self.broker_id, stream.leader_epoch, flushed_end, now)
+                try:
+                    stream.partition.follower_flushed(self.broker_id, stream.leader_epoch, flushed_end, now)
+                except Exception as error:
+                    self._end(stream, error)
         while self._on_the_way and self._on_the_way[0] <= self._reported:
             self._on_the_way.popleft()
         if self._with_data:
@@ -134,7 +155,7 @@ class Link:
         stream = self._streams.get(suspect.stream)
         if stream is not None:
             self.forget(stream)
-            stream.partition.suspect(suspect.offset)
+            self._spawn(self._prove(stream, suspect.offset))
 
     def forget(self, stream: Stream) -> None:
         self._streams.pop(stream.id, None)
@@ -177,11 +198,23 @@ class Link:
 
     def _begin(self, row: Follow) -> None:
         """Answer at once where the follower cannot go on from where it is; otherwise it is sent what it lacks."""
+        if (known := self._streams.get(row.stream)) is not None:
+            self.forget(known)
         partition = self._partitions.with_id(row.topic_id, row.partition)
         if partition is None or not partition.is_led_for(self.broker_id, row.leader_epoch):
-            self._answers.append(PushRow(row.stream, PushKind.REFUSED, 0, 0))
+            self._refuse(row.stream)
             return
+        stream = Stream(self, partition, row)
+        try:
+            self._begin_stream(stream, partition, row)
+        except Exception as error:
+            self._end(stream, error)
+
+    def _begin_stream(self, stream: Stream, partition: "Partition", row: Follow) -> None:
+        """Raises ImpossibleReport."""
         log = partition.log
+        if not 0 <= row.flushed_end <= row.log_end:
+            raise ImpossibleReport(f"flushed to {row.flushed_end} in a log that ends at {row.log_end}")
         if row.log_end < log.log_start:
             self._answers.append(PushRow(row.stream, PushKind.TOO_OLD, 0, log.log_start))
             return
@@ -189,24 +222,30 @@ class Link:
         if difference is not None:
             self._answers.append(PushRow(row.stream, PushKind.DIFFERS, *difference))
             return
-        for old in [stream for stream in partition.streams if stream.link is self]:
+        for old in [other for other in partition.streams if other.link is self]:
             self.forget(old)
-        stream = self._streams[row.stream] = Stream(self, partition, row)
+        self._streams[row.stream] = stream
         partition.streams[stream] = None
         partition.follower_began(self.broker_id, row.flushed_end, self._loop.time())
         self._with_data[stream] = None
         self.has_news(stream)
 
     def _take(self, streams: list[Stream], budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
-        """Collect what these have, whole batches, about `budget` bytes. Returns how many bytes it is."""
+        """Collect what these have, whole batches, about `budget` bytes. Returns how many bytes it is.
+
+        A share for each first, then what is left in turn: nobody waits for the backlog of another.
+        """
         taken = 0
-        for stream in streams:
-            if taken >= budget:
-                break
-            taken += self._take_from(stream, budget - taken, rows, chunks)
+        for share in (max(budget // max(len(streams), 1), SHARE_BYTES), budget):
+            for stream in streams:
+                if taken >= budget:
+                    return taken
+                if stream in self._with_data:
+                    taken += self._take_from(stream, min(share, budget - taken), rows, chunks)
         return taken
 
     def _take_from(self, stream: Stream, budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
+        """As `_take`. Whatever is wrong with the stream costs that stream alone."""
         partition = stream.partition
         log = partition.log
         try:
@@ -219,16 +258,16 @@ class Link:
             self.forget(stream)
             rows.append(PushRow(stream.id, PushKind.TOO_OLD, 0, log.log_start))
             return 0
-        except DamagedLog as damage:
-            self.forget(stream)
-            partition.damaged(damage)
+        except Exception as error:
+            self._end(stream, error)
             return 0
+        self._with_data.pop(stream, None)
         if shipment is None:
-            self._with_data.pop(stream, None)
             return 0
         stream.sent_end = shipment.end
-        if stream.sent_end >= log.log_end:
-            self._with_data.pop(stream, None)
+        if stream.sent_end < log.log_end:
+            # Behind the others that wait: they come first in the next push.
+            self._with_data[stream] = None
         self._with_news.pop(stream, None)
         stream.told_watermark, stream.told_start = partition.high_watermark, log.log_start
         rows.append(PushRow(stream.id, PushKind.DATA, stream.told_watermark, stream.told_start, shipment.size))
@@ -263,17 +302,52 @@ class Link:
         """Have the disk read what comes next, beside the loop."""
         if not stream.is_warming:
             stream.is_warming = True
-            task = self._loop.create_task(self._read_ahead(stream))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._spawn(self._read_ahead(stream))
 
     async def _read_ahead(self, stream: Stream) -> None:
-        # An error is met again, and dealt with, when the stream is sent from.
-        with contextlib.suppress(OffsetOutOfRange, DamagedLog, OSError):
+        try:
             await self._run_blocking(stream.partition.shipments.warm, stream.sent_end, PUSH_BYTES)
+        except OffsetOutOfRange:
+            # It is met again, and answered, when the stream is sent from.
+            pass
+        except Exception as error:
+            self._end(stream, error)
         stream.is_warming = False
-        if stream.id in self._streams:
+        if self._streams.get(stream.id) is stream:
             self.has_data(stream)
+
+    async def _prove(self, stream: Stream, offset: int) -> None:
+        try:
+            await self._run_blocking(stream.partition.prove, offset)
+        except OffsetOutOfRange:
+            pass
+        except Exception as error:
+            self._blame(stream.partition, error)
+
+    def _end(self, stream: Stream, error: Exception) -> None:
+        """The stream cannot go on, for what is wrong with its partition or with its follower: the others do."""
+        self.forget(stream)
+        self._refuse(stream.id)
+        self._blame(stream.partition, error)
+
+    def _refuse(self, stream_id: int) -> None:
+        """The follower asks again in a while."""
+        self._answers.append(PushRow(stream_id, PushKind.REFUSED, 0, 0))
+        self._soon()
+
+    def _blame(self, partition: "Partition", error: Exception) -> None:
+        if isinstance(error, DamagedLog):
+            partition.damaged(error)
+        elif isinstance(error, ImpossibleReport | StorageError | OSError):
+            _events.warning("stream.ended", topic=partition.topic, partition=partition.index, follower=self.broker_id,
+                            reason=str(error))  # fmt: skip
+        else:
+            partition.fail(error)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _soon(self) -> None:
         self._wakeups.due(self)

@@ -5,6 +5,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+import structlog
+
 from cordwood.replication.assignment import NO_LEADER, Assignment
 from cordwood.replication.gaps import Gaps
 from cordwood.replication.leader import LeaderView
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 NO_EPOCH = -1
 
+_events = structlog.get_logger("replicas")
+
 
 class Refusal(Enum):
     """Why a partition does not serve a request."""
@@ -34,7 +38,7 @@ class Refusal(Enum):
     NOT_LEADER = "another broker leads this partition"
     FENCED_EPOCH = "the leader epoch asked for is older than the partition's"
     UNKNOWN_EPOCH = "the leader epoch asked for is newer than this broker has heard of"
-    OFFLINE = "the partition's log directory is offline"
+    OFFLINE = "the partition is offline here: its log directory is, or an invariant of its own was broken"
     DELETED = "the partition was deleted"
     NOT_KNOWN_YET = "the leader has only just begun: what is committed will be known in a moment"
     NOT_ENOUGH_REPLICAS = "fewer replicas are in sync than min.insync.replicas asks for"
@@ -76,6 +80,8 @@ class Partition:
     def __init__(self, place: Place, log: Log, directory: LogDirectory, surroundings: Surroundings) -> None:
         self.topic, self.index, self.topic_id = place
         self.log, self.directory = log, directory
+        self.error: Exception | None = directory.error
+        """Why nothing is served here any more: the log directory has failed, or this replica has (`fail`)."""
         self.leader, self.leader_epoch = NO_LEADER, NO_EPOCH
         self.high_watermark = log.log_start
         self.view: LeaderView | None = None
@@ -89,6 +95,8 @@ class Partition:
         self._commit_waiters, self._flush_waiters = OffsetWaiters(), OffsetWaiters()
         self._mark_slot = directory.marks.slot(place.topic_id, place.partition)
         self._topic_id_bytes = place.topic_id.bytes
+        self._kept_in_memory = 0
+        """Up to where records counted as kept when the flush policy changed, whether they are on disk or not."""
 
     @property
     def config(self) -> LogConfig:
@@ -100,13 +108,18 @@ class Partition:
 
     @property
     def is_offline(self) -> bool:
-        return self.directory.error is not None
+        return self.error is not None
 
     @property
     def kept_end(self) -> int:
-        """Up to where the records count as kept by this replica: on disk, or with `flush.policy=os` in memory."""
+        """Up to where the records count as kept by this replica: on disk, or with `flush.policy=os` in memory.
+
+        Only a cut of the log moves it back: others count on it (rule 1).
+        """
         log = self.log
-        return log.log_end if log.config.flush_policy is FlushPolicy.OS else log.flushed_end
+        if log.config.flush_policy is FlushPolicy.OS:
+            return log.log_end
+        return max(log.flushed_end, self._kept_in_memory)
 
     def leads_in(self, leader_epoch: int) -> bool:
         return self.view is not None and leader_epoch == self.leader_epoch and not self.is_offline
@@ -190,8 +203,8 @@ class Partition:
         if self._gaps.by_producer and self._gaps.is_before(header) and not log.producers.is_due(header):
             raise PartitionRefused(Refusal.FOLLOWS_REFUSED)
         admit(batch, header, log.config, now_ms)
-        if self.directory.error is not None:
-            raise DiskFailed(str(self.directory.error))
+        if self.error is not None:
+            raise DiskFailed(str(self.error))
         try:
             return log.append(batch, header, self.leader_epoch, now_ms)
         except OSError as error:
@@ -234,13 +247,13 @@ class Partition:
                 waiters.expire(now, PartitionRefused(Refusal.TIMED_OUT))
 
     def follower_began(self, broker_id: int, flushed_end: int, now: float) -> None:
-        """A follower's log is a part of ours, up to where it is on its disk."""
+        """A follower's log is a part of ours, up to where it is on its disk. Raises ImpossibleReport."""
         if self.view is not None:
             self._moved(self.view.followed(broker_id, min(flushed_end, self.log.log_end), self.log.log_end, now))
             self._consider_growing(broker_id)
 
     def follower_flushed(self, broker_id: int, leader_epoch: int, flushed_end: int, now: float) -> None:
-        """A follower has more on its disk."""
+        """A follower has more on its disk. Raises ImpossibleReport."""
         view = self.view
         if view is not None:
             self._moved(view.fetched(broker_id, leader_epoch, flushed_end, self.log.log_end, now))
@@ -282,6 +295,20 @@ class Partition:
         ends = {other: followed.flushed_end for other, followed in view.followers.items()}
         return tuple(FollowerStatus(other, ends.get(other, -1), other in view.isr) for other in others)
 
+    def configure(self, config: LogConfig) -> None:
+        """The topic's configuration has changed."""
+        self._kept_in_memory = self.kept_end
+        has_new_policy = config.flush_policy is not self.log.config.flush_policy
+        self.log.config = config
+        if has_new_policy:
+            self._surroundings.flusher.touch(self)
+            self.announce()
+
+    def was_cut(self) -> None:
+        """The log ends earlier: nothing behind its end is committed or kept any more."""
+        self.high_watermark = min(self.high_watermark, self.log.log_end)
+        self._kept_in_memory = min(self._kept_in_memory, self.log.log_end)
+
     def log_start_moved(self) -> None:
         """Records were deleted from the log's front: the followers hear of it."""
         for stream in self.streams:
@@ -298,14 +325,14 @@ class Partition:
         if self.view is not None and self.view.may_grow(broker_id):
             self._surroundings.wants_isr_change(self)
 
-    def suspect(self, offset: int) -> None:
-        """A follower got unsound bytes for `offset`: prove our own copy of it."""
-        try:
-            found = self.log.slice(offset, 1, self.log.log_end)
-            while found is not None and found.size:
-                found.next_piece()
-        except DamagedLog as damage:
-            self.damaged(damage)
+    def prove(self, offset: int) -> None:
+        """Read the batch with `offset` and hold it against its checksum. Waits for the disk.
+
+        Raises OffsetOutOfRange, DamagedLog, OSError.
+        """
+        found = self.log.slice(offset, 1, self.log.log_end)
+        while found is not None and found.size:
+            found.next_piece()
 
     def damaged(self, damage: DamagedLog) -> None:
         """A batch is not what was written."""
@@ -334,8 +361,19 @@ class Partition:
         """The checkpoint that was being written is written, or is not going to be."""
         self.is_saving = False
 
-    def go_offline(self) -> None:
-        """The log directory is gone: whoever waits is told so."""
+    def fail(self, error: Exception) -> None:
+        """An invariant of this replica is broken, or something was raised in its work that was not thought of.
+
+        It is offline until the broker is started again, and others take over. The other replicas go on.
+        """
+        if self.error is None:
+            _events.critical("partition.failed", topic=self.topic, partition=self.index, exc_info=error)
+            self.go_offline(error)
+            self._surroundings.partition_failed(self)
+
+    def go_offline(self, error: Exception) -> None:
+        """The log directory has failed, or this replica: refuse whoever waits."""
+        self.error = error
         if self.following is not None:
             self.following.end()
             self.following = None
@@ -363,7 +401,7 @@ class Partition:
             self._surroundings.flusher.touch(self)
 
     def _announce_kept(self) -> None:
-        if self.directory.error is not None or self.view is None:
+        if self.error is not None or self.view is None:
             return
         end = self.kept_end
         if self._flush_waiters:
@@ -372,7 +410,7 @@ class Partition:
 
     def _moved(self, watermark: int | None) -> None:
         """Tell those who wait for the watermark, if it has moved."""
-        if watermark is None or self.directory.error is not None:
+        if watermark is None or self.error is not None:
             return
         assert watermark <= self.log.log_end, "rule 1: the watermark never passes the leader's log"
         assert watermark >= self.high_watermark, "promise 2: committed is final"

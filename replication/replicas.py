@@ -98,7 +98,7 @@ class Replicas:
         partition = None if partitions is None else partitions.get(index)
         if partition is None:
             raise PartitionRefused(Refusal.OFFLINE if (topic, index) in self._offline else Refusal.UNKNOWN)
-        if partition.directory.error is not None:
+        if partition.error is not None:
             raise PartitionRefused(Refusal.OFFLINE)
         if leader_epoch >= 0 and leader_epoch != partition.leader_epoch:
             is_old = leader_epoch < partition.leader_epoch
@@ -108,7 +108,7 @@ class Replicas:
     def configure(self, topic: str, config: LogConfig) -> None:
         """The topic's configuration has changed."""
         for partition in self._by_topic.get(topic, {}).values():
-            partition.log.config = config
+            partition.configure(config)
 
     def remove(self, topic: str) -> list[Partition]:
         """Forget a deleted topic's partitions at once; `Housekeeping.remove` then removes what they leave."""
@@ -151,9 +151,10 @@ class Replicas:
 
     def go_offline(self, directory: LogDirectory) -> None:
         """A log directory has failed: whoever waits for its partitions is told."""
+        assert directory.error is not None, "it says why"
         for partition in self:
             if partition.directory is directory:
-                partition.go_offline()
+                partition.go_offline(directory.error)
 
     def _home(self, place: Place) -> LogDirectory:
         """Where the partition lies, or else the directory with the fewest partitions that still works."""

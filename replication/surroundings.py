@@ -26,3 +26,5 @@ class Surroundings:
     """Told of a partition whose leader proposes another in-sync set."""
     found_damage: Callable[["Partition", DamagedLog], None]
     """Told of batches that are not what was written."""
+    partition_failed: Callable[["Partition"], None]
+    """Told of a replica that serves nothing any more: others have to lead it."""

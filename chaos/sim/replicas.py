@@ -313,20 +313,21 @@ class Cluster:
 
     def _check_acknowledged(self, end: int, partition: int) -> None:
         """Whoever is not running may have it."""
-        have = [broker for broker in self.image(partition).replicas if self._flushed_end(broker, partition, end) >= end]
+        have = [broker for broker in self.image(partition).replicas if self._kept_end(broker, partition, end) >= end]
         least = min(self.min_isr, len(self.image(partition).replicas))
         assert len(have) >= least, f"rule 5: acknowledged below {end} with {have} alone"
 
     def _check_in_sync(self, image: PartitionImage, partition: int) -> None:
         end = max(self.committed[partition], default=-1) + 1
         for member in image.isr:
-            flushed_end = self._flushed_end(member, partition, end)
-            assert flushed_end >= end, f"rule 1: {end} is committed, broker {member} is in sync and has {flushed_end}"
+            kept_end = self._kept_end(member, partition, end)
+            assert kept_end >= end, f"rule 1: {end} is committed, broker {member} is in sync and has {kept_end}"
 
-    def _flushed_end(self, broker: int, partition: int, unknown: int) -> int:
+    def _kept_end(self, broker: int, partition: int, unknown: int) -> int:
+        """On disk, or with `flush.policy=os` in memory."""
         running = self.running.get(broker)
         replica = None if running is None else running.replicas.get(TOPIC, partition)
-        return unknown if replica is None or replica.is_offline else replica.log.flushed_end
+        return unknown if replica is None or replica.is_offline else replica.kept_end
 
     def _check_shown(self, image: PartitionImage, partition: int) -> None:
         """What the leader tells clients of its watermark never goes back, not even from leader to leader."""

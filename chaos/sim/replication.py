@@ -227,6 +227,7 @@ class ReplicaBroker:
             lag_max_s=LAG_MAX_S,
             wants_isr_change=self.isr_changes.want,
             found_damage=lambda partition, damage: self.repairs.found(partition, damage),
+            partition_failed=lambda partition: self.repairs.failed(partition),
         )
         self.replicas = Replicas([directory], surroundings)
         neighbours = Neighbours(self.member, broker_id, LISTENER, self.incarnation)  # type: ignore[arg-type]

@@ -85,6 +85,34 @@ def test_with_the_policy_of_the_operating_system_nobody_waits() -> None:
     tell(story, replace(LogConfig(), flush_policy=FlushPolicy.OS))
 
 
+def test_what_was_kept_in_memory_goes_on_to_count_when_the_policy_changes() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        broker.produce("in memory")
+        broker.replicas.configure("t", LogConfig(flush_policy=FlushPolicy.GROUP))
+        assert broker.partition().kept_end == 1
+        await broker.turn()
+        # It is flushed now without waiting for the next record, which waits for the disk as the new policy says.
+        assert broker.syncer.count == 1
+        waiting = broker.produce("on disk")
+        broker.syncer.let_go()
+        assert (waiting.outcome, broker.partition().kept_end) == ("waits", 1)
+        await broker.turn()
+        broker.syncer.let_go()
+        assert (waiting.outcome, broker.partition().kept_end) == ("reached", 2)
+
+    tell(story, LogConfig(flush_policy=FlushPolicy.OS))
+
+
+def test_who_waits_for_the_disk_is_answered_when_the_policy_no_longer_asks_for_it() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        waiting = broker.produce("a")
+        await broker.turn()
+        broker.replicas.configure("t", LogConfig(flush_policy=FlushPolicy.OS))
+        assert (waiting.outcome, broker.partition().high_watermark) == ("reached", 1)
+
+    tell(story)
+
+
 def test_a_failed_sync_takes_the_directory_offline_for_good() -> None:
     async def story(broker: ReplicaStory) -> None:
         waiting = broker.produce("a")

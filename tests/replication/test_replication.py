@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from cordwood.chaos.sim.replica_story import replica_story
-from cordwood.chaos.sim.replicas import TOPIC_ID, Cluster, tell
-from cordwood.cluster.metadata.commands import BrokerId, ReassignPartition
+from cordwood.chaos.sim.replicas import TOPIC, TOPIC_ID, Cluster, tell
+from cordwood.chaos.sim.strict import strictly
+from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigChange, ReassignPartition, ResourceType
 
 
 def test_an_acknowledged_record_is_on_every_in_sync_replica() -> None:
@@ -58,6 +59,29 @@ def test_a_log_is_not_cut_while_its_checkpoint_is_being_written() -> None:
         assert cluster.values(old) == ["a"]
 
     tell(story)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_flush_policy_may_change_while_records_come(seed: int) -> None:
+    """What was kept in memory when the policy was `os` goes on to count, for the leader and for its followers."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.produce("first")
+        before: str | None = None
+        for number in range(20):
+            policy = ("os", "group")[number % 2]
+            change = ConfigChange("flush.policy", before, policy)
+            cluster.metadata.commit(AlterConfigs(ResourceType.TOPIC, TOPIC, (change,)))
+            before = policy
+            for record in range(20):
+                await cluster.append_unacknowledged(cluster.leader(), f"{number}-{record}")
+                await asyncio.sleep(0.002)
+        await cluster.produce("last")
+        await cluster.settled()
+        assert cluster.leader() == 1, "nobody gave up on the leader"
+        assert len(cluster.values(cluster.leader())) == 402
+
+    tell(lambda cluster: strictly(story(cluster)), seed)
 
 
 def test_a_leader_that_is_cut_off_acknowledges_nothing() -> None:

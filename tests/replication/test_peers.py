@@ -1,0 +1,165 @@
+"""What comes from another broker is checked and refused, whatever numbers it holds: it fails no partition here."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from peer_fixture import FollowerStory, LeaderStory
+from replica_fixture import NOW_MS, TOPIC_ID
+from virtual_time import run
+
+from cordwood.chaos.sim.values import batch_of
+from cordwood.replication import frames
+from cordwood.replication.frames import Follow, PushKind, PushRow, Report, Suspect
+from cordwood.storage.batch import check, stamp
+
+PARTITIONS = 3
+INT, LONG = 1 << 31, 1 << 63
+
+
+def numbers(limit: int) -> st.SearchStrategy[int]:
+    """Small ones that fit, and those at the ends of what a field holds."""
+    edges = st.sampled_from([-limit, -2, -1, 0, limit - 1])
+    return st.integers(-3, 12) | edges | st.integers(-limit, limit - 1)
+
+
+INTS, LONGS = numbers(INT), numbers(LONG)
+STREAMS = st.integers(0, PARTITIONS) | INTS
+TOPICS = st.sampled_from([TOPIC_ID, TOPIC_ID, TOPIC_ID, UUID(int=5)])
+FOLLOWS = st.builds(Follow, STREAMS, TOPICS, st.integers(0, PARTITIONS) | INTS, st.just(1) | INTS, LONGS, INTS, LONGS)
+REPORTS = st.builds(Report, STREAMS, LONGS, st.just(0) | INTS)
+FRAMES = (
+    st.lists(FOLLOWS, min_size=1, max_size=4).map(frames.encode_follow)
+    | st.lists(REPORTS, min_size=1, max_size=4).map(frames.encode_reports)
+    | st.lists(STREAMS, max_size=4).map(frames.encode_leave)
+    | st.builds(Suspect, STREAMS, LONGS).map(frames.encode_suspect)
+)
+KINDS = st.sampled_from(list(PushKind)) | st.integers(-128, 127)
+ROWS = st.builds(PushRow, STREAMS, KINDS, LONGS | INTS, LONGS, st.just(0))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(FRAMES, min_size=1, max_size=12))
+def test_no_frame_of_a_follower_fails_a_partition(sent: list[bytes]) -> None:
+    async def story() -> None:
+        broker = LeaderStory()
+        led = [broker.lead(index) for index in range(PARTITIONS)]
+        for partition in led:
+            for value in "abc":
+                partition.append(batch_of(value), NOW_MS)
+        for index in range(PARTITIONS):
+            broker.follow(index)
+        for frame in sent:
+            broker.send(frame)
+            await broker.turn()
+        await asyncio.sleep(1)
+        assert [partition.error for partition in led] == [None] * PARTITIONS
+        assert [partition.high_watermark for partition in led] <= [3] * PARTITIONS
+
+    run(story())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(ROWS, min_size=1, max_size=4), min_size=1, max_size=12))
+def test_no_answer_of_a_leader_fails_a_partition(sent: list[list[PushRow]]) -> None:
+    async def story() -> None:
+        broker = FollowerStory()
+        followed = [broker.follow(index) for index in range(PARTITIONS)]
+        await asyncio.sleep(0.1)
+        for row in broker.asked():
+            batch = batch_of("a")
+            stamped = stamp(check(batch), 0, 1) + batch[16:]
+            broker.answer(PushRow(row.stream, PushKind.DATA, 1, 0, len(stamped)), data=stamped)
+        assert [partition.log.log_end for partition in followed] == [1] * PARTITIONS
+        for rows in sent:
+            broker.answer(*rows)
+            await asyncio.sleep(0.2)
+        await broker.fetcher.close()
+        assert [partition.error for partition in followed] == [None] * PARTITIONS
+        assert all(0 <= partition.log.log_start <= partition.log.log_end for partition in followed)
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        pytest.param(Report(0, 2, 0), id="more than the leader has"),
+        pytest.param(Report(0, 1 << 62, 0), id="absurdly much"),
+    ],
+)
+def test_an_impossible_report_costs_the_stream_and_nothing_else(report: Report) -> None:
+    async def story() -> None:
+        broker = LeaderStory()
+        led = [broker.lead(index) for index in range(2)]
+        for partition in led:
+            partition.append(batch_of("a"), NOW_MS)
+        broker.follow(0)
+        broker.follow(1)
+        await asyncio.sleep(0.1)
+        broker.rows()
+        broker.send(frames.encode_reports([report, Report(1, 1, 0)]))
+        await broker.turn()
+        assert [(row.stream, row.kind) for row in broker.rows()] == [(0, PushKind.REFUSED)]
+        assert (len(led[0].streams), len(led[1].streams)) == (0, 1)
+        assert [follower.flushed_end for follower in (*led[0].followers(), *led[1].followers())] == [0, 1]
+
+    run(story())
+
+
+def test_a_follower_that_goes_back_without_saying_so_is_refused() -> None:
+    async def story() -> None:
+        broker = LeaderStory()
+        partition = broker.lead(0)
+        partition.append(batch_of("a"), NOW_MS)
+        broker.follow(0, 1)
+        broker.send(frames.encode_reports([Report(0, 0, 0)]))
+        await broker.turn()
+        assert PushKind.REFUSED in [row.kind for row in broker.rows()]
+        # Where it begins anew it may say so: its disk may be another one by now.
+        broker.follow(0, 0)
+        assert [follower.flushed_end for follower in partition.followers()] == [0]
+        assert partition.error is None
+
+    run(story())
+
+
+def test_a_report_of_more_bytes_than_were_sent_ends_the_connection() -> None:
+    async def story() -> None:
+        broker = LeaderStory()
+        broker.lead(0)
+        broker.follow(0)
+        channel = broker.channel
+        broker.send(frames.encode_reports([Report(0, -1, 1 << 30)]))
+        assert not channel.is_open
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(PushRow(0, PushKind.DIFFERS, -1, -7), id="an epoch that ends nowhere"),
+        pytest.param(PushRow(0, PushKind.DIFFERS, 1, -7), id="an epoch that ends before the first offset"),
+        pytest.param(PushRow(0, PushKind.TOO_OLD, 0, -7), id="a log that begins before the first offset"),
+        pytest.param(PushRow(0, PushKind.TOO_OLD, 0, 1), id="a log that begins where this one ends"),
+    ],
+)
+def test_an_impossible_answer_cuts_nothing(row: PushRow) -> None:
+    async def story() -> None:
+        broker = FollowerStory()
+        partition = broker.follow(0)
+        await asyncio.sleep(0.1)
+        (asked,) = broker.asked()
+        batch = batch_of("a")
+        stamped = stamp(check(batch), 0, 1) + batch[16:]
+        broker.answer(PushRow(asked.stream, PushKind.DATA, 1, 0, len(stamped)), data=stamped)
+        broker.answer(row._replace(stream=asked.stream))
+        assert (partition.log.log_start, partition.log.log_end) == (0, 1)
+        await asyncio.sleep(1)
+        assert [again.log_end for again in broker.asked()] == [1], "it asks again"
+        await broker.fetcher.close()
+
+    run(story())

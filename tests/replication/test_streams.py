@@ -1,0 +1,181 @@
+"""One stream's trouble costs that stream: the others of the same follower go on, each at its fair share."""
+
+import asyncio
+import errno
+from itertools import pairwise
+
+from peer_fixture import FollowerStory, LeaderStory
+from replica_fixture import NOW_MS
+from virtual_time import run
+
+from cordwood.chaos.sim.faults import Faults, os_error
+from cordwood.chaos.sim.values import batch_of
+from cordwood.replication import frames
+from cordwood.replication.fetcher import ANSWER_S, ASK_AGAIN_MAX_S
+from cordwood.replication.frames import PushKind, Report
+from cordwood.replication.link import PUSH_BYTES
+from cordwood.replication.partition import Partition
+from cordwood.storage.config import LogConfig
+from cordwood.storage.records import Record, encode
+
+KIB = 1 << 10
+
+
+def fill(partition: Partition, *values: str) -> None:
+    for value in values:
+        partition.append(batch_of(value), NOW_MS)
+    partition.shipments.forget()
+
+
+def test_a_segment_that_cannot_be_read_stops_no_other_partition() -> None:
+    async def story() -> None:
+        broker = LeaderStory()
+        for index in range(3):
+            fill(broker.lead(index), "a", "b")
+        broker.disk.faults.fail_reads("/1/")
+        broker.follow(1)
+        broker.follow(2)
+        broker.follow(7, stream=7)
+        broker.follow(0)
+        await asyncio.sleep(0.5)
+        rows = broker.rows()
+        assert {row.stream for row in rows if row.kind == PushKind.DATA and row.size} == {0, 2}
+        # Who is not served knows it, and asks again: those of no partition, and those of one that cannot be read.
+        assert {row.stream for row in rows if row.kind == PushKind.REFUSED} == {1, 7}
+
+    run(story())
+
+
+def test_a_missing_segment_stops_no_other_partition() -> None:
+    async def story() -> None:
+        broker = LeaderStory()
+        for index in range(2):
+            fill(broker.lead(index), "a", "b")
+        for segment in broker.partition(0).log.segments:
+            broker.disk.remove(segment.path)
+            segment.release()
+        broker.follow(0)
+        broker.follow(1)
+        await asyncio.sleep(0.5)
+        assert {row.stream for row in broker.rows() if row.size} == {1}
+
+    run(story())
+
+
+class CountedReads(Faults):
+    """Every read answers EIO, and is counted."""
+
+    count = 0
+
+    def check_read(self, path: str, *_: int) -> None:
+        self.count += 1
+        raise os_error(errno.EIO, path)
+
+
+def test_a_disk_that_cannot_read_is_asked_once_a_stream() -> None:
+    async def story() -> None:
+        broker = LeaderStory()
+        partition = broker.lead(0)
+        fill(partition, "a", "b")
+        await broker.turn()
+        broker.syncer.let_go()
+        broker.disk.cool()
+        broker.disk.faults = reads = CountedReads()
+        broker.follow(0)
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+        assert [row.kind for row in broker.rows()] == [PushKind.REFUSED]
+        assert not partition.streams
+        assert reads.count < 5
+
+    run(story())
+
+
+def test_a_partition_that_is_refused_is_asked_for_less_and_less_often() -> None:
+    async def story() -> None:
+        broker = FollowerStory()
+        broker.follow(0)
+        await asyncio.sleep(0.2)
+        asked = []
+        for _ in range(4000):
+            if rows := broker.asked():
+                asked.append(asyncio.get_running_loop().time())
+                broker.refuse(*rows)
+            await asyncio.sleep(0.01)
+        waits = [later - earlier for earlier, later in pairwise(asked)]
+        assert waits[0] < 0.1
+        assert ASK_AGAIN_MAX_S <= waits[-1] < ASK_AGAIN_MAX_S + 0.1
+        assert len(asked) < 50
+        await broker.fetcher.close()
+
+    run(story())
+
+
+def test_an_answer_that_is_lost_is_asked_for_again() -> None:
+    async def story() -> None:
+        broker = FollowerStory()
+        broker.follow(0)
+        await asyncio.sleep(0.2)
+        (first,) = broker.asked()
+        await asyncio.sleep(ANSWER_S + 1)
+        (again,) = broker.asked()
+        assert again.stream != first.stream
+        assert again.log_end == first.log_end
+        await broker.fetcher.close()
+
+    run(story())
+
+
+def test_a_partition_does_not_wait_for_the_backlog_of_others() -> None:
+    async def story() -> None:
+        broker = LeaderStory(LogConfig())
+        large = encode([Record(0, NOW_MS, b"k", bytes(60 * KIB))])
+        for index in range(3):
+            partition = broker.lead(index)
+            for _ in range(300):
+                partition.append(large, NOW_MS)
+            partition.shipments.forget()
+        fill(broker.lead(3), "little")
+        for index in range(4):
+            broker.follow(index)
+        waited = 0
+        while all(row.stream != 3 for row in await _next_push(broker)):
+            waited += 1
+        assert waited == 0, f"it waited for {waited} pushes"
+
+    run(story())
+
+
+def test_backlogs_take_turns_and_use_all_the_room() -> None:
+    async def story() -> None:
+        broker = LeaderStory()
+        large = encode([Record(0, NOW_MS, b"k", bytes(60 * KIB))])
+        for index in range(40):
+            partition = broker.lead(index)
+            for _ in range(3):
+                partition.append(large, NOW_MS)
+            partition.shipments.forget()
+        for index in range(40):
+            broker.follow(index)
+        order: list[int] = []
+        while len(set(order)) < 40:
+            rows = [row for row in await _next_push(broker) if row.size]
+            assert sum(row.size for row in rows) >= PUSH_BYTES - 70 * KIB
+            order += [row.stream for row in rows]
+        assert len(set(order[:40])) == 40, "nobody had a second turn before everybody had one"
+
+    run(story())
+
+
+async def _next_push(broker: LeaderStory) -> list[frames.PushRow]:
+    """The rows of the next push with data, which the follower then reports as flushed."""
+    for _ in range(100):
+        await broker.turn()
+        if broker.channel.pushed:
+            frame = memoryview(broker.channel.pushed.pop(0))[4:]
+            rows = [row for row, _ in frames.decode_push(frame)]
+            size = sum(row.size for row in rows)
+            if size:
+                broker.send(frames.encode_reports([Report(0, -1, size)]))
+                return rows
+    return []

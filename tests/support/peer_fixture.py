@@ -1,0 +1,138 @@
+"""Two ends of a replication connection on one broker: a leader's links and a follower's fetcher, by their frames."""
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID
+
+from replica_fixture import ME, NOW_MS, TOPIC_ID, ReplicaStory
+
+from cordwood.replication import frames
+from cordwood.replication.assignment import Assignment
+from cordwood.replication.channel import Channel, Chunk
+from cordwood.replication.fetcher import Fetcher
+from cordwood.replication.frames import Follow, MalformedFrame, Open, PushKind, PushRow
+from cordwood.replication.link import LinkLimits
+from cordwood.replication.links import Links
+from cordwood.replication.partition import Partition, Place
+from cordwood.storage.config import LogConfig
+
+FOLLOWER, LEADER = 2, 3
+HELLO = Open(FOLLOWER, UUID(int=9), 1, "a cluster")
+CATCHUP_BYTES_PER_SECOND = 1 << 40
+
+
+class RecordingChannel:
+    """A connection whose other end is the test."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self.on_closed: Callable[[], None] | None = None
+        self.pushed: list[bytes] = []
+
+    def push(self, chunks: list[Chunk]) -> None:
+        self.pushed.append(b"".join(map(_bytes_of, chunks)))
+
+    def close(self, _reason: str | None = None) -> None:
+        if self.is_open:
+            self.is_open = False
+            if self.on_closed is not None:
+                self.on_closed()
+
+    def take(self) -> list[memoryview]:
+        """The frames that were sent since the last call, without their lengths."""
+        pushed, self.pushed = self.pushed, []
+        return [memoryview(frame)[4:] for frame in pushed]
+
+
+def _bytes_of(chunk: Chunk) -> bytes:
+    if isinstance(chunk, bytes):
+        return chunk
+    pieces = []
+    while chunk.size:
+        pieces.append(bytes(chunk.next_piece()))
+    return b"".join(pieces)
+
+
+async def run_here(function: Callable[..., object], *arguments: object) -> object:
+    await asyncio.sleep(0)
+    return function(*arguments)
+
+
+class LeaderStory(ReplicaStory):
+    """A broker that leads, and one follower's connection to it. Frames go in as bytes."""
+
+    def __init__(self, config: LogConfig | None = None) -> None:
+        super().__init__(config)
+        limits = LinkLimits(CATCHUP_BYTES_PER_SECOND)
+        self.links = Links(self.replicas, self.wakeups, run_here, limits, lambda _: None)
+        self.channel = RecordingChannel()
+        self.send(frames.encode_open(HELLO))
+
+    def lead(self, index: int, *, in_sync: bool = True) -> Partition:
+        partition = self.partition(index)
+        isr = frozenset({ME, FOLLOWER} if in_sync else {ME})
+        partition.assigned(Assignment(ME, 1, 1, (ME, FOLLOWER), isr, 1))
+        return partition
+
+    def send(self, frame: bytes) -> None:
+        """A frame from the follower. One that is refused ends the connection, and the follower connects again."""
+        try:
+            self.links.handle(self.channel, memoryview(frame)[4:])
+        except MalformedFrame:
+            self.channel.close()
+            self.channel = RecordingChannel()
+            self.send(frames.encode_open(HELLO))
+
+    def follow(self, index: int, end: int = 0, *, stream: int | None = None) -> None:
+        """The follower has everything below `end`. Its stream has the partition's number unless it is given."""
+        epoch = 1 if end else -1
+        row = Follow(index if stream is None else stream, TOPIC_ID, index, 1, end, epoch, end)
+        self.send(frames.encode_follow([row]))
+
+    def rows(self) -> list[PushRow]:
+        """What the follower was sent since the last call."""
+        return [row for frame in self.channel.take() for row, _ in frames.decode_push(frame)]
+
+
+class FollowerStory(ReplicaStory):
+    """A broker that follows what another leads. The leader is the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dialled: list[RecordingChannel] = []
+        self._received: Callable[[memoryview], None] | None = None
+        address, hello = ("leader", 1), Open(ME, UUID(int=9), 1, "a cluster")
+        self.fetcher = Fetcher(LEADER, lambda _: address, lambda: hello, self._dial, self.wakeups, lambda: NOW_MS)
+
+    @property
+    def channel(self) -> RecordingChannel:
+        return self.dialled[-1]
+
+    def follow(self, index: int) -> Partition:
+        self.replicas.open(Place("t", index, TOPIC_ID), self.config, NOW_MS)
+        partition = self.replicas.get("t", index)
+        assert partition is not None
+        assert partition.assigned(Assignment(LEADER, 1, 1, (ME, LEADER), frozenset({ME, LEADER}), 1))
+        self.fetcher.follow(partition)
+        return partition
+
+    def asked(self) -> list[Follow]:
+        """What the leader was asked for since the last call."""
+        taken = [frame for frame in self.channel.take() if frames.key_of(frame) is frames.FrameKey.FOLLOW]
+        return [row for frame in taken for row in frames.decode_follow(frame)]
+
+    def answer(self, *rows: PushRow, data: bytes = b"") -> None:
+        """A PUSH from the leader. One that is refused ends the connection."""
+        assert self._received is not None, "the leader is connected"
+        try:
+            self._received(memoryview(frames.encode_push(list(rows), len(data)) + data)[4:])
+        except MalformedFrame:
+            self.channel.close()
+
+    def refuse(self, *rows: Follow) -> None:
+        self.answer(*(PushRow(row.stream, PushKind.REFUSED, 0, 0) for row in rows))
+
+    async def _dial(self, _host: str, _port: int, received: Callable[[memoryview], None]) -> Channel:
+        self._received = received
+        self.dialled.append(RecordingChannel())
+        return self.dialled[-1]
