@@ -194,7 +194,7 @@ class Repairs:
         self._has_lost_disk = bool(gone)
 
     async def _drop_failed(self) -> None:
-        """As long as nobody else could lead, a failed replica stays what it is: what it has is there after a restart."""
+        """Where nobody else can lead, a failed replica stays what it is: all it has is there after a restart."""
         image = self._quorum.image
         self._failed = {failed for failed in self._failed if not failed.is_deleted}
         places = [(failed.topic_id, failed.index) for failed in self._failed]

@@ -99,6 +99,9 @@ class PushKind(IntEnum):
     """We do not lead this partition in that epoch, or not yet. Ask again when the metadata has moved."""
 
 
+_PUSH_KINDS = range(len(PushKind))
+
+
 class PushRow(NamedTuple):
     """One stream's part of a PUSH; see PushKind for what the numbers are."""
 
@@ -187,7 +190,7 @@ def decode_push(frame: memoryview) -> list[tuple[PushRow, memoryview]]:
     for row in _PUSH.iter_unpack(frame[_HEAD.size : position]):
         pushed = PushRow(*row)
         end = position + pushed.size
-        if not PushKind.DATA <= pushed.kind <= PushKind.REFUSED:
+        if pushed.kind not in _PUSH_KINDS:
             raise MalformedFrame(f"a row of kind {pushed.kind}")
         if pushed.size < 0 or end > len(frame):
             raise MalformedFrame(f"{pushed.size} bytes of batches where {len(frame) - position} remain")

@@ -183,7 +183,8 @@ class Link:
             behind: list[Stream] = []
             for stream in self._with_data:
                 (in_sync if stream.partition.counts_on(self.broker_id) else behind).append(stream)
-            budget -= self._take(in_sync, budget, rows, chunks)
+            if in_sync:
+                budget -= self._take(in_sync, budget, rows, chunks)
             if behind and budget > 0 and (allowed := self._allowed()) > 0:
                 self._allowance -= self._take(behind, min(budget, allowed), rows, chunks)
         if rows:
@@ -236,12 +237,13 @@ class Link:
         A share for each first, then what is left in turn: nobody waits for the backlog of another.
         """
         taken = 0
-        for share in (max(budget // max(len(streams), 1), SHARE_BYTES), budget):
+        for share in (budget,) if len(streams) == 1 else (max(budget // len(streams), SHARE_BYTES), budget):
             for stream in streams:
-                if taken >= budget:
+                room = budget - taken
+                if room <= 0:
                     return taken
                 if stream in self._with_data:
-                    taken += self._take_from(stream, min(share, budget - taken), rows, chunks)
+                    taken += self._take_from(stream, share if share < room else room, rows, chunks)
         return taken
 
     def _take_from(self, stream: Stream, budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:

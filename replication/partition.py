@@ -119,7 +119,7 @@ class Partition:
         log = self.log
         if log.config.flush_policy is FlushPolicy.OS:
             return log.log_end
-        return max(log.flushed_end, self._kept_in_memory)
+        return log.flushed_end if log.flushed_end > self._kept_in_memory else self._kept_in_memory
 
     def leads_in(self, leader_epoch: int) -> bool:
         return self.view is not None and leader_epoch == self.leader_epoch and not self.is_offline

@@ -60,5 +60,9 @@ class ForeignSegment(DamagedLog):
         super().__init__(path, 0, "its records belong to another segment, as the manifest has it")
 
 
+class Truncated(StorageError):
+    """The log was cut since these bytes were promised: what stands there now is something else, or nothing."""
+
+
 class DiskFailed(StorageError):
     """A read, write or sync failed: the log directory is offline, and nothing is tried again on it."""

@@ -178,7 +178,7 @@ class Log:
             stop = segment.cut(start, sound, max_bytes, wait=wait)
         elif end < segment.end_offset:
             self._remember(end, segment, stop)
-        return Slice(segment, start, stop)
+        return Slice(segment, start, stop, segment.cuts)
 
     def ship(self, offset: int, max_bytes: int, *, wait: bool = True) -> tuple[Slice, int] | None:
         """As `slice`, for a follower: up to the log's end, flushed or not; and the offset behind what it holds."""
@@ -406,6 +406,7 @@ class Log:
 
     def _remove(self, segment: Segment) -> None:
         self._unsynced_files.pop(segment.path, None)
+        segment.cuts += 1
         segment.release()
         for path in filter(self.disk.exists, segment.paths()):
             self.disk.remove(path)

@@ -31,7 +31,7 @@ class Segment:
 
     __slots__ = (
         "_allocated", "_damaged", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp",
-        "_open", "base_offset", "end_offset", "first_timestamp", "is_lost", "is_sealed", "path", "size",
+        "_open", "base_offset", "cuts", "end_offset", "first_timestamp", "is_lost", "is_sealed", "path", "size",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int) -> None:
@@ -41,6 +41,8 @@ class Segment:
         self.size, self.first_timestamp, self.is_sealed = 0, -1, False
         self.is_lost = False
         """Whether its file was missing when the log was opened: it stands for the offsets that it had."""
+        self.cuts = 0
+        """How often bytes were given up that somebody may have been promised (`slices.py`)."""
         self._interval_bytes = interval_bytes
         self._file: File | None = None
         self._index: Index | None = None
@@ -315,6 +317,7 @@ class Segment:
 
     def truncate(self, position: int, end_offset: int) -> None:
         """Cut everything from the batch boundary `position` on."""
+        self.cuts += 1
         self.close_interval()
         self._damaged = [interval for interval in self._damaged if interval.end <= position]
         self.index.truncate(position)

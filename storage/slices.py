@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from cordwood.storage.batch import HEADER_BYTES, peek
 from cordwood.storage.disk import Bytes
+from cordwood.storage.errors import Truncated
 from cordwood.storage.segment import NotInMemory, Segment
 
 PIECE_BYTES = 256 << 10
@@ -16,6 +17,8 @@ class Slice:
     segment: Segment
     start: int
     stop: int
+    cuts: int
+    """How often the segment had been cut when this was promised."""
 
     @property
     def size(self) -> int:
@@ -36,10 +39,13 @@ class Slice:
     def next_piece(self, *, wait: bool = True) -> Bytes:
         """The next bytes, about 256 KiB of them, proven to be what was written.
 
-        Raises DamagedLog where they are not; NotInMemory, changing nothing, where the disk would have to be waited for
-        and `wait` is off.
+        Raises DamagedLog where they are not; Truncated where the log was cut meanwhile; NotInMemory, changing nothing,
+        where the disk would have to be waited for and `wait` is off.
         """
-        end = self.segment.piece_end(self.start, self.stop, PIECE_BYTES)
-        piece = self.segment.read(self.start, end, wait=wait)
+        segment = self.segment
+        if segment.cuts != self.cuts:
+            raise Truncated(f"{segment.path} was cut")
+        end = segment.piece_end(self.start, self.stop, PIECE_BYTES)
+        piece = segment.read(self.start, end, wait=wait)
         self.start = end
         return piece

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cordwood.replication.channel import Channel, Chunk
 from cordwood.replication.frames import MalformedFrame
 from cordwood.storage.batch import CRC_COVERS_FROM, peek
-from cordwood.storage.errors import DamagedLog, OffsetOutOfRange
+from cordwood.storage.errors import StorageError
 
 Handle = Callable[[Channel, memoryview], None]
 Received = Callable[[memoryview], None]
@@ -35,7 +35,7 @@ class Wire:
             return
         try:
             data = b"".join(chunk if isinstance(chunk, bytes) else self._wires.spoilt(_read(chunk)) for chunk in chunks)
-        except (DamagedLog, OffsetOutOfRange, OSError):
+        except (StorageError, OSError):
             self.close()
             return
         loop = asyncio.get_running_loop()

@@ -306,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_fetching_piece = True
             self._loop.create_task(self._read_piece(chunk))
             return []
-        except (DamagedLog, OSError) as error:
+        except Exception as error:
             self._cannot_read(error)
             return []
         if not chunk.size:
@@ -316,7 +316,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _read_piece(self, chunk: Slice) -> None:
         try:
             piece = await self._owner.run_blocking(chunk.next_piece)
-        except (DamagedLog, OSError) as error:
+        except Exception as error:
             self._cannot_read(error)
             return
         self._is_fetching_piece = False
@@ -326,11 +326,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(piece)
             self._pump()
 
-    def _cannot_read(self, error: DamagedLog | OSError) -> None:
-        """The answer has begun and cannot be ended: the client asks again, and is then told of the damage."""
+    def _cannot_read(self, error: Exception) -> None:
+        """The answer has begun and cannot be ended, whatever the reason: the client asks again, and is then told."""
         if isinstance(error, DamagedLog):
             self._owner.damaged(error)
-        self.close(f"an answer could not be read from the log: {error}")
+        self.close(f"an answer could not be read from the log: {error!r}")
 
 
 def _keep_alive(connected: socket.socket, limits: KeepAlive) -> None:

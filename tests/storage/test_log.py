@@ -10,7 +10,7 @@ from log_fixture import START_MS, LogFixture
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import check, split
 from cordwood.storage.config import LogConfig
-from cordwood.storage.errors import CorruptBatch, OffsetOutOfRange
+from cordwood.storage.errors import CorruptBatch, OffsetOutOfRange, Truncated
 from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.segment import NotInMemory
 
@@ -185,6 +185,19 @@ def test_a_cut_takes_whole_batches(log: LogFixture) -> None:
     log.append_batch("b", "c", "d")
     log.truncate(2)
     assert (log.end, log.values()) == (1, ["a"])
+
+
+@pytest.mark.parametrize("end", [0, 3, 50, 95])
+@pytest.mark.parametrize("later", [0, 100])
+def test_what_a_reader_was_promised_is_gone_when_the_log_is_cut(log: LogFixture, end: int, later: int) -> None:
+    """Also where other records have come to stand there: half of an answer cannot be of one log, half of another."""
+    log.append(*MANY).flush()
+    promised = [log.log.slice(offset, 1 << 20, log.end) for offset in (95, 99)]
+    log.truncate(end).append(*MANY[:later])
+    for found in promised:
+        assert found is not None
+        with pytest.raises(Truncated):
+            found.next_piece()
 
 
 def test_a_segment_that_a_cut_removed_needs_no_sync_any_more(log: LogFixture) -> None:

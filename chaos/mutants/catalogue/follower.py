@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "records-that-could-not-be-taken-are-skipped",
         "replication/fetcher.py",
-        "        self.leave(following)\n        self._loop.call_later(REDIAL_S, self._try_again, following)\n",
-        "        self._loop.call_later(REDIAL_S, self._try_again, following)\n",
+        "        self.leave(following)\n        delay_s = ",
+        "        delay_s = ",
         "Behind what a follower could not take, it takes nothing.",
         "A replica has a gap, and says that it has everything.",
         Story.REPLICAS,

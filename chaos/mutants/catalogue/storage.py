@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "acknowledge-before-sync",
         "replication/partition.py",
-        "return log.log_end if log.config.flush_policy is FlushPolicy.OS else log.flushed_end",
+        "return log.flushed_end if log.flushed_end > self._kept_in_memory else self._kept_in_memory",
         "return log.log_end",
         "Only what was flushed counts as kept.",
         LOST,

@@ -55,7 +55,17 @@ def _of_each(number: Callable[[Partition], int]) -> Callable[[Watched], Iterator
 PLACE = ("topic", "partition")
 
 FAMILIES: tuple[Family, ...] = (
-    gauges("partitions", "Replicas on this broker; offline are those on a failed disk.", ("role",), _roles),
+    gauges(
+        "partitions",
+        "Replicas on this broker; offline are those on a failed disk, and those that have failed themselves.",
+        ("role",),
+        _roles,
+    ),
+    gauge(
+        "failed_partitions",
+        "Replicas on this broker that serve nothing until it is restarted, since an invariant of theirs was broken.",
+        lambda watched: sum(replica.is_offline and not replica.directory.is_offline for replica in watched.replicas),
+    ),
     gauge(
         "under_replicated_partitions",
         "Partitions led here with fewer replicas in sync than they have.",
