@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NIGHT_MINUTES ?= 480
+MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs compat bench bench-compare growth profile malformed chaos chaos-live chaos-hundredth clean
+.PHONY: help demo test check docs compat bench bench-compare growth profile malformed valid-flood chaos chaos-live chaos-hundredth clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +35,9 @@ compat: $(READY) ## Run kafka-python's own integration suite against a broker
 malformed: $(READY) ## Flood a broker with a million malformed frames beside a client that must not notice
 	$(BIN)/python -m cordwood.chaos.live.malformed --frames 1000000
 
+valid-flood: $(READY) ## Flood a broker with the largest valid requests beside a client that must not notice (MINUTES=60)
+	$(BIN)/python -m cordwood.chaos.live.valid_flood --minutes $(MINUTES)
+
 chaos: $(READY) ## A night of faults, simulated and real, and of planted bugs (NIGHT_MINUTES=480; as root for all faults)
 	$(BIN)/cordwood chaos sim --minutes $$(($(NIGHT_MINUTES) / 3))
 	$(BIN)/cordwood chaos run --minutes $$(($(NIGHT_MINUTES) / 3)) --report cordwood-chaos-night.html
@@ -49,7 +53,8 @@ chaos-hundredth: $(READY) ## A hundredth of the faults that a release has to out
 	mkdir -p build
 	$(BIN)/cordwood chaos run --minutes 10 --seed 1 --report build/chaos-hundredth.html
 	for fault in 'kill_leaders --rounds 10' 'pause_leaders --rounds 5' 'cut_networks --rounds 10' 'blackouts --rounds 5' \
-	  'blackouts --one --rounds 5' 'flip_replicas --rounds 10' 'wipe_disk --rounds 2' 'malformed --frames 100000'; do \
+	  'blackouts --one --rounds 5' 'flip_replicas --rounds 10' 'wipe_disk --rounds 2' 'malformed --frames 100000' \
+	  'valid_flood --only all' 'valid_flood --minutes 1'; do \
 	  echo "$$fault" && $(BIN)/python -m cordwood.chaos.live.$$fault || exit 1; done
 
 bench: $(READY) ## Measure one broker and three: throughput, latency, CPU, memory, failover; three minutes (REPLICAS=1: only one)

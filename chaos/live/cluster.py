@@ -28,20 +28,25 @@ class LocalCluster(Cluster):
         hosts: Mapping[int, str] | None = None,
         inside: Mapping[int, Sequence[str]] | None = None,
         disks: Mapping[int, Path] | None = None,
+        has_http: bool = False,
     ) -> None:
-        """`disks` are the directories that hold a broker's data, where they are not below `place`."""
+        """`disks` are the directories that hold a broker's data, where they are not below `place`.
+
+        With `has_http` each broker has the HTTP API at `http_addresses[i]`.
+        """
         ids = range(1, brokers + 1)
         self.replicas = min(brokers, REPLICAS_MAX)
         addresses = {id_: (hosts or {}).get(id_, "127.0.0.1") for id_ in ids}
         voting = ids[: min(voters or VOTERS_MAX, brokers)]
         common = self._settings([f"{id_}@{addresses[id_]}:{free_port()}" for id_ in voting])
+        self.http_addresses = {id_: f"{addresses[id_]}:{free_port()}" for id_ in ids} if has_http else {}
         self.brokers: dict[int, BrokerProcess] = {}
         for id_ in ids:
             home = place / str(id_)
             home.mkdir(parents=True)
             self.brokers[id_] = BrokerProcess(
                 (disks or {}).get(id_, home) / "data",
-                {"node.id": str(id_), **common, **(settings or {})},
+                {"node.id": str(id_), **self._http(id_), **common, **(settings or {})},
                 host=addresses[id_],
                 inside=(inside or {}).get(id_, ()),
             )
@@ -56,6 +61,9 @@ class LocalCluster(Cluster):
         """Take a broker's directory away: SIGKILL, and all that it had on disk is gone. It is not started again."""
         self.brokers[id_].kill()
         shutil.rmtree(self.brokers[id_].data)
+
+    def _http(self, id_: int) -> dict[str, str]:
+        return {"http.listen": self.http_addresses[id_]} if self.http_addresses else {}
 
     def _settings(self, voters: Sequence[str]) -> dict[str, str]:
         """What all brokers are told. One broker by itself needs no quorum."""

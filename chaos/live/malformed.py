@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from cordwood.chaos.live.bystander import Bystander, Observed
+from cordwood.chaos.live.flood.watch import resident_mb
 from cordwood.chaos.live.malformed_senders import Tally, send_chunk
 from cordwood.chaos.live.wild_requests import TOPIC
 
@@ -97,15 +98,6 @@ def _chunks(port: int, seed: int, frames: int) -> Iterator[tuple[int, str, int]]
     """More than enough: frames behind a fatal one on the same connection do not count."""
     for number in range(20 * (frames // FRAMES_PER_CHUNK + 1)):
         yield port, f"{seed}/{number}", FRAMES_PER_CHUNK
-
-
-def resident_mb(pid: int) -> float:
-    """Raises ProcessLookupError where there is no such process."""
-    with contextlib.suppress(FileNotFoundError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024 / 1e6
-    raise ProcessLookupError(f"no process {pid}")
 
 
 @contextlib.contextmanager

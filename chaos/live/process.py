@@ -116,9 +116,13 @@ class BrokerProcess:
         """SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
+    def output(self) -> str:
+        """All that it printed, over restarts."""
+        return self.output_path.read_text(errors="replace")
+
     def last_words(self) -> str:
         """The end of what it printed."""
-        return "\n".join(self.output_path.read_text(errors="replace").splitlines()[-20:])
+        return "\n".join(self.output().splitlines()[-20:])
 
     def _command(self) -> list[str]:
         settings = {"listeners": f"PLAINTEXT://{self.address}", "log.dirs": str(self.data), **self._settings}

@@ -10,8 +10,8 @@ import random
 import struct
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from types import NoneType
+from typing import Any, get_args, get_origin
 from uuid import UUID
 
 from kio.index import load_request_schema
@@ -19,7 +19,8 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_writer
 
 from cordwood.cluster.kafka.registry import HANDLERS
-from cordwood.storage.records import Record, encode
+from cordwood.cluster.kafka.schema import is_nullable, members
+from cordwood.storage import records
 
 TOPIC = "wild"
 STRINGS = (TOPIC, TOPIC, "", "0", "1", "retention.ms", "range", "..", "\x00\n", "é" * 20, "x" * 300)
@@ -28,6 +29,8 @@ TIMES_MS = (0, 1, 10_000, 2**31 - 1)
 ITEMS_MAX = 3
 HEAD = struct.Struct(">hhi")
 CLIENT_ID = b"\x00\x04wild"
+
+Path = tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,15 +53,20 @@ def known_apis() -> list[int]:
     return sorted(api_key_map)
 
 
-def wild_request(rng: random.Random, api_key: int, version: int) -> WildRequest:
-    """A well-formed request whose fields are drawn from the vocabulary."""
-    schema = load_request_schema(api_key, version)
+def encode(rng: random.Random, entity: Any) -> WildRequest:
+    """One of kio's requests behind a header."""
+    schema = type(entity)
     body = io.BytesIO()
-    entity_writer(schema)(body, _entity(rng, schema))
-    head = HEAD.pack(api_key, version, rng.randrange(1 << 30)) + CLIENT_ID
+    entity_writer(schema)(body, entity)
+    head = HEAD.pack(schema.__api_key__, schema.__version__, rng.randrange(1 << 30)) + CLIENT_ID
     if schema.__flexible__:
         head += b"\x00"
-    return WildRequest(api_key, version, head + body.getvalue(), len(head))
+    return WildRequest(schema.__api_key__, schema.__version__, head + body.getvalue(), len(head))
+
+
+def wild_request(rng: random.Random, api_key: int, version: int) -> WildRequest:
+    """A well-formed request whose fields are drawn from the vocabulary."""
+    return encode(rng, Filling(rng).entity(load_request_schema(api_key, version)))
 
 
 def served_requests(rng: random.Random, of_each: int) -> list[WildRequest]:
@@ -73,28 +81,46 @@ def any_requests(rng: random.Random, of_each: int) -> list[WildRequest]:
     return [wild_request(rng, *api) for api in api_versions(known_apis()) for _ in range(of_each)]
 
 
-def _entity(rng: random.Random, schema: type[Any]) -> Any:
-    values = {}
-    for field in dataclasses.fields(schema):
-        # Tagged fields are left out now and then, so that their absence is tried too.
-        if "tag" in field.metadata and rng.random() < 0.5:
-            continue
-        values[field.name] = _value(rng, field.name, field.type, field.metadata.get("kafka_type"))
-    return schema(**values)
+class Filling:
+    """Draws the fields of a message. Who wants other contents overrides `items` and `primitive`.
 
+    A path names the fields from the request down to one of its fields.
+    """
 
-def _value(rng: random.Random, name: str, annotation: Any, kafka_type: str | None) -> Any:
-    is_union = get_origin(annotation) in (Union, UnionType)
-    members = [member for member in get_args(annotation) if member is not NoneType] if is_union else [annotation]
-    if is_union and NoneType in get_args(annotation) and rng.random() < 0.2:
-        return None
-    inner = members[0]
-    if get_origin(inner) is tuple:
-        count = rng.choice((0, 1, 1, 1, 2, ITEMS_MAX))
-        return tuple(_value(rng, name, get_args(inner)[0], kafka_type) for _ in range(count))
-    if kafka_type is None:
-        return _entity(rng, inner)
-    return VOCABULARY[kafka_type](rng, name)
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+
+    def entity(self, schema: type[Any], path: Path = ()) -> Any:
+        """A whole message, or a part of one."""
+        values = {}
+        for field in dataclasses.fields(schema):
+            # Tagged fields are left out now and then, so that their absence is tried too.
+            if "tag" in field.metadata and self.rng.random() < 0.5:
+                continue
+            values[field.name] = self._value((*path, field.name), field.type, field.metadata.get("kafka_type"))
+        return schema(**values)
+
+    def items(self, _path: Path, item: Callable[[], Any]) -> tuple[Any, ...]:
+        """The content of an array."""
+        return tuple(item() for _ in range(self.rng.choice((0, 1, 1, 1, 2, ITEMS_MAX))))
+
+    def primitive(self, path: Path, kafka_type: str) -> Any:
+        """The value of a field that has no fields of its own."""
+        return VOCABULARY[kafka_type](self.rng, path[-1])
+
+    def null(self, _path: Path) -> bool:
+        """Whether a field that may be null is."""
+        return self.rng.random() < 0.2
+
+    def _value(self, path: Path, annotation: Any, kafka_type: str | None) -> Any:
+        if is_nullable(annotation) and self.null(path):
+            return None
+        inner = next(member for member in members(annotation) if member is not NoneType)
+        if get_origin(inner) is tuple:
+            return self.items(path, lambda: self._value(path, get_args(inner)[0], kafka_type))
+        if kafka_type is None:
+            return self.entity(inner, path)
+        return self.primitive(path, kafka_type)
 
 
 def _integer(bits: int) -> Callable[[random.Random, str], int]:
@@ -108,9 +134,9 @@ def _duration(rng: random.Random, name: str) -> timedelta:
 
 
 def _batch(rng: random.Random, _name: str) -> bytes:
-    records = [Record(offset, 0, b"key", b"value", ()) for offset in range(rng.choice((0, 1, 3)) or 1)]
+    written = [records.Record(offset, 0, b"key", b"value", ()) for offset in range(rng.choice((0, 1, 3)) or 1)]
     producer = rng.choice(((-1, -1, -1), (-1, -1, -1), (0, 0, 0), (1, 5, 7)))
-    return encode(records, producer_id=producer[0], producer_epoch=producer[1], base_sequence=producer[2])
+    return records.encode(written, producer_id=producer[0], producer_epoch=producer[1], base_sequence=producer[2])
 
 
 VOCABULARY: dict[str, Callable[[random.Random, str], Any]] = {

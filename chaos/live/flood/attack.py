@@ -1,0 +1,96 @@
+"""Attacks on a cluster, from processes that leave the processors to the brokers: a scenario, a flood, or one shot."""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+
+from cordwood.chaos.live.flood.aim import Aim
+from cordwood.chaos.live.flood.scenarios import SCENARIOS, Served
+from cordwood.chaos.live.flood.shots import Chunk, Shot, announced, send_chunk
+
+NICE = 10
+"""Senders give way to the brokers, which are to be held up by requests and not for want of a processor."""
+SHOTS_PER_CHUNK = 10
+SCENARIO_S = 120.0
+PATIENCE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What an attack sent, and what it found to be wrong."""
+
+    shots: tuple[Shot, ...] = ()
+    complaints: tuple[str, ...] = ()
+    remark: str = ""
+
+
+def scenario(aims: tuple[Aim, ...], name: str) -> Sent:
+    """One scenario, at the first broker."""
+    with _processes(1) as attacker:
+        played = attacker.submit(_play, name, aims[0])
+        try:
+            return played.result(SCENARIO_S)
+        except TimeoutError:
+            return Sent(complaints=(f"{name} did not end within {SCENARIO_S:.0f} s",))
+
+
+def shot(aims: tuple[Aim, ...], name: str) -> Sent:
+    """One shot of a flood again."""
+    seed, number, index = map(int, name.split("/"))
+    with _processes(1) as attacker:
+        return Sent(tuple(attacker.submit(send_chunk, _chunk(aims, seed, number, range(index, index + 1))).result()))
+
+
+def flood(
+    aims: tuple[Aim, ...],
+    seed: int,
+    seconds: float,
+    processes: int,
+    is_over: Callable[[], bool],
+    sent: Callable[[], None],
+) -> Sent:
+    """Shots for so long, or until `is_over` says that there is nothing left to aim at. `sent` hears of each chunk."""
+    end_s = time.monotonic() + seconds
+    shots: list[Shot] = []
+    chunks = _chunks(aims, seed)
+    with _processes(processes) as attackers:
+        under_way: set[Future[list[Shot]]] = {attackers.submit(send_chunk, next(chunks)) for _ in range(processes)}
+        while under_way:
+            ended, under_way = wait(under_way, PATIENCE_S, FIRST_COMPLETED)
+            for chunk in ended:
+                shots += chunk.result()
+                if time.monotonic() < end_s and not is_over():
+                    under_way.add(attackers.submit(send_chunk, next(chunks)))
+            sent()
+    return Sent(tuple(shots))
+
+
+def _processes(count: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), os.nice, (NICE,))
+
+
+def _chunk(aims: tuple[Aim, ...], seed: int, number: int, shots: range) -> Chunk:
+    return Chunk(aims, announced(aims[0].address), seed, number, shots)
+
+
+def _chunks(aims: tuple[Aim, ...], seed: int) -> Iterator[Chunk]:
+    apis = announced(aims[0].address)
+    number = 0
+    while True:
+        yield Chunk(aims, apis, seed, number, range(SHOTS_PER_CHUNK))
+        number += 1
+
+
+def _play(name: str, aim: Aim) -> Sent:
+    """For a process of its own."""
+    try:
+        SCENARIOS[name](aim)
+    except Served as served:
+        return Sent(complaints=(str(served),))
+    except OSError as refused:
+        # A broker may hang up on a client that asks for too much.
+        return Sent(remark=f"not answered to the end: {refused}")
+    return Sent()

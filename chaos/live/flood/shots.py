@@ -1,0 +1,161 @@
+"""Shots of a flood: one request each, drawn from a seed, and the manner in which a client sends it."""
+
+import http.client
+import random
+import time
+from dataclasses import dataclass
+from enum import Enum
+
+from kio.schema.api_versions.v0.request import ApiVersionsRequest
+
+from cordwood.chaos.live.flood.aim import Aim
+from cordwood.chaos.live.flood.http_requests import HttpRequest, http_request
+from cordwood.chaos.live.flood.large_requests import LargeRequest, large_request, versions_known
+from cordwood.chaos.live.flood.raw_connection import RawConnection, ask
+
+ANSWER_S = 10.0
+SEND_S = 1.0
+"""How long a client that reads nothing tries to send on."""
+COPIES = (2, 5, 20)
+UNREAD_COPIES_MAX = 200
+COPIES_BYTES_MAX = 32 << 20
+SMALLEST_BUFFER_BYTES = 4096
+HELD_MAX = 10
+HTTP_SHARE = 0.1
+
+Api = tuple[int, int]
+"""Key and version."""
+
+
+class Manner(Enum):
+    """How a client sends a request."""
+
+    ASKED = "one request, whose answer is read"
+    PIPELINED = "several at once, whose answers are read"
+    ABANDONED = "one request, and the connection is reset"
+    UNREAD = "many at once, whose answers are not read while the connection stays open"
+
+
+MANNERS = (Manner.ASKED, Manner.ASKED, Manner.PIPELINED, Manner.ABANDONED, Manner.UNREAD)
+
+
+class Outcome(Enum):
+    """What became of a shot, as far as the client sees."""
+
+    ANSWERED = "answered"
+    CLOSED = "closed by the broker"
+    UNANSWERED = "not answered in time"
+    LEFT = "not waited for"
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One request sent. Times in seconds of the monotonic clock."""
+
+    name: str
+    """Seed, chunk and number: `--shot` sends it again."""
+    what: str
+    began_s: float
+    ended_s: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The shots of one process: so many from one seed, at any of the brokers."""
+
+    aims: tuple[Aim, ...]
+    apis: tuple[Api, ...]
+    seed: int
+    number: int
+    shots: range
+
+
+def announced(address: str) -> tuple[Api, ...]:
+    """Every version of every API that a broker announces, newest last. Raises OSError, UnknownApi."""
+    answer = ask(address, ApiVersionsRequest())
+    return tuple(
+        (row.api_key, version)
+        for row in answer.api_keys
+        for version in versions_known(row.api_key, row.min_version, row.max_version)
+    )
+
+
+def send_chunk(chunk: Chunk) -> list[Shot]:
+    """Raises OSError where a broker takes no connections."""
+    held: list[RawConnection] = []
+    try:
+        return [_shoot(chunk, number, held) for number in chunk.shots]
+    finally:
+        for connection in held:
+            connection.close()
+
+
+def _shoot(chunk: Chunk, number: int, held: list[RawConnection]) -> Shot:
+    name = f"{chunk.seed}/{chunk.number}/{number}"
+    rng = random.Random(name)
+    aim = rng.choice(chunk.aims)
+    if rng.random() < HTTP_SHARE:
+        request = http_request(rng, aim.names)
+        began_s = time.monotonic()
+        outcome = _get(aim.http_address, request, is_abandoned=rng.random() < 0.3)
+        return Shot(name, request.what, began_s, time.monotonic(), outcome)
+    large = large_request(rng, *rng.choice(chunk.apis), aim.names)
+    manner = rng.choice(MANNERS)
+    began_s = time.monotonic()
+    outcome = _send(aim.address, large, manner, rng.choice(COPIES), held)
+    return Shot(name, f"{large.what}; {manner.value}", began_s, time.monotonic(), outcome)
+
+
+def _send(address: str, large: LargeRequest, manner: Manner, copies: int, held: list[RawConnection]) -> Outcome:
+    frame = large.frame
+    affordable = max(COPIES_BYTES_MAX // len(frame), 1)
+    if manner is Manner.UNREAD:
+        connection = RawConnection(address, SEND_S, SMALLEST_BUFFER_BYTES)
+        held.append(connection)
+        if len(held) > HELD_MAX:
+            held.pop(0).close()
+        return _send_all(connection, frame * min(affordable, UNREAD_COPIES_MAX)) or Outcome.LEFT
+    with RawConnection(address, ANSWER_S) as connection:
+        count = min(copies, affordable) if manner is Manner.PIPELINED else 1
+        failed = _send_all(connection, frame * count)
+        if failed or manner is Manner.ABANDONED or not large.is_answered:
+            return failed or Outcome.LEFT
+        return _read(connection, count)
+
+
+def _send_all(connection: RawConnection, frames: bytes) -> Outcome | None:
+    try:
+        connection.socket.sendall(frames)
+    except TimeoutError:
+        return Outcome.UNANSWERED
+    except OSError:
+        return Outcome.CLOSED
+    return None
+
+
+def _read(connection: RawConnection, answers: int) -> Outcome:
+    try:
+        for _ in range(answers):
+            connection.receive()
+    except TimeoutError:
+        return Outcome.UNANSWERED
+    except OSError:
+        return Outcome.CLOSED
+    return Outcome.ANSWERED
+
+
+def _get(address: str, request: HttpRequest, *, is_abandoned: bool) -> Outcome:
+    connection = http.client.HTTPConnection(address, timeout=ANSWER_S)
+    try:
+        connection.request(request.method, request.target, request.body, dict(request.headers))
+        if is_abandoned:
+            return Outcome.LEFT
+        connection.getresponse().read()
+    except TimeoutError:
+        return Outcome.UNANSWERED
+    except (OSError, http.client.HTTPException):
+        return Outcome.CLOSED
+    finally:
+        connection.close()
+    return Outcome.ANSWERED

@@ -1,0 +1,86 @@
+"""A cluster with a bystander and a watch over its brokers, ready to be flooded."""
+
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cordwood.chaos.live.bystander import GROUP, MEMBERS_GROUP, Bystander
+from cordwood.chaos.live.cluster import LocalCluster
+from cordwood.chaos.live.flood.aim import Aim, Names
+from cordwood.chaos.live.flood.attack import Sent
+from cordwood.chaos.live.flood.verdict import Verdict, judge
+from cordwood.chaos.live.flood.watch import BrokerWatch
+
+TOPIC = "bystander"
+NAMES = Names(
+    topics=tuple(f"flood-{number}" for number in range(4)),
+    groups=tuple(f"flood-{number}" for number in range(4)),
+    bystander_topic=TOPIC,
+    bystander_groups=(GROUP, MEMBERS_GROUP),
+)
+FLOODED_PARTITIONS = 2
+# Its own configs: a flood may change the defaults of a broker, and is not to change what the bystander is promised.
+TOPIC_CONFIGS = {
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "cleanup.policy": "delete",
+    "flush.policy": "group",
+    "max.message.bytes": "1048588",
+    "segment.bytes": str(1 << 30),
+    "message.timestamp.type": "CreateTime",
+}
+# Topics are growth that is asked for: only those that are created by name count as such.
+SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
+STEADY_S = 30.0
+WARM_UP_S = 2.0
+SETTLE_S = 3.0
+
+
+class Stage:
+    """Started on entering the block; killed on leaving it, with all that the brokers printed left in `place`."""
+
+    def __init__(self, place: Path, brokers: int = 1, settings: dict[str, str] | None = None) -> None:
+        place.mkdir(parents=True, exist_ok=True)
+        self.cluster = LocalCluster(place, brokers, settings={**SETTINGS, **(settings or {})}, has_http=True)
+        self._place = place
+
+    def __enter__(self) -> Self:
+        self.cluster.start()
+        self.cluster.create_topic(TOPIC, 1, TOPIC_CONFIGS)
+        for topic in NAMES.topics:
+            self.cluster.create_topic(topic, FLOODED_PARTITIONS)
+        self._bystander = Bystander(self.cluster.bootstrap, TOPIC)
+        self._bystander.start()
+        self._watch = BrokerWatch(list(self.cluster.brokers.values()), self._place)
+        self._is_judged = False
+        self._bystander.wait_until_steady(STEADY_S)
+        time.sleep(WARM_UP_S)
+        self._watch.start()
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.cluster.kill()
+        if not self._is_judged:
+            self._bystander.stop(is_broker_gone=True)
+            self._watch.stop()
+
+    def aims(self) -> tuple[Aim, ...]:
+        """One for each broker."""
+        http_addresses = self.cluster.http_addresses
+        return tuple(Aim(broker.address, http_addresses[id_], NAMES) for id_, broker in self.cluster.brokers.items())
+
+    def is_broker_gone(self) -> bool:
+        """Whether one has ended by itself."""
+        return any(broker.has_ended for broker in self.cluster.brokers.values())
+
+    def verdict(self, sent: Sent) -> Verdict:
+        """Let the brokers come to rest, end the bystander and judge."""
+        if not self.is_broker_gone():
+            time.sleep(SETTLE_S)
+        observed = self._bystander.stop(is_broker_gone=self.is_broker_gone())
+        self._watch.stop()
+        self._is_judged = True
+        return judge(observed, self._watch, sent)

@@ -1,0 +1,66 @@
+"""The verdict over a flood: what a bystander waited for, and what the brokers' memory, processes and logs show."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cordwood.chaos.live.bystander import Observed
+from cordwood.chaos.live.flood.attack import Sent
+from cordwood.chaos.live.flood.shots import Shot
+from cordwood.chaos.live.flood.waits import Stall, stalls
+from cordwood.chaos.live.flood.watch import BrokerWatch
+
+WAIT_S_MAX = 0.5
+GROWTH_MB_MAX = 128.0
+SHOWN_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`complaints` is empty where the brokers kept their promises."""
+
+    acknowledged: int
+    worst: Stall | None
+    """The time that the brokers are most to blame for; None where all waits were short."""
+    growth_mb: float
+    """Of the resident memory, at its largest, over what it was before the flood."""
+    kept_mb: float
+    """The same after the flood."""
+    complaints: tuple[str, ...]
+
+    @property
+    def figures(self) -> str:
+        """In words."""
+        waits = "all waits of the bystander were short" if self.worst is None else f"longest wait {self.worst}"
+        return (
+            f"{waits}; memory +{self.growth_mb:.0f} MB at its largest, +{self.kept_mb:.0f} MB in the end; "
+            f"{self.acknowledged:,} records acknowledged"
+        )
+
+
+def judge(observed: Observed, watch: BrokerWatch, sent: Sent) -> Verdict:
+    """Exits, tracebacks, errors, waits and memory, each with the requests that may be the cause."""
+    found = stalls(observed.waits, watch.machine)
+    complaints = [*watch.exits(), *watch.tracebacks(), *sent.complaints]
+    complaints += [f"the bystander saw: {error}" for error in observed.errors[:SHOWN_MAX]]
+    long = [stall for stall in found if stall.blamed_s > WAIT_S_MAX]
+    complaints += [
+        f"the bystander waited {stall}, where {WAIT_S_MAX:g} s are allowed"
+        + _during(sent.shots, stall.wait.began_s, stall.wait.ended_s)
+        for stall in long[:SHOWN_MAX]
+    ]
+    if len(long) > SHOWN_MAX:
+        complaints.append(f"and {len(long) - SHOWN_MAX} more such waits")
+    if watch.growth_mb > GROWTH_MB_MAX:
+        complaints.append(
+            f"a broker grew by {watch.growth_mb:.0f} MB, of which it kept {watch.kept_mb:.0f} MB, "
+            f"where {GROWTH_MB_MAX:.0f} MB are allowed" + _during(sent.shots, watch.peak_s, watch.peak_s)
+        )
+    worst = found[0] if found else None
+    return Verdict(observed.acknowledged, worst, watch.growth_mb, watch.kept_mb, tuple(complaints))
+
+
+def _during(shots: Sequence[Shot], began_s: float, ended_s: float) -> str:
+    """The shots that were under way, the latest first."""
+    suspects = [shot for shot in shots if shot.began_s <= ended_s and shot.ended_s >= began_s]
+    suspects.sort(key=lambda shot: shot.began_s, reverse=True)
+    return "".join(f"\n  --shot {shot.name}: {shot.what}, {shot.outcome.value}" for shot in suspects[:SHOWN_MAX])
