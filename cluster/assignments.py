@@ -48,9 +48,11 @@ class Assignments:
         Waits for the disk. The image has this incarnation registered, so that no role is one of the last incarnation's.
         """
         for topic in image.topics_by_id.values():
+            _warn_of_ignored(None, topic)
             self._take_roles(None, topic, image)
-        orphans = [orphan for orphan in self._replicas.found() if not self._is_assigned(orphan[1], orphan[2], image)]
-        self._housekeeping.remove_orphans(orphans)
+        if not image.passed_over:
+            found = self._replicas.found()
+            self._housekeeping.remove_orphans([row for row in found if not self._is_assigned(row[1], row[2], image)])
 
     def follow(self, old: Image, new: Image) -> None:
         """Do what the change asks for. A disk that fails costs replicas, never the metadata: nothing is raised."""
@@ -59,6 +61,7 @@ class Assignments:
                 assert before is not None, "a change has at least one side"
                 self._remove(self._replicas.remove(before.name), before.name)
             else:
+                _warn_of_ignored(before, after)
                 self._take_roles(before, after, new)
         if old.brokers is not new.brokers:
             # Who has caught up may have been waiting for nothing but to be alive.
@@ -98,9 +101,17 @@ class Assignments:
             if self._settings.node_id in partition.replicas:
                 held = self._replicas.get(topic.name, index) or self._open(topic, index, config)
                 if held is not None:
-                    self._assign(held, partition, min_isr)
+                    self._assign_within(held, partition, min_isr)
             elif (moved_away := self._replicas.remove_one(topic.name, index)) is not None:
                 self._remove([moved_away], topic.name)
+
+    def _assign_within(self, held: Partition, partition: PartitionImage, min_isr: int) -> None:
+        """As `_assign`; whatever goes wrong costs this replica and no other."""
+        try:
+            self._assign(held, partition, min_isr)
+        except Exception as error:
+            _events.critical("partition.failed", topic=held.topic, partition=held.index, exc_info=error)
+            held.go_offline()
 
     def _assign(self, held: Partition, partition: PartitionImage, min_isr: int) -> None:
         must_follow = held.assigned(
@@ -136,6 +147,12 @@ class Assignments:
         for damaged in damage:
             held.damaged(damaged)
         return held
+
+
+def _warn_of_ignored(before: TopicImage | None, topic: TopicImage) -> None:
+    if before is None or before.configs is not topic.configs:
+        for sentence in topic_configs.ignored(topic.configs):
+            _events.warning("config.ignored", topic=topic.name, reason=sentence)
 
 
 def log_config(topic: TopicImage, broker: BrokerConfig) -> LogConfig:

@@ -85,7 +85,8 @@ class Settings:
     controller_quorum_secret: str = _setting(
         "",
         string(),
-        "A secret that all brokers of the cluster share; without it nobody joins the metadata quorum.",
+        "A secret that all brokers of the cluster share; without it nobody joins the metadata quorum. Required where"
+        " other machines can reach the voters.",
         is_secret=True,
     )
     controller_quorum_election_timeout_ms: int = _setting(

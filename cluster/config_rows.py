@@ -1,11 +1,11 @@
 """What a configuration is worth and where that comes from: the rows that DescribeConfigs answers with (KIP-226)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from cordwood.cluster.config import SETTINGS, Settings
-from cordwood.cluster.config_values import Kind, Value, text_of
+from cordwood.cluster.config_values import Kind, Value, ValueType, text_of
 from cordwood.cluster.metadata.image import EMPTY, Image
 
 
@@ -26,6 +26,8 @@ class Synonym:
     key: str
     value: str | None
     source: Source
+    mistake: str | None = None
+    """What the value must be, where it is not that: then it is passed over, and the next place counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class BrokerConfig:
         """Where any of these keys has a value, the place that counts first."""
         for layer, source in ((self.own, Source.DYNAMIC_BROKER), (self.all_brokers, Source.DYNAMIC_ALL_BROKERS)):
             if layer:
-                yield from (Synonym(key, layer[key], source) for key in keys if key in layer)
+                yield from (set_value(key, layer[key], source, SETTINGS[key].type) for key in keys if key in layer)
         for key in keys:
             if self.settings.is_given(key):
                 yield Synonym(key, self.settings.text_of(key), Source.STATIC_BROKER)
@@ -66,8 +68,8 @@ class BrokerConfig:
         """The key among these whose value counts, and its value; the first key where none has one."""
         for layer in (self.own, self.all_brokers):
             for key in keys:
-                if key in layer:
-                    return key, SETTINGS[key].type.parse(layer[key])
+                if key in layer and (value := SETTINGS[key].type.read(layer[key])) is not None:
+                    return key, value
         for key in keys:
             if self.settings.is_given(key) and (value := self.settings.value_of(key)) is not None:
                 return key, value
@@ -89,18 +91,45 @@ class BrokerConfig:
                 Source.DYNAMIC_ALL_BROKERS,
                 SETTINGS[key].type.kind,
                 False,
-                SETTINGS[key].documentation,
-                (Synonym(key, value, Source.DYNAMIC_ALL_BROKERS),),
+                documented(SETTINGS[key].documentation, (synonym,)),
+                (synonym,),
             )
             for key, value in sorted(self.all_brokers.items())
             if key in SETTINGS
+            for synonym in (set_value(key, value, Source.DYNAMIC_ALL_BROKERS, SETTINGS[key].type),)
         ]
 
     def _row(self, key: str) -> ConfigRow:
         setting = SETTINGS[key]
         synonyms = tuple(self.synonyms((key,)))
-        value, source = (synonyms[0].value, synonyms[0].source) if synonyms else (None, Source.DEFAULT)
-        return ConfigRow(key, value, source, setting.type.kind, not setting.is_dynamic, setting.documentation, synonyms)
+        counts = first_valid(synonyms)
+        value, source = (None, Source.DEFAULT) if counts is None else (counts.value, counts.source)
+        documentation = documented(setting.documentation, synonyms)
+        return ConfigRow(key, value, source, setting.type.kind, not setting.is_dynamic, documentation, synonyms)
+
+
+def set_value(key: str, text: str, source: Source, type_: ValueType) -> Synonym:
+    """A value from the metadata, as it was set. Another version, or a broker that lied, may have set anything."""
+    try:
+        type_.parse(text)
+    except ValueError as error:
+        return Synonym(key, text, source, str(error))
+    return Synonym(key, text, source)
+
+
+def first_valid(synonyms: Iterable[Synonym]) -> Synonym | None:
+    """The place that counts."""
+    return next((synonym for synonym in synonyms if synonym.mistake is None), None)
+
+
+def documented(documentation: str, synonyms: Iterable[Synonym]) -> str:
+    """The documentation of a key, with a sentence for each value of it that is passed over."""
+    ignored = (
+        f" The value {synonym.value!r} of {synonym.key} is ignored: it must be {synonym.mistake}."
+        for synonym in synonyms
+        if synonym.mistake is not None
+    )
+    return documentation + "".join(ignored)
 
 
 def broker_config(settings: Settings, image: Image) -> BrokerConfig:

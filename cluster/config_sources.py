@@ -8,7 +8,7 @@ from typing import Any
 from cordwood.cluster.config import SETTINGS, Settings, attribute_of, key_of
 from cordwood.cluster.config_values import Kind, Value
 from cordwood.cluster.listeners import ListenerMistake, http_address, inter_broker_listener
-from cordwood.cluster.voters import VoterMistake, voters_of
+from cordwood.cluster.voters import VoterMistake, check_secret
 
 ENVIRONMENT_PREFIX = "CORDWOOD_"
 
@@ -127,7 +127,7 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             inter_broker_listener(settings)
     except ListenerMistake as mistake:
         yield str(mistake)
-    for check in (http_address, voters_of):
+    for check in (http_address, check_secret):
         try:
             check(settings)
         except (ListenerMistake, VoterMistake) as mistake:

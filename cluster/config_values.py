@@ -55,6 +55,13 @@ class ValueType:
             case _:
                 assert_never(self.kind)
 
+    def read(self, text: str) -> Value:
+        """As `parse`; None for a text that is no such value."""
+        try:
+            return self.parse(text)
+        except ValueError:
+            return None
+
     def _whole_number(self, text: str) -> int:
         if not _WHOLE_NUMBER.fullmatch(text) or not self.least <= int(text) <= self.most:
             raise ValueError(f"a whole number {self._bounds()}")

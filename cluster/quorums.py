@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
+from cordwood.cluster.admission import admission
 from cordwood.cluster.config import Settings
 from cordwood.cluster.identity import cluster_of, refuse_to_found
 from cordwood.cluster.metadata.commands import BrokerId
@@ -74,6 +75,7 @@ def open_quorum(
         on_failure=on_failure,
         on_refused=failed,
         timing=Timing(election_s / 2, election_s, election_s / 10),
+        admit=admission(settings),
     )
 
 

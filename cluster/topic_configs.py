@@ -1,12 +1,12 @@
 """What can be set for a topic: Kafka's keys, each with its type and the broker settings that stand in for it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config import COMPRESSION_TYPES, HOUR_MS, Settings
-from cordwood.cluster.config_rows import BrokerConfig, ConfigRow, Source, Synonym
+from cordwood.cluster.config_rows import BrokerConfig, ConfigRow, Source, documented, first_valid, set_value
 from cordwood.cluster.config_values import (
     Value,
     ValueType,
@@ -146,6 +146,14 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
 """The table, by key."""
 
 
+def validate_changes(own: Mapping[str, str], changes: Mapping[str, str | None], broker: BrokerConfig) -> None:
+    """Whether a topic that has `own` configs may be changed so; None removes one. Raises Refused as `validate` does."""
+    validate({key: text for key, text in changes.items() if text is not None}, broker)
+    if {"min.compaction.lag.ms", "max.compaction.lag.ms"} & changes.keys():
+        changed = {**own, **changes}
+        _check_compaction_lags({key: text for key, text in changed.items() if text is not None}, broker)
+
+
 def validate(configs: Mapping[str, str | None], broker: BrokerConfig) -> None:
     """Whether a topic may have exactly these configs. Raises Refused(INVALID_CONFIG) with a sentence."""
     for key, text in configs.items():
@@ -164,11 +172,24 @@ def validate(configs: Mapping[str, str | None], broker: BrokerConfig) -> None:
         _check_compaction_lags(known, broker)
 
 
+def ignored(configs: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each config of a topic that counts for nothing here: a newer version, or a mistake, has set it."""
+    for key, text in configs.items():
+        row = TOPIC_CONFIGS.get(key)
+        if row is None:
+            yield f"{key} is not known"
+        elif (mistake := set_value(key, text, Source.DYNAMIC_TOPIC, row.type).mistake) is not None:
+            yield f"{key} is {text!r}, and must be {mistake}"
+
+
 def value_of(key: str, configs: Mapping[str, str], broker: BrokerConfig) -> Value:
-    """What a topic's config is worth: its own value, or the broker's. Raises KeyError for an unknown key."""
+    """What a topic's config is worth: its own value, or the broker's. Raises KeyError for an unknown key.
+
+    A value of its own that is none of the key's type is passed over: see `ignored`.
+    """
     row = TOPIC_CONFIGS[key]
-    if key in configs:
-        return row.type.parse(configs[key])
+    if key in configs and (own := row.type.read(configs[key])) is not None:
+        return own
     broker_key, value = broker.found(row.broker_keys)
     return _scaled(value, row.times[row.broker_keys.index(broker_key)])
 
@@ -223,15 +244,16 @@ def _check_compaction_lags(configs: Mapping[str, str], broker: BrokerConfig) -> 
 
 
 def _row(key: str, row: TopicConfig, configs: Mapping[str, str], broker: BrokerConfig) -> ConfigRow:
-    own = (Synonym(key, configs[key], Source.DYNAMIC_TOPIC),) if key in configs else ()
+    own = (set_value(key, configs[key], Source.DYNAMIC_TOPIC, row.type),) if key in configs else ()
     synonyms = own + tuple(broker.synonyms(row.broker_keys))
+    counts = first_valid(synonyms)
     return ConfigRow(
         key,
         text_of(value_of(key, configs, broker)),
-        synonyms[0].source if synonyms else Source.DEFAULT,
+        Source.DEFAULT if counts is None else counts.source,
         row.type.kind,
         False,
-        row.documentation,
+        documented(row.documentation, synonyms),
         synonyms,
     )
 

@@ -1,5 +1,6 @@
 """Who keeps the cluster's metadata, and where this broker's own metadata port is."""
 
+import ipaddress
 import re
 from collections.abc import Mapping
 
@@ -36,6 +37,19 @@ def voters_of(settings: Settings) -> Mapping[BrokerId, Address]:
     return voters
 
 
+def check_secret(settings: Settings) -> None:
+    """Raises VoterMistake where other machines reach the quorum's ports, and any of them could join it."""
+    hosts = [host for host, _ in voters_of(settings).values()]
+    if not hosts or settings.controller_quorum_secret:
+        return
+    listener = controller_listener(settings)
+    if not all(map(_is_loopback, hosts if listener is None else [*hosts, listener[0]])):
+        raise VoterMistake(
+            "controller.quorum.secret is empty, and other machines can reach the metadata quorum: whoever does could"
+            " change anything. Give all brokers of the cluster the same long random text."
+        )
+
+
 def metadata_address(settings: Settings) -> Address:
     """Where this broker, if it is a voter, listens for the others. Raises VoterMistake."""
     own = voters_of(settings)[BrokerId(settings.node_id)]
@@ -44,3 +58,10 @@ def metadata_address(settings: Settings) -> Address:
     except ListenerMistake as mistake:
         raise VoterMistake(str(mistake)) from None
     return own if listener is None else listener
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

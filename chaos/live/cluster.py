@@ -68,7 +68,7 @@ class LocalCluster(Cluster):
     def _settings(self, voters: Sequence[str]) -> dict[str, str]:
         """What all brokers are told. One broker by itself needs no quorum."""
         return {
-            **({"controller.quorum.voters": ",".join(voters)} if len(voters) > 1 else {}),
+            **(_quorum_of(voters) if len(voters) > 1 else {}),
             "default.replication.factor": str(self.replicas),
             "offsets.topic.replication.factor": str(self.replicas),
             "offsets.topic.num.partitions": str(self.replicas),
@@ -76,3 +76,8 @@ class LocalCluster(Cluster):
             # When all are stopped, the last has nobody to hand over to.
             "controlled.shutdown.max.wait.ms": "2000",
         }
+
+
+def _quorum_of(voters: Sequence[str]) -> dict[str, str]:
+    """In network namespaces of their own, the voters are not on loopback."""
+    return {"controller.quorum.voters": ",".join(voters), "controller.quorum.secret": "of this run"}

@@ -16,7 +16,9 @@ from cordwood.cluster.metadata import journal
 from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, Command, ConfigChange, ResourceType
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import QuorumFailed
-from cordwood.cluster.metadata.raft.messages import Row, Standing
+from cordwood.cluster.metadata.raft.entry import TAG_BYTES
+from cordwood.cluster.metadata.raft.handshake import Peer, PeerRole
+from cordwood.cluster.metadata.raft.messages import Propose, Row, Standing
 from cordwood.cluster.metadata.raft.node import RaftNode
 from cordwood.cluster.metadata.raft.observer import Observer
 from cordwood.cluster.metadata.raft.voter import RaftQuorum
@@ -169,6 +171,20 @@ class SimulatedQuorum:
         proposing = self._everyone[broker]
         found: Image = await self._in_process(broker, proposing.propose(command))
         return found
+
+    async def take_back(self, broker: int, key: str) -> Image:
+        """Have this broker propose that what was put is gone."""
+        return await self.propose(broker, setting(key, None))
+
+    def deliver_again(self, rng: random.Random) -> None:
+        """Some entry that was committed gets to the leader once more, as from another voter's connection."""
+        leaders = [at for at, voter in self.quorums.items() if voter.is_leader]
+        if leaders and self._final:
+            entry, _ = self._final[rng.choice(sorted(self._final))]
+            sender = rng.choice([voter for voter in self.addresses if voter != leaders[0]])
+            if len(entry) >= TAG_BYTES:
+                take = self.quorums[leaders[0]].received
+                self.processes[leaders[0]].context().run(take, Peer(sender, PeerRole.VOTER), Propose(entry))
 
     @property
     def _everyone(self) -> dict[int, RaftQuorum | Observer]:
@@ -381,8 +397,10 @@ class SimulatedQuorum:
         return await answer
 
 
-def setting(key: str, value: str = "1") -> AlterConfigs:
-    return AlterConfigs(ResourceType.BROKER, "", (ConfigChange(key, None, value),))
+def setting(key: str, value: str | None = "1") -> AlterConfigs:
+    """From no value to this one; None from the usual value to none."""
+    expected = "1" if value is None else None
+    return AlterConfigs(ResourceType.BROKER, "", (ConfigChange(key, expected, value),))
 
 
 async def formed(**options: Any) -> SimulatedQuorum:

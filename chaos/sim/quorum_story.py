@@ -28,7 +28,9 @@ class Trouble:
     def __init__(self, quorum: SimulatedQuorum, seed: int) -> None:
         self.quorum, self.rng = quorum, random.Random(seed * 7919)
         self.voters: list[int] = sorted(quorum.addresses)
+        self._repeating = random.Random(seed * 6007)
         self.acknowledged: list[str] = []
+        self.taken_back: list[str] = []
         self.blocks: list[int] = []
         """Where the blocks of producer ids begin that somebody was given."""
         self.proposed = 0
@@ -40,6 +42,8 @@ class Trouble:
         while self.quorum.loop.time() < end:
             for _ in range(self.rng.choice((0, 1, 1, 4))):
                 self.propose()
+            if self._repeating.random() < 0.3:
+                self.quorum.deliver_again(self._repeating)
             if self.rng.random() < 0.4 and self.quorum.loop.time() > self._left_alone_until:
                 self.do_harm()
             await self.quorum.wait(self.rng.expovariate(10))
@@ -68,7 +72,15 @@ class Trouble:
         except QuorumFailed:
             return
         assert key in image.configs_of_all_brokers, f"{key} was acknowledged with an image that lacks it"
-        self.acknowledged.append(key)
+        if self._repeating.random() < 0.2:
+            await self.take_back(broker, key)
+        else:
+            self.acknowledged.append(key)
+
+    async def take_back(self, broker: int, key: str) -> None:
+        with contextlib.suppress(QuorumFailed):
+            await self.quorum.take_back(broker, key)
+            self.taken_back.append(key)
 
     async def allocate(self, broker: int) -> None:
         """As brokers do it: who was not told whether it has its block asks for the one that is next by then."""
@@ -193,6 +205,8 @@ async def _story(seed: int) -> float:
     images = [quorum.quorums[voter].image for voter in trouble.voters]
     missing = set(trouble.acknowledged) - set(quorum.keys(1))
     assert not missing, f"acknowledged, and gone: {sorted(missing)}"
+    back = set(trouble.taken_back) & set(quorum.keys(1))
+    assert not back, f"taken back, and there again: {sorted(back)}"
     assert all(image.broker_configs == images[0].broker_configs for image in images), "the images differ"
     assert len(trouble.acknowledged) > 10, "nothing was tried"
     await _is_left_alone(quorum)

@@ -146,6 +146,7 @@ class Member:
         try:
             self._metadata.commit(command)
         except CommandRefused as refused:
+            assert refused.__cause__ is None, refused.message
             refusal = refused
         if not decided.done():
             decided.set_result((self._metadata.newest.index, refusal, in_vain))

@@ -1,6 +1,6 @@
 """Topics and brokers as what configs belong to: which exist, what may be set for them, and how it is changed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from kio.schema.errors import ErrorCode
 
@@ -63,7 +63,7 @@ async def alter(number: int, name: str, wanted: Wanted, call: Call, *, validate_
             for key in dict.fromkeys([*own, *new])
             if own.get(key) != new.get(key)
         )
-        _check(resource, new, changes, broker)
+        check_changes(resource, own, changes, broker)
         if validate_only or not changes:
             return
         try:
@@ -101,11 +101,15 @@ def _own(resource: ResourceType, name: str, image: Image) -> Mapping[str, str]:
     return image.broker_configs.get(name, EMPTY)
 
 
-def _check(
-    resource: ResourceType, new: Mapping[str, str], changes: tuple[ConfigChange, ...], broker: BrokerConfig
+def check_changes(
+    resource: ResourceType, own: Mapping[str, str], changes: Sequence[ConfigChange], broker: BrokerConfig
 ) -> None:
+    """Whether the configs that a resource has may be changed so. Raises Refused.
+
+    What is not changed is not judged: a newer version may have set it.
+    """
     if resource is ResourceType.TOPIC:
-        topic_configs.validate(new, broker)
+        topic_configs.validate_changes(own, {change.key: change.value for change in changes}, broker)
         return
     for change in changes:
         setting = SETTINGS.get(change.key)

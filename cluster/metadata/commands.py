@@ -1,18 +1,19 @@
-"""What can be asked of the metadata: frozen values that mean the same on every broker, however often they arrive.
+"""Commands that change the metadata: frozen values that mean the same on every broker.
 
 A command carries every choice and clock reading it needs, so that applying it is a pure function of the image before
-it. It also carries what it expects to find: one that arrives twice, or too late, then changes nothing.
+it. It also carries what it expects to find, so that one that comes too late is refused. One that arrives twice is known
+by the tag of its entry (`recent.py`).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, NewType
+from typing import Any, ClassVar, NewType, get_args
 from uuid import UUID
 
 import msgpack
 
 from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
+from cordwood.cluster.metadata.fields import record_reader, text
 
 BrokerId = NewType("BrokerId", int)
 
@@ -268,46 +269,15 @@ Command = (
 )
 
 
-def _register_broker(broker_id: BrokerId, incarnation: UUID, endpoints: Any, *rest: Any) -> RegisterBroker:
-    return RegisterBroker(broker_id, incarnation, tuple(Endpoint(*endpoint) for endpoint in endpoints), *rest)
-
-
-def _alter_configs(resource_type: int, name: str, changes: Any) -> AlterConfigs:
-    return AlterConfigs(ResourceType(resource_type), name, tuple(ConfigChange(*change) for change in changes))
-
-
-def _create_acls(rows: Any) -> CreateAcls:
-    return CreateAcls(tuple((acl_id, acl_of(fields)) for acl_id, fields in rows))
-
-
-def _alter_partitions(broker_id: BrokerId, broker_epoch: int, changes: Any) -> AlterPartitions:
-    return AlterPartitions(broker_id, broker_epoch, tuple(IsrChange(*change) for change in changes))
-
-
-def _elect_leaders(election: int, *rest: Any) -> ElectLeaders:
-    return ElectLeaders(Election(election), *rest)
+def acl_of(fields: Any) -> Acl:
+    """An ACL from the sequence it was packed as. Raises ValueError or TypeError."""
+    resource, name, pattern, principal, host, operation, permission = fields
+    on = ResourcePattern(AclResource(resource), text(name), Pattern(pattern))
+    return Acl(on, text(principal), text(host), Operation(operation), Permission(permission))
 
 
 # The numbers are in journals on users' disks: they are never changed and never given to another command.
-_KINDS: dict[int, Callable[..., Command]] = {
-    FormatCluster.KIND: FormatCluster,
-    RegisterBroker.KIND: _register_broker,
-    CreateTopic.KIND: CreateTopic,
-    DeleteTopic.KIND: DeleteTopic,
-    CreatePartitions.KIND: CreatePartitions,
-    AlterConfigs.KIND: _alter_configs,
-    AllocateProducerIds.KIND: AllocateProducerIds,
-    CreateAcls.KIND: _create_acls,
-    DeleteAcls.KIND: DeleteAcls,
-    FenceBroker.KIND: FenceBroker,
-    UnfenceBroker.KIND: UnfenceBroker,
-    BeginControlledShutdown.KIND: BeginControlledShutdown,
-    AlterPartitions.KIND: _alter_partitions,
-    ElectLeaders.KIND: _elect_leaders,
-    ReassignPartition.KIND: ReassignPartition,
-    DropReplicas.KIND: DropReplicas,
-    UnregisterBroker.KIND: UnregisterBroker,
-}
+_READERS = {kind.KIND: record_reader(kind, {Acl: acl_of}) for kind in get_args(Command)}
 
 _UUID_EXTENSION = 1
 
@@ -316,7 +286,7 @@ PACKED_BYTES_USUAL = 1024
 
 
 class UnknownCommand(Exception):
-    """Bytes that are no command this version knows: a newer broker wrote them, or nobody did."""
+    """Bytes that are no command of this version; perhaps one of a newer version."""
 
 
 def encode(command: Command) -> bytes:
@@ -325,14 +295,15 @@ def encode(command: Command) -> bytes:
 
 
 def decode(data: bytes) -> Command:
-    """The command that was encoded. Raises UnknownCommand."""
+    """The command that was encoded, each value of its declared type. Raises UnknownCommand."""
     try:
         kind, *fields = unpack(data)
-        if kind not in _KINDS:
+        if kind not in _READERS:
             raise UnknownCommand(f"no command has the number {kind}: a newer Cordwood wrote it")
-        return _KINDS[kind](*fields)
+        command: Command = _READERS[kind](tuple(fields))
     except (TypeError, ValueError) as error:
         raise UnknownCommand(f"{len(data)} bytes that do not read as a command: {error}") from None
+    return command
 
 
 def pack(value: object) -> bytes:
@@ -348,13 +319,6 @@ def unpack(data: bytes) -> Any:
         return msgpack.unpackb(data, use_list=False, ext_hook=_unpack_uuid, strict_map_key=False)
     except (msgpack.UnpackException, ValueError) as error:
         raise ValueError(str(error) or type(error).__name__) from None
-
-
-def acl_of(fields: Any) -> Acl:
-    """An ACL from the sequence it was packed as. Raises ValueError."""
-    resource, name, pattern, principal, host, operation, permission = fields
-    on = ResourcePattern(AclResource(resource), name, Pattern(pattern))
-    return Acl(on, principal, host, Operation(operation), Permission(permission))
 
 
 def _pack_ours(value: object) -> object:

@@ -17,6 +17,7 @@ from cordwood.cluster.metadata.commands import (
     AlterPartitions,
     Assignment,
     BeginControlledShutdown,
+    BrokerId,
     Command,
     ConfigChange,
     CreateAcls,
@@ -46,6 +47,7 @@ from cordwood.cluster.metadata.image import (
     TopicImage,
 )
 from cordwood.cluster.metadata.tables import Change, Tables
+from cordwood.storage.producers import FIRST_OF_ONE_BATCH
 
 
 def apply(image: Image, command: Command, index: int) -> Image:
@@ -65,9 +67,24 @@ class Draft:
         self._tables = Tables(image)
         self._index = image.index
 
-    def apply(self, command: Command, index: int) -> None:  # noqa: C901 - one case a command
-        """Raises CommandRefused and changes nothing but the index, which counts refused commands too."""
+    def apply(self, command: Command, index: int) -> None:
+        """Raises CommandRefused, and nothing else; then only the index has changed, which counts refused commands too.
+
+        A command that breaks an invariant is refused with UNKNOWN_SERVER_ERROR and its cause. Every broker finds the
+        same; were it raised, none could apply what follows, now or after any restart.
+        """
         self._index = index
+        self._tables.mark()
+        try:
+            self._change_by(command, index)
+        except CommandRefused:
+            self._tables.undo()
+            raise
+        except Exception as error:
+            self._tables.undo()
+            raise CommandRefused(ErrorCode.unknown_server_error, f"It breaks an invariant: {error!r}") from error
+
+    def _change_by(self, command: Command, index: int) -> None:  # noqa: C901 - one case a command
         match command:
             case FormatCluster():
                 self._format(command)
@@ -105,6 +122,20 @@ class Draft:
                 self._delete_acls(command)
             case _:
                 assert_never(command)
+
+    def note(self, tag: bytes, index: int) -> None:
+        """Remember an entry, whatever becomes of its command, so that it is known when it arrives again."""
+        rest = self._tables.rest
+        self._tables.rest = replace(rest, recent=rest.recent.having(tag, index))
+
+    def has_noted(self, tag: bytes) -> bool:
+        return tag in self._tables.rest.recent
+
+    def pass_over(self, index: int) -> None:
+        """The entry at `index` is of a newer version."""
+        self._index = index
+        rest = self._tables.rest
+        self._tables.rest = replace(rest, passed_over=rest.passed_over or index)
 
     def image(self) -> Image:
         """What has become of it. The draft is not to be used after."""
@@ -191,7 +222,9 @@ class Draft:
             return
         if known is not None or tables.topic(command.topic_id) is not None:
             raise CommandRefused(ErrorCode.topic_already_exists, f"Topic '{command.name}' already exists.")
-        tables.check_brokers(command.assignments)
+        if not command.assignments:
+            raise CommandRefused(ErrorCode.invalid_partitions, "A topic has at least one partition.")
+        tables.check_assignments(command.assignments)
         configs = dict(command.configs) if command.configs else EMPTY
         tables.put_topic(TopicImage(command.topic_id, command.name, self._new_partitions(command.assignments), configs))
 
@@ -203,7 +236,7 @@ class Draft:
             return
         if count != command.expected_count:
             raise CommandRefused(ErrorCode.invalid_partitions, f"Topic '{topic.name}' has {count} partitions by now.")
-        self._tables.check_brokers(command.assignments)
+        self._tables.check_assignments(command.assignments)
         added = self._new_partitions(command.assignments)
         self._tables.put_topic(replace(topic, partitions=topic.partitions + added))
 
@@ -235,18 +268,20 @@ class Draft:
 
     def _fits(self, change: IsrChange, partition: PartitionImage, leader: BrokerImage) -> bool:
         """Compare before set, and let no member in that is not alive in the incarnation the leader knows (rule 6)."""
-        brokers = self._tables.rest.brokers
         return (
             partition.leader == leader.id
             and partition.leader_epoch == change.leader_epoch
             and partition.partition_epoch == change.partition_epoch
             and any(member == leader.id for member, _ in change.isr)
             and all(
-                member in partition.replicas
-                and (member in partition.isr or (brokers[member].is_alive and brokers[member].epoch == broker_epoch))
+                member in partition.replicas and (member in partition.isr or self._is_alive_in(member, broker_epoch))
                 for member, broker_epoch in change.isr
             )
         )
+
+    def _is_alive_in(self, broker_id: BrokerId, broker_epoch: int) -> bool:
+        broker = self._tables.rest.brokers.get(broker_id)
+        return broker is not None and broker.is_alive and broker.epoch == broker_epoch
 
     def _elect(self, command: ElectLeaders) -> None:
         is_alive = self._tables.is_alive
@@ -273,10 +308,7 @@ class Draft:
                 raise CommandRefused(ErrorCode.no_reassignment_in_progress, "The partition is not being moved.")
             moved = elections.moved_back(partition, tables.is_alive)
         else:
-            if not target or len(set(target)) < len(target):
-                message = "A partition is moved to at least one broker, and to each only once."
-                raise CommandRefused(ErrorCode.invalid_replica_assignment, message)
-            tables.check_brokers([target])
+            tables.check_assignments([target])
             moved = elections.moving(partition, target, tables.is_alive)
         if partition.isr and not moved.isr:
             message = f"Nobody but {', '.join(map(str, partition.isr))} is in sync, and would be taken away."
@@ -328,7 +360,10 @@ class Draft:
         if command.expected_next != tables.rest.next_producer_id:
             message = f"The next producer id is {tables.rest.next_producer_id} by now."
             raise CommandRefused(ErrorCode.invalid_update_version, message)
-        tables.rest = replace(tables.rest, next_producer_id=command.expected_next + command.count)
+        end = command.expected_next + command.count
+        if command.count < 1 or end > FIRST_OF_ONE_BATCH:
+            raise CommandRefused(ErrorCode.invalid_request, f"There is no block of {command.count} producer ids.")
+        tables.rest = replace(tables.rest, next_producer_id=end)
 
     def _create_acls(self, command: CreateAcls) -> None:
         acls = dict(self._tables.rest.acls)

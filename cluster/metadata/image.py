@@ -7,8 +7,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.config_values import integer
 from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.metadata.commands import Assignment, BrokerId, Endpoint
+from cordwood.cluster.metadata.recent import RecentEntries
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
@@ -19,6 +21,7 @@ NO_LEADER = BrokerId(-1)
 """In the place of a leader: nobody may lead the partition now."""
 
 MIN_ISR = "min.insync.replicas"
+_MIN_ISR_TYPE = integer(1)
 
 
 class CommandRefused(Exception):
@@ -99,6 +102,12 @@ class Image:
     """Dynamic broker configs by broker id as text; ALL_BROKERS for those that hold for all."""
     next_producer_id: int = 0
     acls: Mapping[UUID, Acl] = field(default_factory=dict)
+    recent: RecentEntries = field(default_factory=RecentEntries)
+    passed_over: int = 0
+    """The first entry that this version does not know, and has passed over; 0 for none (docs/adr/0024).
+
+    Such an image is for this broker alone: it is never written down, sent, or taken for a reason to remove anything.
+    """
 
     def configs_of_broker(self, broker_id: int) -> Mapping[str, str]:
         """The dynamic configs set for this one broker."""
@@ -128,12 +137,19 @@ class Image:
 
         A broker's own settings may ask for more, never for less: eligible leaders are chosen by this number.
         """
-        return int(topic.configs.get(MIN_ISR) or self.configs_of_all_brokers.get(MIN_ISR) or self.least_min_isr)
+        set_for_topic, set_for_all = topic.configs.get(MIN_ISR), self.configs_of_all_brokers.get(MIN_ISR)
+        return _min_isr(set_for_topic) or _min_isr(set_for_all) or self.least_min_isr
 
     @property
     def least_min_isr(self) -> int:
         """What every broker asks for by its settings, if not more."""
         return min((broker.min_isr for broker in self.brokers.values()), default=1)
+
+
+def _min_isr(text: str | None) -> int | None:
+    """None where it is not set, or to what is no min.insync.replicas: that is passed over, by every broker alike."""
+    value = None if text is None else _MIN_ISR_TYPE.read(text)
+    return value if isinstance(value, int) else None
 
 
 def changed_topics(old: Image, new: Image) -> Iterator[tuple[TopicImage | None, TopicImage | None]]:

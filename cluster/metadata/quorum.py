@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+import structlog
+
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster, decode, encode
 from cordwood.cluster.metadata.draft import Draft
@@ -19,15 +21,13 @@ from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.healing import heal, tidy
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.journal import NAME, Entry, Journal
+from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage.disk import Disk, Syncable, sync_directory
 from cordwood.storage.errors import DamagedLog
 
 SNAPSHOT_INTERVAL_BYTES = 2 << 20
-
-Listener = Callable[[Image, Image], None]
-"""Told the image before and after, on the loop, before anyone who proposed a change resumes."""
 
 
 class QuorumFailed(Exception):
@@ -70,6 +70,8 @@ class QuorumStatus:
     voters: tuple[VoterStatus, ...]
     observers: tuple[VoterStatus, ...] = ()
 
+
+_events = structlog.get_logger("quorum")
 
 _Proposal = tuple[Command, asyncio.Future[Image]]
 
@@ -150,7 +152,7 @@ class SingleVoter:
         self._node_id = node_id
         self._sync, self._on_failure = sync, on_failure
         self._snapshot_interval_bytes = snapshot_interval_bytes
-        self._listeners: list[Listener] = []
+        self._listeners = Listeners()
         self._heartbeat_listeners: list[Callable[[Heartbeat], None]] = []
         # Bounded by the requests in flight, which are bounded in size and number.
         self._waiting: list[_Proposal] = []
@@ -200,7 +202,7 @@ class SingleVoter:
         return self._journal.term
 
     def subscribe(self, listener: Listener) -> None:
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     @property
     def is_leader(self) -> bool:
@@ -278,8 +280,7 @@ class SingleVoter:
         old, draft = self._image, Draft(self._image)
         refusals = [attempt(draft, command, index + at) for at, (command, _) in enumerate(batch)]
         self._image = draft.image()
-        for listener in self._listeners:
-            listener(old, self._image)
+        self._listeners.tell(old, self._image)
         return refusals
 
     def _take_snapshot(self) -> None:
@@ -328,6 +329,8 @@ def attempt(draft: Draft, command: Command, index: int) -> CommandRefused | None
     try:
         draft.apply(command, index)
     except CommandRefused as refusal:
+        if refusal.__cause__ is not None:
+            _events.error("command.broken", command=repr(command)[:1000], index=index, exc_info=refusal.__cause__)
         return refusal
     return None
 

@@ -7,14 +7,16 @@ from typing import Any
 
 from cordwood.cluster.metadata.commands import Endpoint, acl_of, pack, unpack
 from cordwood.cluster.metadata.image import EMPTY, BrokerImage, Image, PartitionImage, TopicImage
+from cordwood.cluster.metadata.recent import RecentEntries
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog
 
-VERSION = 3
+VERSION = 4
 
 _FIRST_WITH_ACLS = 2
 _FIRST_WITH_FENCES = 3
+_FIRST_WITH_RECENT = 4
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.snapshot")
 
@@ -73,6 +75,7 @@ def name_of(snapshot: Snapshot) -> str:
 
 def encode(image: Image) -> bytes:
     """All of the image as msgpack. The layout is in docs/log-format.md."""
+    assert not image.passed_over, "an image that lacks an entry is for one broker alone"
     return pack(
         [
             VERSION,
@@ -83,6 +86,7 @@ def encode(image: Image) -> bytes:
             [_topic_fields(topic) for topic in image.topics_by_name.values()],
             {name: dict(configs) for name, configs in image.broker_configs.items()},
             list(image.acls.items()),
+            [(number, sorted(tags)) for number, tags in image.recent.chunks],
         ]
     )
 
@@ -94,7 +98,9 @@ def decode(payload: bytes) -> Image:
         raise ValueError(f"version {version} is not known to this Cordwood, which knows those up to {VERSION}")
     if version < _FIRST_WITH_ACLS:
         rest.append(())
-    index, cluster_id, next_producer_id, brokers, topics, broker_configs, acls = rest
+    if version < _FIRST_WITH_RECENT:
+        rest.append(())
+    index, cluster_id, next_producer_id, brokers, topics, broker_configs, acls, recent = rest
     alike: dict[Any, PartitionImage] = {}
     by_name = {fields[1]: _topic(fields, alike) for fields in topics}
     return Image(
@@ -106,6 +112,7 @@ def decode(payload: bytes) -> Image:
         broker_configs,
         next_producer_id,
         {acl_id: acl_of(fields) for acl_id, fields in acls},
+        RecentEntries(tuple((number, frozenset(tags)) for number, tags in recent)),
     )
 
 

@@ -1,6 +1,6 @@
 """An image in the making: what was, and what commands have put in its place so far. Each mapping is copied once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from uuid import UUID
 
@@ -21,6 +21,22 @@ class Tables:
         self._by_name: dict[str, TopicImage] | None = None
         self._by_id: dict[UUID, TopicImage] | None = None
         self.rest = image
+        self._rest_at_mark = image
+        self._topics_since_mark: dict[UUID, TopicImage | None] = {}
+
+    def mark(self) -> None:
+        """Begin what `undo` takes back."""
+        self._rest_at_mark = self.rest
+        self._topics_since_mark.clear()
+
+    def undo(self) -> None:
+        """Take back all changes since the mark: a refused command leaves nothing behind."""
+        self.rest = self._rest_at_mark
+        for topic_id, before in self._topics_since_mark.items():
+            if (topic := self.topic(topic_id)) is not None:
+                self._remove(topic)
+            if before is not None:
+                self._put(before)
 
     def image(self, index: int) -> Image:
         """What has become of it. The tables are not to be used after."""
@@ -45,13 +61,12 @@ class Tables:
         return list((self._before.topics_by_id if self._by_id is None else self._by_id).values())
 
     def put_topic(self, topic: TopicImage) -> None:
-        by_name, by_id = self._topics()
-        by_name[topic.name] = by_id[topic.id] = topic
+        self._topics_since_mark.setdefault(topic.id, self.topic(topic.id))
+        self._put(topic)
 
     def remove_topic(self, topic: TopicImage) -> None:
-        by_name, by_id = self._topics()
-        del by_name[topic.name]
-        del by_id[topic.id]
+        self._topics_since_mark.setdefault(topic.id, topic)
+        self._remove(topic)
 
     def partition(self, topic_id: UUID, index: int) -> PartitionImage | None:
         topic = self.topic(topic_id)
@@ -96,12 +111,25 @@ class Tables:
         """Whether the broker may lead and be in sync."""
         return self.rest.is_alive(broker_id)
 
-    def check_brokers(self, assignments: Iterable[Assignment]) -> None:
-        """Raises CommandRefused where one of them is not registered."""
+    def check_assignments(self, assignments: Collection[Assignment]) -> None:
+        """Raises CommandRefused where one has no broker, one twice, or one that is not registered."""
+        for assignment in set(assignments):
+            if not assignment or len(set(assignment)) < len(assignment):
+                message = "Each partition needs at least one broker, and each broker at most once."
+                raise CommandRefused(ErrorCode.invalid_replica_assignment, message)
         for broker_id in {broker_id for assignment in assignments for broker_id in assignment}:
             if broker_id not in self.rest.brokers:
                 message = f"Broker {broker_id} is assigned a partition, but no such broker is registered."
                 raise CommandRefused(ErrorCode.invalid_replica_assignment, message)
+
+    def _put(self, topic: TopicImage) -> None:
+        by_name, by_id = self._topics()
+        by_name[topic.name] = by_id[topic.id] = topic
+
+    def _remove(self, topic: TopicImage) -> None:
+        by_name, by_id = self._topics()
+        del by_name[topic.name]
+        del by_id[topic.id]
 
     def _topics(self) -> tuple[dict[str, TopicImage], dict[UUID, TopicImage]]:
         if self._by_name is None or self._by_id is None:

@@ -3,85 +3,15 @@
 import asyncio
 import random
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 import pytest
-from replica_fixture import surroundings_of
+from assignments_fixture import AssignmentsFixture, image_of, topic
+from structlog.testing import capture_logs
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.cluster.assignments import Assignments
-from cordwood.cluster.config import Settings
-from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
-from cordwood.replication.fetcher import Fetcher, Fetchers
-from cordwood.replication.flusher import Flusher
-from cordwood.replication.housekeeping import Housekeeping, Intervals
-from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import PartitionRefused
-from cordwood.replication.replicas import Replicas
-from cordwood.replication.syncers import ThreadSyncer
-from cordwood.replication.waiters import Wakeups
-
-ONE = BrokerId(1)
-START_MS = 1_700_000_000_000
-
-
-def topic(name: str) -> TopicImage:
-    return TopicImage(UUID(bytes=name.encode().rjust(16, b"\0")), name, (PartitionImage((ONE,), (ONE,), ONE),))
-
-
-def image_of(*names: str) -> Image:
-    topics = [topic(name) for name in names]
-    return replace(
-        Image(),
-        index=len(topics),
-        topics_by_name={topic.name: topic for topic in topics},
-        topics_by_id={topic.id: topic for topic in topics},
-    )
-
-
-class BrokerFixture:
-    """The replicas of broker 1, in two log directories on a simulated disk, and the assignments that they follow."""
-
-    def __init__(self, disk: SimulatedDisk) -> None:
-        loop, wakeups = asyncio.get_running_loop(), Wakeups(asyncio.get_running_loop())
-        self.disk, self.image = disk, Image()
-        self.directories = [LogDirectory(disk, f"/data-{at}", lambda _: None) for at in (1, 2)]
-        flusher = Flusher(loop, ThreadSyncer(loop, ThreadPoolExecutor(1)), wakeups)
-        self.replicas = Replicas(self.directories, surroundings_of(ONE, flusher, wakeups))
-        self.housekeeping = Housekeeping(self.replicas, _run_here, lambda: START_MS, Intervals(1e9, 0, 10))
-        self.assignments = Assignments(
-            self.replicas, self.housekeeping, Fetchers(_nobody), Settings(node_id=ONE), lambda: START_MS
-        )
-
-    def follow(self, *names: str) -> None:
-        before, self.image = self.image, image_of(*names)
-        self.assignments.follow(before, self.image)
-
-    def put_log_of(self, name: str) -> str:
-        """A topic whose partition has a checkpoint in the first directory, as an earlier life left it."""
-        path = self.directories[0].partition_path(topic(name).id, 0)
-        self.disk.make_directories(path)
-        self.disk.open(f"{path}/recovery", create=True)
-        return path
-
-    def serves(self, name: str) -> bool:
-        try:
-            self.replicas.led(name, 0)
-        except PartitionRefused:
-            return False
-        return True
-
-
-def _nobody(leader: int) -> Fetcher:
-    raise AssertionError(f"nothing here is led by broker {leader}")
-
-
-async def _run_here(function: Any, *arguments: Any) -> Any:
-    return function(*arguments)
+from cordwood.cluster.metadata.image import MIN_ISR, Image
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -93,11 +23,11 @@ def disk() -> SimulatedDisk:
     return SimulatedDisk(random.Random(1))
 
 
-def with_a_log_that_cannot_be_read(disk: SimulatedDisk) -> tuple[BrokerFixture, str]:
-    path = BrokerFixture(disk).put_log_of("bad")
+def with_a_log_that_cannot_be_read(disk: SimulatedDisk) -> tuple[AssignmentsFixture, str]:
+    path = AssignmentsFixture(disk).put_log_of("bad")
     disk.open(f"{path}/recovery").pwrite([b"x"], 0)
     disk.faults.fail_reads(path)
-    return BrokerFixture(disk), path
+    return AssignmentsFixture(disk), path
 
 
 def test_a_log_that_cannot_be_opened_takes_its_directory_offline_and_nothing_else(disk: SimulatedDisk) -> None:
@@ -115,7 +45,7 @@ def test_a_log_that_could_not_be_opened_is_no_orphan(disk: SimulatedDisk) -> Non
     async def story() -> None:
         broker, path = with_a_log_that_cannot_be_read(disk)
         orphan = broker.put_log_of("deleted")
-        broker = BrokerFixture(disk)
+        broker = AssignmentsFixture(disk)
         broker.assignments.begin(image_of("bad"))
         while disk.exists(orphan):
             await asyncio.sleep(0)
@@ -126,12 +56,39 @@ def test_a_log_that_could_not_be_opened_is_no_orphan(disk: SimulatedDisk) -> Non
 
 def test_removing_a_topic_from_a_failing_disk_raises_nothing(disk: SimulatedDisk) -> None:
     async def story() -> None:
-        broker = BrokerFixture(disk)
+        broker = AssignmentsFixture(disk)
         broker.follow("a", "b")
         broker.directories[0].marks.slot(topic("a").id, 0)
         disk.faults.fail_next_write("/flushed")
         broker.follow("b")
         assert not broker.serves("a")
         assert broker.serves("b")
+
+    run(story())
+
+
+def test_an_unknown_config_value_costs_a_topic_nothing_but_a_line(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker = AssignmentsFixture(disk)
+        poisoned = replace(topic("a"), configs={"retention.ms": "abc", MIN_ISR: "many"})
+        image = replace(
+            Image(), index=1, topics_by_name={poisoned.name: poisoned}, topics_by_id={poisoned.id: poisoned}
+        )
+        with capture_logs() as lines:
+            broker.assignments.follow(Image(), image)
+        assert broker.serves("a")
+        assert [line["event"] for line in lines] == ["config.ignored"] * 2
+
+    run(story())
+
+
+def test_nothing_is_removed_for_the_sake_of_an_image_that_lacks_an_entry(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        kept = AssignmentsFixture(disk).put_log_of("newer")
+        broker = AssignmentsFixture(disk)
+        broker.assignments.begin(replace(image_of("a"), passed_over=1))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert disk.exists(f"{kept}/recovery")
 
     run(story())

@@ -87,12 +87,19 @@ def test_every_mistake_is_named_with_its_place_and_what_to_do() -> None:
         ("listeners = 'host:9092'", "write it as NAME://HOST:PORT"),
         ("this is", "The configuration file is no valid TOML"),
         ('http.listen = "8080"', "write it as HOST:PORT"),
+        ("controller.quorum.voters = '1@127.0.0.1:9093,2@broker-2:9093,3@10.0.0.3:9093'", "secret is empty"),
+        ("controller.quorum.voters = '1@127.0.0.1:9'\nlisteners = 'PLAINTEXT://:1,CONTROLLER://:9'", "secret is empty"),
         ("max.connections = 5\nmax.connections.per.ip = 5", 'put it in quotes: "max.connections.per.ip" = 100'),
     ],
 )
 def test_a_mistake_gets_a_sentence(toml: str, sentence: str) -> None:
     (told,) = mistakes(toml)
     assert sentence in told
+
+
+def test_a_quorum_on_one_machine_needs_no_secret_and_one_with_a_secret_may_be_anywhere() -> None:
+    load("controller.quorum.voters = '1@127.0.0.1:9093,2@localhost:9094,3@[::1]:9095'")
+    load("controller.quorum.voters = '1@broker-1:9093'\ncontroller.quorum.secret = 'sesame'")
 
 
 @pytest.mark.parametrize("key", SETTINGS)

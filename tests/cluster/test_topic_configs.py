@@ -6,10 +6,18 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config import SETTINGS, Settings
-from cordwood.cluster.config_rows import BrokerConfig, Source, broker_config
+from cordwood.cluster.config_rows import BrokerConfig, Source, Synonym, broker_config
 from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.topic_configs import TOPIC_CONFIGS, describe, log_config, validate, value_of
+from cordwood.cluster.topic_configs import (
+    TOPIC_CONFIGS,
+    describe,
+    ignored,
+    log_config,
+    validate,
+    validate_changes,
+    value_of,
+)
 from cordwood.storage.config import FlushPolicy, LogConfig
 
 PLAIN = BrokerConfig(Settings())
@@ -146,3 +154,44 @@ def test_what_may_not_be_set_gets_a_sentence(configs: dict[str, str | None], sen
 def test_values_may_have_space_around_them() -> None:
     validate({"retention.ms": " 5 ", "cleanup.policy": "compact, delete"}, PLAIN)
     assert log_config({"retention.ms": " 5 "}, Settings()).retention_ms == 5
+
+
+def test_a_value_that_is_none_is_passed_over_for_what_the_broker_has() -> None:
+    configs = {"retention.ms": "abc", "flush.policy": "never", "a.newer.key": "1", "segment.bytes": "2000"}
+    assert log_config(configs, Settings(log_retention_ms=5)) == log_config(
+        {"segment.bytes": "2000"}, Settings(log_retention_ms=5)
+    )
+    assert list(ignored(configs)) == [
+        "retention.ms is 'abc', and must be a whole number of at least -1",
+        "flush.policy is 'never', and must be one of group, os",
+        "a.newer.key is not known",
+    ]
+
+
+def test_a_value_of_the_brokers_that_is_none_is_passed_over_for_the_next_layer() -> None:
+    image = Image(broker_configs={"1": {"log.retention.ms": "soon"}, "": {"log.retention.ms": "7"}})
+    broker = broker_config(Settings(node_id=1), image)
+    assert value_of("retention.ms", {}, broker) == 7
+    row = next(row for row in broker.rows() if row.key == "log.retention.ms")
+    assert (row.value, row.source) == ("7", Source.DYNAMIC_ALL_BROKERS)
+
+
+def test_describe_says_which_value_is_passed_over_and_why() -> None:
+    (row,) = describe({"retention.ms": "abc"}, BrokerConfig(Settings(log_retention_ms=5)), ["retention.ms"])
+    assert (row.value, row.source) == ("5", Source.STATIC_BROKER)
+    assert row.synonyms[0] == Synonym(
+        "retention.ms", "abc", Source.DYNAMIC_TOPIC, mistake="a whole number of at least -1"
+    )
+    assert row.documentation.endswith(
+        "The value 'abc' of retention.ms is ignored: it must be a whole number of at least -1."
+    )
+
+
+def test_a_change_is_judged_by_what_it_changes() -> None:
+    own = {"retention.ms": "abc", "a.newer.key": "1"}
+    validate_changes(own, {"segment.bytes": "2000"}, PLAIN)
+    validate_changes(own, {"retention.ms": None}, PLAIN)
+    with pytest.raises(Refused, match="retention"):
+        validate_changes(own, {"retention.ms": "def"}, PLAIN)
+    with pytest.raises(Refused, match="must not be more than"):
+        validate_changes({"max.compaction.lag.ms": "8"}, {"min.compaction.lag.ms": "9"}, PLAIN)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from cordwood.cluster.metadata.commands import BrokerId, Command
 from cordwood.cluster.metadata.draft import apply
 from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.listeners import Listener
 from cordwood.cluster.metadata.quorum import (
     Heartbeat,
-    Listener,
     QuorumStatus,
     QuorumUnavailable,
     VoterStatus,

@@ -35,7 +35,7 @@ class Forwarding:
     def send(self) -> None:
         """To a leader that is another than before goes all that is unanswered.
 
-        It may have it already: a command that arrives twice finds that what it expects is no longer so.
+        It may have it already: an entry that arrives twice is applied once (`recent.py`).
         """
         leader = self._node.leader
         if leader is None:

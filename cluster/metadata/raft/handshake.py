@@ -16,7 +16,7 @@ from cordwood.cluster.metadata.commands import BrokerId, pack, unpack
 from cordwood.cluster.metadata.raft.messages import MalformedMessage
 
 MAGIC = "cordwood-quorum"
-VERSION = 1
+VERSION = 2
 FRAME_BYTES_MAX = 1024
 """Of the frames of a handshake, from whom nothing is known yet."""
 NONCE_BYTES = 16

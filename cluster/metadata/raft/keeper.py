@@ -58,7 +58,7 @@ class Keeper:
                     self._install(node)
                 if self._log.is_dirty:
                     await self._flush(node)
-                if self._log.bytes_on_disk > self._snapshot_at_bytes and node.applied_index > self._snapshot_index:
+                if self._log.bytes_on_disk > self._snapshot_at_bytes and self._can_go_further:
                     await self._take_snapshot(node)
                 wake()
 
@@ -87,6 +87,11 @@ class Keeper:
             found = [*await self._scrub_snapshot(), *await self._scrub_journal(node)]
         self.look()
         return found
+
+    @property
+    def _can_go_further(self) -> bool:
+        """Whether a snapshot would have more than the last one."""
+        return self._machine.whole.image.index > self._snapshot_index
 
     async def _flush(self, node: RaftNode) -> None:
         loop = asyncio.get_running_loop()
@@ -132,7 +137,7 @@ class Keeper:
 
     async def _write_snapshot(self) -> int:
         """The index of the image that is on disk now."""
-        taken = Snapshot(self._machine.image, self._machine.term)
+        taken = self._machine.whole
         self.files.snapshot_bytes = await self._run_blocking(snapshot.write, self._disk, self._directory, taken)
         snapshot.remove_all_but_newest(self._disk, self._directory)
         self._snapshot_index = taken.image.index

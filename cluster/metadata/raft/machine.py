@@ -1,30 +1,33 @@
-"""What the log's entries make: the image, and an answer for who proposed them. The same on voters and observers.
-
-An entry is eight bytes by which its proposer knows it again, then the command. One without a command changes nothing:
-whoever proposed it knows, when it is applied, that the image has everything that was committed before.
-"""
+"""What the log's entries make: the image, and an answer for who proposed them. The same on voters and observers."""
 
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+import structlog
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.metadata import snapshot
-from cordwood.cluster.metadata.commands import Command, decode, encode
+from cordwood.cluster.metadata.commands import Command, UnknownCommand, decode, encode
 from cordwood.cluster.metadata.draft import Draft
 from cordwood.cluster.metadata.image import CommandRefused, Image
-from cordwood.cluster.metadata.quorum import Listener, QuorumFailed, QuorumUnavailable, attempt
+from cordwood.cluster.metadata.listeners import Listener, Listeners
+from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable, attempt
+from cordwood.cluster.metadata.raft import entry as entry_format
+from cordwood.cluster.metadata.raft.entry import TAG_BYTES, Entry
 from cordwood.cluster.metadata.raft.messages import Install, MalformedMessage, Row
+from cordwood.cluster.metadata.recent import is_late
+from cordwood.cluster.metadata.snapshot import Snapshot
 
 PROPOSAL_TIMEOUT_S = 5.0
 FORMED_POLL_S = 0.05
 PROPOSALS_MAX = 10_000
 ENTRY_BYTES_MAX = 16 << 20
 
-_TAG_BYTES = 8
 _BARRIER = b""
+
+_events = structlog.get_logger("quorum")
 
 
 class Machine:
@@ -32,13 +35,15 @@ class Machine:
 
     def __init__(self, image: Image, term: int, rng: random.Random) -> None:
         self.image, self.term = image, term
+        self.whole = Snapshot(image, term)
+        """The newest image that lacks no entry, which is what others may have: `image`, but for a newer version's."""
         self._rng = rng
-        self._listeners: list[Listener] = []
+        self._listeners = Listeners()
         self._waiting: dict[bytes, tuple[bytes, asyncio.Future[Image]]] = {}
         self._failure: QuorumFailed | None = None
 
     def subscribe(self, listener: Listener) -> None:
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     async def propose(self, command: Command | None, submit: Callable[[bytes], None]) -> Image:
         """Have an entry made for a command, or None for a barrier, submitted; and wait until our image has it.
@@ -53,7 +58,7 @@ class Machine:
         except TimeoutError:
             raise QuorumUnavailable(f"no answer of the metadata quorum in {PROPOSAL_TIMEOUT_S:g} seconds") from None
         finally:
-            self._waiting.pop(entry[:_TAG_BYTES], None)
+            self._waiting.pop(entry[:TAG_BYTES], None)
 
     async def formed(self, submit: Callable[[bytes], None]) -> None:
         """Wait until there is a cluster, and the image has all that was committed as this was called."""
@@ -67,18 +72,8 @@ class Machine:
 
     def entry(self, command: Command | None) -> bytes:
         """What nobody waits for the outcome of."""
-        return self._rng.randbytes(_TAG_BYTES) + (_BARRIER if command is None else encode(command))
-
-    def check(self, entry: bytes) -> None:
-        """Raises MalformedMessage for an entry that would stop everybody who applies it."""
-        command = entry[_TAG_BYTES:]
-        if not _TAG_BYTES <= len(entry) <= ENTRY_BYTES_MAX:
-            raise MalformedMessage(f"an entry of {len(entry)} bytes")
-        try:
-            if command:
-                attempt(Draft(self.image), decode(command), self.image.index + 1)
-        except Exception as error:
-            raise MalformedMessage(f"an entry that cannot be applied: {error!r}") from error
+        tag = self._rng.randbytes(TAG_BYTES)
+        return entry_format.encode(tag, self.image.index, _BARRIER if command is None else encode(command))
 
     def _proposal(self, command: Command | None) -> tuple[bytes, asyncio.Future[Image]]:
         if self._failure is not None:
@@ -90,7 +85,7 @@ class Machine:
             message = f"a change of the metadata of {len(entry)} bytes is too large"
             raise CommandRefused(ErrorCode.message_too_large, message)
         outcome: asyncio.Future[Image] = asyncio.get_running_loop().create_future()
-        self._waiting[entry[:_TAG_BYTES]] = entry, outcome
+        self._waiting[entry[:TAG_BYTES]] = entry, outcome
         return entry, outcome
 
     def unanswered(self) -> Iterator[bytes]:
@@ -98,35 +93,37 @@ class Machine:
         return (entry for entry, _ in self._waiting.values())
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """Apply entries that are final, tell the listeners once, then answer those proposed here.
-
-        Raises UnknownCommand where a newer Cordwood wrote one.
-        """
+        """Apply entries that are final, tell the listeners once, then answer those proposed here."""
         old, draft = self.image, Draft(self.image)
-        refusals: dict[bytes, CommandRefused | None] = {}
+        failures: dict[bytes, Exception | None] = {}
         index = old.index
         has_commands = False
-        for entry, index, self.term in rows:
-            tag, command = entry[:_TAG_BYTES], entry[_TAG_BYTES:]
-            refusal = attempt(draft, decode(command), index) if command else None
-            has_commands |= bool(command)
-            if tag in self._waiting:
+        for row, index, self.term in rows:
+            entry = entry_format.decode(row)
+            failure = _applied(draft, entry, index)
+            has_commands |= bool(entry.command)
+            if entry.tag in self._waiting:
                 # Of an entry that arrived twice the first one has the answer.
-                refusals.setdefault(tag, refusal)
+                failures.setdefault(entry.tag, failure)
         self.image = replace(draft.image(), index=index)
+        if not self.image.passed_over:
+            self.whole = Snapshot(self.image, self.term)
         if has_commands:
-            self._tell(old)
-        for tag, refusal in refusals.items():
-            self._answer(tag, refusal)
+            self._listeners.tell(old, self.image)
+        for tag, failure in failures.items():
+            self._answer(tag, failure)
 
     def install(self, image: Image, term: int) -> None:
         """Have another broker's image in the place of ours, which it is ahead of.
 
-        What was proposed here and is in it gets no answer: proposing it again finds out.
+        What became of a command that was proposed here and is in it, nobody knows.
         """
         assert image.index > self.image.index, "an image never takes us back"
         old, self.image, self.term = self.image, image, term
-        self._tell(old)
+        self.whole = Snapshot(image, term)
+        self._listeners.tell(old, self.image)
+        for tag in [tag for tag in self._waiting if tag in image.recent]:
+            self._answer(tag, _unknown_outcome())
 
     def fail(self, failure: QuorumFailed) -> None:
         """Nothing more will be applied."""
@@ -136,18 +133,39 @@ class Machine:
                 outcome.set_exception(failure)
         self._waiting.clear()
 
-    def _tell(self, old: Image) -> None:
-        for listener in self._listeners:
-            listener(old, self.image)
-
-    def _answer(self, tag: bytes, refusal: CommandRefused | None) -> None:
+    def _answer(self, tag: bytes, failure: Exception | None) -> None:
         _, outcome = self._waiting.pop(tag)
         if outcome.done():
             return
-        if refusal is None:
+        if failure is None:
             outcome.set_result(self.image)
         else:
-            outcome.set_exception(refusal)
+            outcome.set_exception(failure)
+
+
+def _applied(draft: Draft, entry: Entry, index: int) -> Exception | None:
+    """Apply an entry, unless it has been applied before. Returns why its proposer gets no image."""
+    if not entry.command:
+        return None
+    if entry.after is not None:
+        # One of an earlier version means what it meant then: snapshots of that version have the outcome.
+        if is_late(entry.after, index):
+            return QuorumUnavailable(f"proposed after entry {entry.after}, it arrived as late as entry {index}")
+        if draft.has_noted(entry.tag):
+            return _unknown_outcome()
+        draft.note(entry.tag, index)
+    try:
+        command = decode(entry.command)
+    except UnknownCommand as unknown:
+        # A newer version may do without this broker; without the entries behind this one, this broker can do nothing.
+        _events.error("command.passed_over", index=index, reason=str(unknown))
+        draft.pass_over(index)
+        return None
+    return attempt(draft, command, index)
+
+
+def _unknown_outcome() -> QuorumUnavailable:
+    return QuorumUnavailable("it was applied before, and its outcome is not known any more")
 
 
 def unpacked(message: Install) -> Image:

@@ -5,25 +5,29 @@ import random
 from collections.abc import Callable, Mapping
 
 import structlog
+from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.metadata import snapshot
-from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster
-from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster, UnknownCommand, decode
+from cordwood.cluster.metadata.image import CommandRefused, Image
+from cordwood.cluster.metadata.listeners import Listener
+from cordwood.cluster.metadata.proposers import Admit, admit_any, may_propose
 from cordwood.cluster.metadata.quorum import (
     SNAPSHOT_INTERVAL_BYTES,
     Heartbeat,
-    Listener,
     QuorumFailed,
     QuorumStatus,
     VoterStatus,
     new_cluster_id,
 )
 from cordwood.cluster.metadata.raft import storage
+from cordwood.cluster.metadata.raft.entry import TAG_BYTES
+from cordwood.cluster.metadata.raft.entry import decode as decode_entry
 from cordwood.cluster.metadata.raft.forwarding import Forwarding
 from cordwood.cluster.metadata.raft.handshake import Membership, Peer, PeerRole
 from cordwood.cluster.metadata.raft.keeper import Keeper, RunBlocking
 from cordwood.cluster.metadata.raft.library import DEFAULT_TIMING, Timing, check_source
-from cordwood.cluster.metadata.raft.machine import Machine, unpacked
+from cordwood.cluster.metadata.raft.machine import ENTRY_BYTES_MAX, Machine, unpacked
 from cordwood.cluster.metadata.raft.messages import (
     Alive,
     Append,
@@ -70,11 +74,12 @@ class RaftQuorum:
         on_failure: Callable[[QuorumFailed], None],
         on_refused: Callable[[str], None],
         timing: Timing,
+        admit: Admit,
     ) -> None:
         """Made by `open`, which says what these are."""
         self._node_id, self._voters, self._bind = node_id, voters, bind
         self._others = tuple(sorted(voter for voter in voters if voter != node_id))
-        self._rng, self._timing = rng, timing
+        self._rng, self._timing, self._admit = rng, timing, admit
         self._cluster_id, self._secret = cluster_id, secret.encode()
         self._on_failure, self._on_refused = on_failure, on_refused
         self._failure: QuorumFailed | None = None
@@ -109,12 +114,14 @@ class RaftQuorum:
         on_failure: Callable[[QuorumFailed], None],
         on_refused: Callable[[str], None],
         timing: Timing = DEFAULT_TIMING,
+        admit: Admit = admit_any,
     ) -> "RaftQuorum":
         """Read the metadata back; what is damaged is put aside, and comes again from the other voters. Blocks.
 
         `voters` are all of them, this one too, which listens at `bind`. A new cluster is called `cluster_id`, or by
         random. `on_failure` is told once when this broker can no longer take part, `on_refused` when the other voters
-        will not have it: both mean that it has to stop. Raises storage.WrongMetadata and RuntimeError with a sentence.
+        will not have it: both mean that it has to stop. `admit` checks what other brokers propose. Raises
+        storage.WrongMetadata and RuntimeError with a sentence.
         """
         check_source()
         stored = storage.read(disk, directory)
@@ -133,6 +140,7 @@ class RaftQuorum:
             on_failure,
             on_refused,
             timing,
+            admit,
         )
 
     async def start(self) -> int:
@@ -229,8 +237,8 @@ class RaftQuorum:
         self._machine.apply(rows)
 
     def packed_image(self) -> Install:
-        image = self._machine.image
-        return Install(self._node.term, image.index, self._machine.term, snapshot.encode(image))
+        whole = self._machine.whole
+        return Install(self._node.term, whole.image.index, whole.term, snapshot.encode(whole.image))
 
     def install(self, image: Install) -> None:
         self._keeper.install(unpacked(image), image.index_term)
@@ -268,8 +276,7 @@ class RaftQuorum:
                 self._applied_by[peer.broker_id] = message.applied_index
                 self._heard(message.heartbeat())
             case Propose():
-                self._machine.check(message.entry)
-                self._forwarding.take(message, peer.role)
+                self._take_proposal(peer, message)
             case Follow():
                 self._streams.follow(peer.broker_id, message.index)
             case Committed():
@@ -285,6 +292,27 @@ class RaftQuorum:
                     self._stand_as(Standing.AMNESIAC)
                 self._node.receive(peer.broker_id, message)
         self._wake()
+
+    def _take_proposal(self, peer: Peer, proposal: Propose) -> None:
+        """Its proposer gets no answer to what is refused: none of ours proposes what it would refuse itself."""
+        try:
+            self._check_proposal(peer.broker_id, proposal.entry)
+        except (CommandRefused, UnknownCommand) as refusal:
+            _events.warning("proposal.refused", broker=peer.broker_id, reason=str(refusal))
+            return
+        self._forwarding.take(proposal, peer.role)
+
+    def _check_proposal(self, sender: BrokerId, proposed: bytes) -> None:
+        """Raises MalformedMessage, UnknownCommand, CommandRefused."""
+        if not TAG_BYTES <= len(proposed) <= ENTRY_BYTES_MAX:
+            raise MalformedMessage(f"an entry of {len(proposed)} bytes")
+        entry = decode_entry(proposed)
+        if entry.command:
+            command = decode(entry.command)
+            if not may_propose(command, sender, self._voters):
+                message = f"{type(command).__name__} is not for broker {sender} to propose."
+                raise CommandRefused(ErrorCode.cluster_authorization_failed, message)
+            self._admit(command, self.image)
 
     def _submit(self, entry: bytes) -> None:
         self._forwarding.submit(entry)

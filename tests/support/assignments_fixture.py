@@ -1,0 +1,81 @@
+"""The replicas of broker 1 on a simulated disk, and the assignments that they follow."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from replica_fixture import surroundings_of
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.assignments import Assignments, Following
+from cordwood.cluster.config import Settings
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
+from cordwood.replication.fetcher import Fetcher, Fetchers
+from cordwood.replication.flusher import Flusher
+from cordwood.replication.housekeeping import Housekeeping, Intervals
+from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.partition import PartitionRefused
+from cordwood.replication.replicas import Replicas
+from cordwood.replication.syncers import ThreadSyncer
+from cordwood.replication.waiters import Wakeups
+
+ONE = BrokerId(1)
+START_MS = 1_700_000_000_000
+
+
+def topic(name: str) -> TopicImage:
+    return TopicImage(UUID(bytes=name.encode().rjust(16, b"\0")), name, (PartitionImage((ONE,), (ONE,), ONE),))
+
+
+def image_of(*names: str) -> Image:
+    topics = [topic(name) for name in names]
+    return replace(
+        Image(),
+        index=len(topics),
+        topics_by_name={topic.name: topic for topic in topics},
+        topics_by_id={topic.id: topic for topic in topics},
+    )
+
+
+class AssignmentsFixture:
+    """The replicas of broker 1, in two log directories on a simulated disk, and the assignments that they follow."""
+
+    def __init__(self, disk: SimulatedDisk, following: Following | None = None) -> None:
+        loop, wakeups = asyncio.get_running_loop(), Wakeups(asyncio.get_running_loop())
+        self.disk, self.image = disk, Image()
+        self.directories = [LogDirectory(disk, f"/data-{at}", lambda _: None) for at in (1, 2)]
+        flusher = Flusher(loop, ThreadSyncer(loop, ThreadPoolExecutor(1)), wakeups)
+        self.replicas = Replicas(self.directories, surroundings_of(ONE, flusher, wakeups))
+        self.housekeeping = Housekeeping(self.replicas, _run_here, lambda: START_MS, Intervals(1e9, 0, 10))
+        self.assignments = Assignments(
+            self.replicas, self.housekeeping, following or Fetchers(_nobody), Settings(node_id=ONE), lambda: START_MS
+        )
+
+    def follow(self, *names: str) -> None:
+        before, self.image = self.image, image_of(*names)
+        self.assignments.follow(before, self.image)
+
+    def put_log_of(self, name: str) -> str:
+        """A topic whose partition has a checkpoint in the first directory, as an earlier life left it."""
+        path = self.directories[0].partition_path(topic(name).id, 0)
+        self.disk.make_directories(path)
+        self.disk.open(f"{path}/recovery", create=True)
+        return path
+
+    def serves(self, name: str) -> bool:
+        try:
+            self.replicas.led(name, 0)
+        except PartitionRefused:
+            return False
+        return True
+
+
+def _nobody(leader: int) -> Fetcher:
+    raise AssertionError(f"nothing here is led by broker {leader}")
+
+
+async def _run_here(function: Any, *arguments: Any) -> Any:
+    return function(*arguments)
