@@ -110,8 +110,7 @@ class Assignments:
         try:
             self._assign(held, partition, min_isr)
         except Exception as error:
-            _events.critical("partition.failed", topic=held.topic, partition=held.index, exc_info=error)
-            held.go_offline()
+            held.fail(error)
 
     def _assign(self, held: Partition, partition: PartitionImage, min_isr: int) -> None:
         must_follow = held.assigned(

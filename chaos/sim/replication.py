@@ -146,8 +146,8 @@ class Member:
         try:
             self._metadata.commit(command)
         except CommandRefused as refused:
-            assert refused.__cause__ is None, refused.message
             refusal = refused
+        assert refusal is None or refusal.__cause__ is None, refusal.message
         if not decided.done():
             decided.set_result((self._metadata.newest.index, refusal, in_vain))
 
