@@ -1,24 +1,36 @@
 """Group commit: while one sync is under way the next group gathers, and one fdatasync serves all of it."""
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from cordwood.replication.measures import COUNTS, SECONDS, Clock, Histogram
 from cordwood.replication.syncers import Failure, Syncer
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.disk import Syncable
-from cordwood.storage.log import Unsynced
+from cordwood.storage.errors import SyncFailed
+from cordwood.storage.unsynced import Unsynced
 
 LAZY_AFTER_S = 1.0
+AGAIN_AFTER_S = 0.1
+"""What could not be synced for lack of resources joins a group again after this."""
 
 
 class Flushable(Protocol):
     """A replica as the flusher sees it."""
 
-    def take_unsynced(self) -> Unsynced: ...
+    is_deleted: bool
+
+    def take_unsynced(self) -> Unsynced:
+        """What the next group syncs. Raises OSError, having taken nothing out."""
+        ...
 
     def flushed(self, synced: Unsynced) -> None:
-        """Everything of `synced` is on disk. Wakes nobody yet."""
+        """Everything of `synced` is on disk. Wakes nobody yet. Raises OSError where that cannot be noted."""
+        ...
+
+    def may_flush_again(self, error: OSError) -> bool:
+        """Nothing was lost. Return whether to try again in a while; otherwise the replica is offline."""
         ...
 
     def announce(self) -> None:
@@ -93,7 +105,7 @@ class Flusher:
             return
         self._is_busy = True
         group, self._gathering = self._gathering, {}
-        self._syncing = [(replica, replica.take_unsynced()) for replica in group if not replica.is_offline]
+        self._syncing = list(self._take(group))
         self.measures.replicas.add(len(group))
         self.measures.appends.add(self._appends)
         self._appends, self._began = 0, self._clock()
@@ -104,7 +116,26 @@ class Flusher:
         try:
             self._syncer.sync(files, self._synced)
         except OSError as error:
-            self._loop.call_soon(self._synced, [(file, error) for file in files])
+            # Some of it may be under way. What was taken is not synced a second time.
+            failed: OSError = SyncFailed(error.errno, error.strerror)
+            self._loop.call_soon(self._synced, [(file, failed) for file in files])
+
+    def _take(self, group: Iterable[Flushable]) -> Iterator[tuple[Flushable, Unsynced]]:
+        """What each replica has to be synced. One that cannot say stands back alone."""
+        for replica in group:
+            if replica.is_offline or replica.is_deleted:
+                continue
+            try:
+                unsynced = replica.take_unsynced()
+            except OSError as error:
+                self._try_again(replica, error)
+            else:
+                yield replica, unsynced
+
+    def _try_again(self, replica: Flushable, error: OSError) -> None:
+        if replica.may_flush_again(error):
+            self._lazy[replica] = None
+            self._loop.call_later(AGAIN_AFTER_S, self._touch_lazy)
 
     def _synced(self, failures: list[Failure]) -> None:
         self._is_busy = False
@@ -113,13 +144,13 @@ class Flusher:
         failed = {id(file): error for file, error in failures}
         for replica, unsynced in finished:
             error = _first_error(unsynced, failed) if failed else None
-            try:
-                if error is None:
-                    replica.flushed(unsynced)
-            except OSError as noted:
-                error = noted
             if error is not None:
                 replica.flush_failed(unsynced, error)
+                continue
+            try:
+                replica.flushed(unsynced)
+            except OSError as not_noted:
+                self._try_again(replica, not_noted)
         # The next group goes to the disk before anyone is woken: it need not wait for the answers of this one.
         self._flush()
         for replica, _ in finished:

@@ -60,7 +60,7 @@ class Following:
     def replicate(self, data: Bytes, watermark: int, log_start: int, now_ms: int) -> None:
         """Take what the leader sent: whole batches behind ours, perhaps none, and how far they are committed.
 
-        Raises CorruptBatch, having written nothing, DiskFull or DiskFailed.
+        Raises CorruptBatch, having written nothing, OutOfResources or DiskFailed.
         """
         partition = self._followed()
         log = partition.log
@@ -73,7 +73,7 @@ class Following:
             try:
                 log.append_stamped(data, batches, now_ms)
             except OSError as error:
-                raise partition.directory.write_failed(error, len(data)) from error
+                raise partition.directory.write_failed(error) from error
             partition.grown()
         if log_start > log.log_start:
             log.raise_log_start(min(log_start, log.log_end))
@@ -82,7 +82,7 @@ class Following:
     def truncate(self, leader_epoch: int, leader_end: int) -> None:
         """Give up what the leader does not have. Sure when this returns: it waits for the disk.
 
-        Raises DiskFailed, CheckpointUnderWay, ImpossibleAnswer.
+        Raises OutOfResources, DiskFailed, CheckpointUnderWay, ImpossibleAnswer.
         """
         partition = self._to_be_cut()
         log = partition.log
@@ -116,7 +116,7 @@ class Following:
 
 
 def give_up(partition: "Partition", end: int, cut: Callable[[int], None]) -> None:
-    """Have `cut` take away what the log has at or above `end`. Sure when this returns. Raises DiskFailed."""
+    """Have `cut` take away what the log has at or above `end`. Sure when this returns; raises as `truncate`."""
     log = partition.log
     try:
         # The mark first: a crash in between must not make the cut look like a loss.
@@ -125,12 +125,12 @@ def give_up(partition: "Partition", end: int, cut: Callable[[int], None]) -> Non
         cut(end)
         partition.note_end(log.flushed_end, log.epochs.latest)
     except OSError as error:
-        raise partition.directory.write_failed(error, 0) from error
+        raise partition.directory.write_failed(error) from error
     partition.was_cut()
 
 
 def start_over(partition: "Partition", offset: int) -> None:
-    """Give up all that the log has, to begin at `offset`. Sure when this returns. Raises DiskFailed."""
+    """Give up all that the log has, to begin at `offset`. Sure when this returns; raises as `truncate`."""
     try:
         partition.note_end(0, NO_EPOCH)
         partition.directory.marks.file.sync()
@@ -140,6 +140,6 @@ def start_over(partition: "Partition", offset: int) -> None:
             sync_directory(disk, changed)
         partition.log.start_over(offset)
     except OSError as error:
-        raise partition.directory.write_failed(error, 0) from error
+        raise partition.directory.write_failed(error) from error
     partition.was_cut()
     partition.high_watermark = offset

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import structlog
 
-from cordwood.replication.log_directory import NO_ROOM, LogDirectory
+from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
-from cordwood.storage.errors import DamagedLog
+from cordwood.storage.errors import DamagedLog, DiskFailed, DiskFull, OutOfResources, StorageError, change_failed
 from cordwood.storage.segment import Segment
 from cordwood.storage.state import save
 
@@ -24,6 +24,8 @@ CHECKPOINTS_PER_LOOK = 20
 """Of logs that are due by their age: thousands of them take turns, and a restart reads a little more of each."""
 PARTITIONS_PER_TURN = 500
 """Looked at before others get a turn of the loop."""
+REMOVE_AGAIN_S = 10.0
+"""After files could not be removed for lack of resources."""
 PARTITIONS_PER_EXPIRY = 2500
 """Whose waiters are looked at each time: with 10,000 partitions a refusal is two seconds late."""
 
@@ -80,27 +82,38 @@ class Housekeeping:
         self._spawn(self._remove_orphans(orphans))
 
     async def save(self, partition: Partition) -> None:
-        """Checkpoint one log now. Raises OSError, having taken the directory offline unless it only lacks room."""
+        """Checkpoint one log now. Raises OutOfResources, after which it is still to be done, and DiskFailed."""
         # One at a time: a checkpoint is staged in one file, and an older one must not replace a newer.
         async with self._saving:
-            directory, log = partition.directory, partition.log
+            directory = partition.directory
             directory.unsaved.pop(partition, None)
-            if not log.segments or partition.is_deleted:
+            if not partition.log.segments or partition.is_deleted:
                 return
-            state = log.state()
-            partition.is_saving = True
-            self._save_under_way = asyncio.ensure_future(self._run_blocking(save, directory.disk, log.directory, state))
-            self._save_under_way.add_done_callback(partition.save_ended)
             try:
-                await asyncio.shield(self._save_under_way)
+                await self._save(partition)
             except OSError as error:
-                log.not_saved(state)
-                directory.unsaved[partition] = None
                 if not partition.is_deleted:
-                    _fail_unless_full(directory, error)
-                    raise
-                return
-            log.saved(state)
+                    # Behind the others, whose turn it is next.
+                    directory.unsaved[partition] = None
+                    raise directory.write_failed(error) from error
+
+    async def _save(self, partition: Partition) -> None:
+        log = partition.log
+        state = log.state()
+        partition.is_saving = True
+        under_way = asyncio.ensure_future(self._run_blocking(save, log.disk, log.directory, state))
+
+        def ended(future: "asyncio.Future[None]") -> None:
+            # Also where whoever waits for it was cancelled meanwhile.
+            partition.is_saving = False
+            if not future.cancelled() and future.exception() is None:
+                log.saved(state)
+            else:
+                log.not_saved(state)
+
+        under_way.add_done_callback(ended)
+        self._save_under_way = under_way
+        await asyncio.shield(under_way)
 
     async def retain(self) -> None:
         """Apply retention to every log once, and forget producers that have long been silent."""
@@ -115,22 +128,25 @@ class Housekeeping:
             if log.segments:
                 try:
                     await self._drop_old(partition, now_ms)
-                except OSError as error:
-                    _fail_unless_full(partition.directory, error)
-                    _events.error("retention.failed", directory=log.directory, error=str(error))
+                except (OSError, StorageError) as error:
+                    _not_done("retention", partition.directory, error)
 
     async def _drop_old(self, partition: Partition, now_ms: int) -> None:
         await self._learn_times(partition)
         dropped = partition.log.drop(partition.high_watermark, now_ms)
         if dropped:
-            try:
-                # First: a segment that the manifest lists, and that is not there, is taken for lost.
-                await self.save(partition)
-            except OSError as error:
-                # For want of room: there is some once they are removed.
-                if error.errno not in NO_ROOM:
-                    raise
-            self._spawn(self._remove_segments(partition, dropped))
+            self._spawn(self._remove_segments(partition, dropped, is_saved=await self._is_saved(partition)))
+
+    async def _is_saved(self, partition: Partition) -> bool:
+        """Whether the manifest no longer lists what was dropped. Raises DiskFailed."""
+        try:
+            await self.save(partition)
+        except DiskFull:
+            # It does, but there will be no room before the files are removed.
+            return True
+        except OutOfResources:
+            return False
+        return True
 
     async def _learn_times(self, partition: Partition) -> None:
         """Read the indexes of segments that were sealed before there was a manifest, for their largest timestamps."""
@@ -164,8 +180,8 @@ class Housekeeping:
             # Every sync of another file holds up the group commits beside it: once a second would show in their p99.
             if saved:
                 await self._run_blocking(directory.marks.file.sync)
-        except OSError as error:
-            _fail_unless_full(directory, error)
+        except (OSError, StorageError) as error:
+            _not_done("checkpoint", directory, error)
 
     async def _retain_for_ever(self) -> None:
         while True:
@@ -188,12 +204,16 @@ class Housekeeping:
             for partition in self._replicas:
                 partition.watch_followers()
 
-    async def _remove_segments(self, partition: Partition, segments: Sequence[Segment]) -> None:
+    async def _remove_segments(self, partition: Partition, segments: Sequence[Segment], *, is_saved: bool) -> None:
+        # First: a segment that the manifest lists, and that is not there, is taken for lost.
+        while not is_saved:
+            await asyncio.sleep(REMOVE_AGAIN_S)
+            is_saved = await self._is_saved(partition)
         # A reader that was promised a slice of these may still be taking it.
         await asyncio.sleep(self._delete_delay_s(partition))
         for segment in segments:
             segment.release()
-            await self._remove(partition.directory, segment.paths())
+            await self._remove_all(partition.directory.disk.remove, segment.paths())
 
     def _delete_delay_s(self, partition: Partition) -> float:
         delay_ms = partition.config.delete_delay_ms
@@ -220,14 +240,17 @@ class Housekeeping:
             if directory.is_vacant(topic_id):
                 await self._remove_tree(directory, directory.topic_path(topic_id))
 
-    async def _remove(self, directory: LogDirectory, paths: Sequence[str]) -> None:
-        for path in paths:
-            if directory.disk.exists(path):
-                await self._run_blocking(directory.disk.remove, path)
-
     async def _remove_tree(self, directory: LogDirectory, path: str) -> None:
-        if directory.disk.exists(path):
-            await self._run_blocking(directory.disk.remove_tree, path)
+        await self._remove_all(directory.disk.remove_tree, (path,))
+
+    async def _remove_all(self, remove: Callable[[str], None], paths: Sequence[str]) -> None:
+        """Remove files or trees, however long resources are lacking; what cannot be removed at all is left there."""
+        for path in paths:
+            while (failure := await self._run_blocking(_removal_failure, remove, path)) is not None:
+                _events.warning("files.not_removed", path=path, error=str(failure))
+                if not isinstance(failure, OutOfResources):
+                    break
+                await asyncio.sleep(REMOVE_AGAIN_S)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -240,9 +263,19 @@ class Housekeeping:
             _events.error("task.failed", error=repr(error))
 
 
-def _fail_unless_full(directory: LogDirectory, error: OSError) -> None:
-    """A disk without room is no broken disk: what could not be written is written when there is room again."""
-    if error.errno in NO_ROOM:
-        _events.warning("disk.full", directory=directory.path, error=str(error))
-    else:
-        directory.fail(error)
+def _not_done(what: str, directory: LogDirectory, error: OSError | StorageError) -> None:
+    """Log what has failed. It is tried again by the next round, unless the directory is offline."""
+    failure = directory.write_failed(error)
+    log = _events.error if isinstance(failure, DiskFailed) else _events.warning
+    log("housekeeping.not_done", what=what, directory=directory.path, error=str(failure))
+
+
+def _removal_failure(remove: Callable[[str], None], path: str) -> StorageError | None:
+    """In a thread: why `path` is still there; None where it is gone."""
+    try:
+        remove(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return change_failed(error)
+    return None

@@ -1,17 +1,13 @@
 """One of a broker's log directories: its partitions' flush marks, and whether it can still be trusted."""
 
-import errno
 from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
 from cordwood.storage.disk import Disk, sync_directory
-from cordwood.storage.errors import DiskFailed, DiskFull
+from cordwood.storage.errors import DiskFailed, DiskFull, StorageError, change_failed
 from cordwood.storage.log import Log
 from cordwood.storage.marks import Marks
-
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Errors that say nothing against the disk: once there is room again, it goes on."""
 
 TOPICS = "topics"
 MARKS_FILE = "flushed"
@@ -38,7 +34,7 @@ class LogDirectory:
         self.disk, self.path = disk, path
         self.marks = Marks(disk.open(f"{path}/{MARKS_FILE}", create=True))
         sync_directory(disk, path)
-        self.error: OSError | None = None
+        self.error: OSError | StorageError | None = None
         self.partition_count = 0
         self.unsaved: dict[Saveable, None] = {}
         """Replicas that have been flushed since their last checkpoint."""
@@ -49,19 +45,24 @@ class LogDirectory:
     def is_offline(self) -> bool:
         return self.error is not None
 
-    def fail(self, error: OSError) -> None:
+    def fail(self, error: OSError | StorageError) -> None:
         """Take the directory offline. Only the first reason is told."""
         if self.error is None:
             self.error = error
             self._failed(self)
 
-    def write_failed(self, error: OSError, size: int) -> DiskFull | DiskFailed:
-        """What a failed write of `size` bytes means. Takes the directory offline unless it only lacks room."""
-        if error.errno in NO_ROOM:
+    def write_failed(self, error: OSError | StorageError) -> StorageError:
+        """Return the kind of a failed change of the directory's files, and take the directory offline if it is broken.
+
+        The one place that decides so. OutOfResources is for trying again later.
+        """
+        failure = change_failed(error) if isinstance(error, OSError) else error
+        if isinstance(failure, DiskFull):
             self._free_bytes_at_refusal = self.free_bytes()
-            return DiskFull(f"{self.path} has no room for {size} more bytes")
-        self.fail(error)
-        return DiskFailed(str(error))
+            return DiskFull(f"{self.path} has no room")
+        if isinstance(failure, DiskFailed):
+            self.fail(error)
+        return failure
 
     def free_bytes(self) -> int | None:
         """What is left on the file system; None where it does not say."""

@@ -7,7 +7,7 @@ from cordwood.replication.housekeeping import Housekeeping, RunBlocking
 from cordwood.replication.log_directory import MARKS_FILE
 from cordwood.replication.partition import Partition
 from cordwood.storage import quarantine, scrub
-from cordwood.storage.errors import DamagedLog
+from cordwood.storage.errors import DamagedLog, OutOfResources
 from cordwood.storage.log import Log
 from cordwood.storage.rewriting import write_index_again
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
@@ -27,13 +27,21 @@ def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
     marks = partition.directory.marks
     if damage.path == marks.file.path:
         return (partition.topic_id, partition.index) in marks.unsound()
-    return scrub.is_still_damaged(partition.log, damage)
+    try:
+        is_damaged = scrub.is_still_damaged(partition.log, damage)
+    except OutOfResources:
+        # Whoever meets it next says so again.
+        return False
+    segment = scrub.segment_with(partition.log, damage.path)
+    if segment is not None and not is_damaged:
+        segment.damaged.forget(damage.position)
+    return is_damaged
 
 
 async def rewrite(partition: Partition, path: str, housekeeping: Housekeeping, run_blocking: RunBlocking) -> None:
     """Write one of the files beside the segments anew: an index, a checkpoint, or in a file of all the flush mark.
 
-    Raises OSError, having taken the log directory offline unless it only lacks room.
+    Raises OutOfResources, DamagedLog, DiskFailed.
     """
     segment = scrub.segment_with(partition.log, path)
     if segment is None and path != partition.directory.marks.file.path:
@@ -49,8 +57,7 @@ async def rewrite(partition: Partition, path: str, housekeeping: Housekeeping, r
         else:
             write_index_again(segment)
     except OSError as error:
-        partition.directory.write_failed(error, 0)
-        raise
+        raise partition.directory.write_failed(error) from error
 
 
 async def set_aside(partition: Partition, damage: DamagedLog, run_blocking: RunBlocking) -> str | None:
@@ -66,7 +73,7 @@ async def set_aside(partition: Partition, damage: DamagedLog, run_blocking: RunB
 
 
 def give_up_damaged(partition: Partition, damage: Sequence[DamagedLog]) -> None:
-    """Cut the log where the first segment that is damaged begins. Waits for the disk. Raises DiskFailed, DiskFull."""
+    """Cut the log where the first damaged segment begins. Waits for the disk. Raises OutOfResources, DiskFailed."""
     log = partition.log
     if any(damaged.path == log.directory for damaged in damage):
         # Where the log begins, the leader will say.

@@ -18,8 +18,9 @@ from cordwood.storage.admission import admit
 from cordwood.storage.batch import BatchHeader, check
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.disk import Bytes
-from cordwood.storage.errors import DamagedLog, DiskFailed, DiskFull
-from cordwood.storage.log import Appended, Log, Unsynced
+from cordwood.storage.errors import DamagedLog, DiskFailed, OutOfResources
+from cordwood.storage.log import Appended, Log
+from cordwood.storage.unsynced import Unsynced
 
 if TYPE_CHECKING:
     from cordwood.replication.following import Following
@@ -173,14 +174,14 @@ class Partition:
     def append(self, batch: Bytes, now_ms: int, *, must_be_safe: bool = True) -> Appended:
         """Take one batch from a client into memory, to be flushed with the next group and fetched by the followers.
 
-        Raises what `check`, `admit` and `Log.append` raise; DiskFull where there is no room, DiskFailed where the disk
-        no longer takes writes; PartitionRefused where this replica does not lead or, with `must_be_safe`, where too few
-        replicas are in sync for the batch to be committed.
+        Raises what `check`, `admit` and `Log.append` raise; OutOfResources, of which DiskFull is one, where it may be
+        tried again later, DiskFailed where the disk no longer takes writes; PartitionRefused where this replica does
+        not lead or, with `must_be_safe`, where too few replicas are in sync for the batch to be committed.
         """
         header = check(batch)
         try:
             appended = self._append(batch, header, now_ms, must_be_safe)
-        except (PartitionRefused, DiskFull):
+        except (PartitionRefused, OutOfResources):
             self._gaps.opened(header)
             raise
         if not appended.is_duplicate:
@@ -208,7 +209,7 @@ class Partition:
         try:
             return log.append(batch, header, self.leader_epoch, now_ms)
         except OSError as error:
-            raise self.directory.write_failed(error, len(batch)) from error
+            raise self.directory.write_failed(error) from error
 
     def when_committed(self, end: int, waiter: Waiter) -> bool:
         """Have `waiter` told when everything below `end` is committed. False if it is already, and nobody is told."""
@@ -328,7 +329,7 @@ class Partition:
     def prove(self, offset: int) -> None:
         """Read the batch with `offset` and hold it against its checksum. Waits for the disk.
 
-        Raises OffsetOutOfRange, DamagedLog, OSError.
+        Raises OffsetOutOfRange, DamagedLog, OutOfResources, DiskFailed.
         """
         found = self.log.slice(offset, 1, self.log.log_end)
         while found is not None and found.size:
@@ -353,13 +354,12 @@ class Partition:
         elif self.following is not None:
             self.following.flushed()
 
+    def may_flush_again(self, error: OSError) -> bool:
+        return isinstance(self.directory.write_failed(error), OutOfResources)
+
     def flush_failed(self, synced: Unsynced, error: OSError) -> None:
         self.log.sync_failed(synced)
         self.directory.fail(error)
-
-    def save_ended(self, _save: object) -> None:
-        """The checkpoint that was being written is written, or is not going to be."""
-        self.is_saving = False
 
     def fail(self, error: Exception) -> None:
         """An invariant of this replica is broken, or something was raised in its work that was not thought of.

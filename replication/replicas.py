@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from cordwood.replication.log_directory import NO_ROOM, LogDirectory
+from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, PartitionRefused, Place, Refusal
 from cordwood.replication.surroundings import Surroundings
 from cordwood.storage.config import LogConfig
-from cordwood.storage.errors import DamagedLog
+from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.opening import open_log
 
 NO_EPOCH = -1
@@ -48,11 +48,9 @@ class Replicas:
             partition = Partition(place, log, directory, self._surroundings)
             if mark is None or mark.end_offset < log.flushed_end:
                 partition.note_flushed()
-        except OSError as error:
+        except (OSError, StorageError) as error:
             self._offline.add((place.topic, place.partition))
-            if error.errno not in NO_ROOM:
-                directory.fail(error)
-            raise PartitionRefused(Refusal.OFFLINE) from error
+            raise PartitionRefused(Refusal.OFFLINE) from directory.write_failed(error)
         self._offline.discard((place.topic, place.partition))
         self._by_topic.setdefault(place.topic, {})[place.partition] = partition
         self._names[place.topic_id] = place.topic
@@ -135,7 +133,7 @@ class Replicas:
         try:
             partition.directory.marks.forget(partition.topic_id, partition.index)
         except OSError as error:
-            partition.directory.fail(error)
+            partition.directory.write_failed(error)
         return partition
 
     def found(self) -> list[tuple[LogDirectory, UUID, int]]:

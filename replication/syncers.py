@@ -15,6 +15,7 @@ from concurrent.futures import Executor
 from typing import Protocol
 
 from cordwood.storage.disk import Syncable
+from cordwood.storage.errors import SyncFailed
 
 Failure = tuple[Syncable, OSError]
 Done = Callable[[list[Failure]], None]
@@ -134,7 +135,8 @@ class AioSyncer:
         for place in range(count):
             number, _, result, _ = _EVENT.unpack_from(self._events, place * _EVENT.size)
             if result < 0:
-                self._failures.append((self._files[number], OSError(-result, os.strerror(-result))))
+                file = self._files[number]
+                self._failures.append((file, SyncFailed(-result, os.strerror(-result), file.path)))
         self._pending -= count
         if not self._pending:
             self._go_on()

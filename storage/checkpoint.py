@@ -1,12 +1,13 @@
 """A small file that is replaced as a whole: after a crash it holds the old payload or the new one, never a mixture."""
 
+from contextlib import closing
 from struct import Struct
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from cordwood.storage.disk import Disk, sync_directory
-from cordwood.storage.errors import DamagedLog
+from cordwood.storage.errors import DamagedLog, read_failed
 
 MAGIC = b"CWCP"
 VERSION = 1
@@ -27,7 +28,7 @@ class Checkpoint(NamedTuple):
 
 
 def write(disk: Disk, path: str, payload: bytes, version: int = VERSION) -> None:
-    """Replace the file at `path`. It is on disk when this returns; an OSError is final for the directory. Blocks."""
+    """Replace the file at `path`. It is on disk when this returns. Blocks. Raises OSError: the file is as it was."""
     header = _HEADER.pack(MAGIC, version, len(payload))
     checksum = _CHECKSUM.pack(crc32c(payload, crc32c(header)))
     staged = path + ".new"
@@ -52,16 +53,16 @@ def read(disk: Disk, path: str) -> bytes | None:
 def load(disk: Disk, path: str) -> Checkpoint | None:
     """What the file holds, or None where there is no such file.
 
-    Raises DamagedLog with the byte at which the file stops being what was written.
+    Raises DamagedLog with the byte at which the file stops being what was written, or where the disk cannot read it;
+    OutOfResources and DiskFailed.
     """
     try:
-        file = disk.open(path)
+        with closing(disk.open(path)) as file:
+            content = file.pread(file.size(), 0)
     except FileNotFoundError:
         return None
-    try:
-        content = file.pread(file.size(), 0)
-    finally:
-        file.close()
+    except OSError as error:
+        raise read_failed(error, path, 0) from error
     return _checked(path, content)
 
 

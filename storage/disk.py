@@ -1,9 +1,16 @@
 """The one seam between a log and what it is kept on: files, and the directories that name them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
 from typing import Protocol
 
+from cordwood.storage.errors import DamagedLog, read_failed
+
 Bytes = bytes | bytearray | memoryview
+
+UNREADABLE = b"\xff"
+UNREADABLE_BYTES_MIN = 512
+"""A sector: no smaller part of a read that failed is tried by itself."""
 
 
 class Syncable(Protocol):
@@ -22,7 +29,7 @@ class Syncable(Protocol):
         ...
 
     def sync(self) -> None:
-        """fdatasync for a file, fsync for a directory. Blocks. An OSError is final: what it covered may be lost."""
+        """fdatasync for a file, fsync for a directory. Blocks. SyncFailed is final: what it covered may be lost."""
         ...
 
     def close(self) -> None: ...
@@ -93,3 +100,25 @@ def sync_directory(disk: Disk, path: str) -> None:
         directory.sync()
     finally:
         directory.close()
+
+
+def open_directories(disk: Disk, paths: Iterable[str]) -> list[Syncable]:
+    """Open all of them. Raises OSError, with none left open."""
+    with ExitStack() as opened:
+        directories = [opened.enter_context(closing(disk.open_directory(path))) for path in paths]
+        opened.pop_all()
+    return directories
+
+
+def read_around(file: File, length: int, position: int) -> bytes:
+    """As `File.pread`, with UNREADABLE bytes where the disk cannot read: neither a batch nor a hole. Raises OSError."""
+    try:
+        return file.pread(length, position)
+    except OSError as error:
+        if not isinstance(read_failed(error, file.path, position), DamagedLog):
+            raise
+    length = min(length, file.size() - position)
+    if length <= UNREADABLE_BYTES_MIN:
+        return UNREADABLE * length
+    half = length // 2
+    return read_around(file, half, position) + read_around(file, length - half, position + half)

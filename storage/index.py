@@ -18,7 +18,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from cordwood.storage.disk import Disk, File
-from cordwood.storage.errors import DamagedLog
+from cordwood.storage.errors import DamagedLog, damage_of
 
 _HEAD = struct.Struct(">8sqI")
 _BLOCK = struct.Struct(">II")
@@ -68,7 +68,11 @@ class Index:
     @property
     def end(self) -> int:
         """The position behind the last closed interval."""
-        return self[len(self) - 1].end if self._rows else 0
+        return self.end_of_row(len(self) - 1)
+
+    def end_of_row(self, row: int) -> int:
+        """The position behind a row; 0 for row -1."""
+        return self[row].end if row >= 0 else 0
 
     @property
     def size(self) -> int:
@@ -101,6 +105,10 @@ class Index:
         """The largest timestamp of any interval; -1 where there is none. Walks all rows."""
         return max([timestamp for (timestamp,) in _TIMESTAMP.iter_unpack(bytes(self._rows))], default=-1)
 
+    def is_outdated_behind(self, position: int) -> bool:
+        """Whether the file has rows that are given up, or would be by `truncate`."""
+        return self.is_outdated or self.row_of_position(position) < self._saved
+
     def truncate(self, position: int) -> None:
         """Forget every interval that reaches behind `position`."""
         keep = self.row_of_position(position)
@@ -132,6 +140,25 @@ def empty(disk: Disk, path: str) -> None:
         with closing(disk.open(path)) as file:
             file.truncate(0)
             file.sync()
+
+
+def read(disk: Disk, path: str, base_offset: int, segment_bytes: int) -> tuple[Index, DamagedLog | None]:
+    """The index file at `path` as far as it is sound and its segment reaches, and what is wrong with it.
+
+    Empty where there is none. Raises OutOfResources, DiskFailed.
+    """
+    try:
+        with closing(disk.open(path)) as file:
+            index, damage = load(file, base_offset)
+    except FileNotFoundError:
+        return Index(), None
+    except OSError as error:
+        index, damage = Index(), damage_of(error, path, 0)
+        index.must_be_rewritten()
+    if index.end > segment_bytes:
+        damage = DamagedLog(path, 0, "the index reaches behind the end of its segment")
+        index.truncate(0)
+    return index, damage
 
 
 def load(file: File, base_offset: int) -> tuple[Index, DamagedLog | None]:

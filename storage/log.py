@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cordwood.storage.batch import BatchHeader, check, in_groups, stamp, with_append_time
 from cordwood.storage.config import LogConfig
-from cordwood.storage.disk import Bytes, Disk, File, Syncable, sync_directory
+from cordwood.storage.disk import Bytes, Disk, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
 from cordwood.storage.manifest import Manifest
@@ -21,6 +21,7 @@ from cordwood.storage.rewriting import write_again
 from cordwood.storage.segment import Segment
 from cordwood.storage.slices import Slice
 from cordwood.storage.state import LogState, save, set_back
+from cordwood.storage.unsynced import Unsynced, UnsyncedEntries
 
 OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
 PLACES_REMEMBERED = 16
@@ -39,16 +40,6 @@ class Appended(NamedTuple):
     """A small batch as it lies in the log."""
 
 
-class Unsynced(NamedTuple):
-    """What to sync so that everything below `end_offset` is sure, and where in the log that is."""
-
-    files: list[File]
-    directories: list[Syncable]
-    end_offset: int
-    segment: Segment | None
-    position: int
-
-
 class Log:
     """The log of one partition in `directory`. Nothing is on disk before the first append."""
 
@@ -63,19 +54,12 @@ class Log:
         self.recovery_point = 0
         self.unsaved_bytes = 0
         """Appended since the last checkpoint: about what a restart would have to read again."""
-        self._unsynced_files: dict[str, File] = {}
-        self._unsynced_directories: list[Syncable] = []
-        self._may_lack_removals = False
-        """Whether the process before this one may have died between removing segments and syncing that."""
-        self._is_syncing = False
+        self._unsynced = UnsyncedEntries()
+        self.is_syncing = False
+        """Whether a group commit of this log's files is under way."""
         self._covered_end = 0
         self._places: dict[int, tuple[Segment, int]] = {}
         self._opened = OpenSegments()
-
-    @property
-    def is_syncing(self) -> bool:
-        """Whether a group commit of this log's files is under way."""
-        return self._is_syncing
 
     @property
     def size(self) -> int:
@@ -128,23 +112,21 @@ class Log:
             start += size
 
     def take_unsynced(self) -> Unsynced:
-        """What has to be synced for all that was appended so far; the caller owns it, and calls `flushed` after."""
-        assert not self._is_syncing, "one group commit at a time"
-        files, self._unsynced_files = list(self._unsynced_files.values()), {}
-        directories, self._unsynced_directories = self._unsynced_directories, []
-        if self._may_lack_removals and files:
-            directories.append(self.disk.open_directory(self.directory))
-            self._may_lack_removals = False
+        """What has to be synced for all that was appended so far; the caller owns it, and calls `flushed` after.
+
+        Raises OSError: then all of it is still to be synced, with whatever is taken next.
+        """
+        assert not self.is_syncing, "one group commit at a time"
+        files, directories = self._unsynced.take(self.disk)
         segment = self.segments[-1] if self.segments else None
-        self._is_syncing = True
+        self.is_syncing = True
         self._covered_end = self.log_end
         return Unsynced(files, directories, self.log_end, segment, segment.size if segment else 0)
 
     def flushed(self, synced: Unsynced) -> None:
         """Everything of `synced` is on disk."""
-        self._is_syncing = False
-        for directory in synced.directories:
-            directory.close()
+        self.is_syncing = False
+        synced.close()
         self.flushed_end = max(self.flushed_end, self._covered_end)
         if synced.segment is not None and self._covered_end == synced.end_offset:
             self._remember(synced.end_offset, synced.segment, synced.position)
@@ -152,9 +134,8 @@ class Log:
 
     def sync_failed(self, synced: Unsynced) -> None:
         """What became of `synced` is unknown; nothing more is to be synced here."""
-        self._is_syncing = False
-        for directory in synced.directories:
-            directory.close()
+        self.is_syncing = False
+        synced.close()
 
     def slice(self, offset: int, max_bytes: int, end: int, *, wait: bool = True) -> Slice | None:
         """The batches from the one that contains `offset`, up to `end`, at most `max_bytes` but at least one.
@@ -173,10 +154,10 @@ class Log:
         self._keep_open(segment)
         start = self._locate(segment, offset, wait)
         stop = segment.size if end >= segment.end_offset else self._locate(segment, end, wait)
-        sound = segment.sound_end(start, stop)
+        sound = segment.damaged.sound_end(segment.path, start, stop)
         if stop - start > max_bytes or sound < stop:
             stop = segment.cut(start, sound, max_bytes, wait=wait)
-        elif end < segment.end_offset:
+        elif end < segment.end_offset and not wait:
             self._remember(end, segment, stop)
         return Slice(segment, start, stop, segment.cuts)
 
@@ -186,7 +167,8 @@ class Log:
         if found is None:
             return None
         behind = found.offset_behind(wait=wait)
-        self._remember(behind, found.segment, found.stop)
+        if not wait:
+            self._remember(behind, found.segment, found.stop)
         return found, behind
 
     def read(self, offset: int, max_bytes: int, end: int) -> bytes:
@@ -205,7 +187,8 @@ class Log:
     def truncate(self, end: int) -> None:
         """Give up every batch with a record at or above `end` (a follower whose leader does not have them).
 
-        A whole segment is cut unread, whatever is in it. Sure when this returns: it waits for the disk.
+        A whole segment is cut unread, whatever is in it. Sure when this returns: it waits for the disk. Raises OSError,
+        OutOfResources, DamagedLog: then it may be done in part, and is to be called again.
         """
         if end >= self.log_end:
             return
@@ -217,12 +200,13 @@ class Log:
         # The recovery point comes down before the bytes do, or a crash in between would look like a loss.
         self.producers.truncate_end(end)
         if end < self.recovery_point:
-            self.recovery_point = end
             producers, manifest = self.producers.encode(end), self._manifest(end)
             state = LogState(self.log_start, end, producers, self.epochs.encode(), manifest)
             set_back(self.disk, self.directory, state)
+            self.recovery_point = end
         while self.segments and self.segments[-1].base_offset >= end:
-            self._remove(self.segments.pop())
+            self._remove(self.segments[-1])
+            self.segments.pop()
         # What the manifest lists stays as it is, unless it is taken out of there before.
         self.must_roll = end <= segment.base_offset or segment.is_lost or position == segment.size
         if segment.is_lost:
@@ -269,7 +253,7 @@ class Log:
         dropped, self.segments = self.segments[:count], self.segments[count:]
         self._opened.forget(dropped)
         for segment in dropped:
-            self._unsynced_files.pop(segment.path, None)
+            self._unsynced.files.pop(segment.path, None)
         self._places.clear()
         if self.segments[0].base_offset > self.log_start:
             self.raise_log_start(self.segments[0].base_offset)
@@ -305,7 +289,8 @@ class Log:
                     segment.file.sync()
             for directory in self._directories():
                 sync_directory(self.disk, directory)
-        self._may_lack_removals = bool(self.segments)
+        if self.segments:
+            self._unsynced.may_lack_removals(self.directory)
         self.flushed_end = self.log_end
 
     def close(self) -> None:
@@ -315,7 +300,7 @@ class Log:
             if not active.is_sealed:
                 active.close_interval()
                 active.seal()
-                self._unsynced_files[active.path] = active.file
+                self._unsynced.files[active.path] = active.file
             unsynced = self.take_unsynced()
             for syncable in (*unsynced.files, *unsynced.directories):
                 syncable.sync()
@@ -328,10 +313,7 @@ class Log:
         """Give back every descriptor, leaving the disk as it is."""
         for segment in self.segments:
             segment.release()
-        for directory in self._unsynced_directories:
-            directory.close()
-        self._unsynced_files.clear()
-        self._unsynced_directories.clear()
+        self._unsynced.clear()
 
     def _segment_for(self, size: int, max_timestamp: int, end: int) -> Segment:
         if not self.segments or self.must_roll or self._is_full(self.segments[-1], size, max_timestamp, end):
@@ -347,7 +329,12 @@ class Log:
         )
 
     def _roll(self) -> None:
-        """Begin a new segment at the log's end. Its directory entries are synced with the next group."""
+        """Begin a new segment at the log's end. Its directory entries are synced with the next group.
+
+        Raises OSError, after which the next append tries it again.
+        """
+        # Until there is a new segment, nothing may be appended to the old one: it may be sealed by then.
+        self.must_roll = True
         if self.segments:
             full = self.segments[-1]
             if not full.is_sealed:
@@ -360,7 +347,7 @@ class Log:
             changed = self._directories()
         segment = Segment.create(self.disk, self.directory, self.log_end, self.config.index_interval_bytes)
         self.segments.append(segment)
-        self._unsynced_directories += map(self.disk.open_directory, changed)
+        self._unsynced.changed(*changed)
         self.must_roll = False
 
     def _directories(self) -> tuple[str, ...]:
@@ -372,7 +359,7 @@ class Log:
         return self.directory, topic or "/", topic.rpartition("/")[0] or "/"
 
     def _took(self, segment: Segment, header: BatchHeader, base: int, end: int, leader_epoch: int, now_ms: int) -> None:
-        self._unsynced_files[segment.path] = segment.file
+        self._unsynced.files[segment.path] = segment.file
         self.unsaved_bytes += header.size
         self.epochs.assign(leader_epoch, base)
         if header.producer_id >= 0:
@@ -390,7 +377,10 @@ class Log:
         return segment.locate(offset, wait=wait)
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        """Readers at the tail ask next for where the last flush or read ended: keep the last few of those places."""
+        """Readers at the tail ask next for where the last flush or read ended: keep the last few of those places.
+
+        On the loop alone, which also truncates: a thread could come with a place that is no more.
+        """
         if len(self._places) >= PLACES_REMEMBERED:
             oldest, *_ = self._places
             self._places.pop(oldest, None)
@@ -401,11 +391,11 @@ class Log:
         self._close_some()
 
     def _close_some(self) -> None:
-        if not self._is_syncing:
-            self._opened.close_some(self._unsynced_files)
+        if not self.is_syncing:
+            self._opened.close_some(self._unsynced.files)
 
     def _remove(self, segment: Segment) -> None:
-        self._unsynced_files.pop(segment.path, None)
+        self._unsynced.files.pop(segment.path, None)
         segment.cuts += 1
         segment.release()
         for path in filter(self.disk.exists, segment.paths()):

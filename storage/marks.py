@@ -13,7 +13,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from cordwood.storage.batch import BatchHeader
-from cordwood.storage.disk import File
+from cordwood.storage.disk import File, read_around
 from cordwood.storage.errors import DamagedLog
 
 _SLOT = struct.Struct(">16sIqi28xI")
@@ -42,7 +42,7 @@ class Marks:
         self._slots: dict[tuple[UUID, int], int] = {}
         self._marks: dict[tuple[UUID, int], Mark] = {}
         self._free: list[int] = []
-        content = file.pread(file.size(), 0)
+        content = read_around(file, file.size(), 0)
         slots = range(0, len(content), SLOT_BYTES)
         self._count = len(slots)
         for position in slots:
@@ -73,7 +73,7 @@ class Marks:
 
     def unsound(self) -> dict[tuple[UUID, int], DamagedLog]:
         """Logs whose mark is not what was noted: it is to be noted again. Waits for the disk, if not for long."""
-        content = self.file.pread(self._count * SLOT_BYTES, 0)
+        content = read_around(self.file, self._count * SLOT_BYTES, 0)
         return {key: self._damage(slot) for key, slot in self._slots.items() if not _is_sound(content, slot, key)}
 
     def forget(self, topic_id: UUID, partition: int) -> None:

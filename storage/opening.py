@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from cordwood.storage.batch import BatchHeader, peek
 from cordwood.storage.config import LogConfig
-from cordwood.storage.disk import Disk, sync_directory
+from cordwood.storage.disk import Disk, read_around, sync_directory
 from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail
 from cordwood.storage.log import Log
 from cordwood.storage.manifest import NOT_KNOWN, Layout, Manifest, SealedSegment, lay_out
@@ -163,7 +163,7 @@ class _Opening:
             return
         claimed = tear.offset + 1
         try:
-            header = peek(segment.file.pread(1 << 10, tear.position))
+            header = peek(read_around(segment.file, 1 << 10, tear.position))
         except CorruptBatch:
             header = None
         if header is not None and 0 < header.record_count == header.last_offset_delta + 1 < CLAIM_MAX:

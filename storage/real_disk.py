@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 
 from cordwood.storage.disk import Bytes
+from cordwood.storage.errors import SyncFailed
 
 LOCK_FILE = ".lock"
 _CANNOT_TELL = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
@@ -72,7 +73,10 @@ class RealFile:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise SyncFailed(error.errno, error.strerror, self._path) from error
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -102,7 +106,10 @@ class RealDirectory:
         return self._fd
 
     def sync(self) -> None:
-        os.fsync(self._fd)
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            raise SyncFailed(error.errno, error.strerror, self._path) from error
 
     def close(self) -> None:
         if self._fd >= 0:

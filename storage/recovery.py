@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from cordwood.storage.batch import HEADER_BYTES, MAGIC, BatchHeader, check, peek
-from cordwood.storage.disk import Bytes, File
+from cordwood.storage.disk import Bytes, File, read_around
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.index import Index
 
@@ -87,6 +87,16 @@ def must_not_fall_back(header: BatchHeader, due: int) -> None:
         raise CorruptBatch(f"offset {header.base_offset} where {due} is due")
 
 
+def scan_all(segment: Recoverable) -> None:
+    """Take in every batch that can be made out, and step over the damage between them."""
+
+    def judge(header: BatchHeader) -> None:
+        must_not_fall_back(header, segment.end_offset)
+
+    while (tear := scan(segment, judge)) is not None and step_over(segment, tear):
+        pass
+
+
 def step_over(segment: Recoverable, tear: Tear) -> bool:
     """Go on behind damage: marks the bytes up to the next whole batch as never to be proven. False where none follows.
 
@@ -112,7 +122,7 @@ def has_hole(file: File, position: int) -> bool:
     has rotted since has not.
     """
     length = file.size()
-    data = file.pread(HEADER_BYTES, position)
+    data = read_around(file, HEADER_BYTES, position)
     if len(data) < HEADER_BYTES or not any(data):
         return True
     stop = position + peek(data).size
@@ -122,7 +132,7 @@ def has_hole(file: File, position: int) -> bool:
         stop = min(position + SCAN_BYTES, length)
     while position < stop:
         sector_end = min((position // SECTOR_BYTES + 1) * SECTOR_BYTES, stop)
-        if not any(file.pread(sector_end - position, position)):
+        if not any(read_around(file, sector_end - position, position)):
             return True
         position = sector_end
     return False
@@ -134,14 +144,14 @@ def is_blank(file: File, position: int) -> bool:
     More than BLANK_BYTES_MAX is not looked at: one cut costs less.
     """
     length = file.size() - position
-    return 0 <= length <= BLANK_BYTES_MAX and file.pread(length, position) == bytes(length)
+    return 0 <= length <= BLANK_BYTES_MAX and read_around(file, length, position) == bytes(length)
 
 
 def _check_at(file: File, position: int, length: int) -> BatchHeader:
-    size = peek(file.pread(HEADER_BYTES, position)).size
+    size = peek(read_around(file, HEADER_BYTES, position)).size
     if not HEADER_BYTES <= size <= length - position:
         raise CorruptBatch("a length that does not fit the file")
-    return check(file.pread(size, position))
+    return check(read_around(file, size, position))
 
 
 class Window:
@@ -154,10 +164,10 @@ class Window:
     def batch_at(self, position: int) -> tuple[bytes, int]:
         """Bytes that contain the whole batch at `position` if the file does, and where in them it begins."""
         if not self._holds(position, HEADER_BYTES):
-            self._data, self._begin = self._file.pread(SCAN_BYTES, position), position
+            self._data, self._begin = read_around(self._file, SCAN_BYTES, position), position
         size = peek(self._data, position - self._begin).size
         if not self._holds(position, size) and HEADER_BYTES <= size <= self._length - position:
-            self._data, self._begin = self._file.pread(max(size, SCAN_BYTES), position), position
+            self._data, self._begin = read_around(self._file, max(size, SCAN_BYTES), position), position
         return self._data, position - self._begin
 
     def _holds(self, position: int, size: int) -> bool:
@@ -168,7 +178,7 @@ def _candidates(file: File, position: int, length: int) -> Iterator[int]:
     """Positions behind `position` where a header could begin: those with the magic byte in its place."""
     begin = position + 1
     while begin < length:
-        data = file.pread(SCAN_BYTES + _MAGIC_AT, begin)
+        data = read_around(file, SCAN_BYTES + _MAGIC_AT, begin)
         at = data.find(MAGIC, _MAGIC_AT)
         while at >= 0:
             yield begin + at - _MAGIC_AT

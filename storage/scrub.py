@@ -13,7 +13,7 @@ from crc32c import crc32c
 from cordwood.storage import checkpoint
 from cordwood.storage.batch import peek
 from cordwood.storage.disk import Bytes, Disk, File
-from cordwood.storage.errors import DamagedLog, ForeignSegment
+from cordwood.storage.errors import DamagedLog, ForeignSegment, damage_of
 from cordwood.storage.index import Index, Interval, load
 from cordwood.storage.log import Log
 from cordwood.storage.segment import Segment
@@ -124,15 +124,12 @@ def _index_of(disk: Disk, segment: SegmentView) -> tuple[Index, DamagedLog | Non
     """What the index file has, and what is wrong with it."""
     path = segment.index_path
     try:
-        file = disk.open(path)
+        with closing(disk.open(path)) as file:
+            index, damage = load(file, segment.base_offset)
     except FileNotFoundError:
         return Index(), None if segment.proofs is not None else DamagedLog(path, 0, "it is gone")
-    try:
-        index, damage = load(file, segment.base_offset)
     except OSError as error:
-        return Index(), DamagedLog(path, 0, f"the disk cannot read it: {error.strerror}")
-    finally:
-        file.close()
+        return Index(), damage_of(error, path, 0)
     if damage is None and segment.proofs is None and index.end != segment.size:
         damage = IncompleteIndex(path, 0, f"it covers {index.end} bytes of a segment that has {segment.size}")
     return index, damage
@@ -147,6 +144,9 @@ def _prove_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator[
         file = disk.open(path)
     except FileNotFoundError:
         yield DamagedLog(path, 0, "it is missing")
+        return
+    except OSError as error:
+        yield damage_of(error, path, 0)
         return
     with closing(file):
         for intervals in _pieces(proofs):
@@ -166,7 +166,9 @@ def _read(file: File, intervals: list[Interval]) -> list[Bytes | None]:
     begin, size = intervals[0].position, intervals[-1].end - intervals[0].position
     try:
         data = memoryview(file.pread(size, begin))
-    except OSError:
+    except OSError as error:
+        # Raises where the failure says nothing of the bytes.
+        damage_of(error, file.path, begin)
         return [None] if len(intervals) == 1 else [_read(file, [interval])[0] for interval in intervals]
     return [data[interval.position - begin : interval.end - begin] for interval in intervals]
 
@@ -198,5 +200,3 @@ def _prove_checkpoint(disk: Disk, path: str) -> Iterator[Proof]:
         yield len(checkpoint.read(disk, path) or b"")
     except DamagedLog as damage:
         yield damage
-    except OSError as error:
-        yield DamagedLog(path, 0, f"the disk cannot read it: {error.strerror}")

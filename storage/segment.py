@@ -10,12 +10,14 @@ from contextlib import closing, suppress
 
 from crc32c import crc32c
 
-from cordwood.storage.batch import BatchHeader, peek
-from cordwood.storage.disk import Bytes, Disk, File
-from cordwood.storage.errors import DamagedLog
-from cordwood.storage.index import Index, Interval, empty, load
+from cordwood.storage.batch import HEADER_BYTES, BatchHeader, peek
+from cordwood.storage.damaged import DamagedIntervals
+from cordwood.storage.disk import Bytes, Disk, File, read_around
+from cordwood.storage.errors import DamagedLog, read_failed
+from cordwood.storage.index import Index, Interval, empty
+from cordwood.storage.index import read as read_index
 from cordwood.storage.manifest import NOT_KNOWN, SealedSegment
-from cordwood.storage.recovery import SCAN_BYTES, must_not_fall_back, scan, step_over
+from cordwood.storage.recovery import SCAN_BYTES, scan_all
 from cordwood.storage.segment_files import segment_path
 
 ALLOCATE_AT_LEAST = 64 << 10
@@ -30,8 +32,8 @@ class Segment:
     """Batches from `base_offset` to `end_offset`, in the first `size` bytes of a file."""
 
     __slots__ = (
-        "_allocated", "_damaged", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp",
-        "_open", "base_offset", "cuts", "end_offset", "first_timestamp", "is_lost", "is_sealed", "path", "size",
+        "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp", "_open",
+        "base_offset", "cuts", "damaged", "end_offset", "first_timestamp", "is_lost", "is_sealed", "path", "size",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int) -> None:
@@ -48,7 +50,7 @@ class Segment:
         self._index: Index | None = None
         self._index_damage: DamagedLog | None = None
         self._open = Interval(0, 0, 0, 0, -1)
-        self._damaged: list[Interval] = []
+        self.damaged = DamagedIntervals()
         self._max_timestamp: int | None = -1
         """Of all closed intervals. None until it is needed, for a segment sealed before there was a manifest."""
         self._allocated = 0
@@ -86,6 +88,7 @@ class Segment:
 
     @property
     def file(self) -> File:
+        """Opened when first needed. Raises OutOfResources, DamagedLog where it is gone, DiskFailed."""
         file = self._file
         if file is None:
             try:
@@ -93,6 +96,8 @@ class Segment:
             except FileNotFoundError:
                 what = f"it is missing, with the records from offset {self.base_offset} to {self.end_offset}"
                 raise DamagedLog(self.path, 0, what) from None
+            except OSError as error:
+                raise read_failed(error, self.path, 0) from error
         return file
 
     @property
@@ -104,7 +109,9 @@ class Segment:
         """The index, loaded when first needed, and rebuilt from the segment where it is missing or wrong."""
         index = self._index
         if index is None:
-            index = self._load_index()
+            # A sealed segment may have lost some of what its index still proves.
+            reach = self.size if self.is_sealed else self.file.size()
+            index, self._index_damage = read_index(self._disk, self.index_path, self.base_offset, reach)
             if self.is_sealed and index.end < self.size:
                 index = self._completed(index)
             # Set last: a read in a thread and one on the loop may both be here, and each finds a whole index.
@@ -132,16 +139,13 @@ class Segment:
         """Write batches behind the last one, at once, into memory; `sync` of the file makes them sure.
 
         `pieces` are their bytes in order; `batches` says of each its offset, size and largest timestamp. Raises
-        OSError: ENOSPC before anything was written (the segment is as it was), anything else leaves it unusable.
+        OSError, or as `file` does: the segment is as it was.
         """
+        self._pwrite(pieces, batches[0][1] if len(batches) == 1 else sum([size for _, size, _ in batches]))
         if len(batches) == 1:
             offset, size, timestamp = batches[0]
-            self._reserve(size)
-            self.file.pwrite(pieces, self.size)
             self.note(offset, size, timestamp, pieces)
         else:
-            self._reserve(sum(size for _, size, _ in batches))
-            self.file.pwrite(pieces, self.size)
             joined = memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
             at = 0
             for offset, size, timestamp in batches:
@@ -167,7 +171,7 @@ class Segment:
     def note_damage(self, size: int) -> None:
         """Take in `size` bytes that are no batches: an interval whose checksum can never be right, so never served."""
         self.close_interval()
-        crc = crc32c(self.file.pread(size, self.size)) ^ 0xFFFFFFFF
+        crc = crc32c(read_around(self.file, size, self.size)) ^ 0xFFFFFFFF
         self.index.append(Interval(self.end_offset - self.base_offset, self.size, size, crc, -1))
         self.size += size
 
@@ -183,8 +187,8 @@ class Segment:
     def read(self, start: int, stop: int, *, wait: bool = True) -> Bytes:
         """The bytes from `start` to `stop`, which must be batch boundaries, as they were written.
 
-        Raises DamagedLog where they are not, and NotInMemory where the disk would have to be waited for and `wait`
-        is off.
+        Raises DamagedLog where they are not or cannot be read, NotInMemory where the disk would have to be waited for
+        and `wait` is off, OutOfResources and DiskFailed.
         """
         assert 0 <= start <= stop <= self.size, "a read within the segment"
         if start == stop:
@@ -197,22 +201,18 @@ class Segment:
         while intervals[-1].end < stop:
             row += 1
             intervals.append(self._interval(row))
-        data = memoryview(self._pread(begin, intervals[-1].end - begin, wait))
+        try:
+            data = memoryview(self._pread(begin, intervals[-1].end - begin, wait))
+        except DamagedLog:
+            # One at a time, so that the damage has its place, and what lies before it can be read.
+            data = memoryview(b"".join([self._read_interval(interval, wait) for interval in intervals]))
         for interval in intervals:
             self._prove(interval, data[interval.position - begin : interval.end - begin])
         return data[start - begin : stop - begin]
 
-    def sound_end(self, start: int, stop: int) -> int:
-        """Where a read from `start` to `stop` has to end so that it leaves out what is known to be damaged.
-
-        Raises DamagedLog where it would begin in it.
-        """
-        for interval in self._damaged:
-            if interval.position <= start < interval.end:
-                raise DamagedLog(self.path, interval.position, f"the {interval.size} bytes from here on are damaged")
-            if start < interval.position < stop:
-                stop = interval.position
-        return stop
+    def header_at(self, position: int, *, wait: bool = True) -> BatchHeader:
+        """The header of the batch at `position`, unproven. Raises as `read` does."""
+        return peek(self._pread(position, HEADER_BYTES, wait))
 
     def piece_end(self, start: int, stop: int, size: int) -> int:
         """Where to end a piece of about `size` bytes of a longer read: between two intervals if there is room."""
@@ -237,8 +237,7 @@ class Segment:
             if row < 0:
                 raise DamagedLog(self.path, 0, f"no batch has offset {offset}")
             interval = self._interval(row)
-        data = self._pread(interval.position, interval.size, wait)
-        self._prove(interval, data)
+        data = self._read_interval(interval, wait)
         position = 0
         while position < interval.size:
             header = peek(data, position)
@@ -304,37 +303,39 @@ class Segment:
         self._allocated = self.file.size()
         while len(index):
             last = index[len(index) - 1]
+            self.size = last.end
             with suppress(DamagedLog):
-                end = self._end_offset_of(last)
-                if end <= flushed_end:
-                    self.end_offset = end
+                *_, (_, header) = self.headers(last.position, last.end)
+                if header.end <= flushed_end:
+                    self.end_offset = header.end
                     break
             index.truncate(last.position)
-            self._damaged.clear()
+            self.damaged.cut(last.position)
         self.size, self._max_timestamp = index.end, index.max_timestamp()
         if len(index):
             self.first_timestamp = index[0].max_timestamp
 
     def truncate(self, position: int, end_offset: int) -> None:
-        """Cut everything from the batch boundary `position` on."""
+        """Cut everything from the batch boundary `position` on. Raises OSError, or as `read` does: nothing is cut."""
         self.cuts += 1
         self.close_interval()
-        self._damaged = [interval for interval in self._damaged if interval.end <= position]
-        self.index.truncate(position)
-        if self.index.is_outdated:
+        index = self.index
+        # Where the cut falls within an interval, what is left of it is the open one again.
+        kept = index.end_of_row(index.row_of_position(position) - 1)
+        rest, at = self._pread(kept, position - kept, wait=True), 0
+        if index.is_outdated_behind(position):
             # First: its rows would one day be held against what has come in the place of what is cut.
             empty(self._disk, self.index_path)
-        self.size, self.end_offset = self.index.end, end_offset
-        self._max_timestamp = self.index.max_timestamp()
-        # Where the cut falls within an interval, what is left of it is the open one again.
-        rest, at = self._pread(self.size, position - self.size, True), 0
+            index.must_be_rewritten()
+        self.file.truncate(position)
+        index.truncate(position)
+        self.damaged.cut(position)
+        self.size, self.end_offset, self._allocated = index.end, end_offset, position
+        self.is_sealed, self._max_timestamp = False, index.max_timestamp()
         while at < len(rest):
             header = peek(rest, at)
             self.note(header.base_offset, header.size, header.max_timestamp, (rest[at : at + header.size],))
             at += header.size
-        self.is_sealed = False
-        self.file.truncate(position)
-        self._allocated = position
 
     def seal(self) -> None:
         """No more appends: give back what was allocated too much, and put the whole index on disk (both unsynced)."""
@@ -386,34 +387,44 @@ class Segment:
             raise DamagedLog(self.path, self.index.end, "no batch can be made out from here on")
         return still_open
 
+    def _pwrite(self, pieces: Sequence[Bytes], size: int) -> None:
+        self._reserve(size)
+        try:
+            self.file.pwrite(pieces, self.size)
+        except OSError:
+            # What was written of a batch that is refused must not lie there when a shorter one has come in its place.
+            self.file.truncate(self.size)
+            self._allocated = self.size
+            raise
+
     def _pread(self, position: int, length: int, wait: bool) -> Bytes:
-        data: Bytes | None = self.file.pread_cached(length, position)
-        if data is None:
-            if not wait:
-                raise NotInMemory
-            data = self.file.pread(length, position)
+        file = self.file
+        try:
+            data: Bytes | None = file.pread_cached(length, position)
+            if data is None:
+                if not wait:
+                    raise NotInMemory
+                data = file.pread(length, position)
+        except OSError as error:
+            raise read_failed(error, self.path, position) from error
         if len(data) != length:
             raise DamagedLog(self.path, position + len(data), "the file ends where batches should be")
         return data
 
+    def _read_interval(self, interval: Interval, wait: bool) -> Bytes:
+        try:
+            data = self._pread(interval.position, interval.size, wait)
+        except DamagedLog:
+            self.damaged.add(interval)
+            raise
+        self._prove(interval, data)
+        return data
+
     def _prove(self, interval: Interval, data: Bytes) -> None:
         if crc32c(data) != interval.crc:
-            if interval not in self._damaged:
-                self._damaged.append(interval)
+            self.damaged.add(interval)
             what = f"the {interval.size} bytes from here on are not what was written"
             raise DamagedLog(self.path, interval.position, what)
-
-    def _must_not_fall_back(self, header: BatchHeader) -> None:
-        must_not_fall_back(header, self.end_offset)
-
-    def _end_offset_of(self, interval: Interval) -> int:
-        data = self._pread(interval.position, interval.size, True)
-        self._prove(interval, data)
-        position, end = 0, self.base_offset + interval.offset
-        while position < interval.size:
-            header = peek(data, position)
-            position, end = position + header.size, header.end
-        return end
 
     def _reserve(self, size: int) -> None:
         """Allocate ahead, more each time, so that a sync seldom has a new file length or new blocks to commit."""
@@ -422,24 +433,12 @@ class Segment:
             self.file.preallocate(self._allocated, self.size + more - self._allocated)
             self._allocated = self.size + more
 
-    def _load_index(self) -> Index:
-        if not self._disk.exists(self.index_path):
-            return Index()
-        with closing(self._disk.open(self.index_path)) as file:
-            index, self._index_damage = load(file, self.base_offset)
-        # A sealed segment may have lost some of what its index still proves.
-        if index.end > (self.size if self.is_sealed else self.file.size()):
-            self._index_damage = DamagedLog(self.index_path, 0, "the index reaches behind the end of its segment")
-            index.truncate(0)
-        return index
-
     def _completed(self, index: Index) -> Index:
         """The index of a sealed segment with what its file lacks. Damage met on the way is named by whoever reads."""
         whole = Segment(self._disk, self.path.rpartition("/")[0], self.base_offset, self._interval_bytes)
         whole._index = index
         whole.resume(self.end_offset)
-        while (tear := scan(whole, whole._must_not_fall_back)) is not None and step_over(whole, tear):
-            pass
+        scan_all(whole)
         whole.close_interval()
         if whole.end_offset == self.end_offset:
             # All there: what follows is space that was allocated, and given back too late for a power cut.

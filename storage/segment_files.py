@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from cordwood.storage.disk import Disk
-from cordwood.storage.errors import DamagedLog
+from cordwood.storage.errors import DamagedLog, damage_of
 
 BASE_DIGITS = 20
 """Of a base offset in a file's name: names of anything else are none of a segment's."""
@@ -28,6 +28,8 @@ def loss_of(disk: Disk, path: str, size: int) -> DamagedLog | None:
         file = disk.open(path)
     except FileNotFoundError:
         return DamagedLog(path, 0, "it is missing")
+    except OSError as error:
+        return damage_of(error, path, 0)
     with closing(file):
         length = file.size()
     return DamagedLog(path, length, f"it ends here, where {size} bytes were written") if length < size else None

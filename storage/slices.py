@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from cordwood.storage.batch import HEADER_BYTES, peek
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import Truncated
-from cordwood.storage.segment import NotInMemory, Segment
+from cordwood.storage.segment import Segment
 
 PIECE_BYTES = 256 << 10
 
@@ -26,15 +25,11 @@ class Slice:
         return self.stop - self.start
 
     def offset_behind(self, *, wait: bool = True) -> int:
-        """The offset at which a reader goes on behind this. Raises NotInMemory where `wait` is off."""
+        """The offset at which a reader goes on behind this. Raises as `Segment.read` does."""
         segment = self.segment
         if self.stop == segment.size:
             return segment.end_offset
-        read = segment.file.pread if wait else segment.file.pread_cached
-        header = read(HEADER_BYTES, self.stop)
-        if header is None:
-            raise NotInMemory
-        return peek(header).base_offset
+        return segment.header_at(self.stop, wait=wait).base_offset
 
     def next_piece(self, *, wait: bool = True) -> Bytes:
         """The next bytes, about 256 KiB of them, proven to be what was written.

@@ -10,6 +10,7 @@ from cordwood.chaos.sim.entries import Directory, Tree, no_such_file
 from cordwood.chaos.sim.faults import Died, Faults, os_error
 from cordwood.chaos.sim.pages import SECTOR_BYTES, Pages
 from cordwood.storage.disk import Bytes, File, Syncable
+from cordwood.storage.errors import SyncFailed
 
 UNLIMITED_BYTES = 1 << 50
 
@@ -37,6 +38,7 @@ class SimulatedDisk:
         self._incarnation = 0
 
     def open(self, path: str, *, create: bool = False) -> File:
+        self.faults.check_open(path)
         if create and self._tree.find(path) is None:
             directory, name = self._tree.place(path)
             self._step()
@@ -44,6 +46,7 @@ class SimulatedDisk:
         return _SimulatedFile(self, path, self._tree.file(path))
 
     def open_directory(self, path: str) -> Syncable:
+        self.faults.check_open(path)
         return _SimulatedDirectory(self, path, self._tree.directory(path))
 
     def list_directory(self, path: str) -> list[str]:
@@ -83,6 +86,7 @@ class SimulatedDisk:
         self._tree.change((directory, name, None))
 
     def remove_tree(self, path: str) -> None:
+        self.faults.check_open(path)
         for name, node in sorted(self._tree.directory(path).seen.items()):
             below = os.path.join(path, name)
             if isinstance(node, Directory):
@@ -214,12 +218,12 @@ class _Handle:
         if self._is_closed or self._incarnation != self._disk._incarnation:
             raise os_error(errno.EBADF, self._path)
 
-    def _sync_fails(self) -> bool:
+    def _sync_failure(self) -> SyncFailed | None:
         self._check()
         self._disk._step()
-        fails = self._disk.faults.sync_fails(self._path)
-        self._disk.has_lied |= fails
-        return fails
+        failure = self._disk.faults.sync_fails(self._path)
+        self._disk.has_lied |= failure is not None
+        return failure
 
 
 class _SimulatedFile(_Handle):
@@ -278,9 +282,9 @@ class _SimulatedFile(_Handle):
         self._pages.resize(size)
 
     def sync(self) -> None:
-        if self._sync_fails():
+        if (failure := self._sync_failure()) is not None:
             self._pages.fail_sync()
-            raise os_error(errno.EIO, self._path)
+            raise failure
         self._pages.sync()
         self._disk.on_sync(self._path)
 
@@ -294,9 +298,9 @@ class _SimulatedDirectory(_Handle):
         self._directory = directory
 
     def sync(self) -> None:
-        if self._sync_fails():
+        if (failure := self._sync_failure()) is not None:
             self._disk._tree.fail_sync(self._directory)
-            raise os_error(errno.EIO, self._path)
+            raise failure
         self._disk._tree.sync(self._directory)
         self._disk.on_sync(self._path)
 

@@ -4,6 +4,8 @@ import errno
 import os
 from dataclasses import dataclass, field
 
+from cordwood.storage.errors import SyncFailed
+
 
 class Died(BaseException):
     """The process ended inside this call. Nothing of it may run on; the test goes on with `kill` or `power_cut`."""
@@ -13,15 +15,20 @@ class Died(BaseException):
 class Faults:
     """Each fault strikes where its path matches: a part of a file's or directory's path, "" for all."""
 
-    _syncs: list[str] = field(default_factory=list)
+    _opens: list[tuple[str, int]] = field(default_factory=list)
+    _syncs: list[tuple[str, int]] = field(default_factory=list)
     _writes: list[tuple[str, int, int]] = field(default_factory=list)
     _unreadable: list[tuple[str, int, int]] = field(default_factory=list)
     _steps_to_live: int | None = None
     _fatal_sync: tuple[str, int] | None = None
 
-    def fail_next_sync(self, path: str = "") -> None:
-        """The next sync answers EIO, what it covered never reaches the platters, and later syncs say nothing of it."""
-        self._syncs.append(path)
+    def refuse_opens(self, path: str = "", *, code: int = errno.EMFILE) -> None:
+        """Opening, creating and removing trees answer `code` until `heal`: the process has no descriptors left."""
+        self._opens.append((path, code))
+
+    def fail_next_sync(self, path: str = "", *, code: int = errno.EIO) -> None:
+        """The next sync fails, what it covered never reaches the platters, and later syncs say nothing of it."""
+        self._syncs.append((path, code))
 
     def fail_next_write(self, path: str = "", *, after: int = 0, code: int = errno.EIO) -> None:
         """The next write stops `after` bytes with an OSError."""
@@ -41,6 +48,7 @@ class Faults:
 
     def heal(self) -> None:
         """Take back everything that was armed and has not struck."""
+        self._opens.clear()
         self._syncs.clear()
         self._writes.clear()
         self._unreadable.clear()
@@ -53,14 +61,21 @@ class Faults:
         self._steps_to_live -= 1
         return self._steps_to_live < 0
 
-    def sync_fails(self, path: str) -> bool:
+    def check_open(self, path: str) -> None:
+        for part, code in self._opens:
+            if part in path:
+                raise os_error(code, path)
+
+    def sync_fails(self, path: str) -> SyncFailed | None:
+        """Why the next sync of `path` fails; None where it does not."""
         if self._fatal_sync is not None and self._fatal_sync[0] in path:
             self._steps_to_live, self._fatal_sync = self._fatal_sync[1], None
-        for part in self._syncs:
+        for fault in self._syncs:
+            part, code = fault
             if part in path:
-                self._syncs.remove(part)
-                return True
-        return False
+                self._syncs.remove(fault)
+                return SyncFailed(code, os.strerror(code), path)
+        return None
 
     def write_stops(self, path: str) -> tuple[int, OSError] | None:
         """After how many bytes a write of `path` stops, and why; None where it does not."""

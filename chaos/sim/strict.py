@@ -38,4 +38,4 @@ async def strictly(story: Awaitable[_T]) -> _T:
 
 def _is_of_the_dead(error: Exception) -> bool:
     """A process that died in the middle of something has handles that died with it."""
-    return isinstance(error, OSError) and error.errno == errno.EBADF
+    return any(isinstance(known, OSError) and known.errno == errno.EBADF for known in (error, error.__cause__))

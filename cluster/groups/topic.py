@@ -18,7 +18,7 @@ from cordwood.cluster.topics import CONSUMER_OFFSETS, new_topic
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
-from cordwood.storage.errors import BatchTooLarge, DamagedLog, DiskFailed, DiskFull, OffsetOutOfRange
+from cordwood.storage.errors import BatchTooLarge, DamagedLog, DiskFailed, OffsetOutOfRange, OutOfResources
 
 READ_BYTES = 1 << 20
 RECORD_BYTES_MAX = 16 << 20
@@ -153,8 +153,8 @@ class ReplicatedTopic:
             # Bytes that went because another broker leads by now are no damage.
             self._led(leadership).damaged(damage)
             raise
-        except OSError as error:
-            raise DiskFailed(str(error)) from error
+        except OutOfResources as error:
+            raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
         return data
 
     async def append(self, leadership: Leadership, batch: bytes) -> None:
@@ -164,7 +164,7 @@ class ReplicatedTopic:
             raise _as_refused(refused) from refused
         except BatchTooLarge as error:
             raise Refused(ErrorCode.message_too_large, str(error)) from error
-        except (DiskFull, DiskFailed) as error:
+        except (OutOfResources, DiskFailed) as error:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
 
     def trim(self, leadership: Leadership, offset: int) -> None:

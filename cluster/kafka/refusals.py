@@ -14,6 +14,7 @@ _BY_ERROR: dict[type[Exception], ErrorCode] = {
     errors.OffsetOutOfRange: ErrorCode.offset_out_of_range,
     errors.OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
     errors.StaleProducerEpoch: ErrorCode.invalid_producer_epoch,
+    errors.OutOfResources: ErrorCode.kafka_storage_error,
     errors.DiskFull: ErrorCode.kafka_storage_error,
     errors.DiskFailed: ErrorCode.kafka_storage_error,
 }

@@ -1,6 +1,7 @@
 """What the metadata assigns to a broker with a failing disk: it costs the replicas there, and nothing else."""
 
 import asyncio
+import errno
 import random
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -23,16 +24,15 @@ def disk() -> SimulatedDisk:
     return SimulatedDisk(random.Random(1))
 
 
-def with_a_log_that_cannot_be_read(disk: SimulatedDisk) -> tuple[AssignmentsFixture, str]:
+def with_a_log_that_cannot_be_opened(disk: SimulatedDisk, code: int) -> tuple[AssignmentsFixture, str]:
     path = AssignmentsFixture(disk).put_log_of("bad")
-    disk.open(f"{path}/recovery").pwrite([b"x"], 0)
-    disk.faults.fail_reads(path)
+    disk.faults.refuse_opens(path, code=code)
     return AssignmentsFixture(disk), path
 
 
-def test_a_log_that_cannot_be_opened_takes_its_directory_offline_and_nothing_else(disk: SimulatedDisk) -> None:
+def test_a_log_on_a_broken_disk_takes_its_directory_offline_and_nothing_else(disk: SimulatedDisk) -> None:
     async def story() -> None:
-        broker, _ = with_a_log_that_cannot_be_read(disk)
+        broker, _ = with_a_log_that_cannot_be_opened(disk, errno.EROFS)
         broker.follow("bad")
         broker.follow("bad", "good")
         assert [directory.is_offline for directory in broker.directories] == [True, False]
@@ -41,9 +41,23 @@ def test_a_log_that_cannot_be_opened_takes_its_directory_offline_and_nothing_els
     run(story())
 
 
+def test_a_log_that_cannot_be_opened_for_want_of_descriptors_costs_itself_alone(disk: SimulatedDisk) -> None:
+    async def story() -> None:
+        broker, _ = with_a_log_that_cannot_be_opened(disk, errno.EMFILE)
+        broker.follow("bad")
+        broker.follow("bad", "good")
+        assert [directory.is_offline for directory in broker.directories] == [False, False]
+        assert (broker.serves("bad"), broker.serves("good")) == (False, True)
+        disk.faults.heal()
+        broker.assignments.open_more(image_of("bad", "good"))
+        assert broker.serves("bad")
+
+    run(story())
+
+
 def test_a_log_that_could_not_be_opened_is_no_orphan(disk: SimulatedDisk) -> None:
     async def story() -> None:
-        broker, path = with_a_log_that_cannot_be_read(disk)
+        broker, path = with_a_log_that_cannot_be_opened(disk, errno.EROFS)
         orphan = broker.put_log_of("deleted")
         broker = AssignmentsFixture(disk)
         broker.assignments.begin(image_of("bad"))

@@ -1,11 +1,12 @@
 """An acknowledgement waits for the disk, one sync serves everyone who came meanwhile, and a failed one is final."""
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from replica_fixture import ReplicaStory
+from replica_fixture import TOPIC_ID, ReplicaStory
 
 from cordwood.replication.partition import PartitionRefused, Refusal
 from cordwood.storage.config import FlushPolicy, LogConfig
@@ -209,5 +210,85 @@ def test_long_polls_are_woken_once_and_after_the_answers() -> None:
         await broker.turn()
         broker.syncer.let_go()
         assert poll.woken == [["reached", "reached", "reached"]]
+
+    tell(story)
+
+
+def test_a_replica_whose_directory_cannot_be_opened_stands_back_alone_and_loses_nothing() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        await broker.produce_and_flush("a")
+        broker.restart()
+        refused, served = broker.produce("b", index=0), broker.produce("c", index=1)
+        broker.disk.faults.refuse_opens(f"{TOPIC_ID}/0")
+        await broker.turn()
+        broker.syncer.let_go()
+        assert (refused.outcome, served.outcome) == ("waits", "reached")
+        assert not broker.failed
+        broker.disk.faults.heal()
+        await broker.synced_by_itself()
+        broker.syncer.let_go()
+        assert refused.outcome == "reached"
+        assert broker.values_after_a_power_cut() == ["a", "b"]
+
+    tell(story)
+
+
+def test_new_names_that_could_not_be_synced_are_synced_before_anybody_is_answered() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        waiting = broker.produce("a")
+        broker.disk.faults.refuse_opens("/topics/")
+        await broker.turn()
+        broker.syncer.let_go()
+        assert waiting.outcome == "waits"
+        broker.disk.faults.heal()
+        later = broker.produce("b")
+        await broker.turn()
+        broker.syncer.let_go()
+        assert (waiting.outcome, later.outcome) == ("reached", "reached")
+        assert broker.values_after_a_power_cut() == ["a", "b"]
+
+    tell(story)
+
+
+def test_a_directory_that_is_gone_costs_its_own_replicas_alone() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        waiting = [broker.produce("a", index=0), broker.produce("b", index=1)]
+        broker.disk.faults.refuse_opens("/data0/topics", code=errno.EIO)
+        await broker.turn()
+        broker.syncer.let_go()
+        assert isinstance(waiting[0].outcome, PartitionRefused)
+        assert waiting[1].outcome == "reached"
+        assert broker.failed == broker.directories[:1]
+
+    tell(story, directories=2)
+
+
+def test_a_flush_whose_mark_cannot_be_written_is_noted_later() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        waiting = broker.produce("a")
+        await broker.turn()
+        broker.disk.faults.fail_next_write("/flushed", code=errno.ENOMEM)
+        broker.syncer.let_go()
+        assert not broker.failed
+        await broker.synced_by_itself()
+        broker.syncer.let_go()
+        assert waiting.outcome == "reached"
+        broker.restart()
+        mark = broker.directories[0].marks.get(TOPIC_ID, 0)
+        assert mark is not None
+        assert mark.end_offset == 1
+
+    tell(story)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.ENOMEM])
+def test_a_sync_that_failed_is_not_tried_again_whatever_the_reason(code: int) -> None:
+    async def story(broker: ReplicaStory) -> None:
+        waiting = broker.produce("a")
+        await broker.turn()
+        broker.disk.faults.fail_next_sync(code=code)
+        broker.syncer.let_go()
+        assert isinstance(waiting.outcome, PartitionRefused)
+        assert broker.failed == broker.directories
 
     tell(story)

@@ -54,7 +54,7 @@ def test_a_log_is_not_cut_while_its_checkpoint_is_being_written() -> None:
         cluster.heal()
         await asyncio.sleep(2)
         assert cluster.values(old) == ["a", "lost"]
-        cluster.replica(old).save_ended(None)
+        cluster.replica(old).is_saving = False
         await cluster.settled()
         assert cluster.values(old) == ["a"]
 

@@ -332,15 +332,6 @@ def test_a_log_that_was_full_opens_on_a_full_disk(log: LogFixture, stop: str) ->
     assert log.reopen().values()[:20] == MANY[:20]
 
 
-def test_a_disk_that_cannot_be_read_is_no_damage(log: LogFixture) -> None:
-    log.append(*MANY).flush().close().reopen()
-    log.disk.faults.fail_reads(log.path(0))
-    with pytest.raises(OSError, match="Input/output"):
-        log.read(0)
-    log.disk.faults.heal()
-    assert log.values() == MANY
-
-
 def test_a_wrong_length_sends_nobody_astray(log: LogFixture) -> None:
     log.append(*MANY[:9]).flush()
     offset_3 = len(log.read(0, end=3))

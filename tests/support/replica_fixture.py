@@ -3,21 +3,23 @@
 import asyncio
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.flusher import Flusher
+from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, Place
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.surroundings import Surroundings
 from cordwood.replication.syncers import Done, Failure
 from cordwood.replication.waiters import Wakeups
+from cordwood.storage.batch import split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Syncable
-from cordwood.storage.records import Record, encode
+from cordwood.storage.records import Record, decode, encode
 
 TOPIC_ID = UUID(int=1)
 NOW_MS = 1_700_000_000_000
@@ -90,10 +92,18 @@ class ReplicaStory:
         self.syncer = HeldSyncer()
         self.flusher = Flusher(asyncio.get_running_loop(), self.syncer, self.wakeups)
         self.failed: list[LogDirectory] = []
-        paths = [f"/data{number}" for number in range(directories)]
-        self.directories = [LogDirectory(self.disk, path, self._directory_failed) for path in paths]
-        self.replicas = Replicas(self.directories, surroundings_of(ME, self.flusher, self.wakeups))
+        self._paths = [f"/data{number}" for number in range(directories)]
         self.config = config or LogConfig(segment_bytes=10_000)
+        self._open_directories()
+
+    def _open_directories(self) -> None:
+        self.directories = [LogDirectory(self.disk, path, self._directory_failed) for path in self._paths]
+        self.replicas = Replicas(self.directories, surroundings_of(ME, self.flusher, self.wakeups))
+
+    def restart(self) -> None:
+        """Die, and begin again with what the disk has. Nothing is open yet."""
+        self.disk.kill()
+        self._open_directories()
 
     def partition(self, index: int = 0, topic: str = "t") -> Partition:
         """The partition, opened at the first call."""
@@ -116,6 +126,28 @@ class ReplicaStory:
             waiting.outcome = "at once"
         return waiting
 
+    async def produce_and_flush(self, *values: str) -> None:
+        """A batch for each value, and the group commit that makes them sure."""
+        waiting = [self.produce(value) for value in values]
+        await self.turn()
+        self.syncer.let_go()
+        assert {one.outcome for one in waiting} == {"reached"}
+
+    async def synced_by_itself(self) -> None:
+        """Wait until the flusher has handed over a group that nobody asked for."""
+        async with asyncio.timeout(10):
+            while not self.syncer.groups:
+                await asyncio.sleep(0.01)
+
+    def values_after_a_power_cut(self) -> list[str]:
+        """What the partition has if the power fails now and nothing is kept but what was synced."""
+        self.disk.power_cut(keep=0)
+        self._open_directories()
+        log = self.partition().log
+        assert not log.damage
+        batches = [batch for segment in log.segments for batch in split(segment.read(0, segment.size))]
+        return [(record.value or b"").decode() for batch in batches for record in decode(bytes(batch))]
+
     async def turn(self) -> None:
         """Let the loop do what it has to do now."""
         await asyncio.sleep(0)
@@ -124,3 +156,12 @@ class ReplicaStory:
     def _directory_failed(self, directory: LogDirectory) -> None:
         self.failed.append(directory)
         self.replicas.go_offline(directory)
+
+
+def housekeeping_of(story: ReplicaStory, wall_clock: Callable[[], int] = lambda: NOW_MS) -> Housekeeping:
+    """Of the story's replicas as they are now. Nothing of it runs by itself."""
+
+    async def run_blocking(function: Callable[..., object], *arguments: object) -> object:
+        return function(*arguments)
+
+    return Housekeeping(story.replicas, run_blocking, wall_clock, Intervals(1.0, 0.0, 10.0))

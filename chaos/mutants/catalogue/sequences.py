@@ -54,8 +54,8 @@ MUTANTS = (
     Mutant(
         "unflushed-batches-are-checkpointed",
         "storage/log.py",
-        "        producers = self.producers.encode(self.flushed_end)\n",
-        "        producers = self.producers.encode(self.log_end)\n",
+        "self.producers.encode(self.flushed_end)",
+        "self.producers.encode(self.log_end)",
         "A checkpoint knows of no batch that is not on disk.",
         GONE,
         Story.REPLICAS,
@@ -82,8 +82,8 @@ MUTANTS = (
     Mutant(
         "producers-die-with-their-last-checkpoint",
         "storage/state.py",
-        "    producers = Producers.decode(recovery[_HEAD.size :])\n",
-        "    producers = Producers()\n",
+        "Producers.decode(rest)",
+        "Producers()",
         "A checkpoint keeps what is known of producers.",
         TWICE,
         Story.REPLICAS,

@@ -10,7 +10,7 @@ MUTANTS = (
     Mutant(
         "no-segment-sync",
         "storage/log.py",
-        "        self._unsynced_files[segment.path] = segment.file\n        self.unsaved_bytes",
+        "        self._unsynced.files[segment.path] = segment.file\n        self.unsaved_bytes",
         "        self.unsaved_bytes",
         "Every batch is synced before it counts.",
         LOST,
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "no-directory-sync-after-create",
         "storage/log.py",
-        "        self._unsynced_directories += map(self.disk.open_directory, changed)\n",
+        "        self._unsynced.changed(*changed)\n",
         "",
         "A new segment's directory is synced with it.",
         LOST,
@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "recovery-point-stays-above-truncation",
         "storage/log.py",
-        "        if end < self.recovery_point:\n            self.recovery_point = end\n",
-        "        if False:\n            self.recovery_point = end\n",
+        "        if end < self.recovery_point:\n            producers",
+        "        if False:\n            producers",
         "The recovery point comes down before the bytes do.",
         "After a restart the cut records are missed, as if the disk had lost them.",
         Story.REPLICAS,
@@ -101,8 +101,8 @@ MUTANTS = (
     Mutant(
         "no-checksum-on-read",
         "storage/segment.py",
-        "        if crc32c(data) != interval.crc:\n            if interval not in",
-        "        if False:\n            if interval not in",
+        "        if crc32c(data) != interval.crc:\n            self.damaged.add",
+        "        if False:\n            self.damaged.add",
         "Nothing is read from a log that is not what was written.",
         SERVED,
         Story.REPLICAS,
@@ -128,8 +128,8 @@ MUTANTS = (
     Mutant(
         "no-checksum-when-scrubbing",
         "storage/scrub.py",
-        "                if crc32c(data[interval.position - begin : interval.end - begin]) != interval.crc:\n",
-        "                if False:\n",
+        "                if content is None or crc32c(content) != interval.crc:\n",
+        "                if content is None:\n",
         "Damage is found, also where nobody reads.",
         "After peace a replica still has damage.",
         Story.REPLICAS,
@@ -242,8 +242,8 @@ MUTANTS = (
     Mutant(
         "failed-sync-is-ignored",
         "replication/flusher.py",
-        "                if error is None:\n                    replica.flushed(unsynced)\n",
-        "                error = None\n                replica.flushed(unsynced)\n",
+        "            error = _first_error(unsynced, failed) if failed else None\n",
+        "            error: OSError | None = None\n",
         "A failed sync takes the log directory offline (rule 8).",
         "What the sync did not write is missing after a power cut.",
         Story.REPLICAS,

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
-from cordwood.storage.errors import DiskFailed, InvalidRecord, OffsetOutOfRange
+from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
 
 KEY, VERSIONS = ApiKey.DELETE_RECORDS, range(3)
 
@@ -49,8 +49,5 @@ async def _delete(topic: str, index: int, offset: int, call: Call) -> int:
     if wanted > partition.log.log_start:
         partition.log.raise_log_start(wanted)
         partition.log_start_moved()
-        try:
-            await call.services.housekeeping.save(partition)
-        except OSError as error:
-            raise DiskFailed(str(error)) from error
+        await call.services.housekeeping.save(partition)
     return partition.log.log_start

@@ -32,7 +32,7 @@ from cordwood.cluster.kafka.wire import ITEMS_MAX
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
-from cordwood.storage.errors import DamagedLog
+from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.segment import NotInMemory, Segment
 from cordwood.storage.slices import Slice
 
@@ -67,7 +67,7 @@ class Shared:
             return self._piece
         try:
             piece = bytes(found.segment.read(found.start, found.stop, wait=False))
-        except (NotInMemory, DamagedLog, OSError):
+        except (NotInMemory, StorageError):
             return None
         if self._place is None:
             asyncio.get_running_loop().call_soon(self._forget)
@@ -237,7 +237,7 @@ class Poll:
             try:
                 partition = self._fetching.find(key, fetched.leader_epoch, self._rack)
                 partition.log.slice(fetched.offset, fetched.bytes_max, partition.high_watermark)
-            except (*EXPECTED, OSError):
+            except EXPECTED:
                 continue
 
     def _collect(self, may_wait: bool, is_last_chance: bool) -> tuple[list[Row], int]:
@@ -271,7 +271,7 @@ class Poll:
                 if found is not None and (found.size <= room or not size):
                     row.slice = found
                     size += found.size
-            except (*EXPECTED, OSError) as error:
+            except EXPECTED as error:
                 row.code, row.high_watermark = int(code_of(error)), NOTHING
                 self._slot.refused(row.code)
                 if isinstance(error, DamagedLog):

@@ -1,0 +1,121 @@
+"""Without descriptors or memory an operation is refused and tried again; the log directory stays online."""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+
+import pytest
+from replica_fixture import NOW_MS, ReplicaStory, housekeeping_of
+
+from cordwood.replication.partition import PartitionRefused, Refusal
+from cordwood.storage.config import LogConfig
+from cordwood.storage.errors import OutOfResources
+
+Story = Callable[[ReplicaStory], Awaitable[None]]
+LARGE = "x" * 4000
+"""Three of these fill a segment."""
+
+
+def tell(story: Story, config: LogConfig | None = None, directories: int = 1) -> None:
+    async def told() -> None:
+        broker = ReplicaStory(config, directories)
+        await story(broker)
+        assert not broker.failed
+
+    asyncio.run(told())
+
+
+def test_a_log_that_cannot_roll_refuses_and_goes_on_later() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        await broker.produce_and_flush(LARGE, LARGE)
+        broker.disk.faults.refuse_opens()
+        for _ in range(2):
+            with pytest.raises(OutOfResources):
+                broker.produce(LARGE)
+        broker.disk.faults.heal()
+        await broker.produce_and_flush(LARGE, "small")
+        log = broker.partition().log
+        assert [segment.base_offset for segment in log.segments] == [0, 2]
+        assert broker.values_after_a_power_cut() == [LARGE, LARGE, LARGE, "small"]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("part", [".index", ".log"])
+def test_a_roll_that_fails_half_way_leaves_no_append_in_a_sealed_segment(part: str) -> None:
+    async def story(broker: ReplicaStory) -> None:
+        await broker.produce_and_flush(LARGE, LARGE)
+        broker.disk.faults.refuse_opens(part)
+        with pytest.raises(OutOfResources):
+            broker.produce(LARGE)
+        broker.disk.faults.heal()
+        # It would have had room in the segment that may be sealed by now.
+        await broker.produce_and_flush("small")
+        *sealed, active = broker.partition().log.segments
+        assert not active.is_sealed
+        assert all(segment.is_sealed and segment.end_offset == 2 for segment in sealed)
+        assert broker.values_after_a_power_cut() == [LARGE, LARGE, "small"]
+
+    tell(story)
+
+
+def test_a_write_without_memory_is_refused_and_the_next_one_taken() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        await broker.produce_and_flush("a")
+        broker.disk.faults.fail_next_write(".log", after=20, code=errno.ENOMEM)
+        with pytest.raises(OutOfResources):
+            broker.produce("b")
+        await broker.produce_and_flush("c")
+        assert broker.values_after_a_power_cut() == ["a", "c"]
+
+    tell(story)
+
+
+def test_a_partition_that_cannot_be_opened_is_opened_later() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        await broker.produce_and_flush("a")
+        broker.restart()
+        broker.disk.faults.refuse_opens("/topics/")
+        with pytest.raises(PartitionRefused) as refused:
+            broker.partition()
+        assert refused.value.reason is Refusal.OFFLINE
+        assert broker.replicas.not_opened() == [("t", 0)]
+        broker.disk.faults.heal()
+        assert broker.partition().log.log_end == 1
+
+    tell(story)
+
+
+@pytest.mark.parametrize("part", [".index", "recovery", "leader-epochs"])
+def test_a_checkpoint_without_descriptors_is_written_later(part: str) -> None:
+    async def story(broker: ReplicaStory) -> None:
+        housekeeping = housekeeping_of(broker)
+        await broker.produce_and_flush("a")
+        partition = broker.partition()
+        broker.disk.faults.refuse_opens(part)
+        with pytest.raises(OutOfResources):
+            await housekeeping.save(partition)
+        assert partition in partition.directory.unsaved
+        assert partition.log.recovery_point == 0
+        broker.disk.faults.heal()
+        await housekeeping.save(partition)
+        assert partition not in partition.directory.unsaved
+        broker.restart()
+        assert broker.partition().log.recovery_point == 1
+        assert broker.partition().log.epochs.latest == 0
+
+    tell(story)
+
+
+def test_retention_without_descriptors_is_done_later() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        housekeeping = housekeeping_of(broker, lambda: NOW_MS + 10**9)
+        await broker.produce_and_flush(LARGE, LARGE)
+        broker.disk.faults.refuse_opens()
+        await housekeeping.retain()
+        assert broker.partition().log.log_start == 0
+        broker.disk.faults.heal()
+        await housekeeping.retain()
+        assert broker.partition().log.log_start == 2
+
+    tell(story, LogConfig(segment_bytes=10_000, retention_ms=1000))
