@@ -211,6 +211,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
                 self._take_frames()
 
+    def fail(self, error: Exception) -> None:
+        self.close(f"an answer could not be sent: {error!r}")
+
     def shrink(self) -> None:
         """Give back a large receive buffer that is not in use."""
         if self._start == self._end and len(self._buffer) > BUFFER_BYTES_MIN:
