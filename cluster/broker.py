@@ -32,6 +32,7 @@ from cordwood.cluster.kafka.peers import Peers
 from cordwood.cluster.kafka.registry import served_apis
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.server import Server
+from cordwood.cluster.kafka.turns import Turns
 from cordwood.cluster.lifecycle import Lifecycle
 from cordwood.cluster.listeners import Listener, http_address, inter_broker_listener, listeners_of
 from cordwood.cluster.metadata.commands import BrokerId
@@ -278,6 +279,7 @@ class Broker:
             producer_ids=ProducerIds(self._quorum, BrokerId(settings.node_id)),
             housekeeping=self._housekeeping,
             run_blocking=self._run_blocking,
+            turns=Turns(self._outside.clock),
             wall_clock=self._wall_clock,
             rng=self._rng,
             served_apis=served_apis(),

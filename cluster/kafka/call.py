@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 if TYPE_CHECKING:
     from cordwood.cluster.config import Settings
     from cordwood.cluster.groups.coordinator import GroupCoordinator
+    from cordwood.cluster.kafka.turns import Turns
     from cordwood.cluster.metadata.quorum import Quorum
     from cordwood.cluster.producer_ids import ProducerIds
     from cordwood.replication.housekeeping import Housekeeping, RunBlocking
@@ -47,6 +48,7 @@ class Services:
     producer_ids: "ProducerIds"
     housekeeping: "Housekeeping"
     run_blocking: "RunBlocking"
+    turns: "Turns"
     wall_clock: Callable[[], int]
     rng: random.Random
     served_apis: tuple[ServedApi, ...]
@@ -61,3 +63,8 @@ class Call:
     client_id: str
     client_host: str
     listener: str
+
+    @property
+    def turns(self) -> "Turns":
+        """The loop's time, which a loop over what the request holds shares with others."""
+        return self.services.turns

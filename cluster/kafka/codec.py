@@ -6,24 +6,26 @@ missing fields taking their defaults; the answer is written by the older version
 
 import dataclasses
 import functools
-import io
 import struct
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from kio.index import KioIndexError, load_request_schema, load_response_schema
-from kio.serial import entity_reader, entity_writer
 
-from cordwood.cluster.kafka.bounds import check_bounds
+from cordwood.cluster.kafka.reading import reading
+from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.schema import entity_in, is_nullable, is_tuple
-from cordwood.cluster.kafka.wire import Malformed, skip_tags
+from cordwood.cluster.kafka.turns import Steps
+from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed, skip_tags
+from cordwood.cluster.kafka.writing import writing
 
-_FRAME = struct.Struct(">ii")
+_CORRELATION_ID = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
 
 # kio looks the module up by its name each time, which takes longer than to read a small request.
 _request_schema = functools.cache(load_request_schema)
+_response_schema: Any = functools.cache(load_response_schema)
 
 Lift = Callable[[Any], Any]
 
@@ -54,34 +56,16 @@ def read_head(frame: memoryview, flexible: Callable[[int, int], bool]) -> Reques
     return RequestHead(api_key, version, correlation_id, client_id, position)
 
 
-def decode_request(api_key: int, version: int, frame: memoryview, position: int) -> Any:
-    """The request's body as its own version's class. Raises Malformed.
-
-    Bytes behind the last field are let be, as Kafka does: librdkafka sends some with Metadata.
-    """
-    try:
-        check_bounds(_request_schema(api_key, version), frame, position)
-        request, _ = _reader(api_key, version)(frame, position)
-    except Malformed:
-        raise
-    except Exception as error:
-        # kio tells bad bytes by several kinds of error; whichever it is, they are the client's.
-        raise Malformed(str(error) or type(error).__name__) from error
-    return request
+def decoding(api_key: int, version: int, frame: memoryview, position: int, items_max: int = ITEMS_MAX) -> Steps[Any]:
+    """The request's body as its own version's class. Raises Malformed."""
+    return reading(_request_schema(api_key, version), frame, position, items_max)
 
 
-def encode_response(api_key: int, version: int, correlation_id: int, response: Any) -> bytes:
-    """The whole frame of a response, its length in front."""
-    writer, has_tags = _writer(api_key, version)
-    buffer = io.BytesIO()
-    buffer.write(_FRAME.pack(0, correlation_id))
-    if has_tags:
-        buffer.write(b"\x00")
-    writer(buffer, response)
-    frame = buffer.getbuffer()
-    struct.pack_into(">i", frame, 0, len(frame) - 4)
-    del frame
-    return buffer.getvalue()
+def encoding(api_key: int, version: int, correlation_id: int, response: Any) -> Steps[list[bytes]]:
+    """The whole frame of a response as chunks, its length in front. Raises AnswerTooLarge."""
+    schema = _response_schema(api_key, version)
+    head = _CORRELATION_ID.pack(correlation_id) + (b"\x00" if schema.__header_schema__.__flexible__ else b"")
+    return writing(schema, head, response)
 
 
 @functools.cache
@@ -97,19 +81,6 @@ def is_flexible(api_key: int, version: int) -> bool:
         return bool(load_request_schema(api_key, version).__flexible__)
     except KioIndexError:
         return False
-
-
-@functools.cache
-def _reader(api_key: int, version: int) -> Callable[[memoryview, int], tuple[Any, int]]:
-    reader: Callable[[memoryview, int], tuple[Any, int]] = entity_reader(load_request_schema(api_key, version))
-    return reader
-
-
-@functools.cache
-def _writer(api_key: int, version: int) -> tuple[Callable[[io.BytesIO, Any], None], bool]:
-    schema = load_response_schema(api_key, version)
-    has_tags = schema.__header_schema__.__flexible__
-    return entity_writer(schema), has_tags
 
 
 def _lifter(old: type, new: type) -> Lift:
@@ -133,7 +104,7 @@ def _field_lifter(name: str, old: Any, new: Any) -> Lift:
         return lambda request: getattr(request, name)
     inner = _lifter(old_entity, new_entity)
     if is_tuple(new):
-        return lambda request: None if (items := getattr(request, name)) is None else tuple(map(inner, items))
+        return lambda request: None if (items := getattr(request, name)) is None else rows(inner, items)
     return lambda request: None if (item := getattr(request, name)) is None else inner(item)
 
 

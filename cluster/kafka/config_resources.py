@@ -1,6 +1,6 @@
 """Topics and brokers as what configs belong to: which exist, what may be set for them, and how it is changed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 
 from kio.schema.errors import ErrorCode
 
@@ -13,6 +13,7 @@ from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.metadata.commands import AlterConfigs, ConfigChange, ResourceType
 from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, Image
 
+CONFIGS_MAX = 200
 _ATTEMPTS_MAX = 5
 
 Wanted = Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -36,6 +37,12 @@ def topic_own(name: str, image: Image) -> Mapping[str, str]:
     if topic is None:
         raise Refused(ErrorCode.unknown_topic_or_partition, f"Topic '{name}' does not exist.")
     return topic.configs
+
+
+def check_count(configs: Sized) -> None:
+    """Raises Refused for more configs of one resource than there are."""
+    if len(configs) > CONFIGS_MAX:
+        raise Refused(ErrorCode.invalid_request, f"More than {CONFIGS_MAX} configs of one resource")
 
 
 def check_broker(name: str, image: Image) -> None:

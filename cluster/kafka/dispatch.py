@@ -12,21 +12,25 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.codec import (
     RequestHead,
-    decode_request,
-    encode_response,
+    decoding,
+    encoding,
     is_flexible,
     lift,
     read_head,
 )
 from cordwood.cluster.kafka.connection import Connection, Slot
 from cordwood.cluster.kafka.handlers import api_versions, fetch, produce
-from cordwood.cluster.kafka.registry import HANDLERS
+from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
 from cordwood.cluster.kafka.request_measures import RequestMeasures
+from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import Malformed
+from cordwood.cluster.kafka.writing import AnswerTooLarge
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
 from cordwood.replication.links import Links
 
 CLIENT_ID_CHARS_TOLD = 100
+REQUEST_BYTES_MAX = 16 << 20
+"""Of any API but Produce and Fetch. A request is copied as a whole, which may not hold the loop for long."""
 
 _events = structlog.get_logger("request")
 
@@ -40,15 +44,16 @@ class Api:
     handle: Callable[[Any, Call], Awaitable[Any]]
     lift: Callable[[Any, int], Any] | None
     lower: Callable[[Any, int], Any] | None
+    items_max: int
 
     @classmethod
     def of(cls, module: ModuleType) -> "Api":
         lifts, lowers = getattr(module, "lift", None), getattr(module, "lower", None)
-        return cls(module.KEY, module.VERSIONS, module.handle, lifts, lowers)
+        return cls(module.KEY, module.VERSIONS, module.handle, lifts, lowers, items_max_of(module))
 
-    def decode(self, head: RequestHead, frame: memoryview) -> Any:
-        """The request, lifted to the newest version."""
-        request = decode_request(self.key, head.version, frame, head.body)
+    def decoding(self, head: RequestHead, body: memoryview) -> Steps[Any]:
+        """The request, lifted to the newest version. Raises Malformed."""
+        request = yield from decoding(self.key, head.version, body, 0, self.items_max)
         newest = self.versions[-1]
         if head.version == newest:
             return request
@@ -56,11 +61,11 @@ class Api:
             return self.lift(request, head.version)
         return lift(self.key, head.version, newest)(request)
 
-    def encode(self, head: RequestHead, response: Any) -> bytes:
-        """The response's frame, in the version of the request."""
+    def encoding(self, head: RequestHead, response: Any) -> Steps[list[bytes]]:
+        """The response's frame as chunks, in the version of the request. Raises AnswerTooLarge."""
         if self.lower is not None and head.version != self.versions[-1]:
             response = self.lower(response, head.version)
-        return encode_response(self.key, head.version, head.correlation_id, response)
+        return encoding(self.key, head.version, head.correlation_id, response)
 
 
 class Dispatcher:
@@ -97,13 +102,16 @@ class Dispatcher:
             else:
                 self._dispatch(head, frame, connection, slot)
         except (Malformed, MalformedFrame) as malformed:
-            self._measures.malformed += 1
-            connection.close(f"a malformed request{_origin(head)}: {malformed}")
+            self._malformed(connection, head, malformed)
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _malformed(self, connection: Connection, head: RequestHead | None, malformed: Exception) -> None:
+        self._measures.malformed += 1
+        connection.close(f"a malformed request{_origin(head)}: {malformed}")
 
     def _dispatch(self, head: RequestHead, frame: memoryview, connection: Connection, slot: Slot) -> None:
         api = self._apis.get(head.api_key)
@@ -112,11 +120,14 @@ class Dispatcher:
             return
         if api is None or head.version not in api.versions:
             raise Malformed(f"API {head.api_key} in version {head.version}, which this broker does not serve")
-        request = api.decode(head, frame)
+        if len(frame) > REQUEST_BYTES_MAX:
+            raise Malformed(f"{api.key.name} of {len(frame)} bytes, where {REQUEST_BYTES_MAX} are taken")
+        # The connection's buffer is used again before the request's turn comes.
+        body = memoryview(bytes(frame[head.body :]))
         call = Call(self._services, head.version, head.client_id, connection.client_host, connection.listener)
 
         def begin() -> None:
-            task = asyncio.get_running_loop().create_task(self._answer(api, head, request, call, connection, slot))
+            task = asyncio.get_running_loop().create_task(self._answer(api, head, body, call, connection, slot))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -127,13 +138,21 @@ class Dispatcher:
             begin()
 
     async def _answer(
-        self, api: Api, head: RequestHead, request: Any, call: Call, connection: Connection, slot: Slot
+        self, api: Api, head: RequestHead, body: memoryview, call: Call, connection: Connection, slot: Slot
     ) -> None:
+        turns = self._services.turns
         try:
+            request = await turns.run(api.decoding(head, body))
             response = await api.handle(request, call)
             if code := getattr(response, "error_code", None):
                 slot.refused(int(code))
-            slot.fill([api.encode(head, response)])
+            slot.fill([*await turns.run(api.encoding(head, response))])
+        except Malformed as malformed:
+            self._malformed(connection, head, malformed)
+            return
+        except AnswerTooLarge as error:
+            connection.close(f"{api.key.name}{_origin(head)} has {error}")
+            return
         except Exception as error:
             _events.exception(
                 "request.failed",

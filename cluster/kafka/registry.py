@@ -2,6 +2,7 @@
 
 from types import ModuleType
 
+from cordwood.cluster.kafka import wire
 from cordwood.cluster.kafka.call import ServedApi
 from cordwood.cluster.kafka.handlers import (
     alter_configs,
@@ -96,3 +97,9 @@ def served_apis() -> tuple[ServedApi, ...]:
             for module in HANDLERS
         )
     )
+
+
+def items_max_of(module: ModuleType) -> int:
+    """Items of all arrays together that a request of this API may have."""
+    items_max: int = getattr(module, "ITEMS_MAX", wire.ITEMS_MAX)
+    return items_max

@@ -1,6 +1,7 @@
 """What the fields of kio's generated messages are, by their annotations."""
 
 import dataclasses
+import functools
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -27,3 +28,12 @@ def entity_in(annotation: Any) -> type | None:
             if dataclasses.is_dataclass(candidate) and isinstance(candidate, type):
                 return candidate
     return None
+
+
+@functools.cache
+def has_arrays(schema: Any) -> bool:
+    """Whether a message class holds any array, itself or in what it holds."""
+    return any(
+        is_tuple(field.type) or ((entity := entity_in(field.type)) is not None and has_arrays(entity))
+        for field in dataclasses.fields(schema)
+    )

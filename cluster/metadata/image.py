@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import is_not
 from types import MappingProxyType
 from uuid import UUID
 
@@ -122,6 +124,10 @@ class Image:
         topic = self.topics_by_id.get(topic_id)
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
+    def has_partition(self, topic: str, index: int) -> bool:
+        known = self.topics_by_name.get(topic)
+        return known is not None and 0 <= index < len(known.partitions)
+
     def is_alive(self, broker_id: BrokerId) -> bool:
         """Whether the broker may lead and be in sync."""
         broker = self.brokers.get(broker_id)
@@ -159,9 +165,9 @@ def changed_topics(old: Image, new: Image) -> Iterator[tuple[TopicImage | None, 
     """
     if old.topics_by_id is new.topics_by_id:
         return
-    for topic_id, before in old.topics_by_id.items():
-        after = new.topics_by_id.get(topic_id)
-        if after is not before:
-            yield before, after
+    before, after = old.topics_by_id, new.topics_by_id
+    # Without a line of Python for each topic: there may be tens of thousands, and this is asked at every change.
+    for topic_id in compress(before, map(is_not, before.values(), map(after.get, before))):
+        yield before[topic_id], after.get(topic_id)
     for topic_id in new.topics_by_id.keys() - old.topics_by_id.keys():
         yield None, new.topics_by_id[topic_id]

@@ -12,7 +12,7 @@ from types import ModuleType
 import kio.schema
 import pages
 
-from cordwood.cluster.kafka.registry import HANDLERS, served_apis
+from cordwood.cluster.kafka.registry import HANDLERS, items_max_of, served_apis
 
 NOT_SERVED: Mapping[str, tuple[str, ...]] = {
     "Transactions: there are none yet. A transactional producer is refused at once, and not left to time out.": (
@@ -101,6 +101,10 @@ _GENERAL = """
 - Batches are kept as their producer compressed them: `compression.type` of a topic changes nothing.
 - A topic with `cleanup.policy=compact` is not compacted yet. Only `__consumer_offsets` is, by the group coordinator.
 - ACLs are kept and told, and not enforced.
+- All arrays of one request together may have so many items as the table says. A request other than Produce and Fetch has
+  at most 16 MiB, and its answer 64 MiB. What exceeds a limit ends its connection, and the broker's log says why.
+- Partitions, groups and resources that a request names several times are described once. As in Kafka, ListOffsets refuses
+  a partition that is named twice.
 - A session of a group's member may be as short as a second (`group.min.session.timeout.ms`), and a new group does not
   wait for more members before it begins (`group.initial.rebalance.delay.ms`).
 - A group's member of kafka-python 3.0.12 that polls for short times may join before it knows its topic, and then wait
@@ -150,7 +154,7 @@ def _lines() -> Iterator[str]:
     yield "## What is served"
     yield ""
     kafka = kafka_apis()
-    yield from pages.table(("API", "versions", "Kafka", "what it does, and what differs"), _rows(kafka))
+    yield from pages.table(("API", "versions", "Kafka", "items", "what it does, and what differs"), _rows(kafka))
     yield ""
     yield "## What is not served"
     yield ""
@@ -170,7 +174,8 @@ def _rows(kafka: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, ...]]:
             old = _span(advertised[module.KEY], oldest - 1)
             differences.append(f"Versions {old} are told of, since librdkafka looks for them, and refused.")
         text = "<br>".join([what[:1].upper() + what[1:], *differences])
-        yield f"{name} ({int(module.KEY)})", _span(oldest, newest), _span(*kafka[name]), text
+        items = f"{items_max_of(module):,}"
+        yield f"{name} ({int(module.KEY)})", _span(oldest, newest), _span(*kafka[name]), items, text
 
 
 def _name(module: ModuleType) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import io
 import random
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -18,8 +19,10 @@ from replica_fixture import surroundings_of
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.config import Settings
-from cordwood.cluster.kafka import codec
 from cordwood.cluster.kafka.call import Call, Services
+from cordwood.cluster.kafka.codec import RequestHead
+from cordwood.cluster.kafka.dispatch import Api
+from cordwood.cluster.kafka.turns import Turns
 from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, FenceBroker, RegisterBroker, UnfenceBroker
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
@@ -55,6 +58,7 @@ class AdminFixture:
             "quorum": self.voter,
             "rng": rng,
             "run_blocking": _run_here,
+            "turns": Turns(time.perf_counter),
             "wall_clock": lambda: NOW_MS,
         }
         self.services = Services(**{field.name: here.get(field.name) for field in dataclasses.fields(Services)})
@@ -104,14 +108,11 @@ class AdminFixture:
     async def answer(self, api: ModuleType, version: int, listener: str = "PLAINTEXT", **fields: Any) -> Any:
         """As `ask`, for stories in which several ask at once."""
         request = _message(load_request_schema(api.KEY, version), fields)
-        decoded = codec.decode_request(api.KEY, version, memoryview(_written(request)), 0)
-        newest = api.VERSIONS[-1]
-        if version != newest:
-            decoded = api.lift(decoded, version) if hasattr(api, "lift") else _lifted(api.KEY, version, newest, decoded)
+        called, turns = Api.of(api), self.services.turns
+        head = RequestHead(api.KEY, version, 7, "test", 0)
+        decoded = await turns.run(called.decoding(head, memoryview(_written(request))))
         response = await api.handle(decoded, Call(self.services, version, "test", "127.0.0.1", listener))
-        if version != newest and hasattr(api, "lower"):
-            response = api.lower(response, version)
-        return _read_response(api.KEY, version, codec.encode_response(api.KEY, version, 7, response))
+        return _read_response(api.KEY, version, b"".join(await turns.run(called.encoding(head, response))))
 
     def close(self) -> None:
         self.runner.run(self.voter.close())
@@ -128,10 +129,6 @@ async def _sync(file: Syncable) -> None:
 
 async def _run_here(function: Any, *arguments: Any) -> Any:
     return function(*arguments)
-
-
-def _lifted(api_key: int, version: int, newest: int, request: Any) -> Any:
-    return codec.lift(api_key, version, newest)(request)
 
 
 def _message(schema: Any, fields: Mapping[str, Any]) -> Any:

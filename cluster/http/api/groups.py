@@ -1,6 +1,5 @@
 """Consumer groups: who is in them, how far behind they are, and where they go on."""
 
-import struct
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
@@ -18,8 +17,6 @@ from kio.schema.offset_commit.v9.request import (
     OffsetCommitRequestTopic,
 )
 from kio.schema.offset_fetch.v9.request import OffsetFetchRequest, OffsetFetchRequestGroup
-from kio.serial import entity_reader
-from kio.serial.errors import SerialError
 
 from cordwood.cluster import positions
 from cordwood.cluster.groups.subscription import CONSUMER
@@ -29,16 +26,15 @@ from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, Place, exists
 from cordwood.cluster.http.refusal import HttpRefusal, check
 from cordwood.cluster.http.route import Asked, Nothing, Route
-from cordwood.cluster.kafka.bounds import check_bounds
 from cordwood.cluster.kafka.handlers.find_coordinator import GROUP
-from cordwood.cluster.kafka.wire import Malformed
+from cordwood.cluster.kafka.reading import reading
+from cordwood.cluster.kafka.turns import at_once
+from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed
 from cordwood.cluster.topics import CONSUMER_OFFSETS
 
 NO_MEMBER, NO_GENERATION = "", -1
 VERSION_BYTES = 2
 """In front of an assignment."""
-
-_read_assignment = entity_reader(ConsumerProtocolAssignment)
 
 
 class ListedGroup(msgspec.Struct, frozen=True):
@@ -269,9 +265,8 @@ def _assigned(assignment: bytes) -> Iterable[Place]:
     """Every version begins like version 0. What a client wrote that is no assignment is taken for none."""
     content = memoryview(assignment)
     try:
-        check_bounds(ConsumerProtocolAssignment, content, VERSION_BYTES)
-        read, _ = _read_assignment(content, VERSION_BYTES)
-    except (Malformed, SerialError, IndexError, ValueError, struct.error):
+        read = at_once(reading(ConsumerProtocolAssignment, content, VERSION_BYTES, ITEMS_MAX))
+    except Malformed:
         return []
     return [Place(str(topic.topic), int(index)) for topic in read.assigned_partitions for index in topic.partitions]
 

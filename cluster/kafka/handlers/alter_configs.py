@@ -1,6 +1,5 @@
 """AlterConfigs: replaces all configs of a topic or broker; what the request does not name returns to its default."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 
@@ -10,13 +9,15 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
-from cordwood.cluster.kafka.config_resources import alter
+from cordwood.cluster.kafka.config_resources import alter, check_count
 
 KEY, VERSIONS = ApiKey.ALTER_CONFIGS, range(3)
 
 
 async def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    times: Counter[tuple[int, str]] = Counter()
+    async for resource in call.turns.each(request.resources):
+        times[resource.resource_type, resource.resource_name] += 1
 
     async def response(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
         code, message = ErrorCode.none, None
@@ -40,11 +41,12 @@ async def handle(request: AlterConfigsRequest, call: Call) -> AlterConfigsRespon
             resource_name=resource.resource_name,
         )
 
-    responses = await asyncio.gather(*map(response, request.resources))
+    responses = await call.turns.gather(response, request.resources)
     return AlterConfigsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
 
 
 def _wanted(resource: AlterConfigsResource) -> Mapping[str, str]:
+    check_count(resource.configs)
     for config in resource.configs:
         if config.value is None:
             raise Refused(ErrorCode.invalid_request, f"Null value not supported for : {config.name}")

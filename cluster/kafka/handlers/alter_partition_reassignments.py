@@ -4,7 +4,7 @@ The answer tells that a move has begun. It is over when all brokers it leads to 
 ListPartitionReassignments tells.
 """
 
-import asyncio
+from itertools import islice
 
 from kio.schema.alter_partition_reassignments.v1.request import (
     AlterPartitionReassignmentsRequest,
@@ -21,6 +21,8 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.turns import kept
 from cordwood.cluster.metadata.commands import ReassignPartition
 from cordwood.cluster.metadata.image import Image, PartitionImage
 
@@ -30,16 +32,23 @@ KEY, VERSIONS = ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(2)
 async def handle(request: AlterPartitionReassignmentsRequest, call: Call) -> AlterPartitionReassignmentsResponse:
     may_resize = request.allow_replication_factor_change
 
-    async def moved(topic: ReassignableTopic) -> ReassignableTopicResponse:
-        rows = (_move(topic.name, wanted, call, may_resize=may_resize) for wanted in topic.partitions)
-        return ReassignableTopicResponse(name=topic.name, partitions=tuple(await asyncio.gather(*rows)))
+    named = ((topic.name, partition) for topic in request.topics for partition in topic.partitions)
+    wanted = await call.turns.run(kept(named))
+
+    async def moved(wanted: tuple[str, ReassignablePartition]) -> ReassignablePartitionResponse:
+        return await _move(*wanted, call, may_resize=may_resize)
+
+    results = iter(await call.turns.gather(moved, wanted))
+
+    def response(topic: ReassignableTopic) -> ReassignableTopicResponse:
+        return ReassignableTopicResponse(name=topic.name, partitions=tuple(islice(results, len(topic.partitions))))
 
     return AlterPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,
         allow_replication_factor_change=may_resize,
         error_code=ErrorCode.none,
         error_message=None,
-        responses=tuple(await asyncio.gather(*map(moved, request.topics))),
+        responses=rows(response, request.topics),
     )
 
 

@@ -5,6 +5,8 @@ INVALID_REQUEST. The answer has no room for a sentence, so the log says why.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
 from posixpath import normpath
 
 import structlog
@@ -18,6 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.replicas import Replicas
 
 KEY, VERSIONS = ApiKey.ALTER_REPLICA_LOG_DIRS, range(1, 3)
@@ -28,22 +31,27 @@ _events = structlog.get_logger("log_directory")
 async def handle(request: AlterReplicaLogDirsRequest, call: Call) -> AlterReplicaLogDirsResponse:
     # Of a replica that is to be in several directories, the last one counts.
     wanted: dict[str, dict[int, str]] = defaultdict(dict)
+    async for topic, index, path in call.turns.each(_asked(request)):
+        wanted[topic][index] = path
+
+    def topic_row(topic: str) -> AlterReplicaLogDirTopicResult:
+        partitions = rows(partial(_moved, call, topic), wanted[topic].items())
+        return AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions)
+
+    return AlterReplicaLogDirsResponse(throttle_time=NO_THROTTLE, results=rows(topic_row, wanted))
+
+
+def _asked(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, int, str]]:
     for directory in request.dirs:
         for topic in directory.topics:
-            wanted[topic.name] |= dict.fromkeys(topic.partitions, directory.path)
-    results = tuple(
-        AlterReplicaLogDirTopicResult(
-            topic_name=topic,
-            partitions=tuple(
-                AlterReplicaLogDirPartitionResult(
-                    partition_index=index, error_code=_move(topic, index, path, call.services.replicas)
-                )
-                for index, path in paths.items()
-            ),
-        )
-        for topic, paths in wanted.items()
-    )
-    return AlterReplicaLogDirsResponse(throttle_time=NO_THROTTLE, results=results)
+            for index in topic.partitions:
+                yield topic.name, index, directory.path
+
+
+def _moved(call: Call, topic: str, wanted: tuple[int, str]) -> AlterReplicaLogDirPartitionResult:
+    index, path = wanted
+    code = _move(topic, index, path, call.services.replicas)
+    return AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
 
 
 def _move(topic: str, index: int, path: str, replicas: Replicas) -> ErrorCode:

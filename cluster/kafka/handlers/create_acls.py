@@ -16,10 +16,14 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.turns import distinct
 from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import CreateAcls
 
 KEY, VERSIONS = ApiKey.CREATE_ACLS, range(1, 4)
+ITEMS_MAX = 5000
+"""All that are new are one command, which every broker applies at once."""
 
 CLUSTER_NAME = "kafka-cluster"
 """The only resource of type CLUSTER, as Kafka calls it."""
@@ -28,23 +32,27 @@ _events = structlog.get_logger("acls")
 
 
 async def handle(request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
-    checked = [_checked(creation) for creation in request.creations]
-    wanted = dict.fromkeys(acl for acl in checked if isinstance(acl, Acl))
-    known = set(call.services.quorum.image.acls.values())
+    checked = [_checked(creation) async for creation in call.turns.each(request.creations)]
+    wanted = await call.turns.run(distinct(acl for acl in checked if isinstance(acl, Acl)))
     failure = None
     try:
-        await _create([acl for acl in wanted if acl not in known], call)
+        await _create(wanted, call)
     except Refused as refusal:
         failure = refusal
-    results = (_result(acl if isinstance(acl, Refused) else failure) for acl in checked)
-    return CreateAclsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+
+    def result(acl: Acl | Refused) -> AclCreationResult:
+        return _result(acl if isinstance(acl, Refused) else failure)
+
+    return CreateAclsResponse(throttle_time=NO_THROTTLE, results=rows(result, checked))
 
 
-async def _create(acls: Collection[Acl], call: Call) -> None:
+async def _create(wanted: Collection[Acl], call: Call) -> None:
+    taken = call.services.quorum.image.acls
+    known = {acl async for acl in call.turns.each(taken.values())}
+    acls = [(_new_id(taken, call.services.rng), acl) async for acl in call.turns.each(wanted) if acl not in known]
     if not acls:
         return
-    taken = call.services.quorum.image.acls
-    await propose(CreateAcls(tuple((_new_id(taken, call.services.rng), acl) for acl in acls)), call)
+    await propose(CreateAcls(tuple(acls)), call)
     _events.warning("acls.created", count=len(acls), enforced="no: this version has no authentication")
 
 

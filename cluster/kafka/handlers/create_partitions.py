@@ -1,6 +1,5 @@
 """CreatePartitions: more partitions for a topic. Internal topics are refused, as CreateTopics refuses them."""
 
-import asyncio
 from collections import Counter
 
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -17,7 +16,11 @@ KEY, VERSIONS = ApiKey.CREATE_PARTITIONS, range(4)
 
 
 async def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitionsResponse:
-    times = Counter(topic.name for topic in request.topics)
+    times: Counter[str] = Counter()
+    once: dict[str, CreatePartitionsTopic] = {}
+    async for topic in call.turns.each(request.topics):
+        times[topic.name] += 1
+        once[topic.name] = topic
 
     async def result(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         code, message = ErrorCode.none, None
@@ -31,8 +34,7 @@ async def handle(request: CreatePartitionsRequest, call: Call) -> CreatePartitio
             code, message = refusal.code, refusal.message
         return CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
 
-    once = {topic.name: topic for topic in request.topics}
-    results = await asyncio.gather(*map(result, once.values()))
+    results = await call.turns.gather(result, once.values())
     return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
 
 

@@ -4,7 +4,6 @@ Internal topics are refused with INVALID_TOPIC_EXCEPTION: the broker creates the
 with the partitions and cleanup that they need.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable
 
@@ -16,6 +15,7 @@ from cordwood.cluster import topic_configs
 from cordwood.cluster.config_rows import BrokerConfig, ConfigRow, broker_config
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.config_resources import check_count
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.metadata.commands import Assignment, CreateTopic
 from cordwood.cluster.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, new_topic
@@ -29,14 +29,19 @@ async def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsRespon
     broker = broker_config(call.services.settings, call.services.quorum.image)
     echoes = call.version >= _FIRST_WITH_CONFIGS
     defaults = _echo(topic_configs.describe({}, broker)) if echoes else {}
-    times = Counter(topic.name for topic in request.topics)
-    too_many = sum(_partitions_asked(topic, broker) for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX
+    times: Counter[str] = Counter()
+    once: dict[str, CreatableTopic] = {}
+    partitions = 0
+    async for topic in call.turns.each(request.topics):
+        times[topic.name] += 1
+        once[topic.name] = topic
+        partitions += _partitions_asked(topic, broker)
 
     async def result(topic: CreatableTopic) -> CreatableTopicResult:
         try:
             if times[topic.name] > 1:
                 raise Refused(ErrorCode.invalid_request, "Duplicate topic name.")
-            if too_many:
+            if partitions > PARTITIONS_PER_REQUEST_MAX:
                 raise Refused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
             command = _command(topic, call, broker)
             if not request.validate_only:
@@ -47,8 +52,7 @@ async def handle(request: CreateTopicsRequest, call: Call) -> CreateTopicsRespon
         configs = {**defaults, **_echo(topic_configs.describe(own, broker, own))}
         return _created(command, tuple(configs.values()), is_real=not request.validate_only)
 
-    once = {topic.name: topic for topic in request.topics}
-    results = await asyncio.gather(*map(result, once.values()))
+    results = await call.turns.gather(result, once.values())
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
 
 
@@ -60,6 +64,7 @@ def _partitions_asked(topic: CreatableTopic, broker: BrokerConfig) -> int:
 
 def _command(topic: CreatableTopic, call: Call, broker: BrokerConfig) -> CreateTopic:
     check_not_internal(topic.name)
+    check_count(topic.configs)
     assignments: dict[int, Assignment] = {row.partition_index: tuple(row.broker_ids) for row in topic.assignments}
     if len(assignments) < len(topic.assignments):
         message = "Found multiple manual partition assignments for one partition."

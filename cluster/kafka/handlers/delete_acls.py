@@ -1,8 +1,11 @@
 """DeleteAcls: what any of the filters finds, in one command. What several find is told under each of them."""
 
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import TypeGuard
 from uuid import UUID
 
-from kio.schema.delete_acls.v3.request import DeleteAclsRequest
+from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
 from kio.schema.delete_acls.v3.response import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
 from kio.schema.errors import ErrorCode
 
@@ -10,41 +13,55 @@ from cordwood.cluster.kafka.acl_filters import filter_of
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.turns import distinct, in_order
 from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.metadata.commands import DeleteAcls
 
 KEY, VERSIONS = ApiKey.DELETE_ACLS, range(1, 4)
+ITEMS_MAX = 5000
+"""Each filter is held against every ACL."""
 
 _Found = dict[UUID, Acl]
 
 
 async def handle(request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
-    found = [_find(wanted, call) for wanted in request.filters]
+    acls = call.services.quorum.image.acls
+    found = {wanted: await _find(wanted, acls, call) async for wanted in call.turns.each(request.filters)}
     failure = None
     try:
-        ids = dict.fromkeys(acl_id for acls in found if not isinstance(acls, Refused) for acl_id in acls)
+        ids = await call.turns.run(distinct(acl_id for some in found.values() if _is_found(some) for acl_id in some))
         if ids:
             await propose(DeleteAcls(tuple(ids)), call)
     except Refused as refusal:
         failure = refusal
-    return DeleteAclsResponse(
-        throttle_time=NO_THROTTLE, filter_results=tuple(_result(failure or acls) for acls in found)
-    )
+
+    def result(wanted: DeleteAclsFilter) -> DeleteAclsFilterResult:
+        return _result(failure or found[wanted])
+
+    return DeleteAclsResponse(throttle_time=NO_THROTTLE, filter_results=rows(result, request.filters))
 
 
-def _find(wanted: object, call: Call) -> _Found | Refused:
+async def _find(wanted: DeleteAclsFilter, acls: Mapping[UUID, Acl], call: Call) -> _Found | Refused:
+    """In the order of the ACLs."""
     try:
         matches = filter_of(wanted).matches
     except Refused as refusal:
         return refusal
-    return {acl_id: acl for acl_id, acl in call.services.quorum.image.acls.items() if matches(acl)}
+    found = [(acl_id, acl) async for acl_id, acl in call.turns.each(acls.items()) if matches(acl)]
+    return dict(await call.turns.run(in_order(found, key=itemgetter(1))))
+
+
+def _is_found(found: _Found | Refused) -> TypeGuard[_Found]:
+    return not isinstance(found, Refused)
 
 
 def _result(found: _Found | Refused) -> DeleteAclsFilterResult:
     if isinstance(found, Refused):
         return DeleteAclsFilterResult(error_code=found.code, error_message=found.message, matching_acls=())
-    matching = tuple(map(_matching, sorted(found.values())))
-    return DeleteAclsFilterResult(error_code=ErrorCode.none, error_message=None, matching_acls=matching)
+    return DeleteAclsFilterResult(
+        error_code=ErrorCode.none, error_message=None, matching_acls=rows(_matching, found.values())
+    )
 
 
 def _matching(acl: Acl) -> DeleteAclsMatchingAcl:

@@ -1,13 +1,12 @@
 """DeleteGroups: groups without members, and their offsets with them."""
 
-import asyncio
-
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.turns import distinct
 
 KEY, VERSIONS = ApiKey.DELETE_GROUPS, range(3)
 
@@ -21,5 +20,6 @@ async def handle(request: DeleteGroupsRequest, call: Call) -> DeleteGroupsRespon
             code = refusal.code
         return DeletableGroupResult(group_id=group_id, error_code=code)
 
-    results = await asyncio.gather(*map(result, dict.fromkeys(request.groups_names)))
+    once = await call.turns.run(distinct(request.groups_names))
+    results = await call.turns.gather(result, once)
     return DeleteGroupsResponse(throttle_time=NO_THROTTLE, results=tuple(results))

@@ -1,13 +1,16 @@
 """DeleteRecords: a partition's start is moved up, and what lies below it is gone for readers at once (KIP-107)."""
 
+from itertools import islice
+
 from kio.schema.delete_records.v2 import DeleteRecordsRequest, DeleteRecordsResponse
-from kio.schema.delete_records.v2.request import DeleteRecordsPartition
+from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
 from kio.schema.delete_records.v2.response import DeleteRecordsPartitionResult, DeleteRecordsTopicResult
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.rows import rows
 from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
 
 KEY, VERSIONS = ApiKey.DELETE_RECORDS, range(3)
@@ -18,11 +21,13 @@ NO_OFFSET = -1
 
 
 async def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
-    topics = []
-    for topic in request.topics:
-        partitions = [await _partition(topic.name, wanted, call) for wanted in topic.partitions]
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(partitions)))
-    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+    asked = ((topic.name, wanted) for topic in request.topics for wanted in topic.partitions)
+    results = iter([await _partition(topic, wanted, call) async for topic, wanted in call.turns.each(asked)])
+
+    def topic_row(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
+        return DeleteRecordsTopicResult(name=topic.name, partitions=tuple(islice(results, len(topic.partitions))))
+
+    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
 
 
 async def _partition(topic: str, wanted: DeleteRecordsPartition, call: Call) -> DeleteRecordsPartitionResult:

@@ -4,9 +4,9 @@ Internal topics are refused with INVALID_TOPIC_EXCEPTION. Kafka would do it, and
 would lose its place at once.
 """
 
-import asyncio
 from collections import Counter
 from typing import Any
+from uuid import UUID
 
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import DeleteTopic
 from cordwood.cluster.metadata.image import Image, TopicImage
 from cordwood.cluster.topics import check_not_internal
@@ -26,12 +27,16 @@ _FIRST_WITH_DISABLED_CODE = 3
 
 def lift(request: Any, version: int) -> DeleteTopicsRequest:  # noqa: ARG001
     """Before version 6 topics came as a list of names."""
-    topics = tuple(DeleteTopicState(name=name, topic_id=None) for name in request.topic_names)
+    topics = rows(lambda name: DeleteTopicState(name=name, topic_id=None), request.topic_names)
     return DeleteTopicsRequest(topics=topics, timeout=request.timeout)
 
 
 async def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
-    times = Counter(topic.name or topic.topic_id for topic in request.topics)
+    times: Counter[str | UUID | None] = Counter()
+    once: dict[str | UUID | None, DeleteTopicState] = {}
+    async for topic in call.turns.each(request.topics):
+        times[topic.name or topic.topic_id] += 1
+        once[topic.name or topic.topic_id] = topic
 
     async def result(topic: DeleteTopicState) -> DeletableTopicResult:
         known = None
@@ -44,8 +49,7 @@ async def handle(request: DeleteTopicsRequest, call: Call) -> DeleteTopicsRespon
             return _result(topic, known, refusal.code, refusal.message)
         return _result(topic, known, ErrorCode.none, None)
 
-    once = {topic.name or topic.topic_id: topic for topic in request.topics}
-    results = await asyncio.gather(*map(result, once.values()))
+    results = await call.turns.gather(result, once.values())
     return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(results))
 
 

@@ -1,6 +1,7 @@
 """DescribeConfigs: what every config of a topic or a broker is worth, and where that comes from (KIP-226, KIP-569)."""
 
 from dataclasses import replace
+from functools import partial
 
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import (
@@ -17,6 +18,8 @@ from cordwood.cluster.config_rows import ConfigRow, Source, Synonym, broker_conf
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.config_resources import check_broker, topic_own, type_of
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.turns import distinct
 from cordwood.cluster.listeners import advertised_text
 from cordwood.cluster.metadata.commands import BrokerId, ResourceType
 from cordwood.cluster.metadata.image import ALL_BROKERS, BrokerImage
@@ -27,15 +30,16 @@ _ADVERTISED = "advertised.listeners"
 
 
 async def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
-    results = tuple(_result(resource, request, call) for resource in request.resources)
-    return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=results)
+    # A resource that is asked for several times is told of once: clients look it up by its name.
+    resources = await call.turns.run(distinct(request.resources))
+    return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=rows(partial(_result, request, call), resources))
 
 
-def _result(resource: DescribeConfigsResource, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResult:
+def _result(request: DescribeConfigsRequest, call: Call, resource: DescribeConfigsResource) -> DescribeConfigsResult:
     code, message = ErrorCode.none, None
-    rows: list[ConfigRow] = []
+    found: list[ConfigRow] = []
     try:
-        rows = _rows(resource, call)
+        found = _rows(resource, call)
     except Refused as refusal:
         code, message = refusal.code, refusal.message
     # An empty filter asks for everything, as none does.
@@ -45,7 +49,7 @@ def _result(resource: DescribeConfigsResource, request: DescribeConfigsRequest, 
         error_message=message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=tuple(_config(row, request) for row in rows if not wanted or row.key in wanted),
+        configs=rows(partial(_config, request), [row for row in found if not wanted or row.key in wanted]),
     )
 
 
@@ -73,7 +77,7 @@ def _as_registered(row: ConfigRow, broker: BrokerImage) -> ConfigRow:
     return replace(row, value=value, source=told.source, synonyms=(told, *others))
 
 
-def _config(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _config(request: DescribeConfigsRequest, row: ConfigRow) -> DescribeConfigsResourceResult:
     is_secret = row.key in SECRETS
     synonyms = row.synonyms if request.include_synonyms and not is_secret else ()
     return DescribeConfigsResourceResult(

@@ -1,14 +1,19 @@
 """DescribeGroups: a group's state, its members, and what each of them has been assigned."""
 
+from functools import partial
+
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.rebalance import State
+from cordwood.cluster.groups.roster import Member
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.turns import distinct
 
 KEY, VERSIONS = ApiKey.DESCRIBE_GROUPS, range(7)
 
@@ -21,11 +26,11 @@ ON_GROUP = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE
 
 async def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
     operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED
-    described = tuple(_described(group_id, operations, call) for group_id in request.groups)
-    return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=described)
+    asked = await call.turns.run(distinct(request.groups))
+    return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=rows(partial(_described, call, operations), asked))
 
 
-def _described(group_id: str, operations: int, call: Call) -> DescribedGroup:
+def _described(call: Call, operations: int, group_id: str) -> DescribedGroup:
     try:
         group = call.services.groups.group(group_id)
     except Refused as refusal:
@@ -49,18 +54,19 @@ def _described(group_id: str, operations: int, call: Call) -> DescribedGroup:
 
 def _members(group: Group) -> tuple[DescribedGroupMember, ...]:
     """What members say about themselves counts only for the protocol that a stable group has chosen."""
-    is_stable = group.state is State.STABLE
-    return tuple(
-        DescribedGroupMember(
+    protocol = group.protocol if group.state is State.STABLE else None
+
+    def described(member: Member) -> DescribedGroupMember:
+        return DescribedGroupMember(
             member_id=member.id,
             group_instance_id=member.instance_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            member_metadata=member.metadata(group.protocol) if is_stable else b"",
+            member_metadata=member.metadata(protocol),
             member_assignment=member.assignment,
         )
-        for member in group.roster
-    )
+
+    return rows(described, list(group.roster))
 
 
 def _absent(group_id: str, code: ErrorCode, state: str, message: str | None) -> DescribedGroup:

@@ -11,7 +11,9 @@ from kio.schema.describe_log_dirs.v4.response import (
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 
@@ -21,10 +23,10 @@ KEY, VERSIONS = ApiKey.DESCRIBE_LOG_DIRS, range(1, 5)
 async def handle(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = await call.turns.run(by_topic((topic.topic, topic.partitions) for topic in request.topics))
     held: dict[LogDirectory, dict[str, list[Partition]]] = defaultdict(lambda: defaultdict(list))
-    for partition in call.services.replicas:
-        if wanted is None or (partition.topic, partition.index) in wanted:
+    async for partition in call.turns.each(list(call.services.replicas)):
+        if wanted is None or partition.index in wanted.get(partition.topic, ()):
             held[partition.directory][partition.topic].append(partition)
     directories = call.services.replicas.directories
     results = tuple(_directory(directory, held[directory]) for directory in directories)
@@ -34,17 +36,18 @@ async def handle(request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirs
 def _directory(directory: LogDirectory, held: dict[str, list[Partition]]) -> DescribeLogDirsResult:
     if directory.is_offline:
         return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=directory.path, topics=())
-    topics = tuple(
-        DescribeLogDirsTopic(name=topic, partitions=tuple(map(_partition, partitions)))
-        for topic, partitions in held.items()
-    )
     return DescribeLogDirsResult(
         error_code=ErrorCode.none,
         log_dir=directory.path,
-        topics=topics,
+        topics=rows(_topic, held.items()),
         total_bytes=directory.disk.total_bytes(directory.path),
         usable_bytes=directory.disk.free_bytes(directory.path),
     )
+
+
+def _topic(held: tuple[str, list[Partition]]) -> DescribeLogDirsTopic:
+    topic, partitions = held
+    return DescribeLogDirsTopic(name=topic, partitions=rows(_partition, partitions))
 
 
 def _partition(partition: Partition) -> DescribeLogDirsPartition:

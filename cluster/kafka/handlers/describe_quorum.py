@@ -6,6 +6,7 @@ last entry is the end of that log. Only the leader knows how far all others are;
 
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
 from kio.schema.describe_quorum.v2.request import PartitionData as AskedPartition
+from kio.schema.describe_quorum.v2.request import TopicData as AskedTopic
 from kio.schema.describe_quorum.v2.response import (
     DescribeQuorumResponse,
     Listener,
@@ -18,6 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
+from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.image import BrokerImage
 from cordwood.cluster.metadata.quorum import QuorumStatus, VoterStatus
 
@@ -29,19 +31,19 @@ _UNKNOWN = -1
 
 
 async def handle(request: DescribeQuorumRequest, call: Call) -> DescribeQuorumResponse:
-    asked = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
-    if asked != [(METADATA_TOPIC, 0)]:
+    if not _is_for_metadata(request):
         # As in Kafka: there is one partition to be asked for, and who asks for others too is told nothing of it.
-        return _response(
-            tuple(
-                TopicData(topic_name=topic.topic_name, partitions=tuple(map(_unknown, topic.partitions)))
-                for topic in request.topics
-            )
-        )
+        return _response(rows(_unknown_topic, request.topics))
     status, image = call.services.quorum.status(), call.services.quorum.image
     voters = [image.brokers[voter.broker_id] for voter in status.voters if voter.broker_id in image.brokers]
     metadata = _metadata(status, call.services.wall_clock())
     return _response((TopicData(topic_name=METADATA_TOPIC, partitions=(metadata,)),), tuple(map(_node, voters)))
+
+
+def _is_for_metadata(request: DescribeQuorumRequest) -> bool:
+    """Whether the one topic and its one partition is asked for, and nothing else."""
+    asked = ((topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions)
+    return next(asked, None) == (METADATA_TOPIC, 0) and next(asked, None) is None
 
 
 def _response(topics: tuple[TopicData, ...], nodes: tuple[Node, ...] = ()) -> DescribeQuorumResponse:
@@ -76,6 +78,10 @@ def _replica(known: VoterStatus, commit_index: int, now_ms: int) -> ReplicaState
         last_fetch_timestamp=heard_ms,
         last_caught_up_timestamp=heard_ms if log_end >= commit_index else _UNKNOWN,
     )
+
+
+def _unknown_topic(asked: AskedTopic) -> TopicData:
+    return TopicData(topic_name=asked.topic_name, partitions=rows(_unknown, asked.partitions))
 
 
 def _unknown(asked: AskedPartition) -> PartitionData:

@@ -16,6 +16,8 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import ON_TOPIC
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.reach import NOBODY, offline_replicas, reachable
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.metadata.image import Image, PartitionImage
 from cordwood.cluster.topics import INTERNAL_TOPICS, check_name
 
@@ -27,16 +29,16 @@ PARTITIONS_PER_PAGE_MAX = 2000
 
 async def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
     image, cursor = call.services.quorum.image, request.cursor
-    asked = {topic.name for topic in request.topics}
+    asked = {topic.name async for topic in call.turns.each(request.topics)}
     first, start = ("", 0) if cursor is None else (cursor.topic_name, max(cursor.partition_index, 0))
     if asked and cursor is not None and first not in asked:
         refused = Refused(ErrorCode.invalid_request, f"The topic list should contain the cursor topic: {first}")
-        topics = tuple(_topic(topic.name, refused.code, image, ()) for topic in request.topics)
+        topics = rows(lambda name: _topic(name, refused.code, image, ()), asked)
         return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=None)
-    names = sorted(name for name in asked or image.topics_by_name if name >= first)
+    names = [name async for name in call.turns.each(asked or image.topics_by_name) if name >= first]
     # A page without any partition would have the client come back for ever.
     limit = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
-    return _Page(image, call.listener, limit).of(names, {first: start})
+    return await call.turns.run(_Page(image, call.listener, limit).of(sorted(names), {first: start}))
 
 
 class _Page:
@@ -46,10 +48,11 @@ class _Page:
         self._image, self._room = image, limit
         self._reachable = reachable(image, listener)
 
-    def of(self, names: list[str], starts: dict[str, int]) -> DescribeTopicPartitionsResponse:
+    def of(self, names: list[str], starts: dict[str, int]) -> Steps[DescribeTopicPartitionsResponse]:
         """These topics as far as there is room, each from its partition in `starts`, or else from its first, on."""
         topics, cursor = [], None
         for name in names:
+            yield
             start = starts.get(name, 0)
             if self._room == 0:
                 cursor = Cursor(topic_name=name, partition_index=start)
@@ -60,14 +63,15 @@ class _Page:
                 continue
             page = known.partitions[start : start + self._room]
             self._room -= len(page)
-            rows = tuple(self._partition(index, partition) for index, partition in enumerate(page, start))
-            topics.append(_topic(name, ErrorCode.none, self._image, rows))
+            partitions = rows(self._partition, list(enumerate(page, start)))
+            topics.append(_topic(name, ErrorCode.none, self._image, partitions))
             if start + len(page) < len(known.partitions):
                 cursor = Cursor(topic_name=name, partition_index=start + len(page))
                 break
         return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=cursor)
 
-    def _partition(self, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    def _partition(self, place: tuple[int, PartitionImage]) -> DescribeTopicPartitionsResponsePartition:
+        index, partition = place
         return DescribeTopicPartitionsResponsePartition(
             error_code=ErrorCode.none,
             partition_index=index,

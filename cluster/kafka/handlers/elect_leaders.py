@@ -1,7 +1,5 @@
 """ElectLeaders: have a partition led by its preferred replica, or by any where none is in sync (KIP-183, KIP-460)."""
 
-from collections.abc import Mapping
-from itertools import groupby
 from typing import NamedTuple
 
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
@@ -11,10 +9,14 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.proposals import propose
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.turns import distinct
 from cordwood.cluster.metadata.commands import Election, ElectLeaders
 from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
 
 KEY, VERSIONS = ApiKey.ELECT_LEADERS, range(3)
+AT_ONCE_MAX = 500
+"""Partitions of one command."""
 
 
 class _Place(NamedTuple):
@@ -25,21 +27,26 @@ class _Place(NamedTuple):
 async def handle(request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
     image, asks_for_all = call.services.quorum.image, request.topic_partitions is None
     if request.topic_partitions is None:
-        places = [
+        asked = (
             _Place(topic.name, at) for topic in image.topics_by_name.values() for at in range(len(topic.partitions))
-        ]
+        )
     else:
-        places = [_Place(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions]
+        asked = (_Place(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions)
+    places = await call.turns.run(distinct(asked))
     try:
         outcomes = await _elect(_election(request.election_type), places, call)
         code = ErrorCode.none
     except Refused as refusal:
         outcomes = dict.fromkeys(places, refusal)
         code = refusal.code
-    if asks_for_all:
+    by_topic: dict[str, list[tuple[int, Refused]]] = {}
+    async for place in call.turns.each(places):
         # Who asks for all is told of those alone that were not as they should be.
-        outcomes = {at: how for at, how in outcomes.items() if how.code is not ErrorCode.election_not_needed}
-    return ElectLeadersResponse(throttle_time=NO_THROTTLE, error_code=code, replica_election_results=_results(outcomes))
+        if not asks_for_all or outcomes[place].code is not ErrorCode.election_not_needed:
+            by_topic.setdefault(place.topic, []).append((place.partition, outcomes[place]))
+    return ElectLeadersResponse(
+        throttle_time=NO_THROTTLE, error_code=code, replica_election_results=rows(_topic_row, by_topic.items())
+    )
 
 
 def _election(number: int) -> Election:
@@ -55,7 +62,7 @@ async def _elect(election: Election, places: list[_Place], call: Call) -> dict[_
     image = call.services.quorum.image
     outcomes: dict[_Place, Refused] = {}
     needed = []
-    for place in places:
+    async for place in call.turns.each(places):
         try:
             partition = _find(place, image)
         except Refused as refusal:
@@ -65,11 +72,12 @@ async def _elect(election: Election, places: list[_Place], call: Call) -> dict[_
             outcomes[place] = Refused(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
         else:
             needed.append(place)
-    if needed:
-        wanted = tuple((image.topics_by_name[place.topic].id, place.partition) for place in needed)
-        image = await propose(ElectLeaders(election, wanted), call)
-    outcomes |= {place: _outcome(place, election, image) for place in needed}
-    return {place: outcomes[place] for place in places}
+    for start in range(0, len(needed), AT_ONCE_MAX):
+        some = needed[start : start + AT_ONCE_MAX]
+        wanted = tuple((image.topics_by_name[place.topic].id, place.partition) for place in some)
+        now = await propose(ElectLeaders(election, wanted), call)
+        outcomes |= {place: _outcome(place, election, now) for place in some}
+    return outcomes
 
 
 def _find(place: _Place, image: Image) -> PartitionImage:
@@ -101,16 +109,11 @@ def _outcome(place: _Place, election: Election, image: Image) -> Refused:
     return Refused(ErrorCode.eligible_leaders_not_available, "Eligible topic partition leaders are not available.")
 
 
-def _results(outcomes: Mapping[_Place, Refused]) -> tuple[ReplicaElectionResult, ...]:
-    return tuple(
-        ReplicaElectionResult(
-            topic=topic,
-            partition_result=tuple(
-                PartitionResult(
-                    partition_id=place.partition, error_code=outcomes[place].code, error_message=outcomes[place].message
-                )
-                for place in places
-            ),
-        )
-        for topic, places in groupby(outcomes, key=lambda place: place.topic)
-    )
+def _topic_row(found: tuple[str, list[tuple[int, Refused]]]) -> ReplicaElectionResult:
+    topic, outcomes = found
+    return ReplicaElectionResult(topic=topic, partition_result=rows(_partition_row, outcomes))
+
+
+def _partition_row(found: tuple[int, Refused]) -> PartitionResult:
+    index, outcome = found
+    return PartitionResult(partition_id=index, error_code=outcome.code, error_message=outcome.message)

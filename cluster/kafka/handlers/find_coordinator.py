@@ -14,6 +14,7 @@ from kio.schema.find_coordinator.v4.response import Coordinator, FindCoordinator
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.turns import distinct
 from cordwood.cluster.metadata.commands import Endpoint
 from cordwood.cluster.topics import CONSUMER_OFFSETS
 
@@ -45,7 +46,8 @@ def lower(response: FindCoordinatorResponse, version: int) -> Any:  # noqa: ARG0
 
 
 async def handle(request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
-    coordinators = [await _coordinator(request.key_type, key, call) for key in request.coordinator_keys]
+    keys = await call.turns.run(distinct(request.coordinator_keys))
+    coordinators = [await _coordinator(request.key_type, key, call) async for key in call.turns.each(keys)]
     return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(coordinators))
 
 

@@ -1,6 +1,5 @@
 """IncrementalAlterConfigs: sets, deletes, appends to or subtracts from single configs of a resource (KIP-339)."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
@@ -19,7 +18,7 @@ from kio.schema.incremental_alter_configs.v1.response import (
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
-from cordwood.cluster.kafka.config_resources import alter, list_of
+from cordwood.cluster.kafka.config_resources import alter, check_count, list_of
 
 KEY, VERSIONS = ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2)
 
@@ -34,7 +33,9 @@ class Operation(IntEnum):
 
 
 async def handle(request: IncrementalAlterConfigsRequest, call: Call) -> IncrementalAlterConfigsResponse:
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    times: Counter[tuple[int, str]] = Counter()
+    async for resource in call.turns.each(request.resources):
+        times[resource.resource_type, resource.resource_name] += 1
 
     async def response(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
         code, message = ErrorCode.none, None
@@ -58,11 +59,12 @@ async def handle(request: IncrementalAlterConfigsRequest, call: Call) -> Increme
             resource_name=resource.resource_name,
         )
 
-    responses = await asyncio.gather(*map(response, request.resources))
+    responses = await call.turns.gather(response, request.resources)
     return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=tuple(responses))
 
 
 def _check_keys(resource: AlterConfigsResource) -> None:
+    check_count(resource.configs)
     if len({config.name for config in resource.configs}) < len(resource.configs):
         raise Refused(ErrorCode.invalid_request, "Error due to duplicate config keys")
     for config in resource.configs:

@@ -6,11 +6,14 @@ from kio.schema.errors import ErrorCode
 from kio.schema.join_group.v9.request import JoinGroupRequest
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 
-from cordwood.cluster.groups.exchange import Join, JoinReply, MemberProtocol
+from cordwood.cluster.groups.exchange import Join, JoinedMember, JoinReply, MemberProtocol
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.JOIN_GROUP, range(10)
+ITEMS_MAX = 100
+"""Protocols of a member: each is held against those of all others."""
 
 _FIRST_WITH_KNOWN_ID = 4
 _FIRST_WITH_NULL_PROTOCOL = 7
@@ -34,12 +37,13 @@ async def handle(request: JoinGroupRequest, call: Call) -> JoinGroupResponse:
         leader=reply.leader,
         skip_assignment=reply.skip_assignment,
         member_id=reply.member_id,
-        members=tuple(
-            JoinGroupResponseMember(
-                member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
-            )
-            for member in reply.members
-        ),
+        members=rows(_member, reply.members),
+    )
+
+
+def _member(member: JoinedMember) -> JoinGroupResponseMember:
+    return JoinGroupResponseMember(
+        member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
     )
 
 

@@ -11,8 +11,11 @@ from cordwood.cluster.groups.exchange import Leaver
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.codec import lift as lift_by_name
+from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.LEAVE_GROUP, range(6)
+ITEMS_MAX = 2000
+"""Members that leave at once: what becomes of the group is decided for all of them together."""
 
 _FIRST_WITH_MANY = 3
 
@@ -33,7 +36,10 @@ def lower(response: LeaveGroupResponse, version: int) -> Any:
 
 
 async def handle(request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
-    leavers = [Leaver(member.member_id, member.group_instance_id, member.reason or "") for member in request.members]
+    leavers = [
+        Leaver(member.member_id, member.group_instance_id, member.reason or "")
+        async for member in call.turns.each(request.members)
+    ]
     try:
         codes = await call.services.groups.leave(request.group_id, leavers)
     except Refused as refusal:
@@ -41,8 +47,10 @@ async def handle(request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
     return LeaveGroupResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        members=tuple(
-            MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.instance_id, error_code=code)
-            for leaver, code in zip(leavers, codes, strict=True)
-        ),
+        members=rows(_left, list(zip(leavers, codes, strict=True))),
     )
+
+
+def _left(outcome: tuple[Leaver, ErrorCode]) -> MemberResponse:
+    leaver, code = outcome
+    return MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.instance_id, error_code=code)

@@ -9,8 +9,11 @@ from kio.schema.list_config_resources.v1.response import ConfigResource, ListCon
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.LIST_CONFIG_RESOURCES, range(2)
+ITEMS_MAX = 100
+"""There are fewer types than that."""
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -26,17 +29,18 @@ async def handle(request: ListConfigResourcesRequest, call: Call) -> ListConfigR
             throttle_time=NO_THROTTLE, error_code=ErrorCode.unsupported_version, config_resources=()
         )
     image = call.services.quorum.image
-    names = {
-        TOPIC: tuple(image.topics_by_name),
-        BROKER: tuple(str(broker.id) for broker in image.brokers.values() if broker.endpoint(call.listener)),
-    }
+    found: list[tuple[int, str]] = []
+    if TOPIC in wanted:
+        found = [(TOPIC, name) async for name in call.turns.each(image.topics_by_name)]
+    if BROKER in wanted:
+        found += [(BROKER, str(broker.id)) for broker in image.brokers.values() if broker.endpoint(call.listener)]
     return ListConfigResourcesResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
-        config_resources=tuple(
-            ConfigResource(resource_name=name, resource_type=kind)
-            for kind in types
-            if kind in wanted
-            for name in names.get(kind, ())
-        ),
+        config_resources=rows(_resource, found),
     )
+
+
+def _resource(found: tuple[int, str]) -> ConfigResource:
+    kind, name = found
+    return ConfigResource(resource_name=name, resource_type=kind)

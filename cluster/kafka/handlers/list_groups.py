@@ -4,11 +4,15 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
+from cordwood.cluster.groups.group import Group
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.LIST_GROUPS, range(6)
 
+ITEMS_MAX = 100
+"""There are fewer states and types than that."""
 CLASSIC = "classic"
 """The only type of group so far (KIP-848 adds others)."""
 
@@ -17,20 +21,21 @@ async def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
     states = frozenset(state.lower() for state in request.states_filter)
     types = frozenset(type_.lower() for type_ in request.types_filter)
     try:
-        groups = call.services.groups.groups()
+        known = call.services.groups.groups()
     except Refused as refusal:
         return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=refusal.code, groups=())
-    return ListGroupsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        groups=tuple(
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=CLASSIC,
-            )
-            for group in groups
-            if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
-        ),
+    found = [
+        group
+        async for group in call.turns.each(known)
+        if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
+    ]
+    return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, groups=rows(_listed, found))
+
+
+def _listed(group: Group) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC,
     )

@@ -1,13 +1,18 @@
 """ListOffsets: where a partition starts, ends, or stood at a point in time."""
 
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+
 from kio.schema.errors import ErrorCode
 from kio.schema.list_offsets.v11 import ListOffsetsRequest, ListOffsetsResponse
-from kio.schema.list_offsets.v11.request import ListOffsetsPartition
+from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsTopic
 from kio.schema.list_offsets.v11.response import ListOffsetsPartitionResponse, ListOffsetsTopicResponse
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.rows import rows
 from cordwood.replication.partition import Partition
 from cordwood.storage.timestamps import Found, first_at_or_after, latest_by_time
 
@@ -31,14 +36,29 @@ _FIRST_WITH = {
 
 
 async def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
-    topics = []
-    for topic in request.topics:
-        partitions = [
-            await _partition(topic.name, wanted, call, debugs=request.replica_id == DEBUGGER)
-            for wanted in topic.partitions
-        ]
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
-    return ListOffsetsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics))
+    times: Counter[tuple[str, int]] = Counter()
+    async for topic, wanted in call.turns.each(_asked(request)):
+        times[topic, wanted.partition_index] += 1
+    debugs = request.replica_id == DEBUGGER
+    found = []
+    async for topic, wanted in call.turns.each(_asked(request)):
+        is_asked_once = times[topic, wanted.partition_index] == 1
+        found.append(await _partition(topic, wanted, call, debugs=debugs) if is_asked_once else _repeated(wanted))
+    answers = iter(found)
+
+    def topic_row(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+        return ListOffsetsTopicResponse(name=topic.name, partitions=tuple(islice(answers, len(topic.partitions))))
+
+    return ListOffsetsResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
+
+
+def _asked(request: ListOffsetsRequest) -> Iterator[tuple[str, ListOffsetsPartition]]:
+    return ((topic.name, wanted) for topic in request.topics for wanted in topic.partitions)
+
+
+def _repeated(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    """As Kafka answers for each of them."""
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=ErrorCode.invalid_request)
 
 
 async def _partition(

@@ -1,7 +1,5 @@
 """ListPartitionReassignments: which partitions are on their way to other brokers (KIP-455)."""
 
-from collections.abc import Iterable
-
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.list_partition_reassignments.v0.response import (
@@ -12,8 +10,9 @@ from kio.schema.list_partition_reassignments.v0.response import (
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
+from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.elections import is_moving
-from cordwood.cluster.metadata.image import TopicImage
+from cordwood.cluster.metadata.image import PartitionImage
 
 KEY, VERSIONS = ApiKey.LIST_PARTITION_REASSIGNMENTS, range(1)
 
@@ -21,30 +20,29 @@ KEY, VERSIONS = ApiKey.LIST_PARTITION_REASSIGNMENTS, range(1)
 async def handle(request: ListPartitionReassignmentsRequest, call: Call) -> ListPartitionReassignmentsResponse:
     topics = call.services.quorum.image.topics_by_name
     if request.topics is None:
-        found = [_moving(topic, range(len(topic.partitions))) for topic in topics.values()]
+        asked = ((name, range(len(topic.partitions))) for name, topic in topics.items())
     else:
+        asked = ((row.name, row.partition_indexes) for row in request.topics)
+    moving: dict[str, dict[int, PartitionImage]] = {}
+    async for name, index in call.turns.each((name, index) for name, indexes in asked for index in indexes):
         # What does not exist is not being moved, as Kafka answers too.
-        found = [_moving(topics[row.name], row.partition_indexes) for row in request.topics if row.name in topics]
+        partitions = topics[name].partitions if name in topics else ()
+        if index in range(len(partitions)) and is_moving(partitions[index]):
+            moving.setdefault(name, {})[index] = partitions[index]
+
+    def topic_row(name: str) -> OngoingTopicReassignment:
+        return OngoingTopicReassignment(name=name, partitions=rows(_ongoing, moving[name].items()))
+
     return ListPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        error_message=None,
-        topics=tuple(topic for topic in found if topic.partitions),
+        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message=None, topics=rows(topic_row, moving)
     )
 
 
-def _moving(topic: TopicImage, indexes: Iterable[int]) -> OngoingTopicReassignment:
-    known = ((index, topic.partitions[index]) for index in indexes if index in range(len(topic.partitions)))
-    return OngoingTopicReassignment(
-        name=topic.name,
-        partitions=tuple(
-            OngoingPartitionReassignment(
-                partition_index=index,
-                replicas=partition.replicas,
-                adding_replicas=partition.adding,
-                removing_replicas=partition.removing,
-            )
-            for index, partition in known
-            if is_moving(partition)
-        ),
+def _ongoing(moving: tuple[int, PartitionImage]) -> OngoingPartitionReassignment:
+    index, partition = moving
+    return OngoingPartitionReassignment(
+        partition_index=index,
+        replicas=partition.replicas,
+        adding_replicas=partition.adding,
+        removing_replicas=partition.removing,
     )

@@ -4,8 +4,8 @@ A topic that does not exist comes into being where both the request and `auto.cr
 the same answer with its leaders. Internal topics do not: the group coordinator creates them when it needs them.
 """
 
-import asyncio
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -26,7 +26,9 @@ from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.reach import NOBODY, controller_for, offline_replicas, reachable
-from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.turns import distinct
+from cordwood.cluster.metadata.image import Image, TopicImage
 from cordwood.cluster.topics import INTERNAL_TOPICS, PARTITIONS_PER_REQUEST_MAX, check_name, new_topic
 
 KEY, VERSIONS = ApiKey.METADATA, range(14)
@@ -77,7 +79,7 @@ async def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
         ),
         cluster_id=image.cluster_id,
         controller_id=controller_for(call, brokers),
-        topics=answer.topics(request.topics),
+        topics=await answer.topics(request.topics, call),
         error_code=ErrorCode.none,
     )
 
@@ -92,7 +94,7 @@ async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) 
     broker = broker_config(settings, image)
     missing = {
         topic.name: None
-        for topic in topics
+        async for topic in call.turns.each(topics)
         if topic.name is not None
         and topic.topic_id is None
         and topic.name not in image.topics_by_name
@@ -107,7 +109,7 @@ async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) 
             is_open = refusal.code is ErrorCode.request_timed_out
             refused[name] = Refused(ErrorCode.leader_not_available, refusal.message) if is_open else refusal
 
-    await asyncio.gather(*map(create, list(missing)[: PARTITIONS_PER_REQUEST_MAX // settings.num_partitions]))
+    await call.turns.gather(create, list(missing)[: PARTITIONS_PER_REQUEST_MAX // settings.num_partitions])
     return refused
 
 
@@ -122,11 +124,12 @@ class _Answer:
         self._operations = operations
         self._version = version
 
-    def topics(self, wanted: tuple[MetadataRequestTopic, ...] | None) -> tuple[MetadataResponseTopic, ...]:
+    async def topics(
+        self, wanted: tuple[MetadataRequestTopic, ...] | None, call: Call
+    ) -> tuple[MetadataResponseTopic, ...]:
         if wanted is None:
-            return tuple(map(self._known, self._image.topics_by_name.values()))
-        once = {(topic.name, topic.topic_id): topic for topic in wanted}
-        return tuple(map(self._wanted, once.values()))
+            return rows(self._known, self._image.topics_by_name.values())
+        return rows(self._wanted, await call.turns.run(distinct(wanted)))
 
     def _wanted(self, topic: MetadataRequestTopic) -> MetadataResponseTopic:
         try:
@@ -162,11 +165,12 @@ class _Answer:
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=tuple(self._partition(index, partition) for index, partition in enumerate(topic.partitions)),
+            partitions=rows(partial(self._partition, topic), range(len(topic.partitions))),
             topic_authorized_operations=self._operations,
         )
 
-    def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    def _partition(self, topic: TopicImage, index: int) -> MetadataResponsePartition:
+        partition = topic.partitions[index]
         code, leader = ErrorCode.none, int(partition.leader)
         if leader not in self._reachable:
             is_there = leader in self._image.brokers and self._version >= _FIRST_WITH_LISTENER_ERROR

@@ -3,8 +3,15 @@
 The retention time that versions 2 to 4 could ask for is not kept: `offsets.retention.minutes` holds for all.
 """
 
+from functools import partial
+from itertools import islice
+
 from kio.schema.errors import ErrorCode
-from kio.schema.offset_commit.v9.request import OffsetCommitRequest
+from kio.schema.offset_commit.v9.request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kio.schema.offset_commit.v9.response import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -14,39 +21,36 @@ from kio.schema.offset_commit.v9.response import (
 from cordwood.cluster.groups.coordinator import Codes, Commit, MemberIdentity, TopicPartition
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.OFFSET_COMMIT, range(2, 10)
 
+AT_ONCE_MAX = 500
+"""Offsets of one request that are committed together, as one batch of records."""
 _FIRST_WITH_NOT_FOUND = 9
 
 
 async def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
-    codes = await _commit(request, call)
-    return OffsetCommitResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=codes.get(
-                            (topic.name, partition.partition_index), ErrorCode.unknown_topic_or_partition
-                        ),
-                    )
-                    for partition in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
-    )
+    codes: Codes = {}
+    rest = iter((await _commits_to_known(request, call)).items())
+    while commits := dict(islice(rest, AT_ONCE_MAX)):
+        codes |= await _commit(request, commits, call)
+
+    def partition_row(topic: str, partition: OffsetCommitRequestPartition) -> OffsetCommitResponsePartition:
+        index = partition.partition_index
+        code = codes.get((topic, index), ErrorCode.unknown_topic_or_partition)
+        return OffsetCommitResponsePartition(partition_index=index, error_code=code)
+
+    def topic_row(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+        return OffsetCommitResponseTopic(
+            name=topic.name, partitions=rows(partial(partition_row, topic.name), topic.partitions)
+        )
+
+    return OffsetCommitResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
 
 
-async def _commit(request: OffsetCommitRequest, call: Call) -> Codes:
-    """A code for each partition that exists."""
-    commits = _commits_to_known(request, call)
-    if not commits:
-        return {}
+async def _commit(request: OffsetCommitRequest, commits: dict[TopicPartition, Commit], call: Call) -> Codes:
+    """A code for each of the partitions, which exist."""
     member = MemberIdentity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     try:
         return await call.services.groups.commit(request.group_id, member, commits)
@@ -57,15 +61,13 @@ async def _commit(request: OffsetCommitRequest, call: Call) -> Codes:
         return dict.fromkeys(commits, code)
 
 
-def _commits_to_known(request: OffsetCommitRequest, call: Call) -> dict[TopicPartition, Commit]:
+async def _commits_to_known(request: OffsetCommitRequest, call: Call) -> dict[TopicPartition, Commit]:
     image = call.services.quorum.image
     commits: dict[TopicPartition, Commit] = {}
-    for topic in request.topics:
-        known = image.topics_by_name.get(topic.name)
-        partition_count = 0 if known is None else len(known.partitions)
-        for partition in topic.partitions:
-            if 0 <= partition.partition_index < partition_count:
-                commits[topic.name, partition.partition_index] = Commit(
-                    partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or ""
-                )
+    asked = ((topic.name, partition) for topic in request.topics for partition in topic.partitions)
+    async for name, partition in call.turns.each(asked):
+        if image.has_partition(name, partition.partition_index):
+            commits[name, partition.partition_index] = Commit(
+                partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or ""
+            )
     return commits

@@ -1,48 +1,52 @@
 """OffsetDelete: forget where a group stood in topics that it no longer reads (KIP-496)."""
 
+from functools import partial
+
 from kio.schema.errors import ErrorCode
-from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
+from kio.schema.offset_delete.v0.request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from kio.schema.offset_delete.v0.response import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
 
+from cordwood.cluster.groups.coordinator import Codes
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.OFFSET_DELETE, range(1)
+AT_ONCE_MAX = 500
+"""Offsets of one request that are deleted together, as one batch of records."""
 
 
 async def handle(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
     image = call.services.quorum.image
-    known = [
-        (topic.name, partition.partition_index)
-        for topic in request.topics
-        if topic.name in image.topics_by_name
-        for partition in topic.partitions
-        if 0 <= partition.partition_index < len(image.topics_by_name[topic.name].partitions)
-    ]
+    asked = ((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
+    known = [place async for place in call.turns.each(asked) if image.has_partition(*place)]
+    codes: Codes = {}
     try:
-        codes = await call.services.groups.delete_offsets(request.group_id, known)
+        # Without any partition, too, the group has to be there.
+        for start in range(0, max(len(known), 1), AT_ONCE_MAX):
+            some = known[start : start + AT_ONCE_MAX]
+            codes |= await call.services.groups.delete_offsets(request.group_id, some)
     except Refused as refusal:
         return OffsetDeleteResponse(error_code=refusal.code, throttle_time=NO_THROTTLE, topics=())
+
+    def partition_row(topic: str, partition: OffsetDeleteRequestPartition) -> OffsetDeleteResponsePartition:
+        index = partition.partition_index
+        code = codes.get((topic, index), ErrorCode.unknown_topic_or_partition)
+        return OffsetDeleteResponsePartition(partition_index=index, error_code=code)
+
+    def topic_row(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
+        return OffsetDeleteResponseTopic(
+            name=topic.name, partitions=rows(partial(partition_row, topic.name), topic.partitions)
+        )
+
     return OffsetDeleteResponse(
-        error_code=ErrorCode.none,
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=codes.get(
-                            (topic.name, partition.partition_index), ErrorCode.unknown_topic_or_partition
-                        ),
-                    )
-                    for partition in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
+        error_code=ErrorCode.none, throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics)
     )

@@ -3,8 +3,7 @@
 Only what is on disk is told, so `require_stable` (KIP-447) has nothing to wait for while there are no transactions.
 """
 
-from collections.abc import Iterator
-from itertools import groupby
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,8 +23,11 @@ from kio.schema.offset_fetch.v9.response import (
 from cordwood.cluster.groups.formats import NO_EPOCH, CommittedOffset
 from cordwood.cluster.groups.offsets import OffsetsByPartition
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.codec import lift as lift_by_name
+from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.turns import in_order
 
 KEY, VERSIONS = ApiKey.OFFSET_FETCH, range(1, 10)
 
@@ -43,12 +45,13 @@ def lift(request: Any, version: int) -> OffsetFetchRequest:
         return lifted
     topics = None
     if request.topics is not None:
-        topics = tuple(
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-            for topic in request.topics
-        )
+        topics = rows(_topic_of_newest, request.topics)
     group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
     return OffsetFetchRequest(groups=(group,), require_stable=getattr(request, "require_stable", False))
+
+
+def _topic_of_newest(topic: Any) -> OffsetFetchRequestTopics:
+    return OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
 
 
 def lower(response: OffsetFetchResponse, version: int) -> Any:
@@ -59,37 +62,43 @@ def lower(response: OffsetFetchResponse, version: int) -> Any:
 
 
 async def handle(request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
-    groups = tuple(_group(group, call) for group in request.groups)
-    return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=groups)
+    groups = [await _group(group, call) async for group in call.turns.each(request.groups)]
+    return OffsetFetchResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
 
 
-def _group(wanted: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
+async def _group(wanted: OffsetFetchRequestGroup, call: Call) -> OffsetFetchResponseGroup:
     code, topics = ErrorCode.none, ()
     try:
         offsets = call.services.groups.offsets_of(wanted.group_id)
     except Refused as refusal:
         code = refusal.code
         if call.version < _FIRST_WITH_GROUP_ERROR:
-            topics = tuple(_wanted(wanted, {}, code))
+            topics = await _wanted(wanted, {}, code, call)
     else:
-        topics = tuple(_all(offsets) if wanted.topics is None else _wanted(wanted, offsets, ErrorCode.none))
+        topics = await _wanted(wanted, offsets, ErrorCode.none, call)
     return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics, error_code=code)
 
 
-def _wanted(
-    wanted: OffsetFetchRequestGroup, offsets: OffsetsByPartition, code: ErrorCode
-) -> Iterator[OffsetFetchResponseTopics]:
-    for topic in wanted.topics or ():
-        partitions = (
-            _partition(index, offsets.get((topic.name, index), NOTHING), code) for index in topic.partition_indexes
-        )
-        yield OffsetFetchResponseTopics(name=topic.name, partitions=tuple(partitions))
+async def _wanted(
+    wanted: OffsetFetchRequestGroup, offsets: OffsetsByPartition, code: ErrorCode, call: Call
+) -> tuple[OffsetFetchResponseTopics, ...]:
+    if wanted.topics is None:
+        asked = ((topic, (index,)) for topic, index in await call.turns.run(in_order(list(offsets), key=_itself)))
+    else:
+        asked = ((topic.name, topic.partition_indexes) for topic in wanted.topics)
+    found = await call.turns.run(by_topic(asked))
+
+    def partition_row(topic: str, index: int) -> OffsetFetchResponsePartitions:
+        return _partition(index, offsets.get((topic, index), NOTHING), code)
+
+    def topic_row(topic: str) -> OffsetFetchResponseTopics:
+        return OffsetFetchResponseTopics(name=topic, partitions=rows(partial(partition_row, topic), found[topic]))
+
+    return rows(topic_row, found)
 
 
-def _all(offsets: OffsetsByPartition) -> Iterator[OffsetFetchResponseTopics]:
-    for name, places in groupby(sorted(offsets), key=lambda place: place[0]):
-        partitions = (_partition(place[1], offsets[place], ErrorCode.none) for place in places)
-        yield OffsetFetchResponseTopics(name=name, partitions=tuple(partitions))
+def _itself(place: tuple[str, int]) -> tuple[str, int]:
+    return place
 
 
 def _partition(index: int, committed: CommittedOffset, code: ErrorCode) -> OffsetFetchResponsePartitions:

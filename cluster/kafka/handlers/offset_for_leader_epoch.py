@@ -1,28 +1,29 @@
 """OffsetForLeaderEpoch: where a leader epoch ended, so that a reader notices a log that was cut (KIP-101, KIP-320)."""
 
+from functools import partial
+
 from kio.schema.errors import ErrorCode
 from kio.schema.offset_for_leader_epoch.v4 import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderPartition
+from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderPartition, OffsetForLeaderTopic
 from kio.schema.offset_for_leader_epoch.v4.response import EpochEndOffset, OffsetForLeaderTopicResult
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.OFFSET_FOR_LEADER_EPOCH, range(2, 5)
 
 
 async def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
-    topics = tuple(
-        OffsetForLeaderTopicResult(
-            topic=topic.topic, partitions=tuple(_partition(topic.topic, wanted, call) for wanted in topic.partitions)
-        )
-        for topic in request.topics
-    )
-    return OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=topics)
+    def topic_row(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+        partitions = rows(partial(_partition, call, topic.topic), topic.partitions)
+        return OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions)
+
+    return OffsetForLeaderEpochResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
 
 
-def _partition(topic: str, wanted: OffsetForLeaderPartition, call: Call) -> EpochEndOffset:
+def _partition(call: Call, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         partition = call.services.replicas.led(topic, wanted.partition, wanted.current_leader_epoch)
     except EXPECTED as error:

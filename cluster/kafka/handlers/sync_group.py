@@ -35,6 +35,6 @@ async def _sync(request: SyncGroupRequest, call: Call) -> SyncReply:
         instance_id=request.group_instance_id,
         protocol_type=request.protocol_type,
         protocol=request.protocol_name,
-        assignments={share.member_id: share.assignment for share in request.assignments},
+        assignments={share.member_id: share.assignment async for share in call.turns.each(request.assignments)},
     )
     return await call.services.groups.sync(request.group_id, sync)

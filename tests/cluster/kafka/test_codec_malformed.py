@@ -9,7 +9,8 @@ import pytest
 
 from cordwood.chaos.live.malformed_frames import bursts
 from cordwood.chaos.live.wild_requests import api_versions, known_apis, wild_request
-from cordwood.cluster.kafka.codec import decode_request, is_flexible, read_head
+from cordwood.cluster.kafka.codec import decoding, is_flexible, read_head
+from cordwood.cluster.kafka.turns import at_once
 from cordwood.cluster.kafka.wire import Malformed
 
 FRAMES = 20_000
@@ -23,7 +24,7 @@ def decode(frame: bytes) -> object | None:
     head = read_head(view, is_flexible)
     if (head.api_key, head.version) not in KNOWN:
         return None
-    request: object = decode_request(head.api_key, head.version, view, head.body)
+    request: object = at_once(decoding(head.api_key, head.version, view, head.body))
     return request
 
 

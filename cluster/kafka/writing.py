@@ -1,0 +1,116 @@
+"""Answers to bytes by their schemas, in steps: arrays item by item, each made no sooner than it is written."""
+
+import dataclasses
+import functools
+import io
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from kio.serial import entity_writer
+from kio.serial._serialize import get_field_writer, get_writer
+
+from cordwood.cluster.kafka.schema import entity_in, has_arrays, is_tuple
+from cordwood.cluster.kafka.turns import Steps
+from cordwood.cluster.kafka.wire import uvarint
+
+ANSWER_BYTES_MAX = 64 << 20
+CHUNK_BYTES = 256 << 10
+"""An answer is kept as chunks of about this size: a longer piece of memory would be copied as it grows."""
+
+_INT = struct.Struct(">i").pack
+
+Write = Callable[[io.BytesIO, Any], None]
+StepwiseWrite = Callable[["Answer", Any], Steps[None]]
+
+
+class AnswerTooLarge(Exception):
+    """An answer of more than ANSWER_BYTES_MAX."""
+
+
+class Answer:
+    """The bytes of one answer."""
+
+    __slots__ = ("buffer", "chunks", "size")
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.buffer = io.BytesIO()
+        self.size = 0
+        """Of the chunks."""
+
+    def item_written(self) -> None:
+        """Begin another chunk where this one is full. Raises AnswerTooLarge."""
+        if self.buffer.tell() >= CHUNK_BYTES:
+            self.cut()
+
+    def cut(self) -> None:
+        """Have all bytes in the chunks. Raises AnswerTooLarge."""
+        self.chunks.append(self.buffer.getvalue())
+        self.size += len(self.chunks[-1])
+        self.buffer = io.BytesIO()
+        if self.size > ANSWER_BYTES_MAX:
+            raise AnswerTooLarge(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+
+
+def writing(schema: Any, head: bytes, message: Any) -> Steps[list[bytes]]:
+    """The frame with its length in front, as chunks; `head` is what comes between. Raises AnswerTooLarge."""
+    answer = Answer()
+    if has_arrays(schema):
+        yield from _writer(schema)(answer, message)
+    else:
+        entity_writer(schema)(answer.buffer, message)
+    answer.cut()
+    first = _INT(len(head) + answer.size) + head
+    # What is short is one piece of memory.
+    return [first + answer.chunks[0]] if len(answer.chunks) == 1 else [first, *answer.chunks]
+
+
+@functools.cache
+def _writer(schema: Any) -> StepwiseWrite:
+    """Tagged fields are not written: ours have the values that their absence stands for (KIP-482)."""
+    fields, defaults = [], []
+    for field in dataclasses.fields(schema):
+        if "tag" in field.metadata:
+            defaults.append((field.name, field.default))
+        else:
+            fields.append((field.name, *_field_writer(schema, field)))
+    flexible = bool(schema.__flexible__)
+
+    def write(answer: Answer, message: Any) -> Steps[None]:
+        for name, at_once, stepwise in fields:
+            if stepwise is None:
+                at_once(answer.buffer, getattr(message, name))
+            else:
+                yield from stepwise(answer, getattr(message, name))
+        for name, default in defaults:
+            assert getattr(message, name) == default, f"{name} is not written"
+        if flexible:
+            answer.buffer.write(b"\x00")
+
+    return write
+
+
+def _field_writer(schema: Any, field: "dataclasses.Field[Any]") -> tuple[Write, StepwiseWrite | None]:
+    flexible, entity = bool(schema.__flexible__), entity_in(field.type)
+    if not is_tuple(field.type):
+        assert entity is None or not has_arrays(entity), f"{schema}: arrays within a single structure"
+        return get_field_writer(field, flexible, False, False), None
+    one = get_writer(field.metadata["kafka_type"], flexible, False) if entity is None else entity_writer(entity)
+    inner = _writer(entity) if entity is not None and has_arrays(entity) else None
+    return one, _array_writer(one, inner, flexible)
+
+
+def _array_writer(one: Write, inner: StepwiseWrite | None, flexible: bool) -> StepwiseWrite:
+    def write(answer: Answer, items: Any) -> Steps[None]:
+        count = -1 if items is None else len(items)
+        answer.buffer.write(uvarint(count + 1) if flexible else _INT(count))
+        for item in items or ():
+            if inner is None:
+                one(answer.buffer, item)
+            else:
+                yield from inner(answer, item)
+            answer.item_written()
+            yield
+
+    return write

@@ -1,0 +1,66 @@
+"""No request holds the event loop for long, whatever it asks for: every API that is served, with thousands of items."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from large_requests import LargeRequest, large_requests
+from loop_steps import LongestStep
+
+from cordwood.bench.counters.cluster import Cluster
+from cordwood.chaos.sim.loop import run
+from cordwood.cluster.kafka.api_keys import ApiKey
+
+ITEMS = 3000
+CALLS_MAX = 30_000
+"""Of one step of the loop. On a slow machine these are about 5 ms."""
+
+
+class Stranger(asyncio.Protocol):
+    """A connection that sends one frame, and waits for an answer or the end of the connection."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._received = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if len(self._received) >= 4 and len(self._received) >= 4 + int.from_bytes(self._received[:4], "big"):
+            self.done.set_result(len(self._received))
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        if not self.done.done():
+            self.done.set_result(0)
+
+
+async def ask(cluster: Cluster, frame: bytes) -> int:
+    """Bytes of the answer; 0 where the broker hung up."""
+    opened: Any = await asyncio.get_running_loop().create_connection(Stranger, *cluster.leader(0))
+    transport, stranger = opened
+    transport.write(len(frame).to_bytes(4, "big") + frame)
+    return int(await asyncio.wait_for(stranger.done, 600))
+
+
+def longest_step(request: LargeRequest) -> tuple[int, int]:
+    """Calls of the broker's longest step, and the size of its answer."""
+    frame = request.frame()
+
+    async def story() -> tuple[int, int]:
+        cluster = await Cluster(1).begin()
+        with LongestStep() as longest:
+            size = await cluster.by(ask(cluster, frame), "stranger")
+        return longest.calls, size
+
+    return run(story())
+
+
+BY_GENERIC_HANDLERS = [
+    request for request in large_requests(ITEMS) if request.api.KEY not in (ApiKey.PRODUCE, ApiKey.FETCH)
+]
+
+
+@pytest.mark.parametrize("request_", BY_GENERIC_HANDLERS, ids=str)
+def test_a_request_of_thousands_of_items_lets_others_in(request_: LargeRequest) -> None:
+    calls, answer_bytes = longest_step(request_)
+    assert answer_bytes, "it was refused"
+    assert calls < CALLS_MAX

@@ -1,0 +1,114 @@
+"""Requests at their largest: for every array of an API's request one that has thousands of items there."""
+
+import dataclasses
+import io
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+from uuid import UUID
+
+from kio.index import load_request_schema
+from kio.serial import entity_writer
+
+from cordwood.chaos.sim.plan import TOPIC
+from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
+from cordwood.cluster.kafka.schema import entity_in, is_nullable, is_tuple
+from cordwood.storage.records import Record, encode
+
+HEAD = struct.Struct(">hhih")
+BATCH = encode([Record(0, 1_700_000_000_000, None, b"value")])
+SETTINGS = {"max_bytes": 1 << 20, "partition_max_bytes": 1 << 20, "replica_id": -1, "acks": -1, "session_epoch": -1}
+"""What fields are to be for the request to mean something; others are 0, or the number of their item."""
+
+
+@dataclass(frozen=True, slots=True)
+class LargeRequest:
+    """One request. `array` is the path to what has `items` items; `is_same` where they are all equal."""
+
+    api: ModuleType
+    version: int
+    array: str
+    items: int
+    is_same: bool
+
+    def __str__(self) -> str:
+        items = "the same" if self.is_same else "different"
+        return f"{self.api.KEY.name} {self.version}: {items} {self.array}"
+
+    def frame(self) -> bytes:
+        """Its bytes, without their length."""
+        schema = load_request_schema(self.api.KEY, self.version)
+        body = io.BytesIO()
+        entity_writer(schema)(body, self._entity(schema, "", 0))
+        head = HEAD.pack(self.api.KEY, self.version, 7, 4) + b"test" + (b"\x00" if schema.__flexible__ else b"")
+        return head + body.getvalue()
+
+    def _entity(self, schema: Any, path: str, number: int) -> Any:
+        fields = [field for field in dataclasses.fields(schema) if "tag" not in field.metadata]
+        return schema(**{field.name: self._value(field, f"{path}/{field.name}", number) for field in fields})
+
+    def _value(self, field: Any, path: str, number: int) -> Any:
+        entity = entity_in(field.type)
+        if not is_tuple(field.type):
+            if entity is not None:
+                return None if is_nullable(field.type) else self._entity(entity, path, number)
+            return self._scalar(field.name, field.metadata["kafka_type"], number)
+        count = self.items if path == self.array else 0
+        numbers = [0 if self.is_same else item for item in range(count)] or [number]
+        if entity is not None:
+            return tuple(self._entity(entity, path, item) for item in numbers)
+        return tuple(self._scalar(field.name, field.metadata["kafka_type"], item) for item in numbers)
+
+    def _scalar(self, name: str, kind: str, number: int) -> Any:
+        if name in SETTINGS:
+            return SETTINGS[name]
+        match kind:
+            case "string":
+                return f"{TOPIC}{number or ''}"
+            case "uuid":
+                return UUID(int=number + 1)
+            case "bool":
+                return True
+            case "bytes":
+                return b"\x00" * 8
+            case "records":
+                return BATCH
+            case "timedelta_i32" | "timedelta_i64":
+                return timedelta(milliseconds=6000 if "session" in name else 0)
+            case "int8":
+                return 2
+            case _:
+                return number % (1 << 15)
+
+
+def arrays_of(schema: Any, path: str = "") -> Iterator[str]:
+    """The paths of all arrays in a request."""
+    for field in dataclasses.fields(schema):
+        if "tag" in field.metadata:
+            continue
+        here = f"{path}/{field.name}"
+        if is_tuple(field.type):
+            yield here
+        if (entity := entity_in(field.type)) is not None:
+            yield from arrays_of(entity, here)
+
+
+def large_requests(items: int) -> list[LargeRequest]:
+    """For every API that is served, in its oldest and its newest version; of fewer items where no more are taken."""
+    return [
+        LargeRequest(api, version, array, min(items, _items_max(api, array, arrays)), is_same)
+        for api in HANDLERS
+        for version in dict.fromkeys((api.VERSIONS[0], api.VERSIONS[-1]))
+        for arrays in [list(arrays_of(load_request_schema(api.KEY, version)))]
+        for array in arrays
+        for is_same in (True, False)
+    ]
+
+
+def _items_max(api: ModuleType, array: str, arrays: list[str]) -> int:
+    """Each item of the array has the arrays within it, of one item each; so have the others."""
+    within = sum(path.startswith(f"{array}/") for path in arrays)
+    return (items_max_of(api) - len(arrays)) // (1 + within)

@@ -1,0 +1,51 @@
+"""How long a broker of a simulated world holds its event loop: calls that one step of the loop makes, counted."""
+
+import asyncio
+import sys
+from contextvars import Context
+from types import FrameType, TracebackType
+from typing import Any
+
+from cordwood.chaos.sim.loop import PROCESS
+
+_RUN = asyncio.Handle._run.__code__
+
+
+class LongestStep:
+    """A context. `calls` is how many calls, of Python or C, the brokers' longest step within it has made.
+
+    A step is one callback of the loop, such as a task's way from one `await` that waits to the next. A call takes some
+    0.1 microseconds. What a single call of C does is not seen.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self._is_brokers = False
+        self._this_step = 0
+
+    def __enter__(self) -> "LongestStep":
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        sys.setprofile(None)
+        self._end_step()
+
+    def _count(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            if frame.f_code is _RUN:
+                self._end_step()
+                self._is_brokers = _is_in_broker(frame.f_locals["self"]._context)
+            self._this_step += 1
+        elif event == "c_call":
+            self._this_step += 1
+
+    def _end_step(self) -> None:
+        if self._is_brokers:
+            self.calls = max(self.calls, self._this_step)
+        self._this_step, self._is_brokers = 0, False
+
+
+def _is_in_broker(context: Context) -> bool:
+    process = context.get(PROCESS)
+    return process is not None and process.host.startswith("broker-")
