@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, filterfalse
 from operator import is_not
 from types import MappingProxyType
 from uuid import UUID
@@ -165,9 +165,14 @@ def changed_topics(old: Image, new: Image) -> Iterator[tuple[TopicImage | None, 
     """
     if old.topics_by_id is new.topics_by_id:
         return
-    before, after = old.topics_by_id, new.topics_by_id
+    before, after = old.topics_by_name, new.topics_by_name
     # Without a line of Python for each topic: there may be tens of thousands, and this is asked at every change.
-    for topic_id in compress(before, map(is_not, before.values(), map(after.get, before))):
-        yield before[topic_id], after.get(topic_id)
-    for topic_id in new.topics_by_id.keys() - old.topics_by_id.keys():
-        yield None, new.topics_by_id[topic_id]
+    for name in compress(before, map(is_not, before.values(), map(after.get, before))):
+        was, is_now = before[name], after.get(name)
+        if is_now is not None and is_now.id != was.id:
+            yield was, None
+            yield None, is_now
+        else:
+            yield was, is_now
+    for name in filterfalse(before.__contains__, after):
+        yield None, after[name]
