@@ -74,6 +74,12 @@ class BrokerProcess:
         return self._process.pid
 
     @property
+    def running_pid(self) -> int | None:
+        """Of the process; None while there is none. For those who watch from another thread."""
+        process = self._process
+        return None if process is None else process.pid
+
+    @property
     def has_ended(self) -> bool:
         """Whether the process ended by itself."""
         return self._process is not None and self._process.poll() is not None

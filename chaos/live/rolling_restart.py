@@ -1,6 +1,7 @@
 """Every broker stopped and started in turn under load: `python -m cordwood.chaos.live.rolling_restart --rounds 10`."""
 
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -8,11 +9,17 @@ import typer
 from cordwood.chaos.live.clients import Workload
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.cluster_rounds import ClusterRounds
+from cordwood.chaos.live.flood.waits import MachineTime, Wait, stalls
+from cordwood.chaos.live.flood.watch import BrokerWatch
 from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, workplace
-from cordwood.chaos.live.report import quantile
+from cordwood.chaos.live.report import Report, quantile
+from cordwood.chaos.live.silences import silences
 
 REST_S = 11.0
 """librdkafka forgets a failed connection after 10 s, and until then waits ever longer with the next."""
+
+SILENCE_S_MAX = 0.5
+"""The longest that a partition may acknowledge nothing, beside clients with default settings."""
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -27,18 +34,36 @@ def main(
 ) -> None:
     """Restart all brokers one after the other with SIGTERM, beside clients that have librdkafka's default settings.
 
-    No producer and no member of a group may see an error, and all that was acknowledged must be there, once, in order,
-    and the same on every replica. Exits with 1 where it is not.
+    No producer and no member of a group may see an error, no partition may be silent for more than 0.5 s, and all that
+    was acknowledged must be there, once, in order, and the same on every replica. Exits with 1 where it is not.
     """
     workload = Workload(per_second=per_second, is_group=True, settings=(), reader_settings=())
     with workplace(keep) as place:
-        run = ClusterRounds("rolling_restart", LocalCluster(place), place, workload, seed)
-        report = run.run(rounds, lambda run: restart_each(run, rest_s))
+        cluster = LocalCluster(place)
+        run = ClusterRounds("rolling_restart", cluster, place, workload, seed)
+        watch = BrokerWatch(list(cluster.brokers.values()), place)
+        watch.start()
+        try:
+            report = run.run(rounds, lambda run: restart_each(run, rest_s))
+        finally:
+            watch.stop()
+    judge_silences(report, silences(answer for _, answer in run.clients.answers), watch.machine)
     waits = [answer.answered_at - answer.sent_at for _, answer in run.clients.answers]
     if waits:
         report.figures["longest_ack_s"] = round(max(waits), 3)
         report.figures["p99_ack_ms"] = round(quantile(waits, 0.99) * 1e3, 1)
     report.tell()
+
+
+def judge_silences(report: Report, found: Sequence[Wait], machine: MachineTime) -> None:
+    """Note the longest silence of each partition, and accuse those for which the brokers are to blame."""
+    for partition in sorted({wait.kind for wait in found}):
+        longest = max(wait.seconds for wait in found if wait.kind == partition)
+        report.took("longest_silence", longest)
+        worst, *_ = stalls((wait for wait in found if wait.kind == partition), machine)
+        report.took("longest_silence_blamed", worst.blamed_s)
+        if worst.blamed_s > SILENCE_S_MAX:
+            report.accuse("silence", f"{worst}, where {SILENCE_S_MAX:g} s are allowed")
 
 
 def restart_each(run: ClusterRounds, rest_s: float = 0.0) -> None:

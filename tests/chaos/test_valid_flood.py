@@ -64,7 +64,7 @@ def test_what_a_broker_announces_is_what_is_sent(broker: RunningBroker) -> None:
 def test_a_wait_for_a_processor_or_for_the_disk_is_not_the_brokers() -> None:
     machine = MachineTime()
     for time_s, starved_s, probe_s in ((1.0, 0.0, 0.01), (2.0, 0.6, 0.01), (3.0, 0.6, 0.3), (4.0, 0.6, 0.01)):
-        machine.add(time_s, starved_s, probe_s)
+        machine.add(time_s, (starved_s, 0.1), probe_s)
     assert machine.share_of(Wait("record", 1.0, 2.0)) == pytest.approx(0.61)
     assert machine.share_of(Wait("record", 2.5, 3.5)) == pytest.approx(0.3)
     assert machine.share_of(Wait("record", 1.5, 1.6)) == pytest.approx(0.1)
@@ -92,9 +92,8 @@ class Program:
         return self
 
     @property
-    def pid(self) -> int:
-        assert self.process is not None
-        return self.process.pid
+    def running_pid(self) -> int | None:
+        return None if self.process is None else self.process.pid
 
     @property
     def has_ended(self) -> bool:

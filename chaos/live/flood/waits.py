@@ -30,12 +30,12 @@ class MachineTime:
     """
 
     times_s: list[float] = field(default_factory=list)
-    starved_s: list[float] = field(default_factory=list)
-    """For how long the broker had been runnable without a processor, from its start up to each of the times."""
+    starved_s: list[tuple[float, ...]] = field(default_factory=list)
+    """For how long each broker had been runnable without a processor up to each of the times."""
     probe_s: list[float] = field(default_factory=list)
     """How long one write with fdatasync took that ended at each of the times, and how late it began."""
 
-    def add(self, time_s: float, starved_s: float, probe_s: float) -> None:
+    def add(self, time_s: float, starved_s: tuple[float, ...], probe_s: float) -> None:
         self.times_s.append(time_s)
         self.starved_s.append(starved_s)
         self.probe_s.append(probe_s)
@@ -46,8 +46,10 @@ class MachineTime:
             return 0.0
         first = max(bisect_right(self.times_s, wait.began_s) - 1, 0)
         last = min(bisect_left(self.times_s, wait.ended_s), len(self.times_s) - 1)
-        starved = self.starved_s[last] - self.starved_s[first]
-        return min(starved + max(self.probe_s[first : last + 1]), wait.seconds)
+        starved_s = (
+            at_last - at_first for at_first, at_last in zip(self.starved_s[first], self.starved_s[last], strict=True)
+        )
+        return min(max(starved_s) + max(self.probe_s[first : last + 1]), wait.seconds)
 
 
 class Stall(NamedTuple):

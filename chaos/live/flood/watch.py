@@ -21,8 +21,8 @@ class WatchedProcess(Protocol):
     """A broker in a process of its own."""
 
     @property
-    def pid(self) -> int:
-        """Of the process."""
+    def running_pid(self) -> int | None:
+        """Of the process; None while there is none."""
 
     @property
     def address(self) -> str:
@@ -40,7 +40,7 @@ class WatchedProcess(Protocol):
 
 
 class BrokerWatch:
-    """Samples the brokers' processes from a thread of its own, from `start` to `stop`."""
+    """Samples the brokers from a thread of its own, from `start` to `stop`; they may be restarted meanwhile."""
 
     def __init__(self, brokers: Sequence[WatchedProcess], place: Path) -> None:
         """`place` is a directory on the same disk as the brokers' data."""
@@ -52,14 +52,17 @@ class BrokerWatch:
         self.peak_s = 0.0
         """When some broker last grew beyond all it had been, in seconds of the monotonic clock."""
         self.last_mb: dict[int, float] = {}
-        self._brokers, self._pids = brokers, [broker.pid for broker in brokers]
-        self._place = place
+        self._brokers, self._place = brokers, place
+        self._starved_s = [0.0] * len(brokers)
+        self._withheld_s: dict[int, float] = {}
+        """From each process, when it was looked at last."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
     def start(self) -> None:
         """The memory of this moment is what later memory is compared with."""
-        self.baseline_mb = {pid: resident_mb(pid) for pid in self._pids}
+        pids = (broker.running_pid for broker in self._brokers)
+        self.baseline_mb = {pid: resident_mb(pid) for pid in pids if pid is not None}
         self.peak_mb, self.last_mb = dict(self.baseline_mb), dict(self.baseline_mb)
         self._thread.start()
 
@@ -70,12 +73,12 @@ class BrokerWatch:
     @property
     def growth_mb(self) -> float:
         """By how much some broker was larger than its baseline, at the worst moment."""
-        return max(self.peak_mb[pid] - self.baseline_mb[pid] for pid in self._pids)
+        return max(self.peak_mb[pid] - self.baseline_mb[pid] for pid in self.baseline_mb)
 
     @property
     def kept_mb(self) -> float:
         """By how much some broker is larger than its baseline now."""
-        return max(self.last_mb[pid] - self.baseline_mb[pid] for pid in self._pids)
+        return max(self.last_mb[pid] - self.baseline_mb[pid] for pid in self.baseline_mb)
 
     def exits(self) -> list[str]:
         """A sentence for each broker that ended by itself."""
@@ -103,17 +106,24 @@ class BrokerWatch:
                 self._sample(now_s, now_s - due_s)
 
     def _sample(self, now_s: float, probe_s: float) -> None:
-        starved_s = 0.0
-        for pid in self._pids:
-            try:
-                self.last_mb[pid] = resident_mb(pid)
-                if self.last_mb[pid] > self.peak_mb[pid]:
-                    self.peak_mb[pid], self.peak_s = self.last_mb[pid], now_s
-                starved_s += runnable_s(pid)
-            except ProcessLookupError:
-                # It has exited; `exits` says so.
+        for number, broker in enumerate(self._brokers):
+            pid = broker.running_pid
+            if pid is None:
                 continue
-        self.machine.add(now_s, starved_s, probe_s)
+            try:
+                self._see_memory(pid, now_s)
+                sum_s = withheld_s(pid)
+            except ProcessLookupError:
+                # It has just ended; `exits` says so where it ended by itself.
+                continue
+            self._starved_s[number] += sum_s - self._withheld_s.get(pid, sum_s)
+            self._withheld_s[pid] = sum_s
+        self.machine.add(now_s, tuple(self._starved_s), probe_s)
+
+    def _see_memory(self, pid: int, now_s: float) -> None:
+        self.last_mb[pid] = resident_mb(pid)
+        if self.last_mb[pid] > self.peak_mb.get(pid, 0.0):
+            self.peak_mb[pid], self.peak_s = self.last_mb[pid], now_s
 
 
 def resident_mb(pid: int) -> float:
@@ -127,7 +137,7 @@ def resident_mb(pid: int) -> float:
     raise ProcessLookupError(f"no process {pid}")
 
 
-def runnable_s(pid: int) -> float:
+def withheld_s(pid: int) -> float:
     """For how long a process's main thread has waited for a processor. Raises ProcessLookupError.
 
     The second number of schedstat (Linux, Documentation/scheduler/sched-stats.rst); 0 where the kernel does not count.

@@ -1,0 +1,18 @@
+"""Silences of partitions: times in which producers that send all the time had nothing acknowledged."""
+
+from collections.abc import Iterable
+
+from cordwood.chaos.live.flood.waits import NOTED_S, Wait
+from cordwood.chaos.live.rows import Answered
+
+
+def silences(answers: Iterable[Answered]) -> list[Wait]:
+    """Between consecutive acknowledgements of each partition, by whichever producer; short ones are left out."""
+    last_s: dict[int, float] = {}
+    found: list[Wait] = []
+    for answer in sorted((each for each in answers if not each.error), key=lambda each: each.answered_at):
+        began_s = last_s.get(answer.partition, answer.answered_at)
+        if answer.answered_at - began_s > NOTED_S:
+            found.append(Wait(f"partition {answer.partition}", began_s, answer.answered_at))
+        last_s[answer.partition] = answer.answered_at
+    return found

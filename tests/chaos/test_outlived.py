@@ -1,0 +1,258 @@
+"""Harm done to running brokers from outside: descriptors that run out, configs that change under load, a stranger's
+proposal, files that go missing, connections that take all places. The brokers run on, and acknowledge.
+"""
+
+import os
+import resource
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from broker_fixture import RunningBroker, free_port, wait_until
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+
+from cordwood.chaos.live.cluster import LocalCluster
+from cordwood.chaos.live.steady_member import SteadyMember
+from cordwood.cluster.metadata import commands
+from cordwood.cluster.metadata.raft.handshake import Handshake, Membership, PeerRole
+from cordwood.cluster.metadata.raft.messages import Propose, encode
+
+TOPIC = "outlived"
+ANSWER_S, REPAIRED_S = 30.0, 60.0
+VALUE = b"x" * 1000
+SMALL_SEGMENTS = {"segment.bytes": "50000"}
+
+
+def create(bootstrap: str, partitions: int, replicas: int, configs: dict[str, str] | None = None) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, partitions, replicas, config=configs or {})])[TOPIC].result(ANSWER_S)
+
+
+def alter(bootstrap: str, key: str, value: str) -> None:
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    resource_of = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource_of])[resource_of].result(ANSWER_S)
+
+
+class Load:
+    """A producer in a thread of its own that sends to every partition, in order, and counts what is acknowledged."""
+
+    def __init__(self, bootstrap: str, partitions: int) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1, "log_level": 0}
+        )
+        self._partitions = partitions
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.acknowledged = [0] * partitions
+        self.failed: list[str] = []
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def go_on(self, count: int = 50) -> None:
+        """Return once each partition has acknowledged so many more."""
+        due = [has + count for has in self.acknowledged]
+        wait_until(
+            lambda: all(has >= wanted for has, wanted in zip(self.acknowledged, due, strict=True)),
+            ANSWER_S,
+            f"acknowledgements: {self.acknowledged} of {due}",
+        )
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            for partition in range(self._partitions):
+                self._producer.produce(TOPIC, VALUE, partition=partition, on_delivery=self._answered(partition))
+            self._producer.poll(0.005)
+        self._producer.flush(ANSWER_S)
+
+    def _answered(self, partition: int) -> Callable[[object, object], None]:
+        def answered(error: object, _message: object) -> None:
+            if error is None:
+                self.acknowledged[partition] += 1
+            else:
+                self.failed.append(str(error))
+
+        return answered
+
+
+def count_read(bootstrap: str, partition: int, end: int) -> list[int]:
+    """The offsets that a consumer is given from the start up to `end`."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(TOPIC, partition, 0)])
+    offsets: list[int] = []
+    deadline = time.monotonic() + ANSWER_S
+    while (not offsets or offsets[-1] < end - 1) and time.monotonic() < deadline:
+        for message in consumer.consume(1000, 0.2):
+            assert message.error() is None, message.error()
+            offset = message.offset()
+            assert offset is not None
+            offsets.append(offset)
+    consumer.close()
+    return offsets
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "just-restarted"])
+def test_descriptors_that_run_out_take_nothing_with_them(tmp_path: Path, restarted: bool) -> None:
+    broker = RunningBroker(tmp_path / "data").start()
+    create(broker.bootstrap, 4, 1, SMALL_SEGMENTS)
+    with Load(broker.bootstrap, 4) as load:
+        load.go_on()
+        if restarted:
+            broker.kill()
+            broker.start()
+        soft, hard = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
+        used = len(os.listdir(f"/proc/{broker.pid}/fd"))
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (used, hard))
+        strangers = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(20)]
+        # Long enough for segments to be rolled and for a commit to open a directory.
+        time.sleep(5.0)
+        for stranger in strangers:
+            stranger.close()
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (soft, hard))
+        load.go_on()
+    assert load.failed == []
+    assert [len(count_read(broker.bootstrap, place, end)) for place, end in enumerate(load.acknowledged)] == (
+        load.acknowledged
+    )
+    assert broker.terminate() == 0
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_a_flush_policy_may_change_under_load(tmp_path: Path, brokers: int) -> None:
+    with LocalCluster(tmp_path, brokers) as cluster:
+        cluster.create_topic(TOPIC, 3, {"flush.policy": "os"})
+        with Load(cluster.bootstrap, 3) as load:
+            for policy in ("group", "os", "group"):
+                load.go_on()
+                alter(cluster.bootstrap, "flush.policy", policy)
+            load.go_on(200)
+            time.sleep(3.0)
+            cluster.check_alive()
+            load.go_on()
+        assert load.failed == []
+        cluster.wait_in_sync()
+
+
+def as_stranger(port: int, cluster_id: str, entry: bytes) -> None:
+    """Propose an entry on a quorum's port, as an observer that no voter has heard of."""
+    length = struct.Struct("<I")
+    with socket.create_connection(("127.0.0.1", port), timeout=10.0) as connection:
+
+        def send(frame: bytes) -> None:
+            connection.sendall(length.pack(len(frame)) + frame)
+
+        def receive() -> bytes:
+            head = connection.recv(length.size, socket.MSG_WAITALL)
+            return connection.recv(length.unpack(head)[0], socket.MSG_WAITALL)
+
+        me = Membership(commands.BrokerId(99), PeerRole.OBSERVER, cluster_id, VOTERS, b"")
+        handshake = Handshake(me, commands.BrokerId(1), b"n" * 16, send)
+        handshake.begin()
+        while handshake.receive(receive()) is None:
+            pass
+        send(encode(Propose(entry)))
+        time.sleep(0.5)
+
+
+VOTERS = tuple(map(commands.BrokerId, (1, 2, 3)))
+
+
+def test_a_strangers_proposal_that_no_broker_can_apply_stops_none(tmp_path: Path) -> None:
+    port = free_port()
+    others = ",".join(f"{id_}@127.0.0.1:{free_port()}" for id_ in (2, 3))
+    voters = {"controller.quorum.voters": f"1@127.0.0.1:{port},{others}", "controller.quorum.secret": ""}
+    with LocalCluster(tmp_path, settings=voters) as cluster:
+        cluster.create_topic(TOPIC, 3)
+        cluster_id = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=10).cluster_id or ""
+        for key, value in (("retention.ms", "abc"), ("segment.bytes", "-1"), ("no.such.key", "x")):
+            change = commands.ConfigChange(key, None, value)
+            command = commands.AlterConfigs(commands.ResourceType.TOPIC, TOPIC, (change,))
+            as_stranger(port, cluster_id, b"12345678" + commands.encode(command))
+        time.sleep(3.0)
+        cluster.check_alive()
+        with Load(cluster.bootstrap, 3) as load:
+            load.go_on()
+        cluster.stop()
+        cluster.start()
+        with Load(cluster.bootstrap, 3) as load:
+            load.go_on()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Three brokers that look at all that they have within a second."""
+    with LocalCluster(tmp_path, settings={"log.scrub.bytes.per.second": str(64 << 20)}, has_http=True) as running:
+        yield running
+
+
+def sealed(cluster: LocalCluster, broker: int) -> list[Path]:
+    """The segments of the topic's replica there that are not written to any more."""
+    [topic] = {path.parent.parent for path in cluster.data[broker].glob("topics/*/0/*.log")}
+    directory = topic / "0"
+    return sorted(directory.glob("*.log"))[:-1]
+
+
+def filled(cluster: LocalCluster) -> list[int]:
+    """Several sealed segments; how many records each partition acknowledged."""
+    cluster.create_topic(TOPIC, 1, SMALL_SEGMENTS)
+    with Load(cluster.bootstrap, 1) as load:
+        load.go_on(400)
+    cluster.wait_in_sync()
+    return load.acknowledged
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["leader", "follower"])
+def test_a_segment_that_is_deleted_is_found_and_fetched_again(cluster: LocalCluster, leads: bool) -> None:
+    [acknowledged] = filled(cluster)
+    leader = cluster.leader_of(TOPIC, 0)
+    victim = leader if leads else next(id_ for id_ in cluster.ids if id_ != leader)
+    lost = sealed(cluster, victim)[1]
+    content = lost.read_bytes()
+    lost.unlink()
+    wait_until(lambda: lost.exists() and lost.read_bytes().startswith(content.rstrip(b"\0")), REPAIRED_S, "the segment")
+    assert count_read(cluster.bootstrap, 0, acknowledged) == list(range(acknowledged))
+    cluster.wait_in_sync()
+
+
+def test_heartbeats_that_had_arrived_count_before_sessions_expire(broker: RunningBroker) -> None:
+    heard = [0] * 30
+    failed: list[str] = []
+
+    def hear(number: int) -> Callable[[float, float], None]:
+        def waited(_began_s: float, _ended_s: float) -> None:
+            heard[number] += 1
+
+        return waited
+
+    members = [
+        SteadyMember(broker.bootstrap, f"group-{number}", hear(number), failed.append, session_s=1.5)
+        for number in range(30)
+    ]
+    for member in members:
+        member.start()
+    try:
+        wait_until(lambda: min(heard) > 3, ANSWER_S, "heartbeats of every member")
+        os.kill(broker.pid, signal.SIGSTOP)
+        time.sleep(3.0)
+        os.kill(broker.pid, signal.SIGCONT)
+        before = list(heard)
+        wait_until(
+            lambda: all(now > then + 5 for now, then in zip(heard, before, strict=True)), ANSWER_S, "more of them"
+        )
+    finally:
+        for member in members:
+            member.stop()
+    assert failed == []
