@@ -8,7 +8,6 @@ from uuid import UUID
 import structlog
 
 from cordwood.cluster import quorums
-from cordwood.cluster.address_probe import AddressProbe
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.chronicle import Chronicle
 from cordwood.cluster.config import Settings
@@ -23,6 +22,7 @@ from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.identity import claim
 from cordwood.cluster.isr_changes import IsrChanges
 from cordwood.cluster.kafka.call import Services
+from cordwood.cluster.kafka.connection import LENGTH_BYTES
 from cordwood.cluster.kafka.dispatch import Dispatcher
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers.fetch import Fetching
@@ -35,6 +35,7 @@ from cordwood.cluster.kafka.server import Server
 from cordwood.cluster.kafka.turns import Turns
 from cordwood.cluster.lifecycle import Lifecycle
 from cordwood.cluster.listeners import Listener, http_address, inter_broker_listener, listeners_of
+from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.neighbours import Neighbours
 from cordwood.cluster.outside import Outside
@@ -74,6 +75,10 @@ class Broker:
         self._incarnation = self._uuid()
         self._damage = DamageRegister()
         self._requests = RequestMeasures(outside.clock)
+        self._memory = Memory.of(
+            max(settings.queued_max_request_bytes, settings.socket_request_max_bytes + LENGTH_BYTES),
+            settings.max_incremental_fetch_session_cache_partitions,
+        )
         self._http: HttpServer | None = None
         self.failure: asyncio.Future[str] = self._loop.create_future()
         self.watched: Watched | None = None
@@ -91,8 +96,7 @@ class Broker:
         directories = [LogDirectory(self._disk, path, self._directory_failed) for path in settings.log_dirs]
         self._quorum = quorums.open_quorum(settings, self._disk, self._run_blocking, self._rng, self._fail)
         self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
-        probe = AddressProbe(lambda broker_id: self._neighbours.address(broker_id))
-        self._controlling = Controlling(self._quorum, settings, probe.is_refused)
+        self._controlling = Controlling(self._quorum, settings)
         self._chronicle = Chronicle(self._quorum, BrokerId(settings.node_id))
         self._build_replication(directories)
         self._groups = self._build_groups()
@@ -152,6 +156,7 @@ class Broker:
             chronicle=self._chronicle,
             metadata_files=quorums.files_of(self._quorum),
             pauses=Pauses(self._outside.clock),
+            memory=self._memory,
         )
 
     def _why_not_ready(self) -> str | None:
@@ -179,7 +184,6 @@ class Broker:
             self._run_blocking,
             self._damaged,
             settings.socket_request_max_bytes,
-            settings.queued_max_request_bytes,
         )
         cluster = Cluster(
             settings.node_id,
@@ -285,7 +289,8 @@ class Broker:
             served_apis=served_apis(),
         )
         producing = Producing(self._replicas, self._wall_clock)
-        sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._rng)
+        slots = settings.max_incremental_fetch_session_cache_slots
+        sessions = FetchSessions(slots, self._memory.sessions, self._rng)
         fetching = Fetching(
             self._replicas,
             sessions,
@@ -296,7 +301,14 @@ class Broker:
         )
         self._dispatcher = Dispatcher(services, producing, fetching, self._links, self._requests)
         self._server = Server(
-            settings, self._wakeups, self._run_blocking, self._dispatcher.handle, self._damaged, self._requests
+            settings,
+            self._wakeups,
+            self._run_blocking,
+            self._dispatcher.handle,
+            self._damaged,
+            self._requests,
+            self._memory,
+            sessions,
         )
 
     def _uuid(self) -> UUID:

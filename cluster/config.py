@@ -144,7 +144,12 @@ class Settings:
     listener_security_protocol_map: tuple[str, ...] = _setting(
         ("PLAINTEXT:PLAINTEXT",), words(), "NAME:PROTOCOL for each listener's name. PLAINTEXT is the only protocol yet."
     )
-    max_connections: int = _setting(10_000, integer(1), "Connections in all; further ones are closed at once.")
+    max_connections: int = _setting(
+        10_000,
+        integer(1),
+        "Connections in all. A further one takes the place of the client's connection that is idle for longest, and is"
+        " closed where none is. Brokers that follow this one are admitted beyond this.",
+    )
     max_connections_per_ip: int = _setting(INT_MAX, integer(1), "Connections of one address.")
     connections_max_idle_ms: int = _setting(
         600 * SECOND_MS, long(SECOND_MS), "A connection without a request for this long is closed."
@@ -153,11 +158,19 @@ class Settings:
         100 * MIB, integer(KIB), "The largest request; a connection that announces more is closed."
     )
     queued_max_request_bytes: int = _setting(
-        16 * MIB, long(KIB), "Bytes of unanswered requests on one connection, beyond which it is not read from."
+        100 * MIB,
+        long(KIB),
+        "Memory for requests that arrive, over all connections. At least one request of socket.request.max.bytes has"
+        " room; without room a connection is not read from.",
     )
     fetch_max_bytes: int = _setting(55 * MIB, integer(KIB), "The most that one fetch is answered with.")
     max_incremental_fetch_session_cache_slots: int = _setting(
         1000, integer(0), "Fetch sessions kept at a time (KIP-227)."
+    )
+    max_incremental_fetch_session_cache_partitions: int = _setting(
+        200_000,
+        integer(0),
+        "Partitions of all fetch sessions together. One session has at most a fourth, one address a half of them.",
     )
 
     num_partitions: int = _setting(1, integer(1), "Partitions of a topic whose creator does not say how many.")

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from cordwood.chaos.sim.network import Network
 
 HIGH_WATER_BYTES = 64 << 10
+SOCKET_BUFFER_BYTES = 512 << 10
+"""What the system takes before it lets a program wait, for one that sets limits of its own."""
 ORDER_S = 1e-6
 
 
@@ -112,8 +114,9 @@ class End(asyncio.Transport):
         return self._buffered_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        self._high = HIGH_WATER_BYTES if high is None else high
-        self._low = self._high // 4 if low is None else low
+        high = HIGH_WATER_BYTES if high is None else high
+        self._high = SOCKET_BUFFER_BYTES + high
+        self._low = SOCKET_BUFFER_BYTES + (high // 4 if low is None else low)
 
     def pause_reading(self) -> None:
         self._is_read_paused = True

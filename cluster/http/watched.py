@@ -9,6 +9,7 @@ from cordwood.cluster.damage import DamageRegister
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.kafka.request_measures import RequestMeasures
+from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.quorum import Quorum
@@ -44,6 +45,7 @@ class Watched:
     metadata_files: FileMeasures | None
     """None where this broker is no voter."""
     pauses: Pauses
+    memory: Memory
 
     def led(self) -> Iterator[Partition]:
         """The partitions that this broker leads and can serve."""

@@ -1,21 +1,30 @@
 """One client's connection: frames handled where they arrive, answers sent in the order of their requests.
 
 One receive buffer a connection, used again and again; a request is read in place, in the callback, and leaves a slot
-in the queue. Whoever completes it fills the slot; what is ready at the head of the queue is sent in one write. A slot
-may hold slices of a log, which are read piece by piece as the client takes them, so that a slow reader costs no memory.
+in the queue. Its handler fills the slot; what is ready at the head of the queue is sent in one write. A slot may hold
+slices of a log, which are read piece by piece as the client takes them.
+
+All memory that a client can make the broker hold is counted in pools that the connections share (docs/adr/0026): the
+receive buffer beyond its first 4 KiB, requests that are not answered yet, and answers that the client does not take.
 """
 
 import asyncio
-import socket
+import math
+import mmap
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 import structlog
 
-from cordwood.cluster.kafka.request_measures import ApiMeasures
+from cordwood.cluster.kafka.connection_memory import ConnectionMemory
+from cordwood.cluster.kafka.fetch_sessions import NO_SESSION
+from cordwood.cluster.kafka.keep_alive import KeepAlive
+from cordwood.cluster.kafka.slot import Slot
+from cordwood.cluster.memory import MemoryPool
 from cordwood.replication.channel import Chunk
+from cordwood.replication.frames import FIRST_KEY_BYTE
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
@@ -26,46 +35,23 @@ BUFFER_BYTES_MIN = 4 << 10
 BUFFER_BYTES_USUAL = 256 << 10
 BUFFER_BYTES_KEPT = 16 << 20
 """A buffer grows to the largest request and stays, since fresh memory is dear; one larger than this goes at once."""
-SLOTS_MAX = 1000
-"""So many unanswered requests stop the reading of more."""
-WRITE_BUFFER_BYTES = 512 << 10
+BUFFER_BYTES_STEP = 4 << 20
+REQUEST_BYTES = 2 << 10
+"""What one request that waits for its answer is counted with, beside a share of its size."""
+SIZE_SHARE_SHIFT = 4
+"""A sixteenth: what a produce request holds has gone to the log, and counts only so that nobody sends without end."""
+PENDING_BYTES_MAX = 2 << 20
+"""With more than this, a connection is not read from until some of its requests are answered."""
+FREE_BYTES = 16 << 10
+"""The first request that a connection waits for may hold as much, however full the pool is."""
+PIECES_BYTES = 512 << 10
 JOINED_BYTES_MAX = 16 << 10
 """Up to here one copy is cheaper than a gathering write."""
 
+LENGTH_BYTES = 4
+
 _read_size = struct.Struct(">i").unpack_from
 _events = structlog.get_logger("connection")
-
-
-class Slot:
-    """One request's place in its connection's queue of answers."""
-
-    __slots__ = ("api", "began", "chunks", "connection", "size")
-
-    def __init__(self, connection: "Connection", size: int) -> None:
-        self.connection = connection
-        self.size = size
-        self.chunks: list[Chunk] | None = None
-        self.api: ApiMeasures | None = None
-        """Where the request is counted, from `began` on by the clock of that; None for what is no client's request."""
-        self.began = 0.0
-
-    def fill(self, chunks: list[Chunk]) -> None:
-        """The answer, to be sent at the end of this turn; no chunks where the client expects none."""
-        self.chunks = chunks
-        self.connection.wakeups.answered(self.connection)
-
-    def refused(self, code: int) -> None:
-        """The answer has an error of Kafka's."""
-        if self.api is not None:
-            self.api.errors[code] += 1
-
-
-class KeepAlive(NamedTuple):
-    """When the system finds out about a peer that vanished without a word: seconds of silence, then so many probes."""
-
-    idle_s: int
-    interval_s: int
-    probes: int
 
 
 class Owner(Protocol):
@@ -76,9 +62,9 @@ class Owner(Protocol):
     wakeups: Wakeups
     run_blocking: RunBlocking
     request_bytes_max: int
-    queued_bytes_max: int
+    memory: ConnectionMemory
 
-    def opened(self, connection: "Connection") -> bool: ...
+    def opened(self, connection: "Connection") -> None: ...
 
     def closed(self, connection: "Connection") -> None: ...
 
@@ -95,21 +81,35 @@ class Connection(asyncio.BufferedProtocol):
         self._owner, self.listener, self._handle = owner, listener, handle
         self.wakeups = owner.wakeups
         self.client_host = ""
-        self.last_active = 0.0
+        self.last_active = self._opened_at = 0.0
+        self.fetch_session = NO_SESSION
+        """The fetch session that was begun here (`fetch_sessions.py`)."""
+        self.is_broker = False
+        """Whether a follower has introduced itself here: it is not closed to make room for clients."""
+        self.on_closed: Callable[[], None] | None = None
         self._loop = asyncio.get_running_loop()
+        self._memory, self._pools = owner.memory, owner.memory.pools
         self._transport: asyncio.Transport | None = None
-        self._buffer = bytearray(BUFFER_BYTES_MIN)
+        self._buffer: bytearray | mmap.mmap = bytearray()
+        self._room = 0
+        """So much of the buffer may be written to: a large one is filled step by step."""
+        self._room_wanted, self._whole_bytes = BUFFER_BYTES_MIN, 0
+        """The room and the size that the buffer gets before it is read into; 0 where it has the room it should."""
+        self._receive_bytes = 0
         self._start = self._end = 0
         self._slots: deque[Slot] = deque()
         self._out: deque[Chunk] = deque()
-        self._queued_bytes = 0
+        self._pending_bytes = 0
+        self.unsent_bytes = 0
+        """Of answers, counted since the client stopped taking them."""
+        self.stalled_at = 0.0
         self._is_reading = True
+        self._is_alone = False
+        """Whether a request is under way, or waits, beside which no other one of this connection is handled."""
+        self.waits_for: MemoryPool | None = None
         self._may_write = True
         self._is_fetching_piece = False
-        self._partial_since = 0.0
-        self.on_closed: Callable[[], None] | None = None
-        self.generic: deque[Callable[[], None]] = deque()
-        """Requests that are handled one at a time, in order: the first is under way (`dispatch.py`)."""
+        self.partial_since = 0.0
 
     @property
     def is_open(self) -> bool:
@@ -120,30 +120,57 @@ class Connection(asyncio.BufferedProtocol):
         """Whether an answer is still owed: such a connection is not idle."""
         return bool(self._slots or self._out)
 
+    @property
+    def held_bytes(self) -> int:
+        """What it has of the pools for requests."""
+        return self._receive_bytes + self._pending_bytes
+
+    @property
+    def partial_bytes(self) -> int:
+        """What has arrived of a request that is not whole."""
+        return self._end - self._start
+
+    @property
+    def pending_since(self) -> float | None:
+        """When the oldest request arrived that is not answered."""
+        return self._slots[0].taken_at if self._slots else None
+
     def partial_for(self, now: float) -> float:
-        """Seconds since the first byte of a request that has not arrived whole; 0 where there is none."""
-        return now - self._partial_since if self._partial_since and self._is_reading else 0.0
+        """Seconds since `partial_since`; 0 where there is no such request, or it is not being read."""
+        return now - self.partial_since if self.partial_since and self._is_reading else 0.0
+
+    def stalled_for(self, now: float) -> float:
+        """Seconds since the client last took something of its answers; 0 where nothing waits for it."""
+        if self._may_write:
+            return 0.0
+        before = self.unsent_bytes
+        self._count_unsent()
+        if self.unsent_bytes < before:
+            self.stalled_at = now
+        return now - self.stalled_at
+
+    def idle_for(self, now: float) -> float:
+        """Seconds since anything came from a client that is owed no answer; without end where nothing ever came."""
+        if self.is_waited_for:
+            return 0.0
+        return math.inf if self.last_active == self._opened_at else now - self.last_active
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are of no class of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
-        self.last_active = self._loop.time()
-        if not self._owner.opened(self):
-            return
-        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        self._opened_at = self.last_active = self._loop.time()
+        # What the system does not take at once is counted, and nothing is added to it before it has gone.
+        self._transport.set_write_buffer_limits(high=0)
+        self._owner.opened(self)
         connected = transport.get_extra_info("socket")
         if connected is not None:
-            _keep_alive(connected, self._owner.keep_alive)
+            self._owner.keep_alive.apply(connected)
 
     def connection_lost(self, _error: Exception | None) -> None:
         self._transport = None
-        self._slots.clear()
-        self._out.clear()
-        self.generic.clear()
-        # Whoever still holds the connection, a long poll for one, does not hold its memory.
-        self._buffer = bytearray()
+        self._release()
         self._owner.closed(self)
         if self.on_closed is not None:
             self.on_closed()
@@ -155,6 +182,20 @@ class Connection(asyncio.BufferedProtocol):
                 _events.warning("connection.closed", client=self.client_host, listener=self.listener, reason=reason)
             self._transport.abort()
             self._transport = None
+            self._release()
+
+    def admit_broker(self, refusal: str) -> None:
+        """Take nothing here but a broker's introduction: there are too many clients."""
+        handle = self._handle
+
+        def introduced(connection: Connection, frame: memoryview, slot: Slot) -> None:
+            if frame[0] < FIRST_KEY_BYTE:
+                self.close(refusal)
+            else:
+                self._handle = handle
+                handle(connection, frame, slot)
+
+        self._handle = introduced
 
     def push(self, chunks: list[Chunk]) -> None:
         """Send what nobody asked for just now, at the end of this turn and behind the answers that are due before."""
@@ -165,113 +206,230 @@ class Connection(asyncio.BufferedProtocol):
 
     def no_answer_is_due(self) -> None:
         """The frame that is being handled is no request: it gives up its place in the queue of answers."""
-        self._queued_bytes -= self._slots.pop().size
+        self.hold(-self._slots.pop().held_bytes)
+
+    def reserve(self, slot: Slot, size: int, alone: bool) -> bool:
+        """See `Slot.reserve`; the slot is that of the request that is being handled."""
+        is_first = self._slots[0] is slot
+        pool = self._pools.pending
+        size = min(size, pool.limit // 2)
+        if alone and not is_first:
+            self._is_alone = True
+        elif (is_first and size <= FREE_BYTES) or pool.has_room(size):
+            self._is_alone |= alone
+            slot.held_bytes += size
+            self.hold(size)
+            return True
+        else:
+            self._memory.wait(self, pool)
+        self._start -= LENGTH_BYTES + slot.size
+        self.no_answer_is_due()
+        self._stop_reading()
+        return False
+
+    def hold(self, size: int) -> None:
+        """See `Slot.hold`."""
+        if self._transport is not None:
+            self._pending_bytes += size
+            self._pools.pending.used += size
+
+    def try_again(self) -> None:
+        """Go on with what there was no room for."""
+        self.waits_for = None
+        if self._transport is not None:
+            self._make_room()
+            if self.waits_for is None and self._has_room():
+                self.partial_since = self.partial_since and self._loop.time()
+                self._read_on()
 
     def get_buffer(self, _size_hint: int) -> memoryview:
-        return memoryview(self._buffer)[self._end :]
+        if self._room_wanted:
+            self._resize()
+        return memoryview(self._buffer)[self._end : self._room]
 
     def buffer_updated(self, count: int) -> None:
         self._end += count
         self.last_active = self._loop.time()
-        filled = self._end == len(self._buffer)
+        filled = self._end == self._room
         self._take_frames()
-        if filled and len(self._buffer) < BUFFER_BYTES_USUAL and self._transport is not None:
-            self._resize(BUFFER_BYTES_USUAL)
+        if filled and self._room < BUFFER_BYTES_USUAL and self._transport is not None:
+            self._want(BUFFER_BYTES_USUAL)
         if self._end == self._start:
-            self._partial_since = 0.0
-        elif not self._partial_since:
-            self._partial_since = self.last_active
+            self.partial_since = 0.0
+        elif not self.partial_since:
+            self.partial_since = self.last_active
 
     def eof_received(self) -> bool:
         return False
 
     def pause_writing(self) -> None:
         self._may_write = False
+        self.stalled_at = self._loop.time()
 
     def resume_writing(self) -> None:
         self._may_write = True
+        self._pools.unsent.used -= self.unsent_bytes
+        self.unsent_bytes = 0
         self.wake()
 
     def wake(self) -> None:
         """Send what is ready at the head of the queue."""
         slots, out = self._slots, self._out
         now: float | None = None
+        answered_bytes = 0
         while slots and (chunks := slots[0].chunks) is not None:
             out.extend(chunks)
             slot = slots.popleft()
-            self._queued_bytes -= slot.size
+            answered_bytes += slot.held_bytes
             if (api := slot.api) is not None:
                 if now is None:
                     now = api.clock()
                 api.done(slot.size, chunks, now - slot.began)
+        self._pending_bytes -= answered_bytes
+        self._pools.pending.used -= answered_bytes
+        if not slots:
+            self._is_alone = False
         self._pump()
-        if not self._is_reading and self._has_room():
-            self._is_reading = True
-            if self._transport is not None:
-                self._transport.resume_reading()
-                self._take_frames()
-
-    def fail(self, error: Exception) -> None:
-        self.close(f"an answer could not be sent: {error!r}")
+        if not self._may_write:
+            self._count_unsent()
+        if not self._is_reading and self.waits_for is None and self._has_room():
+            self._read_on()
 
     def shrink(self) -> None:
-        """Give back a large receive buffer that is not in use."""
-        if self._start == self._end and len(self._buffer) > BUFFER_BYTES_MIN:
-            self._buffer = bytearray(BUFFER_BYTES_MIN)
-            self._start = self._end = 0
+        """Give back a receive buffer that is not in use."""
+        if self._start == self._end and self._transport is not None:
+            self._buffer = bytearray()
+            self._start = self._end = self._room = 0
+            self._room_wanted = BUFFER_BYTES_MIN
+            self._count_received(0)
+
+    def _release(self) -> None:
+        """Give back all memory: a long poll may still hold the connection, and must not hold more than that."""
+        self._slots.clear()
+        self._out.clear()
+        self._buffer = bytearray()
+        self._pools.pending.used -= self._pending_bytes
+        self._pending_bytes = 0
+        self._count_received(0)
+        self._pools.unsent.used -= self.unsent_bytes
+        self.unsent_bytes = 0
+        self._memory.closed(self)
+
+    def _read_on(self) -> None:
+        self._is_reading = True
+        if self._transport is not None:
+            self._transport.resume_reading()
+            self._take_frames()
+
+    def _stop_reading(self) -> None:
+        """The kernel's buffers fill up, and TCP slows the client down."""
+        if self._is_reading and self._transport is not None:
+            self._is_reading = False
+            self._transport.pause_reading()
 
     def _take_frames(self) -> None:
         view = memoryview(self._buffer).toreadonly()
-        while self._transport is not None and self._is_reading and self._end - self._start >= 4:
+        while self._transport is not None and self._is_reading and self._end - self._start >= LENGTH_BYTES:
             size: int = _read_size(view, self._start)[0]
             if not 8 <= size <= self._owner.request_bytes_max:
                 self.close(f"a request of {size} bytes, where 8 to {self._owner.request_bytes_max} are taken")
                 return
-            begin = self._start + 4
+            begin = self._start + LENGTH_BYTES
             end = begin + size
             if end > self._end:
+                break
+            if not self._has_room():
+                self._stop_reading()
                 break
             self._start = end
             self._take(view[begin:end], size)
         self._make_room()
 
     def _take(self, frame: memoryview, size: int) -> None:
-        self._partial_since = 0.0
+        self.partial_since = 0.0
         slot = Slot(self, size)
+        slot.held_bytes = held_bytes = REQUEST_BYTES + (size >> SIZE_SHARE_SHIFT)
         self._slots.append(slot)
-        self._queued_bytes += size
+        self._pending_bytes += held_bytes
+        self._pools.pending.used += held_bytes
         self._handle(self, frame, slot)
-        if not self._has_room() and self._is_reading and self._transport is not None:
-            # The kernel's buffers fill up, and TCP slows the client down.
-            self._is_reading = False
-            self._transport.pause_reading()
 
     def _has_room(self) -> bool:
-        # A client that does not take its answers asks no more questions.
-        return self._may_write and self._queued_bytes <= self._owner.queued_bytes_max and len(self._slots) <= SLOTS_MAX
+        """Whether the next request may be handled."""
+        if not self._may_write:
+            # A client that does not take its answers asks no more questions.
+            return False
+        if not self._slots:
+            return True
+        pool = self._pools.pending
+        return not self._is_alone and self._pending_bytes <= PENDING_BYTES_MAX and pool.used <= pool.limit
 
     def _make_room(self) -> None:
         """Have room for more behind what has arrived. The buffer grows as it fills, not by what a frame claims."""
         waiting = self._end - self._start
+        if self._transport is None:
+            return
         if waiting == 0:
             self._start = self._end = 0
             if len(self._buffer) > BUFFER_BYTES_KEPT:
-                self._buffer = bytearray(BUFFER_BYTES_USUAL)
+                self.shrink()
             return
-        need = 4
-        if waiting >= 4:
+        need = LENGTH_BYTES
+        if waiting >= LENGTH_BYTES:
             need += int.from_bytes(self._buffer[self._start : self._start + 4], "big", signed=True)
-        if self._start + max(need, waiting + 1) > len(self._buffer):
+        if self._start and self._start + max(need, waiting + 1) > self._room:
             self._buffer[:waiting] = self._buffer[self._start : self._end]
             self._start, self._end = 0, waiting
-        if waiting == len(self._buffer):
-            self._resize(max(BUFFER_BYTES_USUAL, min(4 * waiting, 1 << (need - 1).bit_length())))
+        if waiting == self._room and need > waiting:
+            size = max(BUFFER_BYTES_USUAL, min(4 * waiting, waiting + BUFFER_BYTES_STEP, need))
+            if not self._want(size, need):
+                self._memory.wait(self, self._pools.receive if size <= BUFFER_BYTES_USUAL else self._pools.large)
+                self._stop_reading()
 
-    def _resize(self, size: int) -> None:
-        waiting = self._end - self._start
-        larger = bytearray(size)
-        larger[:waiting] = memoryview(self._buffer)[self._start : self._end]
-        self._buffer, self._start, self._end = larger, 0, waiting
+    def _want(self, size: int, whole: int = 0) -> bool:
+        """Have room for so much of a request of `whole` bytes, if the pools have it."""
+        if not self.is_broker and not self._may_receive(size):
+            self._memory.reclaim()
+            if not self._may_receive(size):
+                return False
+        self._room_wanted, self._whole_bytes = size, max(size, whole)
+        self._count_received(size)
+        return True
+
+    def _may_receive(self, size: int) -> bool:
+        before, pools = self._receive_bytes, self._pools
+        return pools.receive.has_room(size - before) and pools.large.has_room(_large(size) - _large(before))
+
+    def _resize(self) -> None:
+        self._room, self._room_wanted = self._room_wanted, 0
+        if self._room <= len(self._buffer):
+            return
+        before, end = self._buffer, self._end
+        if self._room <= BUFFER_BYTES_USUAL:
+            self._buffer = bytearray(self._room)
+        else:
+            # Pages that are not written to yet take no memory, and all of them are given back at once.
+            self._buffer = mmap.mmap(-1, self._whole_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._buffer[:end] = before[:end]
+
+    def _count_received(self, size: int) -> None:
+        pools, before = self._pools, self._receive_bytes
+        pools.receive.used += size - before
+        pools.large.used += _large(size) - _large(before)
+        self._receive_bytes = size
+
+    def _count_unsent(self) -> None:
+        if self._transport is None:
+            return
+        size = self._transport.get_write_buffer_size()
+        for chunk in self._out:
+            if chunk.__class__ is bytes:
+                size += len(chunk)
+        pool, before = self._pools.unsent, self.unsent_bytes
+        pool.used += size - before
+        self.unsent_bytes = size
+        if not before or pool.used > pool.limit:
+            self._memory.stalled(self)
 
     def _pump(self) -> None:
         out = self._out
@@ -287,7 +445,7 @@ class Connection(asyncio.BufferedProtocol):
             texts: list[Any] = []
             while out and isinstance(out[0], bytes):
                 texts.append(out.popleft())
-            if out and isinstance(out[0], Slice) and out[0].size <= WRITE_BUFFER_BYTES:
+            if out and isinstance(out[0], Slice) and out[0].size <= PIECES_BYTES:
                 texts += self._take_piece(out[0])
                 if self._transport is None:
                     return
@@ -328,6 +486,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._out.popleft()
             self._transport.write(piece)
             self._pump()
+            if not self._may_write:
+                self._count_unsent()
 
     def _cannot_read(self, error: Exception) -> None:
         """The answer has begun and cannot be ended, whatever the reason: the client asks again, and is then told."""
@@ -336,9 +496,5 @@ class Connection(asyncio.BufferedProtocol):
         self.close(f"an answer could not be read from the log: {error!r}")
 
 
-def _keep_alive(connected: socket.socket, limits: KeepAlive) -> None:
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, limit in zip(("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT"), limits, strict=True):
-        if hasattr(socket, option):
-            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), limit)
+def _large(size: int) -> int:
+    return size if size > BUFFER_BYTES_USUAL else 0

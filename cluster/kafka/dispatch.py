@@ -18,10 +18,11 @@ from cordwood.cluster.kafka.codec import (
     lift,
     read_head,
 )
-from cordwood.cluster.kafka.connection import Connection, Slot
+from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.handlers import api_versions, fetch, produce
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
 from cordwood.cluster.kafka.request_measures import RequestMeasures
+from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.kafka.writing import AnswerTooLarge
@@ -31,6 +32,10 @@ from cordwood.replication.links import Links
 CLIENT_ID_CHARS_TOLD = 100
 REQUEST_BYTES_MAX = 16 << 20
 """Of any API but Produce and Fetch. A request is copied as a whole, which may not hold the loop for long."""
+DECODED_SHARE = 12
+"""A decoded request takes so many times the bytes of its frame, or"""
+DECODED_ITEMS_BYTES = 40 << 20
+"""as much for all the items that a request may have, beside its texts."""
 
 _events = structlog.get_logger("request")
 
@@ -91,6 +96,8 @@ class Dispatcher:
             if frame[0] >= FIRST_KEY_BYTE:
                 connection.no_answer_is_due()
                 self._links.handle(connection, frame)
+                if not connection.is_broker:
+                    connection.is_broker = connection.is_open
                 return
             head = read_head(frame, is_flexible)
             slot.began = self._measures.clock()
@@ -122,20 +129,16 @@ class Dispatcher:
             raise Malformed(f"API {head.api_key} in version {head.version}, which this broker does not serve")
         if len(frame) > REQUEST_BYTES_MAX:
             raise Malformed(f"{api.key.name} of {len(frame)} bytes, where {REQUEST_BYTES_MAX} are taken")
+        if not slot.reserve(min(DECODED_SHARE * slot.size, 2 * slot.size + DECODED_ITEMS_BYTES), alone=True):
+            # As in Kafka, a connection's next request begins when the one before it has ended: a client that sends many
+            # at once takes turns with the others, finds its own effects in order, and has one answer in memory.
+            return
         # The connection's buffer is used again before the request's turn comes.
         body = memoryview(bytes(frame[head.body :]))
         call = Call(self._services, head.version, head.client_id, connection.client_host, connection.listener)
-
-        def begin() -> None:
-            task = asyncio.get_running_loop().create_task(self._answer(api, head, body, call, connection, slot))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-        # As in Kafka, a connection's next request begins when the one before it has ended: a client that sends many
-        # at once takes turns with the others, and finds its own effects in order.
-        connection.generic.append(begin)
-        if len(connection.generic) == 1:
-            begin()
+        task = asyncio.get_running_loop().create_task(self._answer(api, head, body, call, connection, slot))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _answer(
         self, api: Api, head: RequestHead, body: memoryview, call: Call, connection: Connection, slot: Slot
@@ -149,10 +152,8 @@ class Dispatcher:
             slot.fill([*await turns.run(api.encoding(head, response))])
         except Malformed as malformed:
             self._malformed(connection, head, malformed)
-            return
         except AnswerTooLarge as error:
             connection.close(f"{api.key.name}{_origin(head)} has {error}")
-            return
         except Exception as error:
             _events.exception(
                 "request.failed",
@@ -163,11 +164,6 @@ class Dispatcher:
                 request=head.correlation_id,
             )
             connection.close(f"{api.key.name} failed: {error!r}")
-            return
-        if connection.generic:
-            connection.generic.popleft()
-        if connection.generic:
-            connection.generic[0]()
 
 
 def _origin(head: RequestHead | None) -> str:

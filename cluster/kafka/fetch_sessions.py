@@ -1,15 +1,22 @@
-"""Incremental fetch sessions: what a client fetches is remembered, so that it sends only changes (KIP-227). Bounded."""
+"""Incremental fetch sessions (KIP-227), bounded in number and in the partitions that they remember together."""
 
 import random
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 from uuid import UUID
+
+from cordwood.cluster.memory import SESSION_PARTITION_BYTES, MemoryPool
 
 NO_SESSION = 0
 FULL_EPOCH, INITIAL_EPOCH = -1, 0
 EPOCH_MAX = 0x7FFFFFFF
 EVICT_AFTER_MS = 120_000
+TOPIC_NAME_CHARS_MAX = 249
+"""Of a topic that can exist, as Kafka has it."""
+SESSION_SHARE, ADDRESS_SHARE = 4, 2
+"""One session has at most a fourth of all partitions that are remembered, the clients of one address a half."""
 
 Topic = str | UUID
 PartitionKey = tuple[Topic, int]
@@ -27,27 +34,22 @@ class FetchedPartition:
     had_error: bool = False
 
 
+class Owner(Protocol):
+    """The connection that began a session. It has at most one, which ends with it."""
+
+    client_host: str
+    fetch_session: int
+
+
 @dataclass(slots=True)
 class Session:
     """One client's partitions, in the order in which they are answered: those that got data go to the end."""
 
     id: int
+    host: str
     epoch: int
     last_used_ms: int
     partitions: OrderedDict[PartitionKey, FetchedPartition] = field(default_factory=OrderedDict)
-
-    def change(
-        self, updated: Iterable[tuple[PartitionKey, FetchedPartition]], forgotten: Iterable[PartitionKey]
-    ) -> None:
-        """Take over what a request says has changed."""
-        for key, wanted in updated:
-            known = self.partitions.get(key)
-            if known is None:
-                self.partitions[key] = wanted
-            else:
-                known.offset, known.bytes_max, known.leader_epoch = wanted.offset, wanted.bytes_max, wanted.leader_epoch
-        for key in forgotten:
-            self.partitions.pop(key, None)
 
 
 class SessionNotFound(Exception):
@@ -59,26 +61,37 @@ class WrongSessionEpoch(Exception):
 
 
 class FetchSessions:
-    """At most `slots` sessions. A new one takes the place of the one unused longest, if that is two minutes or more."""
+    """At most `slots` sessions, and as many partitions as `pool` has room for.
 
-    def __init__(self, slots: int, rng: random.Random) -> None:
-        self._slots, self._rng = slots, rng
+    A new session takes the place of those unused longest, if that is two minutes or more. A client whose session is
+    refused or ended fetches without one, or begins another.
+    """
+
+    def __init__(self, slots: int, pool: MemoryPool, rng: random.Random) -> None:
+        self._slots, self._pool, self._rng = slots, pool, rng
+        self._partitions_max = pool.limit // SESSION_PARTITION_BYTES // SESSION_SHARE
         self._sessions: OrderedDict[int, Session] = OrderedDict()
+        self._used_by_host: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def create(self, now_ms: int) -> Session | None:
-        """A new, empty session; None where there is no room, and the client fetches without one."""
-        if len(self._sessions) >= self._slots:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_ms - oldest.last_used_ms < EVICT_AFTER_MS:
-                return None
-            del self._sessions[oldest.id]
+    def create(
+        self, owner: Owner, wanted: Iterable[tuple[PartitionKey, FetchedPartition]], now_ms: int
+    ) -> Session | None:
+        """A new session in place of the owner's last one; None where there is no room."""
+        self.end(owner.fetch_session)
+        partitions = OrderedDict(wanted)
+        if _has_long_names(partitions) or not self._make_room(owner.client_host, len(partitions), now_ms):
+            self._pool.waits += 1
+            return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randint(1, EPOCH_MAX)
-        session = self._sessions[session_id] = Session(session_id, 1, now_ms)
+        session = Session(session_id, owner.client_host, 1, now_ms, partitions)
+        self._sessions[session_id] = session
+        self._count(session, len(partitions))
+        owner.fetch_session = session_id
         return session
 
     def use(self, session_id: int, epoch: int, now_ms: int) -> Session:
@@ -93,5 +106,69 @@ class FetchSessions:
         self._sessions.move_to_end(session_id)
         return session
 
+    def change(
+        self,
+        session: Session,
+        updated: Iterable[tuple[PartitionKey, FetchedPartition]],
+        forgotten: Iterable[PartitionKey],
+    ) -> None:
+        """Take over what a request says has changed. Raises SessionNotFound where that is too much: it is ended."""
+        partitions = session.partitions
+        before = len(partitions)
+        for key, wanted in updated:
+            known = partitions.get(key)
+            if known is None:
+                partitions[key] = wanted
+            else:
+                known.offset, known.bytes_max, known.leader_epoch = wanted.offset, wanted.bytes_max, wanted.leader_epoch
+        for key in forgotten:
+            partitions.pop(key, None)
+        added = len(partitions) - before
+        self._count(session, added)
+        if added > 0 and (_has_long_names(partitions) or not self._is_within_bounds(session.host, len(partitions), 0)):
+            self._pool.closes += 1
+            self.end(session.id)
+            raise SessionNotFound
+
     def end(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._count(session, -len(session.partitions))
+
+    def size_of(self, session_id: int) -> int:
+        """Bytes that its partitions are counted with; 0 for a session that is not there."""
+        session = self._sessions.get(session_id)
+        return 0 if session is None else len(session.partitions) * SESSION_PARTITION_BYTES
+
+    def _make_room(self, host: str, partitions: int, now_ms: int) -> bool:
+        """Whether there is room for one more session, once those that nobody uses have made room."""
+        if partitions > self._partitions_max:
+            return False
+        while len(self._sessions) >= self._slots or not self._is_within_bounds(host, partitions, partitions):
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms < EVICT_AFTER_MS:
+                return False
+            self._pool.closes += 1
+            self.end(oldest.id)
+        return True
+
+    def _is_within_bounds(self, host: str, partitions: int, added: int) -> bool:
+        """Whether a session of so many partitions, these of them not counted yet, leaves enough to others."""
+        limit, size = self._pool.limit, added * SESSION_PARTITION_BYTES
+        return (
+            partitions <= self._partitions_max
+            and self._used_by_host[host] + size <= limit // ADDRESS_SHARE
+            and self._pool.has_room(size)
+        )
+
+    def _count(self, session: Session, partitions: int) -> None:
+        size = partitions * SESSION_PARTITION_BYTES
+        self._pool.used += size
+        self._used_by_host[session.host] += size
+        if not self._used_by_host[session.host]:
+            del self._used_by_host[session.host]
+
+
+def _has_long_names(partitions: Iterable[PartitionKey]) -> bool:
+    """Whether one of the topics cannot exist, and its name takes more memory than a partition is counted with."""
+    return any(isinstance(topic, str) and len(topic) > TOPIC_NAME_CHARS_MAX for topic, _ in partitions)

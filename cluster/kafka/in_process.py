@@ -4,17 +4,19 @@ Whatever is asked over it is checked, bounded and answered as if it had come fro
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from cordwood.cluster.kafka.connection import Connection, Handle, KeepAlive
+from cordwood.cluster.kafka.connection import LENGTH_BYTES, Connection, Handle
+from cordwood.cluster.kafka.connection_memory import ConnectionMemory
+from cordwood.cluster.kafka.keep_alive import KeepAlive
+from cordwood.cluster.memory import Memory
 from cordwood.replication.channel import Chunk
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DamagedLog
-
-LENGTH_BYTES = 4
 
 
 class InProcess:
@@ -28,17 +30,17 @@ class InProcess:
         run_blocking: RunBlocking,
         damaged: Callable[[DamagedLog], None],
         request_bytes_max: int,
-        queued_bytes_max: int,
     ) -> None:
         self.wakeups, self.run_blocking, self.damaged = wakeups, run_blocking, damaged
-        self.request_bytes_max, self.queued_bytes_max = request_bytes_max, queued_bytes_max
+        self.request_bytes_max = request_bytes_max
+        self.memory = ConnectionMemory(Memory.unlimited())
 
     def open(self, listener: str, handle: Handle, received: Callable[[memoryview], None]) -> "InProcessChannel":
         """A client of that listener. `received` is given every response, without its length."""
         return InProcessChannel(Connection(self, listener, handle), received)
 
-    def opened(self, _connection: Connection) -> bool:
-        return True
+    def opened(self, _connection: Connection) -> None:
+        """Whoever opens it has limits of its own."""
 
     def closed(self, _connection: Connection) -> None:
         """The client's end knows by itself."""
@@ -52,6 +54,9 @@ class InProcessChannel:
         self._connection, self._received = connection, received
         self._is_open = True
         self._partial = bytearray()
+        self._unread: deque[memoryview] = deque()
+        """What was sent while the broker does not read: the client bounds how much that can be."""
+        self._is_read = True
         connection.connection_made(cast(asyncio.Transport, self))
 
     @property
@@ -62,7 +67,8 @@ class InProcessChannel:
         """Have the broker read these. What it can answer at once, it has answered at the end of this turn."""
         for chunk in chunks:
             assert isinstance(chunk, bytes), "a client sends no stretch of a log"
-            self._feed(memoryview(chunk))
+            self._unread.append(memoryview(chunk))
+        self._feed()
 
     def close(self, reason: str | None = None) -> None:
         """Hang up; a `reason` becomes a line in the log."""
@@ -73,14 +79,18 @@ class InProcessChannel:
             if self.on_closed is not None:
                 self.on_closed()
 
-    def _feed(self, rest: memoryview) -> None:
-        connection = self._connection
-        while rest and self._is_open:
+    def _feed(self) -> None:
+        connection, unread = self._connection, self._unread
+        while unread and self._is_read and self._is_open:
+            rest = unread[0]
             room = connection.get_buffer(len(rest))
             count = min(len(room), len(rest))
             room[:count] = rest[:count]
+            if count < len(rest):
+                unread[0] = rest[count:]
+            else:
+                unread.popleft()
             connection.buffer_updated(count)
-            rest = rest[count:]
 
     def write(self, data: Bytes) -> None:
         """The transport's side: bytes of responses."""
@@ -102,11 +112,15 @@ class InProcessChannel:
     def set_write_buffer_limits(self, high: int | None = None) -> None:
         """The client's memory is bounded by what it asks for."""
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def pause_reading(self) -> None:
-        """What is sent is kept until it is read: the client bounds how much that can be."""
+        self._is_read = False
 
     def resume_reading(self) -> None:
-        """See `pause_reading`."""
+        self._is_read = True
+        asyncio.get_running_loop().call_soon(self._feed)
 
     def _deliver(self) -> None:
         partial = self._partial

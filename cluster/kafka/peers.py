@@ -3,7 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
-from cordwood.cluster.kafka.connection import Connection, KeepAlive, Slot
+from cordwood.cluster.kafka.connection import Connection
+from cordwood.cluster.kafka.connection_memory import ConnectionMemory
+from cordwood.cluster.kafka.keep_alive import KeepAlive
+from cordwood.cluster.kafka.slot import Slot
+from cordwood.cluster.memory import Memory
 from cordwood.replication.channel import Channel
 from cordwood.replication.frames import MalformedFrame
 from cordwood.replication.housekeeping import RunBlocking
@@ -25,7 +29,8 @@ class Peers:
 
     def __init__(self, wakeups: Wakeups, run_blocking: RunBlocking) -> None:
         self.wakeups, self.run_blocking = wakeups, run_blocking
-        self.request_bytes_max = self.queued_bytes_max = FRAME_BYTES_MAX
+        self.request_bytes_max = FRAME_BYTES_MAX
+        self.memory = ConnectionMemory(Memory.unlimited())
 
     async def dial(self, host: str, port: int, received: Callable[[memoryview], None]) -> Channel:
         """Raises OSError."""
@@ -41,8 +46,8 @@ class Peers:
         _, connection = await loop.create_connection(lambda: Connection(self, PEER, handle), host, port)
         return connection
 
-    def opened(self, _connection: Connection) -> bool:
-        return True
+    def opened(self, _connection: Connection) -> None:
+        """Whoever opens it has limits of its own."""
 
     def closed(self, _connection: Connection) -> None:
         """Whoever dialled has its own way to know."""

@@ -34,6 +34,7 @@ class ProduceRequest(NamedTuple):
     acks: int
     timeout_ms: int
     topics: list[tuple[str, list[PartitionData]]]
+    partitions: int = 1
 
 
 def read_produce(head: RequestHead, frame: memoryview) -> ProduceRequest:
@@ -84,7 +85,7 @@ def _read(version: int, frame: memoryview, position: int) -> ProduceRequest:
         topics.append((name, partitions))
         items += len(partitions)
         check_items(items)
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics, items)
 
 
 def _read_flexible_partitions(frame: memoryview, position: int) -> tuple[list[PartitionData], int]:

@@ -42,5 +42,5 @@ class RequestMeasures:
         self.by_api: Mapping[int, ApiMeasures] = {key: ApiMeasures(clock) for key in ApiKey}
         self.malformed = 0
         """Requests that nobody could make sense of, each of which ended its connection."""
-        self.connections_opened = self.connections_refused = 0
-        """Refused ones were opened too."""
+        self.connections_opened = self.connections_refused = self.connections_evicted = 0
+        """Refused ones were opened too; evicted ones were idle, and made room for others."""

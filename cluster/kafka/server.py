@@ -1,15 +1,20 @@
-"""The listening side: sockets, how many connections there may be, and which have been idle for too long."""
+"""The listening side: sockets, how many connections there may be, and which are closed to make room."""
 
 import asyncio
-from collections import Counter
+import heapq
+from collections import Counter, deque
 from collections.abc import Callable
 
 import structlog
 
 from cordwood.cluster.config import Settings
-from cordwood.cluster.kafka.connection import Connection, Handle, KeepAlive
+from cordwood.cluster.kafka.connection import Connection, Handle
+from cordwood.cluster.kafka.connection_memory import ConnectionMemory
+from cordwood.cluster.kafka.fetch_sessions import FetchSessions
+from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.listeners import Listener
+from cordwood.cluster.memory import Memory
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
@@ -18,6 +23,12 @@ SWEEP_INTERVAL_S = 5.0
 SHRINK_AFTER_S = 10.0
 PARTIAL_FRAME_AFTER_S = 60.0
 """A request that takes longer than this to arrive keeps memory for nothing."""
+STALLED_AFTER_S = 60.0
+"""A client that takes nothing of its answers for this long is closed."""
+UNADMITTED_MAX = 64
+IDLE_S_MIN = 10.0
+"""A client that was active more lately is not closed to make room for another one, unless it never sent anything."""
+EVICTED_AT_ONCE = 256
 BACKLOG = 1024
 
 _events = structlog.get_logger("server")
@@ -36,12 +47,19 @@ class Server:
         handle: Handle,
         damaged: Callable[[DamagedLog], None],
         measures: RequestMeasures,
+        memory: Memory,
+        sessions: FetchSessions,
     ) -> None:
         self.wakeups, self.run_blocking, self.damaged = wakeups, run_blocking, damaged
         self.request_bytes_max = settings.socket_request_max_bytes
-        self.queued_bytes_max = settings.queued_max_request_bytes
+        self.memory = ConnectionMemory(memory, lambda: self._connections)
         self._settings, self._handle, self._measures = settings, handle, measures
+        self._sessions = sessions
         self._connections: dict[Connection, None] = {}
+        self._unadmitted: dict[Connection, None] = {}
+        """Beyond the limits, and closed unless they are brokers'."""
+        self._idle: deque[tuple[Connection, float]] = deque()
+        """Connections to close next where there are too many, with the time when they were last active."""
         self._by_host: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
@@ -81,38 +99,77 @@ class Server:
         """Take no more connections and end those there are."""
         if self._sweep is not None:
             self._sweep.cancel()
+        self.memory.close()
         for server in self._servers:
             server.close()
         for connection in list(self._connections):
             connection.close()
 
-    def opened(self, connection: Connection) -> bool:
-        """Whether one more connection is allowed; one that is not is closed at once."""
+    def opened(self, connection: Connection) -> None:
+        """Admit one more connection, only as a broker's where there are too many already."""
         host = connection.client_host
         self._connections[connection] = None
         self._by_host[host] += 1
         self._measures.connections_opened += 1
         refusal = self._why_not(host)
         if refusal is not None:
-            self._measures.connections_refused += 1
-            connection.close(refusal)
-        return refusal is None
+            self._admit_broker(connection, refusal)
 
     def closed(self, connection: Connection) -> None:
         if connection in self._connections:
             del self._connections[connection]
+            self._unadmitted.pop(connection, None)
+            self._sessions.end(connection.fetch_session)
             self._by_host[connection.client_host] -= 1
             if not self._by_host[connection.client_host]:
                 del self._by_host[connection.client_host]
 
     def _why_not(self, host: str) -> str | None:
-        """Why there are too many connections; None where there are not."""
+        """Why there are too many connections; None where there are not, once an idle one has made room."""
         settings = self._settings
-        if len(self._connections) > settings.max_connections:
-            return f"max.connections is {settings.max_connections}"
         if self._by_host[host] > settings.max_connections_per_ip:
             return f"max.connections.per.ip is {settings.max_connections_per_ip}"
+        if len(self._connections) > settings.max_connections and not self._close_idle():
+            return f"max.connections is {settings.max_connections}"
         return None
+
+    def _admit_broker(self, connection: Connection, refusal: str) -> None:
+        """Wait for a broker to introduce itself: clients must not keep replication out (KIP-402).
+
+        Only so many are waited for. A broker does it with its first bytes, and those that do not make room for it.
+        """
+        self._measures.connections_refused += 1
+        connection.admit_broker(refusal)
+        self._unadmitted[connection] = None
+        while len(self._unadmitted) > UNADMITTED_MAX:
+            oldest = next(iter(self._unadmitted))
+            del self._unadmitted[oldest]
+            if not oldest.is_broker:
+                oldest.close(refusal)
+
+    def _close_idle(self) -> bool:
+        """Close the client's connection that has been idle for longest. False where none has been for long enough."""
+        while True:
+            if not self._idle:
+                self._idle.extend(self._longest_idle())
+            if not self._idle:
+                return False
+            connection, last_active = self._idle.popleft()
+            if connection.is_open and connection.last_active == last_active and not connection.is_waited_for:
+                self._measures.connections_evicted += 1
+                connection.close()
+                return True
+
+    def _longest_idle(self) -> list[tuple[Connection, float]]:
+        """Some of them, so that not every further client has all connections looked at."""
+        now = asyncio.get_running_loop().time()
+        idle = (
+            connection
+            for connection in self._connections
+            if connection.is_open and not connection.is_broker and connection.idle_for(now) > IDLE_S_MIN
+        )
+        found = heapq.nsmallest(EVICTED_AT_ONCE, idle, key=lambda connection: connection.last_active)
+        return [(connection, connection.last_active) for connection in found]
 
     def _factory(self, listener: str) -> Callable[[], Connection]:
         return lambda: Connection(self, listener, self._handle)
@@ -127,6 +184,8 @@ class Server:
             idle_s = now - connection.last_active
             if connection.partial_for(now) > PARTIAL_FRAME_AFTER_S:
                 connection.close(f"a request has been incomplete for {connection.partial_for(now):.0f} s")
+            elif connection.stalled_for(now) > STALLED_AFTER_S:
+                connection.close(f"answers have not been taken for {connection.stalled_for(now):.0f} s")
             elif not connection.is_waited_for and idle_s > idle_after_s:
                 connection.close()
             elif idle_s > SHRINK_AFTER_S:

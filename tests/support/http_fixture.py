@@ -22,6 +22,7 @@ from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.http.server import HttpServer
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.request_measures import RequestMeasures
+from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.replication.assignment import Assignment
@@ -68,6 +69,7 @@ class HttpStory:
             chronicle=self.chronicle,
             metadata_files=FileMeasures(0),
             pauses=Pauses(clock),
+            memory=Memory.unlimited(),
         )
         self.server = HttpServer(self.watched)
         self.port = 0

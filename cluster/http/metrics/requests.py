@@ -73,7 +73,13 @@ FAMILIES: tuple[Family, ...] = (
     ),
     counter(
         "connections_refused",
-        "Connections beyond max.connections or max.connections.per.ip.",
+        "Connections beyond max.connections or max.connections.per.ip, where none was idle that could make room. Only a"
+        " broker that follows this one is served there.",
         lambda watched: watched.requests.connections_refused,
+    ),
+    counter(
+        "connections_evicted",
+        "Idle connections that were closed to make room for others.",
+        lambda watched: watched.requests.connections_evicted,
     ),
 )

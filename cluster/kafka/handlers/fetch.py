@@ -13,7 +13,7 @@ from kio.schema.fetch.v16 import FetchResponse
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.connection import Slot
+from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.fetch_request import FetchRequest, read_fetch
 from cordwood.cluster.kafka.fetch_response import NOTHING, Row, encode, encode_error
 from cordwood.cluster.kafka.fetch_sessions import (
@@ -28,16 +28,18 @@ from cordwood.cluster.kafka.fetch_sessions import (
     WrongSessionEpoch,
 )
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
-from cordwood.cluster.kafka.wire import ITEMS_MAX
+from cordwood.cluster.kafka.slot import Slot
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
-from cordwood.replication.tasks import report
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.segment import NotInMemory, Segment
 from cordwood.storage.slices import Slice
 
 KEY, VERSIONS = ApiKey.FETCH, range(4, 17)
+SMALL_REQUEST_BYTES = 256
+HELD_SHARE = 12
+"""What waits for a larger request's partitions takes so many times the bytes of its frame."""
 SHARED_BYTES_MAX = 16 << 10
 """Up to here an answer is one piece of memory; more is read as the client takes it."""
 
@@ -97,9 +99,13 @@ class Fetching:
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
         """Answer now, or begin a long poll. Raises Malformed."""
+        if slot.size > SMALL_REQUEST_BYTES and not slot.reserve(slot.size * HELD_SHARE):
+            return
         request = read_fetch(head, frame)
+        if request.session_id and not slot.reserve(self._sessions.size_of(request.session_id)):
+            return
         try:
-            session, is_incremental = self._session(request)
+            session, is_incremental = self._session(request, slot.connection)
         except SessionNotFound:
             self._refuse(head, slot, ErrorCode.fetch_session_id_not_found)
             return
@@ -127,7 +133,7 @@ class Fetching:
         slot.refused(int(code))
         slot.fill([encode_error(head, code)])
 
-    def _session(self, request: FetchRequest) -> tuple[Session | None, bool]:
+    def _session(self, request: FetchRequest, connection: Connection) -> tuple[Session | None, bool]:
         """The session that a request begins, continues or does without, and whether only changes are answered."""
         now_ms = self._wall_clock()
         if request.session_epoch == FULL_EPOCH:
@@ -135,15 +141,9 @@ class Fetching:
             return None, False
         if request.session_epoch == INITIAL_EPOCH:
             self._sessions.end(request.session_id)
-            session = self._sessions.create(now_ms) if request.wanted else None
-            if session is not None:
-                session.change(request.wanted, ())
-            return session, False
+            return (self._sessions.create(connection, request.wanted, now_ms) if request.wanted else None), False
         session = self._sessions.use(request.session_id, request.session_epoch, now_ms)
-        session.change(request.wanted, request.forgotten)
-        if len(session.partitions) > ITEMS_MAX:
-            self._sessions.end(session.id)
-            raise SessionNotFound
+        self._sessions.change(session, request.wanted, request.forgotten)
         return session, True
 
 
@@ -186,10 +186,6 @@ class Poll:
         elif not self._is_done and not self._is_reading:
             self._try(is_last_chance=False)
 
-    def fail(self, error: Exception) -> None:
-        self._leave()
-        self._slot.connection.close(f"FETCH failed: {error!r}")
-
     def _expire(self) -> None:
         if not self._is_done and not self._is_reading:
             self._try(is_last_chance=True)
@@ -230,12 +226,7 @@ class Poll:
 
     async def _warm(self, is_last_chance: bool) -> None:
         """Have the disk read what is asked for, beside the loop, then go on."""
-        try:
-            await self._fetching.run_blocking(self._touch)
-        except Exception as error:
-            report("what a FETCH asks for could not be read ahead", error)
-            self.fail(error)
-            return
+        await self._fetching.run_blocking(self._touch)
         self._is_reading = False
         if not self._slot.connection.is_open or self._is_done:
             return
@@ -297,6 +288,7 @@ class Poll:
         for row in rows:
             if row.slice is not None and (room := room - row.slice.size) >= 0:
                 row.piece = self._fetching.shared.read(row.slice)
+                self._slot.hold(row.slice.size)
         self._slot.fill(encode(self._head, session_id, rows))
 
     def _is_news(self, session: Session, row: Row) -> bool:

@@ -14,9 +14,9 @@ from kio.schema.produce.v11 import ProduceRequest, ProduceResponse
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.connection import Slot
 from cordwood.cluster.kafka.produce_request import PartitionData, read_produce
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
+from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.wire import Malformed, compact_string, legacy_string, uvarint
 from cordwood.cluster.topics import INTERNAL_TOPICS
 from cordwood.replication.replicas import Replicas
@@ -27,6 +27,9 @@ ADVERTISED_FROM = 0
 
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 NO_OFFSET = NO_TIME = -1
+FEW_PARTITIONS = 32
+OUTCOME_BYTES = 400
+"""What becomes of one batch, and its part of the answer."""
 
 _HEAD = struct.Struct(">ii").pack
 _FRAME_V9 = struct.Struct(">iib").pack
@@ -103,6 +106,8 @@ class Producing:
         if not 0 <= head.version <= VERSIONS[-1]:
             raise Malformed(f"Produce in version {head.version}, which this broker does not serve")
         request = read_produce(head, frame)
+        if request.partitions > FEW_PARTITIONS and not slot.reserve(request.partitions * OUTCOME_BYTES):
+            return
         pending = PendingProduce(head, slot, self._now() + request.timeout_ms / 1000)
         acks = request.acks
         now_ms = self._wall_clock()

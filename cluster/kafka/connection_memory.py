@@ -1,0 +1,153 @@
+"""Memory of a set of connections: which of them wait for room in a pool, and which have to make room."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from cordwood.cluster.memory import Memory, MemoryPool
+
+RETRY_INTERVAL_S = 0.05
+HELD_BYTES_FREE = 8 << 10
+"""A connection that has no more than this of the pools is never closed to make room."""
+HELD_S_MAX = 1.0
+"""While others wait, a connection may keep memory for as long, unless its request goes on arriving."""
+ARRIVAL_BYTES_PER_SECOND_MIN = 256 << 10
+
+
+class Holder(Protocol):
+    """A connection, as the memory that it holds is seen here."""
+
+    is_broker: bool
+    stalled_at: float
+    unsent_bytes: int
+    waits_for: MemoryPool | None
+    """The pool without room for what it needs next."""
+    partial_since: float
+    """When the request began to arrive that is not whole yet, or its reading went on; 0 where there is none."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Its receive buffer and its pending requests."""
+        ...
+
+    @property
+    def partial_bytes(self) -> int: ...
+
+    @property
+    def pending_since(self) -> float | None:
+        """When the oldest request came that has no answer; None where there is none."""
+        ...
+
+    def shrink(self) -> None: ...
+
+    def try_again(self) -> None: ...
+
+    def close(self, reason: str | None = None) -> None: ...
+
+
+class ConnectionMemory:
+    """The pools of these connections, and what happens when one of the pools is full.
+
+    A connection without room is not read from until there is some. To make room, first the buffers that are empty are
+    given back; then connections are closed that keep memory and do not get on; and where all only wait for each other,
+    the one whose request began to arrive last. So the oldest request always ends.
+    """
+
+    def __init__(self, memory: Memory, connections: Callable[[], Iterable[Holder]] = tuple) -> None:
+        self.pools = memory
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[Holder, None] = {}
+        self._retrying: dict[Holder, None] = {}
+        self._stalled: dict[Holder, None] = {}
+        """Those that have answers which their clients did not take; some may have been taken since."""
+        self._arrivals: dict[Holder, tuple[float, int]] = {}
+        """While some wait: how much had arrived of a request that is not whole, and when that was looked at."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._may_reclaim = True
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def wait(self, connection: Holder, pool: MemoryPool) -> None:
+        """Have the connection try again as long as there is no room for it in the pool."""
+        if connection not in self._retrying:
+            pool.waits += 1
+        connection.waits_for = pool
+        self._waiting[connection] = None
+        self._schedule()
+
+    def reclaim(self) -> None:
+        """Take back all receive buffers with nothing in them, once an interval."""
+        if self._may_reclaim:
+            self._may_reclaim = False
+            for connection in self._connections():
+                connection.shrink()
+            self._schedule()
+
+    def stalled(self, connection: Holder) -> None:
+        """The client of this connection does not take its answers. Close those stalled for longest in a full pool."""
+        self._stalled[connection] = None
+        if self.pools.unsent.used > self.pools.unsent.limit:
+            self._end_stalled()
+
+    def closed(self, connection: Holder) -> None:
+        """What it held has been given back."""
+        for table in (self._stalled, self._waiting, self._arrivals):
+            table.pop(connection, None)
+
+    def _end_stalled(self) -> None:
+        pool = self.pools.unsent
+        self._stalled = {connection: None for connection in self._stalled if connection.unsent_bytes}
+        for oldest in sorted(self._stalled, key=lambda connection: connection.stalled_at):
+            if pool.used <= pool.limit // 4 * 3:
+                break
+            if oldest.is_broker:
+                continue
+            pool.closes += 1
+            stalled_s = self._loop.time() - oldest.stalled_at
+            oldest.close(f"{oldest.unsent_bytes} bytes of answers have not been taken for {stalled_s:.1f} s")
+
+    def _schedule(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(RETRY_INTERVAL_S, self._retry)
+
+    def _retry(self) -> None:
+        self._timer, self._may_reclaim = None, True
+        if self._waiting:
+            self.reclaim()
+        self._retrying, self._waiting = self._waiting, {}
+        for connection in self._retrying:
+            connection.try_again()
+        self._retrying = {}
+        if self._waiting:
+            self._make_room()
+        else:
+            self._arrivals.clear()
+
+    def _make_room(self) -> None:
+        now = self._loop.time()
+        holders = [each for each in self._connections() if each.held_bytes > HELD_BYTES_FREE and not each.is_broker]
+        stuck = [holder for holder in holders if holder.waits_for is None and self._is_stuck(holder, now)]
+        if not stuck and len(holders) > 1 and all(_waits_to_receive(holder, self.pools) for holder in holders):
+            stuck = [max(holders, key=lambda holder: holder.partial_since)]
+        for holder in stuck:
+            (self.pools.pending if holder.pending_since is not None else self.pools.receive).closes += 1
+            holder.close(f"it holds {holder.held_bytes} bytes, does not get on, and others wait for memory")
+
+    def _is_stuck(self, holder: Holder, now: float) -> bool:
+        """Whether it keeps memory for longer than it may."""
+        if holder.pending_since is not None:
+            return now - holder.pending_since > HELD_S_MAX
+        since, before = self._arrivals.setdefault(holder, (now, holder.partial_bytes))
+        arrived = holder.partial_bytes - before
+        if arrived >= 0 and now - since <= HELD_S_MAX:
+            return False
+        self._arrivals[holder] = now, holder.partial_bytes
+        # Less than before is another request: the earlier one has come to its end.
+        return 0 <= arrived < (now - since) * ARRIVAL_BYTES_PER_SECOND_MIN
+
+
+def _waits_to_receive(holder: Holder, pools: Memory) -> bool:
+    return holder.waits_for is pools.receive or holder.waits_for is pools.large

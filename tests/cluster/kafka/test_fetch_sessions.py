@@ -1,0 +1,142 @@
+"""Fetch sessions: what a client fetches is remembered (KIP-227), within bounds that no client can exceed."""
+
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from cordwood.cluster.kafka.fetch_sessions import (
+    EVICT_AFTER_MS,
+    NO_SESSION,
+    FetchedPartition,
+    FetchSessions,
+    PartitionKey,
+    Session,
+    SessionNotFound,
+    WrongSessionEpoch,
+)
+from cordwood.cluster.memory import SESSION_PARTITION_BYTES, MemoryPool
+
+PARTITIONS_MAX = 400
+"""Of which one session may have 100, and one address 200."""
+
+
+@dataclass(slots=True)
+class Client:
+    """A connection from an address."""
+
+    client_host: str
+    fetch_session: int = NO_SESSION
+
+
+class SessionStory:
+    """Clients that begin sessions, by their addresses."""
+
+    def __init__(self, slots: int = 1000) -> None:
+        self.pool = MemoryPool("fetch_sessions", PARTITIONS_MAX * SESSION_PARTITION_BYTES)
+        self.sessions = FetchSessions(slots, self.pool, random.Random(1))
+        self.now_ms = 0
+
+    def begin(self, host: str, partitions: int, topic: str = "t") -> Session | None:
+        return self.sessions.create(Client(host), wanted(partitions, topic), self.now_ms)
+
+    @property
+    def partitions(self) -> int:
+        return self.pool.used // SESSION_PARTITION_BYTES
+
+
+def wanted(partitions: int, topic: str = "t") -> list[tuple[PartitionKey, FetchedPartition]]:
+    return [((topic, index), FetchedPartition(0, 1 << 20, -1)) for index in range(partitions)]
+
+
+@pytest.fixture
+def story() -> SessionStory:
+    return SessionStory()
+
+
+def test_one_session_has_at_most_a_fourth_of_all_partitions(story: SessionStory) -> None:
+    assert story.begin("a", 101) is None
+    assert story.begin("a", 100) is not None
+    assert story.partitions == 100
+
+
+def test_one_address_has_at_most_a_half_of_all_partitions(story: SessionStory) -> None:
+    assert [story.begin("a", 100) is not None for _ in range(3)] == [True, True, False]
+    assert story.begin("b", 100) is not None
+
+
+def test_all_sessions_together_have_no_more_than_there_may_be(story: SessionStory) -> None:
+    assert [story.begin(host, 100) is not None for host in "abcde"] == [True] * 4 + [False]
+    assert story.partitions == PARTITIONS_MAX
+    assert story.pool.waits == 1
+
+
+def test_a_session_ends_with_its_connection(story: SessionStory) -> None:
+    client = Client("a")
+    session = story.sessions.create(client, wanted(100), 0)
+    assert session is not None
+    assert client.fetch_session == session.id
+    story.sessions.end(client.fetch_session)
+    assert (len(story.sessions), story.partitions) == (0, 0)
+
+
+def test_a_connection_has_one_session_at_a_time(story: SessionStory) -> None:
+    client = Client("a")
+    for _ in range(10):
+        assert story.sessions.create(client, wanted(100), 0) is not None
+    assert (len(story.sessions), story.partitions) == (1, 100)
+
+
+def test_a_session_that_was_not_used_for_two_minutes_makes_room(story: SessionStory) -> None:
+    for host in "abcd":
+        story.begin(host, 100)
+    story.now_ms = EVICT_AFTER_MS - 1
+    assert story.begin("e", 100) is None
+    story.now_ms = EVICT_AFTER_MS
+    assert story.begin("e", 100) is not None
+    assert (len(story.sessions), story.partitions) == (4, PARTITIONS_MAX)
+    assert story.pool.closes == 1
+
+
+def test_one_that_may_not_be_at_all_takes_nobody_elses_room(story: SessionStory) -> None:
+    for host in "abcd":
+        story.begin(host, 100)
+    story.now_ms = EVICT_AFTER_MS
+    assert story.begin("e", 101) is None
+    assert len(story.sessions) == 4
+
+
+def test_a_session_that_grows_beyond_its_share_ends(story: SessionStory) -> None:
+    session = story.begin("a", 60)
+    assert session is not None
+    story.sessions.change(session, wanted(40, "more"), ())
+    with pytest.raises(SessionNotFound):
+        story.sessions.change(session, wanted(1, "one more"), ())
+    assert story.partitions == 0
+    with pytest.raises(SessionNotFound):
+        story.sessions.use(session.id, 1, 0)
+
+
+def test_partitions_that_are_forgotten_count_no_more(story: SessionStory) -> None:
+    session = story.begin("a", 60)
+    assert session is not None
+    story.sessions.change(session, wanted(10, "more"), [("t", index) for index in range(50)])
+    assert story.partitions == 20
+
+
+def test_topics_that_cannot_exist_begin_no_session(story: SessionStory) -> None:
+    assert story.begin("a", 1, "x" * 249) is not None
+    assert story.begin("a", 1, "x" * 250) is None
+
+
+def test_there_are_no_more_sessions_than_slots() -> None:
+    story = SessionStory(slots=2)
+    assert [story.begin("a", 1) is not None for _ in range(3)] == [True, True, False]
+
+
+def test_a_request_counts_its_sessions_requests(story: SessionStory) -> None:
+    session = story.begin("a", 1)
+    assert session is not None
+    assert story.sessions.use(session.id, 1, 0) is session
+    with pytest.raises(WrongSessionEpoch):
+        story.sessions.use(session.id, 1, 0)

@@ -1,0 +1,143 @@
+"""Nothing that clients do fills a broker: its memory is bounded as seen from outside, and a bystander is served."""
+
+import contextlib
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from broker_fixture import RunningBroker, wait_until
+from confluent_kafka.admin import AdminClient, NewTopic
+from memory_attacks import (
+    Resident,
+    connections,
+    fetch_of_unknown,
+    is_hung_up,
+    metadata_of_all,
+    produce_head,
+    read_frame,
+    send_as_far_as_taken,
+)
+
+from cordwood.chaos.live.bystander import Bystander
+
+GROWTH_MB_MAX = 128.0
+WAIT_MS_MAX = 2_000.0
+"""Of a machine that runs other tests as well; alone it is a fourth of that."""
+TOPIC = "bystander"
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[RunningBroker]:
+    broker = RunningBroker(tmp_path / "data", auto_create_topics_enable="false").start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def create(broker: RunningBroker, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for created in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        created.result(30)
+
+
+@contextlib.contextmanager
+def bystander(broker: RunningBroker) -> Iterator[None]:
+    """A client that produces and reads all the while, and never waits for long."""
+    create(broker, TOPIC, 1)
+    beside = Bystander(broker.bootstrap, TOPIC)
+    beside.start()
+    wait_until(lambda: beside.observed.read > 10, 30, "the bystander to begin")
+    beside.observed.worst_ack_ms = 0.0
+    try:
+        yield
+    finally:
+        observed = beside.stop()
+    assert observed.errors == []
+    assert observed.worst_ack_ms <= WAIT_MS_MAX
+
+
+def test_fetch_sessions_of_partitions_that_do_not_exist(running: RunningBroker) -> None:
+    resident = Resident(running.pid)
+    request = fetch_of_unknown(100_000)
+    for _ in range(12):
+        with connections(running.port, 1) as (opened,):
+            opened.sendall(request)
+            read_frame(opened)
+        resident.look()
+    assert resident.most_mb <= GROWTH_MB_MAX
+
+
+def test_a_client_that_does_not_read_its_answers(running: RunningBroker) -> None:
+    create(running, "wide", 500)
+    resident = Resident(running.pid)
+    requests = b"".join(metadata_of_all(number) for number in range(1_000))
+    with connections(running.port, 20) as opened:
+        for one in opened:
+            one.sendall(requests)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            resident.look()
+            time.sleep(0.05)
+    assert resident.most_mb <= GROWTH_MB_MAX
+
+
+def test_requests_that_never_arrive_whole(running: RunningBroker) -> None:
+    resident = Resident(running.pid)
+    size = 100 << 20
+    part = produce_head(size) + bytes(90 << 20)
+    with bystander(running), connections(running.port, 8) as opened:
+        for one in opened:
+            send_as_far_as_taken(one, part)
+            resident.look()
+    assert resident.most_mb <= GROWTH_MB_MAX
+
+
+def test_many_connections_with_a_part_of_a_request_each(running: RunningBroker) -> None:
+    resident = Resident(running.pid)
+    part = produce_head(1 << 20) + bytes(250 << 10)
+    with bystander(running), connections(running.port, 1_500) as opened:
+        for one in opened:
+            send_as_far_as_taken(one, part, silent_s=0.01)
+        resident.look()
+    assert resident.most_mb <= GROWTH_MB_MAX
+
+
+def test_long_polls_for_partitions_that_do_not_exist(running: RunningBroker) -> None:
+    resident = Resident(running.pid)
+    request = fetch_of_unknown(20_000, wait_ms=600_000, session=(0, -1))
+    with connections(running.port, 60) as opened:
+        for one in opened:
+            send_as_far_as_taken(one, request, silent_s=0.2)
+            resident.look()
+    assert resident.most_mb <= GROWTH_MB_MAX
+
+
+def test_a_large_request_gets_its_turn_among_those_that_do_not_get_on(running: RunningBroker) -> None:
+    create(running, "large", 1)
+    part = produce_head(100 << 20) + bytes(60 << 20)
+    head = struct.pack(">hiii", -1, 30_000, 1, 0)
+    with connections(running.port, 4) as hogs, connections(running.port, 1) as (client,):
+        for one in hogs:
+            send_as_far_as_taken(one, part)
+        body = struct.pack(">h", -1) + head[:6] + struct.pack(">i", 1) + struct.pack(">h", 5) + b"large"
+        body += struct.pack(">iii", 1, 0, 50 << 20) + bytes(50 << 20)
+        client.settimeout(30)
+        client.sendall(produce_head(10 + len(body)) + body)
+        assert read_frame(client)
+        assert sum(is_hung_up(one) for one in hogs) > 0
+
+
+def test_the_oldest_idle_client_makes_room_for_another(tmp_path: Path) -> None:
+    broker = RunningBroker(tmp_path / "data", max_connections="20").start()
+    try:
+        with connections(broker.port, 20) as idle:
+            time.sleep(0.5)
+            with connections(broker.port, 1) as (client,):
+                client.sendall(metadata_of_all())
+                assert read_frame(client)
+            assert [number for number, one in enumerate(idle) if is_hung_up(one, 0.2)] == [0]
+    finally:
+        broker.stop()
