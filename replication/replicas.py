@@ -44,7 +44,7 @@ class Replicas:
         try:
             path = directory.partition_path(place.topic_id, place.partition)
             mark = directory.marks.get(place.topic_id, place.partition)
-            log = open_log(directory.disk, path, config, mark, now_ms)
+            log = open_log(directory.disk, path, config, mark, now_ms, self._surroundings.open_segments)
             partition = Partition(place, log, directory, self._surroundings)
             if mark is None or mark.end_offset < log.flushed_end:
                 partition.note_flushed()

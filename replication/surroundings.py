@@ -1,12 +1,13 @@
 """What the replicas of one broker share: who they are, and whom they tell."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
+from cordwood.storage.open_segments import OpenSegments
 
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
@@ -28,3 +29,4 @@ class Surroundings:
     """Told of batches that are not what was written."""
     partition_failed: Callable[["Partition"], None]
     """Told of a replica that serves nothing any more: others have to lead it."""
+    open_segments: OpenSegments = field(default_factory=OpenSegments)

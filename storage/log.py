@@ -43,7 +43,8 @@ class Appended(NamedTuple):
 class Log:
     """The log of one partition in `directory`. Nothing is on disk before the first append."""
 
-    def __init__(self, disk: Disk, directory: str, config: LogConfig) -> None:
+    def __init__(self, disk: Disk, directory: str, config: LogConfig, opened: OpenSegments | None = None) -> None:
+        """`opened` is what it shares with the broker's other logs."""
         self.disk, self.directory, self.config = disk, directory, config
         self.segments: list[Segment] = []
         self.log_start = self.log_end = self.flushed_end = 0
@@ -59,7 +60,7 @@ class Log:
         """Whether a group commit of this log's files is under way."""
         self._covered_end = 0
         self._places: dict[int, tuple[Segment, int]] = {}
-        self._opened = OpenSegments()
+        self.opened = opened or OpenSegments()
 
     @property
     def size(self) -> int:
@@ -130,7 +131,6 @@ class Log:
         self.flushed_end = max(self.flushed_end, self._covered_end)
         if synced.segment is not None and self._covered_end == synced.end_offset:
             self._remember(synced.end_offset, synced.segment, synced.position)
-        self._close_some()
 
     def sync_failed(self, synced: Unsynced) -> None:
         """What became of `synced` is unknown; nothing more is to be synced here."""
@@ -151,7 +151,6 @@ class Log:
         segment = self._segment_of(offset)
         if offset >= segment.end_offset:
             raise DamagedLog(segment.path, segment.size, f"the records from offset {segment.end_offset} on are missing")
-        self._keep_open(segment)
         start = self._locate(segment, offset, wait)
         stop = segment.size if end >= segment.end_offset else self._locate(segment, end, wait)
         sound = segment.damaged.sound_end(segment.path, start, stop)
@@ -230,7 +229,7 @@ class Log:
             self._remove(segment)
         self.segments = []
         sync_directory(self.disk, self.directory)
-        self._opened, self._places = OpenSegments(), {}
+        self._places = {}
         self.log_start = self.log_end = self.flushed_end = self.recovery_point = offset
         self._covered_end = min(self._covered_end, offset)
         self.epochs, self.producers = epochs, Producers()
@@ -251,7 +250,6 @@ class Log:
         if count == len(self.segments):
             self._roll()
         dropped, self.segments = self.segments[:count], self.segments[count:]
-        self._opened.forget(dropped)
         for segment in dropped:
             self._unsynced.files.pop(segment.path, None)
         self._places.clear()
@@ -340,12 +338,11 @@ class Log:
             if not full.is_sealed:
                 full.close_interval()
                 full.seal()
-            self._keep_open(full)
             changed = self._directories()[:1]
         else:
             self.disk.make_directories(self.directory)
             changed = self._directories()
-        segment = Segment.create(self.disk, self.directory, self.log_end, self.config.index_interval_bytes)
+        segment = Segment.create(self.disk, self.directory, self.log_end, self.config.index_interval_bytes, self.opened)
         self.segments.append(segment)
         self._unsynced.changed(*changed)
         self.must_roll = False
@@ -385,14 +382,6 @@ class Log:
             oldest, *_ = self._places
             self._places.pop(oldest, None)
         self._places[offset] = (segment, position)
-
-    def _keep_open(self, segment: Segment) -> None:
-        self._opened.note(segment)
-        self._close_some()
-
-    def _close_some(self) -> None:
-        if not self.is_syncing:
-            self._opened.close_some(self._unsynced.files)
 
     def _remove(self, segment: Segment) -> None:
         self._unsynced.files.pop(segment.path, None)

@@ -1,30 +1,87 @@
-"""Which sealed segments of a log keep their descriptor and index in memory: those that were read last."""
+"""The open files and the loaded indexes of all sealed segments of a broker: those used last are kept, within limits.
 
-from collections.abc import Container
+A sealed segment keeps neither itself: it asks here, and opens or loads what is not here any more. So any thread may
+make room without touching a segment, and a file closes when its last reader lets go of it. Segments that take appends
+keep their own; they are counted, since they need descriptors too.
+"""
 
-from cordwood.storage.segment import Segment
+from collections import OrderedDict
+from collections.abc import Hashable
+from contextlib import suppress
 
-OPEN_SEALED_SEGMENTS = 8
-"""So many, per log; others are opened when read."""
+from cordwood.storage.disk import File
+from cordwood.storage.index import Index
+
+FILES_MAX = 1024
+FILES_MIN = 16
+"""So many sealed segments may be open however many others take appends: each reader needs one."""
+INDEX_BYTES_MAX = 64 << 20
+INDEXES_MAX = 4096
 
 
 class OpenSegments:
-    """The sealed segments of one log that are open, the one read longest ago first."""
+    """One per broker. Its dictionaries are changed by single steps alone, each of which is atomic among threads.
 
-    __slots__ = ("_segments",)
+    No step replaces a value: a file that went within it would close there, and let another thread in.
+    """
 
-    def __init__(self) -> None:
-        self._segments: list[Segment] = []
+    __slots__ = ("_active", "_files", "_files_max", "_index_bytes_max", "_indexes")
 
-    def note(self, segment: Segment) -> None:
-        """The segment is about to be read, or has just been sealed."""
-        if segment.is_sealed and not (self._segments and self._segments[-1] is segment):
-            self._segments = [*(other for other in self._segments if other is not segment), segment]
+    def __init__(self, files_max: int = FILES_MAX, index_bytes_max: int = INDEX_BYTES_MAX) -> None:
+        """`files_max` counts sealed and active segments, `index_bytes_max` the indexes of sealed ones."""
+        self._files_max, self._index_bytes_max = files_max, index_bytes_max
+        self._active: dict[Hashable, None] = {}
+        self._files: OrderedDict[Hashable, File] = OrderedDict()
+        self._indexes: OrderedDict[Hashable, tuple[Index, int]] = OrderedDict()
 
-    def forget(self, dropped: Container[Segment]) -> None:
-        self._segments = [segment for segment in self._segments if segment not in dropped]
+    @property
+    def file_count(self) -> int:
+        """Descriptors that are held here or by segments that take appends."""
+        return len(self._files) + len(self._active)
 
-    def close_some(self, unsynced: Container[str]) -> None:
-        """Close those beyond the limit, but none whose file still has to be synced."""
-        while len(self._segments) > OPEN_SEALED_SEGMENTS and self._segments[0].path not in unsynced:
-            self._segments.pop(0).release()
+    @property
+    def index_bytes(self) -> int:
+        """Of the indexes of sealed segments."""
+        return sum([size for _, size in list(self._indexes.values())])
+
+    def file_of(self, segment: Hashable) -> File | None:
+        file = self._files.get(segment)
+        if file is not None:
+            with suppress(KeyError):
+                self._files.move_to_end(segment)
+        return file
+
+    def index_of(self, segment: Hashable) -> Index | None:
+        found = self._indexes.get(segment)
+        if found is None:
+            return None
+        with suppress(KeyError):
+            self._indexes.move_to_end(segment)
+        return found[0]
+
+    def hold_file(self, segment: Hashable, file: File) -> None:
+        """Keep a sealed segment's file, and close those used longest ago where there are too many."""
+        self._active.pop(segment, None)
+        self._files.setdefault(segment, file)
+        self._make_room()
+
+    def hold_index(self, segment: Hashable, index: Index) -> None:
+        """Keep a sealed segment's index, and drop those used longest ago where they are too large together."""
+        self._indexes.setdefault(segment, (index, index.size))
+        while len(self._indexes) > 1 and (self.index_bytes > self._index_bytes_max or len(self._indexes) > INDEXES_MAX):
+            self._indexes.popitem(last=False)
+
+    def opened_active(self, segment: Hashable) -> None:
+        """A segment that takes appends has opened its file, and keeps it."""
+        self._active[segment] = None
+        self._make_room()
+
+    def forget(self, segment: Hashable) -> None:
+        """The segment goes, or keeps its file and index itself from now on."""
+        self._active.pop(segment, None)
+        self._files.pop(segment, None)
+        self._indexes.pop(segment, None)
+
+    def _make_room(self) -> None:
+        while self.file_count > self._files_max and len(self._files) > FILES_MIN:
+            self._files.popitem(last=False)

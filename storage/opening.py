@@ -15,6 +15,7 @@ from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, Lo
 from cordwood.storage.log import Log
 from cordwood.storage.manifest import NOT_KNOWN, Layout, Manifest, SealedSegment, lay_out
 from cordwood.storage.marks import Mark
+from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, scan, step_over
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import bases_in, loss_of, segment_path
@@ -25,30 +26,45 @@ CLAIM_MAX = 1 << 24
 """No batch has more records; a damaged header that claims more is not believed."""
 
 
-def open_log(disk: Disk, directory: str, config: LogConfig, mark: Mark | None, now_ms: int) -> Log:
+def open_log(
+    disk: Disk,
+    directory: str,
+    config: LogConfig,
+    mark: Mark | None,
+    now_ms: int,
+    opened: OpenSegments | None = None,
+) -> Log:
     """The log in `directory`, recovered; empty where there is none. Waits for the disk.
 
     `mark` is what `marks.py` noted of the log last, None if unknown. What was wrong is in `log.damage`.
     Everything the log has is on disk when this returns. Raises OSError where the disk cannot be read or written.
     """
-    log = Log(disk, directory, config)
+    log = Log(disk, directory, config, opened)
     if not disk.exists(directory):
         if mark is not None and mark.end_offset:
             _go_on_behind(log, mark.end_offset)
         return log
-    recovered = load(disk, directory)
+    try:
+        _recover(log, mark, now_ms)
+    except BaseException:
+        log.release()
+        raise
+    return log
+
+
+def _recover(log: Log, mark: Mark | None, now_ms: int) -> None:
+    recovered = load(log.disk, log.directory)
     log.log_start, log.recovery_point = recovered.log_start, recovered.recovery_point
     log.producers, log.epochs = recovered.producers, recovered.epochs
     # What begins above the recovery point may have been lost since, and is found again if it was not.
     log.epochs.truncate_end(log.recovery_point)
     log.damage.extend(recovered.damage)
-    _Opening(log, mark, now_ms).run(bases_in(disk, directory), recovered.segments)
-    return log
+    _Opening(log, mark, now_ms).run(bases_in(log.disk, log.directory), recovered.segments)
 
 
 def _remove(log: Log, base: int) -> None:
     """Remove a segment that the log does not consist of."""
-    for path in Segment(log.disk, log.directory, base, log.config.index_interval_bytes).paths():
+    for path in Segment(log.disk, log.directory, base, log.config.index_interval_bytes, log.opened).paths():
         if log.disk.exists(path):
             log.disk.remove(path)
 
@@ -78,7 +94,7 @@ class _Opening:
         """Take the segments of the manifest, and name those that are missing, cut short or foreign."""
         log = self._log
         for row in layout.sealed:
-            segment = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes)
+            segment = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
             log.segments.append(segment)
             if (damage := loss_of(log.disk, segment.path, row.size)) is not None:
                 segment.is_lost = not log.disk.exists(segment.path)
@@ -94,7 +110,7 @@ class _Opening:
         """A segment that nothing is known of but its offsets."""
         log = self._log
         row = SealedSegment(base, end, 0, NOT_KNOWN)
-        lost = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes)
+        lost = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
         lost.is_lost = True
         log.segments.append(lost)
         log.damage.append(DamagedLog(lost.path, 0, f"the records from offset {base} to {end} are missing"))
@@ -104,14 +120,15 @@ class _Opening:
         interval = log.config.index_interval_bytes
         for base, following in zip_longest(bases, bases[1:]):
             if following is not None and following <= log.recovery_point:
-                log.segments.append(Segment.sealed(log.disk, log.directory, base, following, interval))
+                log.segments.append(Segment.sealed(log.disk, log.directory, base, following, interval, log.opened))
                 continue
-            segment = Segment(log.disk, log.directory, base, interval)
+            segment = Segment(log.disk, log.directory, base, interval, log.opened)
             log.segments.append(segment)
             if not self._recover(segment, following):
                 self._cut_behind(segment, bases)
                 break
-            segment.is_sealed = following is not None
+            if following is not None:
+                segment.retire()
             if following is not None and segment.end_offset < following:
                 self._append_lost(segment.end_offset, following)
 

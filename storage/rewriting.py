@@ -15,7 +15,7 @@ def write_index_again(segment: Segment) -> None:
         segment.close_interval()
     index = segment.index
     index.must_be_rewritten()
-    segment.save_index(sync=True)
+    segment.write_index(index, sync=True)
     if index.end < segment.size:
         raise DamagedLog(segment.path, index.end, "no batch can be made out from here on")
     if segment.is_sealed:

@@ -17,6 +17,7 @@ from cordwood.storage.errors import DamagedLog, read_failed
 from cordwood.storage.index import Index, Interval, empty
 from cordwood.storage.index import read as read_index
 from cordwood.storage.manifest import NOT_KNOWN, SealedSegment
+from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import SCAN_BYTES, scan_all
 from cordwood.storage.segment_files import segment_path
 
@@ -33,11 +34,12 @@ class Segment:
 
     __slots__ = (
         "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp", "_open",
-        "base_offset", "cuts", "damaged", "end_offset", "first_timestamp", "is_lost", "is_sealed", "path", "size",
+        "_opened", "base_offset", "cuts", "damaged", "end_offset", "first_timestamp", "is_lost", "is_sealed", "path",
+        "size",
     )  # fmt: skip
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int) -> None:
-        self._disk = disk
+    def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int, opened: OpenSegments) -> None:
+        self._disk, self._opened = disk, opened
         self.path = segment_path(directory, base_offset)
         self.base_offset = self.end_offset = base_offset
         self.size, self.first_timestamp, self.is_sealed = 0, -1, False
@@ -56,27 +58,34 @@ class Segment:
         self._allocated = 0
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, base_offset: int, interval_bytes: int) -> "Segment":
+    def create(
+        cls, disk: Disk, directory: str, base_offset: int, interval_bytes: int, opened: OpenSegments
+    ) -> "Segment":
         """A new, empty segment. Its directory entry is not yet synced."""
-        segment = cls(disk, directory, base_offset, interval_bytes)
+        segment = cls(disk, directory, base_offset, interval_bytes, opened)
         segment._file = disk.open(segment.path, create=True)
         segment._file.truncate(0)
         segment._index = Index()
+        opened.opened_active(segment)
         return segment
 
     @classmethod
-    def sealed(cls, disk: Disk, directory: str, base_offset: int, end_offset: int, interval_bytes: int) -> "Segment":
+    def sealed(
+        cls, disk: Disk, directory: str, base_offset: int, end_offset: int, interval_bytes: int, opened: OpenSegments
+    ) -> "Segment":
         """A segment that was complete when the log was last checkpointed: nothing of it is read until it is needed."""
-        segment = cls(disk, directory, base_offset, interval_bytes)
+        segment = cls(disk, directory, base_offset, interval_bytes, opened)
         segment.end_offset, segment.is_sealed, segment._max_timestamp = end_offset, True, None
         segment.size = segment.file.size()
         segment.release()
         return segment
 
     @classmethod
-    def listed(cls, disk: Disk, directory: str, row: SealedSegment, interval_bytes: int) -> "Segment":
+    def listed(
+        cls, disk: Disk, directory: str, row: SealedSegment, interval_bytes: int, opened: OpenSegments
+    ) -> "Segment":
         """A segment as the manifest lists it, whether its file is there or not."""
-        segment = cls(disk, directory, row.base_offset, interval_bytes)
+        segment = cls(disk, directory, row.base_offset, interval_bytes, opened)
         segment.end_offset, segment.size, segment.is_sealed = row.end_offset, row.size, True
         segment._max_timestamp = None if row.max_timestamp == NOT_KNOWN else row.max_timestamp
         return segment
@@ -89,16 +98,7 @@ class Segment:
     @property
     def file(self) -> File:
         """Opened when first needed. Raises OutOfResources, DamagedLog where it is gone, DiskFailed."""
-        file = self._file
-        if file is None:
-            try:
-                file = self._file = self._disk.open(self.path)
-            except FileNotFoundError:
-                what = f"it is missing, with the records from offset {self.base_offset} to {self.end_offset}"
-                raise DamagedLog(self.path, 0, what) from None
-            except OSError as error:
-                raise read_failed(error, self.path, 0) from error
-        return file
+        return self._file or self._opened.file_of(self) or self._open_file()
 
     @property
     def index_path(self) -> str:
@@ -107,16 +107,8 @@ class Segment:
     @property
     def index(self) -> Index:
         """The index, loaded when first needed, and rebuilt from the segment where it is missing or wrong."""
-        index = self._index
-        if index is None:
-            # A sealed segment may have lost some of what its index still proves.
-            reach = self.size if self.is_sealed else self.file.size()
-            index, self._index_damage = read_index(self._disk, self.index_path, self.base_offset, reach)
-            if self.is_sealed and index.end < self.size:
-                index = self._completed(index)
-            # Set last: a read in a thread and one on the loop may both be here, and each finds a whole index.
-            self._index = index
-        return index
+        index = self._loaded()
+        return self._load_index() if index is None else index
 
     @property
     def max_timestamp(self) -> int:
@@ -193,14 +185,13 @@ class Segment:
         assert 0 <= start <= stop <= self.size, "a read within the segment"
         if start == stop:
             return b""
-        if self._index is None and not wait:
-            raise NotInMemory
-        row = self.index.row_of_position(start)
-        begin = self._interval(row).position
-        intervals = [self._interval(row)]
+        index = self._rows(wait)
+        row = index.row_of_position(start)
+        intervals = [self._interval(index, row)]
+        begin = intervals[0].position
         while intervals[-1].end < stop:
             row += 1
-            intervals.append(self._interval(row))
+            intervals.append(self._interval(index, row))
         try:
             data = memoryview(self._pread(begin, intervals[-1].end - begin, wait))
         except DamagedLog:
@@ -214,29 +205,29 @@ class Segment:
         """The header of the batch at `position`, unproven. Raises as `read` does."""
         return peek(self._pread(position, HEADER_BYTES, wait))
 
-    def piece_end(self, start: int, stop: int, size: int) -> int:
-        """Where to end a piece of about `size` bytes of a longer read: between two intervals if there is room."""
+    def piece_end(self, start: int, stop: int, size: int, *, wait: bool = True) -> int:
+        """Where to end a piece of about `size` bytes of a longer read: between two intervals if there is room.
+
+        Raises as `read` does.
+        """
         assert size >= 0, "a piece has a size"
         if stop - start <= size:
             return stop
-        row = self.index.row_of_position(start + size)
-        end = self._interval(row).position
-        if end <= start:
-            end = self._interval(row).end
-        return min(end, stop)
+        index = self._rows(wait)
+        interval = self._interval(index, index.row_of_position(start + size))
+        return min(interval.position if interval.position > start else interval.end, stop)
 
     def locate(self, offset: int, *, wait: bool = True) -> int:
         """The position of the batch that contains `offset`; `size` for the segment's end. Raises as `read` does."""
         if offset >= self.end_offset:
             return self.size
-        if self._index is None and not wait:
-            raise NotInMemory
+        index = self._rows(wait)
         interval = self._open
         if not interval.size or offset - self.base_offset < interval.offset:
-            row = self.index.row_of_offset(offset - self.base_offset)
+            row = index.row_of_offset(offset - self.base_offset)
             if row < 0:
                 raise DamagedLog(self.path, 0, f"no batch has offset {offset}")
-            interval = self._interval(row)
+            interval = self._interval(index, row)
         data = self._read_interval(interval, wait)
         position = 0
         while position < interval.size:
@@ -251,9 +242,10 @@ class Segment:
 
         Where an interval begins is known without reading it, whatever has become of its bytes.
         """
-        row = self.index.row_of_offset(offset - self.base_offset)
-        if row >= 0 and self.index[row].offset == offset - self.base_offset:
-            return offset, self.index[row].position
+        index = self.index
+        row = index.row_of_offset(offset - self.base_offset)
+        if row >= 0 and index[row].offset == offset - self.base_offset:
+            return offset, index[row].position
         position = self.locate(offset)
         if position == self.size:
             return offset, position
@@ -261,7 +253,7 @@ class Segment:
 
     def cut(self, start: int, stop: int, max_bytes: int, *, wait: bool = True) -> int:
         """Where a read from `start` to `stop` ends if it may have `max_bytes`: behind one batch at the least."""
-        end = self.piece_end(start, stop, max_bytes)
+        end = self.piece_end(start, stop, max_bytes, wait=wait)
         if end - start <= max_bytes:
             return end
         data = self.read(start, end, wait=wait)
@@ -284,7 +276,8 @@ class Segment:
 
     def proofs(self) -> Index:
         """A copy of the index with the open interval as its last row: what everything written can be held against."""
-        still_open, proofs = self._open, self.index.rows(0, len(self.index))
+        still_open, index = self._open, self.index
+        proofs = index.rows(0, len(index))
         if still_open.size and still_open.position == proofs.end:
             proofs.append(still_open)
         return proofs
@@ -319,7 +312,7 @@ class Segment:
         """Cut everything from the batch boundary `position` on. Raises OSError, or as `read` does: nothing is cut."""
         self.cuts += 1
         self.close_interval()
-        index = self.index
+        index, file = self.index, self.file
         # Where the cut falls within an interval, what is left of it is the open one again.
         kept = index.end_of_row(index.row_of_position(position) - 1)
         rest, at = self._pread(kept, position - kept, wait=True), 0
@@ -327,11 +320,15 @@ class Segment:
             # First: its rows would one day be held against what has come in the place of what is cut.
             empty(self._disk, self.index_path)
             index.must_be_rewritten()
-        self.file.truncate(position)
+        file.truncate(position)
+        # It takes appends again, and keeps what it needs for that.
+        self._index, self._file, self.is_sealed = index, file, False
+        self._opened.forget(self)
+        self._opened.opened_active(self)
         index.truncate(position)
         self.damaged.cut(position)
         self.size, self.end_offset, self._allocated = index.end, end_offset, position
-        self.is_sealed, self._max_timestamp = False, index.max_timestamp()
+        self._max_timestamp = index.max_timestamp()
         while at < len(rest):
             header = peek(rest, at)
             self.note(header.base_offset, header.size, header.max_timestamp, (rest[at : at + header.size],))
@@ -343,28 +340,40 @@ class Segment:
         if self._allocated > self.size:
             self.file.truncate(self.size)
             self._allocated = self.size
+        self.retire()
+
+    def retire(self) -> None:
+        """Take no more appends: the file and the index are kept as long as there is room for them."""
+        self.close_interval()
         self.is_sealed = True
+        # Held there before they are let go of here: a thread may be reading.
+        if self._index is not None:
+            self._opened.hold_index(self, self._index)
+            self._index = None
+        if self._file is not None:
+            self._opened.hold_file(self, self._file)
+            self._file = None
 
     def save_index(self, *, sync: bool = False) -> None:
-        """Write the closed intervals that are not yet on disk."""
-        index = self._index
-        if index is None:
-            return
+        """Write the closed intervals that are not yet on disk, if the index is in memory."""
+        index = self._loaded()
+        if index is not None:
+            self.write_index(index, sync=sync)
+
+    def write_index(self, index: Index, *, sync: bool) -> None:
+        """Write what of `index`, which is this segment's, is not yet on disk."""
         with closing(self._disk.open(self.index_path, create=True)) as file:
             index.save(file, self.base_offset)
             if sync:
                 file.sync()
 
     def release(self) -> None:
-        """Give back the file descriptor and the index's memory; both come back when needed.
+        """Give back the file descriptor and, of a sealed segment, the index's memory; both come back when needed.
 
         The file closes when the last read of it, which may be in a thread, lets go of it.
         """
         self._file = None
-        if self.is_sealed:
-            # What recovery left open goes with the index, and comes back as one of its rows.
-            self.close_interval()
-            self._index = None
+        self._opened.forget(self)
 
     def index_bytes(self) -> int:
         return (self._index or self.index).size
@@ -378,13 +387,53 @@ class Segment:
         """In the order in which they go: an index never outlives its segment, whose place another may take."""
         return self.index_path, self.path
 
-    def _interval(self, row: int) -> Interval:
+    def _open_file(self) -> File:
+        try:
+            file = self._disk.open(self.path)
+        except FileNotFoundError:
+            what = f"it is missing, with the records from offset {self.base_offset} to {self.end_offset}"
+            raise DamagedLog(self.path, 0, what) from None
+        except OSError as error:
+            raise read_failed(error, self.path, 0) from error
+        if self.is_sealed:
+            self._opened.hold_file(self, file)
+        else:
+            self._file = file
+            self._opened.opened_active(self)
+        return file
+
+    def _loaded(self) -> Index | None:
+        """The index, if it is in memory."""
+        return self._opened.index_of(self) if self._index is None else self._index
+
+    def _load_index(self) -> Index:
+        # A sealed segment may have lost some of what its index still proves.
+        reach = self.size if self.is_sealed else self.file.size()
+        index, self._index_damage = read_index(self._disk, self.index_path, self.base_offset, reach)
+        # Kept last: a read in a thread and one on the loop may both be here, and each finds a whole index.
+        if not self.is_sealed:
+            self._index = index
+            return index
+        if index.end < self.size:
+            index = self._completed(index)
+        self._opened.hold_index(self, index)
+        return index
+
+    def _rows(self, wait: bool) -> Index:
+        index = self._loaded()
+        if index is None:
+            if not wait:
+                raise NotInMemory
+            index = self._load_index()
+        return index
+
+    def _interval(self, index: Index, row: int) -> Interval:
         # Before the index is looked at: the loop may close the open interval while a thread reads.
         still_open = self._open
-        if row < len(self.index):
-            return self.index[row]
+        if row < len(index):
+            return index[row]
         if not still_open.size:
-            raise DamagedLog(self.path, self.index.end, "no batch can be made out from here on")
+            raise DamagedLog(self.path, index.end, "no batch can be made out from here on")
         return still_open
 
     def _pwrite(self, pieces: Sequence[Bytes], size: int) -> None:
@@ -398,7 +447,11 @@ class Segment:
             raise
 
     def _pread(self, position: int, length: int, wait: bool) -> Bytes:
-        file = self.file
+        file = self._file or self._opened.file_of(self)
+        if file is None:
+            if not wait:
+                raise NotInMemory
+            file = self._open_file()
         try:
             data: Bytes | None = file.pread_cached(length, position)
             if data is None:
@@ -435,8 +488,9 @@ class Segment:
 
     def _completed(self, index: Index) -> Index:
         """The index of a sealed segment with what its file lacks. Damage met on the way is named by whoever reads."""
-        whole = Segment(self._disk, self.path.rpartition("/")[0], self.base_offset, self._interval_bytes)
-        whole._index = index
+        directory = self.path.rpartition("/")[0]
+        whole = Segment(self._disk, directory, self.base_offset, self._interval_bytes, self._opened)
+        whole._file, whole._index = self.file, index
         whole.resume(self.end_offset)
         scan_all(whole)
         whole.close_interval()

@@ -5,6 +5,7 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from typing import NoReturn
+from weakref import WeakSet
 
 from cordwood.chaos.sim.entries import Directory, Tree, no_such_file
 from cordwood.chaos.sim.faults import Died, Faults, os_error
@@ -34,6 +35,7 @@ class SimulatedDisk:
         """Told the path of whatever is synced."""
         self.has_lied = False
         """Whether a bit has ever turned over, or a sync has failed: what it shows may not be what was written."""
+        self._handles: WeakSet[_Handle] = WeakSet()
         self._tree = Tree()
         self._incarnation = 0
 
@@ -137,6 +139,11 @@ class SimulatedDisk:
         """Shrink the disk until only `length` bytes are free."""
         self.capacity_bytes = self._used_bytes() + length
 
+    @property
+    def open_count(self) -> int:
+        """How many files and directories the living process holds open."""
+        return sum(handle.is_open for handle in self._handles)
+
     def files(self) -> list[str]:
         """The paths of all files, sorted."""
         return [path for path, _ in self._tree.files()]
@@ -195,13 +202,18 @@ class SimulatedDisk:
 class _Handle:
     """What a process holds. It dies with the process: then closing it does nothing, and all else is EBADF."""
 
-    __slots__ = ("_disk", "_incarnation", "_is_closed", "_path")
+    __slots__ = ("__weakref__", "_disk", "_incarnation", "_is_closed", "_path")
 
     def __init__(self, disk: SimulatedDisk, path: str) -> None:
         self._disk = disk
         self._path = path
         self._incarnation = disk._incarnation
         self._is_closed = False
+        disk._handles.add(self)
+
+    @property
+    def is_open(self) -> bool:
+        return not self._is_closed and self._incarnation == self._disk._incarnation
 
     @property
     def path(self) -> str:
@@ -215,7 +227,7 @@ class _Handle:
         self._is_closed = True
 
     def _check(self) -> None:
-        if self._is_closed or self._incarnation != self._disk._incarnation:
+        if not self.is_open:
             raise os_error(errno.EBADF, self._path)
 
     def _sync_failure(self) -> SyncFailed | None:
