@@ -12,6 +12,7 @@ from cordwood.cluster.metadata.raft.handshake import (
 from cordwood.cluster.metadata.raft.handshake import (
     Handshake,
     Peer,
+    PeerRole,
     Refused,
     RefusedByPeer,
     refusal,
@@ -20,6 +21,8 @@ from cordwood.cluster.metadata.raft.messages import MalformedMessage, Message, d
 
 FRAME_BYTES_MAX = 64 << 20
 """An image of some hundred thousand partitions."""
+OBSERVER_FRAME_BYTES_MAX = 4 << 20
+"""Of what an observer sends, which has no image to give: a command, and its heartbeats."""
 UNSENT_BYTES_MAX = 4 << 20
 """A peer that leaves more than this unread is sent nothing more until it catches up."""
 
@@ -111,7 +114,7 @@ class Connection(asyncio.Protocol):
         buffer, position = self._buffer, 0
         while not self._is_closed and len(buffer) - position >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(buffer, position)
-            if length > (HANDSHAKE_BYTES_MAX if self.peer is None else FRAME_BYTES_MAX):
+            if length > self._frame_bytes_max:
                 raise MalformedMessage(f"a frame of {length} bytes")
             end = position + _LENGTH.size + length
             if end > len(buffer):
@@ -121,6 +124,12 @@ class Connection(asyncio.Protocol):
             position = end
         if not self._is_closed:
             del buffer[:position]
+
+    @property
+    def _frame_bytes_max(self) -> int:
+        if self.peer is None:
+            return HANDSHAKE_BYTES_MAX
+        return FRAME_BYTES_MAX if self.peer.role is PeerRole.VOTER else OBSERVER_FRAME_BYTES_MAX
 
     def _take(self, frame: bytes) -> None:
         if self.peer is not None:

@@ -26,7 +26,9 @@ DIAL_TIMEOUT_S = 1.0
 SILENCE_MAX_S = 3.0
 """A connection that was silent for so long is taken for dead."""
 KEEP_ALIVE_INTERVAL_S = 0.5
-CONNECTIONS_MAX = 256
+PEERS_MAX = 256
+STRANGERS_MAX = 64
+"""Connections that others opened and that have not shaken hands yet. A peer does it with its first bytes."""
 
 Address = tuple[str, int]
 
@@ -116,13 +118,16 @@ class Transport:
     def shake_hands(self, connection: Connection, send: Callable[[bytes], None]) -> Handshake:
         dialled = self._strangers[connection] = connection.dialled
         nonce = self._rng.randbytes(NONCE_BYTES)
-        if dialled is None and len(self._strangers) + len(self._connections) > CONNECTIONS_MAX:
-            asyncio.get_running_loop().call_soon(connection.abort)
+        if dialled is None:
+            self._make_room()
         return Handshake(self._membership(), dialled, nonce, send)
 
     def established(self, connection: Connection) -> None:
         peer = connection.peer
         assert peer is not None, "the handshake is over"
+        is_new = peer.role is PeerRole.OBSERVER and peer.broker_id not in self._connections
+        if is_new and len(self._connections) >= PEERS_MAX:
+            raise Refused(f"broker {self._me} has {PEERS_MAX} observers already")
         self._strangers.pop(connection)
         self._refusals.pop(peer.broker_id, None)
         if (older := self._connections.pop(peer.broker_id, None)) is not None:
@@ -154,6 +159,12 @@ class Transport:
                 self._tell("peer.malformed", connection, reason)
             case _:
                 pass
+
+    def _make_room(self) -> None:
+        """End the strangers that have been silent for longest: however many come, a peer that speaks is heard."""
+        waiting = [stranger for stranger, dialled in self._strangers.items() if dialled is None]
+        for oldest in waiting[: max(0, len(waiting) - STRANGERS_MAX)]:
+            asyncio.get_running_loop().call_soon(oldest.abort)
 
     def _refused(self, dialled: BrokerId | None, reason: Exception) -> None:
         """Anyone can say anything at our port; only what is met at the address of a voter counts."""

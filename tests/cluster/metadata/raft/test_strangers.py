@@ -6,6 +6,7 @@ import pytest
 
 from cordwood.chaos.sim.loop import Process
 from cordwood.chaos.sim.quorum import PORT, SimulatedQuorum, formed, host, run
+from cordwood.cluster.metadata.raft.messages import Standing
 
 
 class Knocker(asyncio.Protocol):
@@ -60,6 +61,26 @@ def test_many_strangers_are_too_many() -> None:
         await quorum.until(lambda: sum(knocker.is_over for knocker in knockers) >= 140, seconds=1)
         await quorum.until(lambda: all(knocker.is_over for knocker in knockers), seconds=10)
         await quorum.put(1, "a")
+
+    run(story())
+
+
+def test_strangers_that_never_stop_keep_no_voter_out() -> None:
+    async def story() -> None:
+        quorum = await formed()
+        quorum.kill(1)
+
+        async def keep_knocking() -> None:
+            while True:
+                for _ in range(20):
+                    knock(quorum, 1, b"")
+                await asyncio.sleep(0.02)
+
+        knocking = asyncio.get_running_loop().create_task(keep_knocking())
+        quorum.start(1)
+        await quorum.until(lambda: 1 in quorum.quorums and quorum.standing(1) is Standing.MEMBER, seconds=3)
+        await asyncio.wait_for(quorum.put(1, "a"), 3)
+        knocking.cancel()
 
     run(story())
 
