@@ -8,6 +8,7 @@ from uuid import UUID
 import structlog
 
 from cordwood.cluster import quorums
+from cordwood.cluster.address_probe import AddressProbe
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.chronicle import Chronicle
 from cordwood.cluster.config import Settings
@@ -96,7 +97,8 @@ class Broker:
         directories = [LogDirectory(self._disk, path, self._directory_failed) for path in settings.log_dirs]
         self._quorum = quorums.open_quorum(settings, self._disk, self._run_blocking, self._rng, self._fail)
         self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
-        self._controlling = Controlling(self._quorum, settings)
+        probe = AddressProbe(lambda broker_id: self._neighbours.address(broker_id))
+        self._controlling = Controlling(self._quorum, settings, probe.is_refused)
         self._chronicle = Chronicle(self._quorum, BrokerId(settings.node_id))
         self._build_replication(directories)
         self._groups = self._build_groups()

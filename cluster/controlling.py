@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -18,6 +19,12 @@ from cordwood.cluster.metadata.image import NO_LEADER, CommandRefused, Image, ch
 from cordwood.cluster.metadata.quorum import Heartbeat, Quorum, QuorumFailed
 
 LOOKS_PER_SESSION = 10
+REFUSED_S = 0.4
+"""A broker whose connection has ended, and whose host refuses connections for so long, was killed."""
+PROBE_INTERVAL_S = 0.1
+
+IsRefused = Callable[[BrokerId], Awaitable[bool]]
+"""Whether a broker's host refuses connections at its address."""
 
 _events = structlog.get_logger("controller")
 
@@ -31,7 +38,9 @@ _NAMES: dict[type[Command], str] = {
 class Controlling:
     """The controller of this voter, at work while it is the active one. One turn at a time."""
 
-    def __init__(self, quorum: Quorum, settings: Settings) -> None:
+    def __init__(self, quorum: Quorum, settings: Settings, is_refused: IsRefused) -> None:
+        self._is_refused = is_refused
+        self._probes: dict[BrokerId, asyncio.Task[None]] = {}
         self._quorum, self._loop = quorum, asyncio.get_running_loop()
         self._controller = Controller(rules_of(settings))
         self._interval_s = settings.broker_session_timeout_ms / 1000 / LOOKS_PER_SESSION
@@ -42,7 +51,7 @@ class Controlling:
     def start(self) -> None:
         """Begin to listen, and to decide whenever this is the active controller."""
         self._quorum.on_heartbeat(self._heard)
-        self._quorum.on_hang_up(lambda broker_id: self._controller.hung_up(broker_id, self._loop.time()))
+        self._quorum.on_hang_up(self._hung_up)
         self._look()
         self._quorum.on_leadership(self._leadership_changed)
 
@@ -51,13 +60,31 @@ class Controlling:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._turn is not None:
-            self._turn.cancel()
-            await asyncio.wait([self._turn])
+        under_way = [*self._probes.values(), *([] if self._turn is None else [self._turn])]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
 
     def _heard(self, heartbeat: Heartbeat) -> None:
         if self._controller.heard(heartbeat, self._quorum.image, self._loop.time()):
             self._begin_turn()
+
+    def _hung_up(self, broker_id: BrokerId) -> None:
+        self._controller.hung_up(broker_id)
+        if broker_id not in self._probes and not self._is_closed:
+            probe = self._loop.create_task(self._probe(broker_id), name=f"probe {broker_id}")
+            self._probes[broker_id] = probe
+            probe.add_done_callback(lambda _: self._probes.pop(broker_id, None))
+
+    async def _probe(self, broker_id: BrokerId) -> None:
+        """Find out whether the broker's process is gone. One that only starts anew listens again soon."""
+        refused_from_s = self._loop.time()
+        while await self._is_refused(broker_id):
+            if self._loop.time() - refused_from_s >= REFUSED_S:
+                self._controller.refused(broker_id)
+                self._begin_turn()
+                return
+            await asyncio.sleep(PROBE_INTERVAL_S)
 
     def _look(self) -> None:
         # By itself: a proposal that takes long is no sign that this process stood still.

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import structlog
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.attention import Attention
 from cordwood.cluster.groups.exchange import (
     JoinAnswer,
     JoinReply,
@@ -26,6 +27,10 @@ from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.keeping import Keeper, Tasks
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.kafka.call import Refused
+
+LOOK_S = 0.1
+STILL_S = 2 * LOOK_S
+"""A loop that looks later than this stood still. Heartbeats that arrived meanwhile are read only after its timers."""
 
 REASON_CHARS_MAX = 500
 """Of what clients give as their reasons (KIP-800), so much goes to the log."""
@@ -73,6 +78,8 @@ class Performer:
         self._loop = asyncio.get_running_loop()
         self._timers: dict[Group, asyncio.TimerHandle] = {}
         self._writes: dict[Group, asyncio.Task[ErrorCode]] = {}
+        self._attention = Attention(STILL_S)
+        self._looking: asyncio.TimerHandle | None = None
 
     def now_ms(self) -> int:
         """The clock by which groups count their deadlines."""
@@ -171,8 +178,23 @@ class Performer:
                 return
             timer.cancel()
         self._timers[group] = self._loop.call_at(at, self._deadline, shard, group)
+        if self._looking is None:
+            self._look()
+
+    def _look(self) -> None:
+        """Give every group the time back in which nobody could be heard, as long as any waits for a deadline."""
+        still_s = self._attention.look(self._loop.time())
+        for group in self._timers if still_s else ():
+            group.postpone(round(still_s * 1000))
+        if self._looking is not None:
+            self._looking.cancel()
+        self._looking = self._loop.call_later(LOOK_S, self._look) if self._timers else None
+        if self._looking is None:
+            self._attention.rest()
 
     def _deadline(self, shard: Shard, group: Group) -> None:
+        # This timer may have been due before the next look.
+        self._look()
         self._timers.pop(group, None)
         if shard.groups.get(group.group_id) is group:
             group.tick(self.now_ms())

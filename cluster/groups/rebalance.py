@@ -102,6 +102,17 @@ class Rebalance:
         if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
             self._sync_time_is_over(now_ms)
 
+    def postpone(self, still_ms: int) -> None:
+        """Nobody could be heard for this long: all deadlines are so much later."""
+        roster = self.roster
+        for member in roster:
+            member.session_deadline_ms += still_ms
+        roster.pending = {member_id: until_ms + still_ms for member_id, until_ms in roster.pending.items()}
+        if self.join_deadline_ms is not None:
+            self.join_deadline_ms += still_ms
+        if self.sync_deadline_ms is not None:
+            self.sync_deadline_ms += still_ms
+
     def _deadlines(self) -> Iterator[int]:
         yield from self.roster.pending.values()
         yield from (member.session_deadline_ms for member in self.roster)

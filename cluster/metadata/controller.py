@@ -55,9 +55,13 @@ class Controller:
             return False
         return broker.is_fenced or (heartbeat.wants_shutdown and not broker.is_shutting_down)
 
-    def hung_up(self, broker_id: BrokerId, now_s: float) -> None:
+    def hung_up(self, broker_id: BrokerId) -> None:
         """The broker's connection with this voter has ended."""
-        self._liveness.hung_up(broker_id, now_s)
+        self._liveness.hung_up(broker_id)
+
+    def refused(self, broker_id: BrokerId) -> None:
+        """The broker's host keeps refusing connections."""
+        self._liveness.refused(broker_id)
 
     def look(self, image: Image, now_s: float) -> None:
         """To be called several times a session, on every voter, whatever else goes on."""

@@ -5,6 +5,7 @@ Every voter keeps this, whether it is the controller or not: a new controller kn
 
 from dataclasses import dataclass
 
+from cordwood.cluster.attention import Attention
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import BrokerImage, Image
 from cordwood.cluster.metadata.quorum import Heartbeat
@@ -18,14 +19,11 @@ class _Sign:
     heartbeat: Heartbeat | None
 
 
-HUNG_UP_S = 0.5
-"""A broker whose connection has ended calls again within a tenth of this, if it can."""
-
-
 class Liveness:
     """The brokers' last signs of life.
 
-    A killed process does not only fall silent, its connection ends: who hung up and does not call again is silent too.
+    A killed process does not only fall silent: its connection ends, and its host refuses others. Both together are
+    silence too. A connection that ends by itself says nothing: networks reset connections, and brokers dial again.
 
     `look` is to be called several times a session: a longer gap means that this process stood still, heard nobody, and
     learned nothing about the others. Their sessions then go on where they were. And who finds more brokers silent than
@@ -35,33 +33,38 @@ class Liveness:
     def __init__(self, session_s: float) -> None:
         self._session_s = session_s
         self._signs: dict[BrokerId, _Sign] = {}
-        self._hung_up: dict[BrokerId, float] = {}
-        self._looked_at_s: float | None = None
+        self._hung_up: set[BrokerId] = set()
+        self._gone: set[BrokerId] = set()
+        self._attention = Attention(session_s / 2)
         self._deaf_since_s: float | None = None
 
     def heard(self, heartbeat: Heartbeat, now_s: float) -> None:
         """A broker says that it is alive."""
         self._signs[heartbeat.broker_id] = _Sign(now_s, heartbeat)
-        self._hung_up.pop(heartbeat.broker_id, None)
+        self._hung_up.discard(heartbeat.broker_id)
+        self._gone.discard(heartbeat.broker_id)
 
-    def hung_up(self, broker_id: BrokerId, now_s: float) -> None:
+    def hung_up(self, broker_id: BrokerId) -> None:
         """The broker's connection with this voter has ended."""
-        self._hung_up[broker_id] = now_s
+        self._hung_up.add(broker_id)
+
+    def refused(self, broker_id: BrokerId) -> None:
+        """The broker's host keeps refusing connections. Counts where nothing was heard since it hung up."""
+        if broker_id in self._hung_up:
+            self._gone.add(broker_id)
 
     def look(self, image: Image, now_s: float) -> None:
         """Time has passed. Brokers that are new in the image have their session from now on."""
-        gap_s = 0.0 if self._looked_at_s is None else now_s - self._looked_at_s
-        self._looked_at_s = now_s
-        if gap_s > self._session_s / 2:
-            for broker_id, sign in self._signs.items():
-                self._signs[broker_id] = _Sign(min(sign.at_s + gap_s, now_s), sign.heartbeat)
-            self._hung_up = dict.fromkeys(self._hung_up, now_s)
+        still_s = self._attention.look(now_s)
+        for broker_id, sign in self._signs.items() if still_s else ():
+            self._signs[broker_id] = _Sign(min(sign.at_s + still_s, now_s), sign.heartbeat)
         for broker_id in image.brokers:
             self._signs.setdefault(broker_id, _Sign(now_s, None))
         silent = {broker_id for broker_id in self._signs if self._is_over(broker_id, now_s)}
         for broker_id in silent - image.brokers.keys():
             del self._signs[broker_id]
-            self._hung_up.pop(broker_id, None)
+            self._hung_up.discard(broker_id)
+            self._gone.discard(broker_id)
         in_service = {broker_id for broker_id in silent if image.is_in_service(broker_id)}
         if len(in_service) <= len(self._signs.keys() - silent):
             self._deaf_since_s = None
@@ -87,5 +90,4 @@ class Liveness:
         return said if (said.incarnation, said.broker_epoch) == (broker.incarnation, broker.epoch) else None
 
     def _is_over(self, broker_id: BrokerId, now_s: float) -> bool:
-        has_gone = now_s - self._hung_up.get(broker_id, now_s) >= min(HUNG_UP_S, self._session_s)
-        return has_gone or now_s - self._signs[broker_id].at_s >= self._session_s
+        return broker_id in self._gone or now_s - self._signs[broker_id].at_s >= self._session_s

@@ -5,6 +5,7 @@ import asyncio
 from members_fixture import SESSION_S, MembersFixture
 from virtual_time import run
 
+from cordwood.cluster.controlling import REFUSED_S
 from cordwood.cluster.metadata.commands import FenceBroker
 from cordwood.cluster.metadata.image import NO_LEADER
 
@@ -89,6 +90,46 @@ def test_a_controller_that_reaches_nobody_goes_on_when_it_does_again() -> None:
         cluster.members[1].quorum.is_cut_off = False
         await cluster.members[2].end()
         await cluster.until(lambda: cluster.alive() == {1, 3}, 5)
+        await cluster.close()
+
+    run(story())
+
+
+KAFKAS = {"broker_session_timeout_ms": 9000, "broker_heartbeat_interval_ms": 2000}
+
+
+def test_a_reset_connection_fences_nobody() -> None:
+    async def story() -> None:
+        cluster = await MembersFixture().start(1, 2, 3, **KAFKAS)
+        for _ in range(5):
+            cluster.log.hang_up(2)
+            await asyncio.sleep(1.9)
+        assert not any(isinstance(command, FenceBroker) for command in cluster.log.proposed)
+        await cluster.close()
+
+    run(story())
+
+
+def test_a_killed_broker_is_fenced_long_before_its_session_is_over() -> None:
+    async def story() -> None:
+        cluster = await MembersFixture().start(1, 2, 3, **KAFKAS)
+        cluster.create(2, 3)
+        await cluster.members[2].end()
+        cluster.refusing.add(2)
+        cluster.log.hang_up(2)
+        assert await cluster.until(lambda: cluster.partition.leader == 3, 5) < REFUSED_S + MOMENT_S
+        await cluster.close()
+
+    run(story())
+
+
+def test_a_broker_that_hung_up_and_whose_host_is_silent_has_its_session() -> None:
+    async def story() -> None:
+        cluster = await MembersFixture().start(1, 2, 3, **KAFKAS)
+        cluster.create(2, 3)
+        await cluster.members[2].end()
+        cluster.log.hang_up(2)
+        assert await cluster.until(lambda: cluster.partition.leader == 3, 12) >= 9 - 2 - MOMENT_S
         await cluster.close()
 
     run(story())

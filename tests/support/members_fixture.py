@@ -19,11 +19,15 @@ SESSION_S = 1.0
 class Member:
     """One broker that runs."""
 
-    def __init__(self, log: MetadataLog, broker: int, incarnation: int, **settings: int) -> None:
+    def __init__(self, log: MetadataLog, refusing: set[int], broker: int, incarnation: int, **settings: int) -> None:
         self.broker, self.failures = broker, list[str]()
         self.quorum = log.voter(broker)
-        known = Settings(node_id=broker, broker_session_timeout_ms=int(SESSION_S * 1000), **settings)
-        self.controlling = Controlling(self.quorum, known)
+        known = Settings(node_id=broker, **{"broker_session_timeout_ms": int(SESSION_S * 1000), **settings})
+
+        async def is_refused(other: BrokerId) -> bool:
+            return other in refusing
+
+        self.controlling = Controlling(self.quorum, known, is_refused)
         self.lifecycle = Lifecycle(self.quorum, known, UUID(int=incarnation), self.failures.append)
         self.controlling.start()
 
@@ -45,17 +49,19 @@ class MembersFixture:
 
     def __init__(self) -> None:
         self.log = MetadataLog()
+        self.refusing: set[int] = set()
+        """Brokers whose hosts refuse connections."""
         self.members: dict[int, Member] = {}
         self._starts = 0
 
     def run(self, broker: int, **settings: int) -> Member:
         """Its process starts; it has not registered yet."""
         self._starts += 1
-        self.members[broker] = Member(self.log, broker, self._starts, **settings)
+        self.members[broker] = Member(self.log, self.refusing, broker, self._starts, **settings)
         return self.members[broker]
 
-    async def start(self, *brokers: int) -> "MembersFixture":
-        members = [self.run(broker) for broker in brokers]
+    async def start(self, *brokers: int, **settings: int) -> "MembersFixture":
+        members = [self.run(broker, **settings) for broker in brokers]
         if self.log.leader is None:
             self.log.elect(brokers[0])
         await asyncio.gather(*(member.join() for member in members))

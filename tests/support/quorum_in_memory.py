@@ -39,6 +39,12 @@ class MetadataLog:
                 for told in voter.leadership_listeners:
                     told(voter.broker_id == broker)
 
+    def hang_up(self, broker: int) -> None:
+        """All of a broker's connections end."""
+        for voter in self.voters:
+            for told in voter.hang_up_listeners if voter.broker_id != broker else ():
+                told(BrokerId(broker))
+
     def apply(self, command: Command) -> Image:
         """Raises CommandRefused."""
         self.proposed.append(command)
@@ -58,6 +64,7 @@ class QuorumInMemory:
         self.listeners: list[Listener] = []
         self.heartbeat_listeners: list[Callable[[Heartbeat], None]] = []
         self.leadership_listeners: list[Callable[[bool], None]] = []
+        self.hang_up_listeners: list[Callable[[BrokerId], None]] = []
 
     @property
     def image(self) -> Image:
@@ -95,7 +102,7 @@ class QuorumInMemory:
         self.heartbeat_listeners.append(callback)
 
     def on_hang_up(self, callback: Callable[[BrokerId], None]) -> None:
-        """Nobody is connected with anybody."""
+        self.hang_up_listeners.append(callback)
 
     def on_leadership(self, callback: Callable[[bool], None]) -> None:
         self.leadership_listeners.append(callback)

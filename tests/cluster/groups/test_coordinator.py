@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from coordinator_fixture import GROUP, CoordinatorFixture
 from kio.schema.errors import ErrorCode
-from virtual_time import run
+from virtual_time import VirtualTimeLoop, run
 
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
 from cordwood.cluster.groups.exchange import Sync
@@ -283,5 +283,45 @@ def test_who_leaves_last_is_answered_once_that_is_on_disk() -> None:
         assert not leaving.done()
         groups.topic.release()
         assert await leaving == [ErrorCode.none]
+
+    run(story())
+
+
+async def heartbeat_read_late(groups: CoordinatorFixture, name: str) -> ErrorCode:
+    """One that had arrived while the loop stood still: its connection is read after the timers that were due."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return groups.heartbeat(name)
+
+
+@pytest.mark.parametrize("still_s", [0.3, 9.95, 15, 3600])
+def test_heartbeats_that_arrived_while_the_loop_stood_still_count(still_s: float) -> None:
+    async def story() -> None:
+        groups, names = CoordinatorFixture(), [f"member {number}" for number in range(30)]
+        await groups.stabilize(*names)
+        await asyncio.sleep(9.85)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        loop.passed_s += still_s
+        codes = await asyncio.gather(*(heartbeat_read_late(groups, name) for name in names))
+        assert set(codes) == {ErrorCode.none}
+        assert state_of(groups) is State.STABLE
+
+    run(story())
+
+
+def test_a_member_that_stays_silent_goes_a_little_later_where_the_loop_stood_still() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.stabilize("anna", "ben")
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        await asyncio.sleep(5)
+        loop.passed_s += 100
+        for _ in range(2):
+            await asyncio.sleep(4)
+            groups.heartbeat("anna")
+        await asyncio.sleep(0.1)
+        assert len(groups.group_size()) == 1
 
     run(story())

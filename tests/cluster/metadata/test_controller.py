@@ -17,7 +17,6 @@ from cordwood.cluster.metadata.commands import (
     UnfenceBroker,
 )
 from cordwood.cluster.metadata.controller import ELECTIONS_MAX, Controller, Rules
-from cordwood.cluster.metadata.liveness import HUNG_UP_S
 from cordwood.cluster.metadata.quorum import Heartbeat
 
 SESSION_S = 1.0
@@ -96,16 +95,18 @@ def test_a_broker_is_fenced_when_it_has_been_silent_for_a_session_and_not_before
     assert voter.until(10) == []
 
 
-def test_a_broker_that_hung_up_and_does_not_call_again_is_fenced_before_its_session_is_over(voter: Voter) -> None:
+def test_a_broker_that_hung_up_has_its_session_unless_its_host_refuses_connections(voter: Voter) -> None:
     voter.silent.add(2)
-    voter.controller.hung_up(BrokerId(2), voter.now_s)
-    assert voter.until(HUNG_UP_S - TICK_S) == []
-    assert HUNG_UP_S < SESSION_S / 2 + TICK_S
-    assert voter.until(TICK_S) == [fence(voter, 2)]
+    voter.controller.hung_up(BrokerId(2))
+    assert voter.until(SESSION_S - 2 * TICK_S) == []
+    voter.controller.refused(BrokerId(2))
+    assert voter.decide() == [fence(voter, 2)]
 
 
-def test_a_broker_that_calls_again_at_once_is_let_be(voter: Voter) -> None:
-    voter.controller.hung_up(BrokerId(2), voter.now_s)
+def test_a_broker_that_calls_again_is_let_be_whatever_its_host_refuses(voter: Voter) -> None:
+    voter.controller.hung_up(BrokerId(2))
+    voter.tick()
+    voter.controller.refused(BrokerId(2))
     assert voter.until(5) == []
 
 
