@@ -87,10 +87,11 @@ class Controlling:
             await asyncio.sleep(PROBE_INTERVAL_S)
 
     def _look(self) -> None:
-        # By itself: a proposal that takes long is no sign that this process stood still.
+        # First, and by itself: it goes on whatever is raised here, and a proposal that takes long is no sign that this
+        # process stood still.
+        self._timer = self._loop.call_later(self._interval_s, self._look)
         self._controller.look(self._quorum.image, self._loop.time())
         self._begin_turn()
-        self._timer = self._loop.call_later(self._interval_s, self._look)
 
     def _leadership_changed(self, is_leader: bool) -> None:
         if self._turn is not None:

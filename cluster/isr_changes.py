@@ -9,6 +9,7 @@ from cordwood.cluster.metadata.commands import AlterPartitions, BrokerId, IsrCha
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.replication.partition import Partition
+from cordwood.replication.tasks import report
 
 CHANGES_PER_COMMAND = 1000
 RETRY_S = 0.2
@@ -48,7 +49,11 @@ class IsrChanges:
                 partitions = list(self._wanted)[:CHANGES_PER_COMMAND]
                 for partition in partitions:
                     del self._wanted[partition]
-                changes = {partition: change for partition in partitions if (change := self._change(partition))}
+                changes: dict[Partition, IsrChange] = {}
+                for partition in partitions:
+                    with partition.contained():
+                        if (change := self._change(partition)) is not None:
+                            changes[partition] = change
                 if changes:
                     await self._propose(changes)
         finally:
@@ -67,6 +72,11 @@ class IsrChanges:
             except QuorumFailed as failure:
                 # It may have been applied: both sets count until that is known (rule 5).
                 _events.warning("isr.unknown", partitions=len(changes), reason=str(failure))
+                await asyncio.sleep(RETRY_S)
+                continue
+            except Exception as error:
+                # Also of these it is not known whether they were applied, and nobody else will ask.
+                report("in-sync sets could not be proposed", error)
                 await asyncio.sleep(RETRY_S)
                 continue
             break

@@ -30,6 +30,7 @@ from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.cluster.metadata.raft.storage import WrongMetadata
 from cordwood.cluster.outside import Outside
 from cordwood.replication.syncers import best_syncer
+from cordwood.replication.tasks import CONTAINED
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.real_disk import RealDisk, lock_directory
@@ -73,7 +74,7 @@ async def _serve(settings: Settings, disk: Disk) -> int:
     loop = asyncio.get_running_loop()
     started = loop.time()
     broker = Broker(settings, _outside(disk))
-    loop.set_exception_handler(broker_exception_handler(broker))
+    loop.set_exception_handler(exception_handler(broker.failure))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
@@ -113,14 +114,18 @@ async def _done_before(task: "asyncio.Task[Any]", event: asyncio.Event) -> bool:
     return task.done()
 
 
-def broker_exception_handler(broker: Broker) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """A broken invariant stops the broker; any other error in a callback is logged, and ends what it was part of."""
+def exception_handler(failure: "asyncio.Future[str]") -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """Logs what was raised in a callback. A broken invariant stops the broker, unless its cost is over already.
+
+    So it is where a partition has failed, a round of a loop, or a connection, which its transport has closed.
+    """
 
     def handle(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         _events.error("callback.failed", message=context.get("message"), exc_info=error)
-        if isinstance(error, AssertionError) and not broker.failure.done():
-            broker.failure.set_result(f"a broken invariant: {error}")
+        is_over = CONTAINED in context or "protocol" in context
+        if isinstance(error, AssertionError) and not is_over and not failure.done():
+            failure.set_result(f"a broken invariant: {error}")
 
     return handle
 

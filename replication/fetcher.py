@@ -23,6 +23,7 @@ from cordwood.replication.frames import (
     encode_reports,
     encode_suspect,
 )
+from cordwood.replication.tasks import Tasks
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import CorruptBatch, DamagedLog, StorageError
 
@@ -67,7 +68,8 @@ class Fetcher:
         self._next_stream = 0
         self._channel: Channel | None = None
         self._wanted = asyncio.Event()
-        self._task = self._loop.create_task(self._stay_connected(), name=f"fetcher of broker {leader}")
+        self._tasks = Tasks()
+        self._tasks.repeat(self._connect, f"fetcher of broker {leader}")
 
     def follow(self, partition: "Partition", refusals: int = 0) -> None:
         """Fetch a partition from where its log ends, in the epoch that it is in now."""
@@ -94,8 +96,7 @@ class Fetcher:
         self._soon()
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.close()
         if self._channel is not None:
             self._channel.close()
 
@@ -118,6 +119,10 @@ class Fetcher:
                 rows.append(Report(0, NO_STREAM_END, self._wasted_bytes))
                 self._wasted_bytes = 0
             channel.push([encode_reports(rows)])
+
+    def fail(self, error: Exception) -> None:
+        if self._channel is not None:
+            self._channel.close(f"replication from broker {self._leader} failed: {error!r}")
 
     def _ask(self, following: Following) -> None:
         self._asking[following] = None
@@ -203,19 +208,19 @@ class Fetcher:
         if following.partition.following is following and not following.partition.is_offline:
             self._begin_anew(following, following.refusals + 1)
 
-    async def _stay_connected(self) -> None:
-        while True:
-            await self._wanted.wait()
-            address = self._address_of(self._leader)
-            if address is not None:
-                try:
-                    async with asyncio.timeout(DIAL_TIMEOUT_S):
-                        channel = await self._dial(*address, self._received)
-                except (OSError, TimeoutError):
-                    pass
-                else:
-                    await self._use(channel)
-            await asyncio.sleep(REDIAL_S)
+    async def _connect(self) -> None:
+        """Be connected for as long as the leader is there and wanted."""
+        await self._wanted.wait()
+        address = self._address_of(self._leader)
+        if address is not None:
+            try:
+                async with asyncio.timeout(DIAL_TIMEOUT_S):
+                    channel = await self._dial(*address, self._received)
+            except (OSError, TimeoutError):
+                pass
+            else:
+                await self._use(channel)
+        await asyncio.sleep(REDIAL_S)
 
     async def _use(self, channel: Channel) -> None:
         """Introduce ourselves, ask for everything, and stay until the connection ends."""

@@ -41,6 +41,10 @@ class Flushable(Protocol):
         """Something of `synced` did not reach the disk. Nothing of the replica is synced ever again."""
         ...
 
+    def fail(self, error: Exception) -> None:
+        """Something was raised in the work of this replica: it alone goes offline for it."""
+        ...
+
     @property
     def is_offline(self) -> bool: ...
 
@@ -129,6 +133,8 @@ class Flusher:
                 unsynced = replica.take_unsynced()
             except OSError as error:
                 self._try_again(replica, error)
+            except Exception as broken:
+                replica.fail(broken)
             else:
                 yield replica, unsynced
 
@@ -151,16 +157,24 @@ class Flusher:
                 replica.flushed(unsynced)
             except OSError as not_noted:
                 self._try_again(replica, not_noted)
+            except Exception as broken:
+                replica.fail(broken)
         # The next group goes to the disk before anyone is woken: it need not wait for the answers of this one.
         self._flush()
         for replica, _ in finished:
-            replica.announce()
+            try:
+                replica.announce()
+            except Exception as broken:
+                replica.fail(broken)
         self._wakeups.run()
-        if not self._is_busy:
-            for waiter in self._idle_waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            self._idle_waiters.clear()
+        if not self._is_busy and self._idle_waiters:
+            self._is_idle()
+
+    def _is_idle(self) -> None:
+        for waiter in self._idle_waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._idle_waiters.clear()
 
 
 def _first_error(unsynced: Unsynced, failed: dict[int, OSError]) -> OSError | None:

@@ -11,6 +11,7 @@ import structlog
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
+from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import DamagedLog, DiskFailed, DiskFull, OutOfResources, StorageError, change_failed
 from cordwood.storage.segment import Segment
 from cordwood.storage.state import save
@@ -56,18 +57,16 @@ class Housekeeping:
         self._saved_at: dict[Partition, float] = {}
         self._saving = asyncio.Lock()
         self._save_under_way: asyncio.Future[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def start(self) -> None:
-        self._spawn(self._checkpoint_for_ever())
-        self._spawn(self._retain_for_ever())
-        self._spawn(self._expire_waiters_for_ever())
-        self._spawn(self._watch_followers_for_ever())
+        self._tasks.repeat(self._checkpoint_later, "checkpoints")
+        self._tasks.repeat(self._retain_later, "retention")
+        self._tasks.repeat(self._expire_waiters, "expiry of waiters")
+        self._tasks.repeat(self._watch_followers, "lag of followers")
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         if self._save_under_way is not None:
             await asyncio.wait([self._save_under_way])
 
@@ -75,11 +74,11 @@ class Housekeeping:
         """Remove the files of partitions that are no longer here, once nobody can still be reading them."""
         for partition in partitions:
             self._saved_at.pop(partition, None)
-        self._spawn(self._remove_partitions(partitions))
+        self._tasks.spawn(self._remove_partitions(partitions))
 
     def remove_orphans(self, orphans: Sequence[tuple[LogDirectory, UUID, int]]) -> None:
         """Remove what is left of topics that were deleted, and partitions that were moved, while we were away."""
-        self._spawn(self._remove_orphans(orphans))
+        self._tasks.spawn(self._remove_orphans(orphans))
 
     async def save(self, partition: Partition) -> None:
         """Checkpoint one log now. Raises OutOfResources, after which it is still to be done, and DiskFailed."""
@@ -127,7 +126,8 @@ class Housekeeping:
             log.producers.expire(now_ms, log.config.producer_expiry_ms)
             if log.segments:
                 try:
-                    await self._drop_old(partition, now_ms)
+                    with partition.contained():
+                        await self._drop_old(partition, now_ms)
                 except (OSError, StorageError) as error:
                     _not_done("retention", partition.directory, error)
 
@@ -135,7 +135,7 @@ class Housekeeping:
         await self._learn_times(partition)
         dropped = partition.log.drop(partition.high_watermark, now_ms)
         if dropped:
-            self._spawn(self._remove_segments(partition, dropped, is_saved=await self._is_saved(partition)))
+            self._tasks.spawn(self._remove_segments(partition, dropped, is_saved=await self._is_saved(partition)))
 
     async def _is_saved(self, partition: Partition) -> bool:
         """Whether the manifest no longer lists what was dropped. Raises DiskFailed."""
@@ -158,13 +158,12 @@ class Housekeeping:
                 except DamagedLog as damage:
                     partition.damaged(damage)
 
-    async def _checkpoint_for_ever(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(CHECKPOINT_INTERVAL_S)
-            for directory in self._replicas.directories:
-                if not directory.is_offline and directory.unsaved:
-                    await self._checkpoint(directory, loop.time())
+    async def _checkpoint_later(self) -> None:
+        await asyncio.sleep(CHECKPOINT_INTERVAL_S)
+        now = asyncio.get_running_loop().time()
+        for directory in self._replicas.directories:
+            if not directory.is_offline and directory.unsaved:
+                await self._checkpoint(directory, now)
 
     async def _checkpoint(self, directory: LogDirectory, now: float) -> None:
         try:
@@ -174,7 +173,8 @@ class Housekeeping:
                 since = self._saved_at.setdefault(partition, now)
                 is_old = now - since >= CHECKPOINT_AGE_S and saved < CHECKPOINTS_PER_LOOK
                 if is_old or partition.log.unsaved_bytes >= CHECKPOINT_BYTES:
-                    await self.save(partition)
+                    with partition.contained():
+                        await self.save(partition)
                     self._saved_at.pop(partition, None)
                     saved += 1
             # Every sync of another file holds up the group commits beside it: once a second would show in their p99.
@@ -183,25 +183,23 @@ class Housekeeping:
         except (OSError, StorageError) as error:
             _not_done("checkpoint", directory, error)
 
-    async def _retain_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._intervals.retention_s)
-            await self.retain()
+    async def _retain_later(self) -> None:
+        await asyncio.sleep(self._intervals.retention_s)
+        await self.retain()
 
-    async def _expire_waiters_for_ever(self) -> None:
+    async def _expire_waiters(self) -> None:
         now = asyncio.get_running_loop().time
-        while True:
-            partitions = list(self._replicas)
-            for begin in range(0, len(partitions) or 1, PARTITIONS_PER_EXPIRY):
-                await asyncio.sleep(EXPIRY_INTERVAL_S)
-                time = now()
-                for partition in partitions[begin : begin + PARTITIONS_PER_EXPIRY]:
-                    partition.expire_waiters(time)
+        partitions = list(self._replicas)
+        for begin in range(0, len(partitions) or 1, PARTITIONS_PER_EXPIRY):
+            await asyncio.sleep(EXPIRY_INTERVAL_S)
+            time = now()
+            for partition in partitions[begin : begin + PARTITIONS_PER_EXPIRY]:
+                partition.expire_waiters(time)
 
-    async def _watch_followers_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._intervals.lag_max_s / 2)
-            for partition in self._replicas:
+    async def _watch_followers(self) -> None:
+        await asyncio.sleep(self._intervals.lag_max_s / 2)
+        for partition in list(self._replicas):
+            with partition.contained():
                 partition.watch_followers()
 
     async def _remove_segments(self, partition: Partition, segments: Sequence[Segment], *, is_saved: bool) -> None:
@@ -251,16 +249,6 @@ class Housekeeping:
                 if not isinstance(failure, OutOfResources):
                     break
                 await asyncio.sleep(REMOVE_AGAIN_S)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _events.error("task.failed", error=repr(error))
 
 
 def _not_done(what: str, directory: LogDirectory, error: OSError | StorageError) -> None:

@@ -6,7 +6,6 @@ says on its own how far it has flushed. So the disks of all replicas work at the
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -26,6 +25,7 @@ from cordwood.replication.frames import (
     encode_push,
 )
 from cordwood.replication.leader import ImpossibleReport
+from cordwood.replication.tasks import Tasks
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog, OffsetOutOfRange, StorageError
 from cordwood.storage.segment import NotInMemory
@@ -109,7 +109,7 @@ class Link:
         self._pushed = self._reported = 0
         self._allowance, self._allowed_at = float(PUSH_BYTES), self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def close(self) -> None:
         """The connection has ended: no partition sends here any more."""
@@ -155,7 +155,7 @@ class Link:
         stream = self._streams.get(suspect.stream)
         if stream is not None:
             self.forget(stream)
-            self._spawn(self._prove(stream, suspect.offset))
+            self._tasks.spawn(self._prove(stream, suspect.offset))
 
     def forget(self, stream: Stream) -> None:
         self._streams.pop(stream.id, None)
@@ -196,6 +196,9 @@ class Link:
             self._channel.push([encode_push(rows, size), *chunks])
             if self._with_data and self._may_push():
                 self._soon()
+
+    def fail(self, error: Exception) -> None:
+        self._channel.close(f"replication to broker {self.broker_id} failed: {error!r}")
 
     def _begin(self, row: Follow) -> None:
         """Answer at once where the follower cannot go on from where it is; otherwise it is sent what it lacks."""
@@ -304,7 +307,7 @@ class Link:
         """Have the disk read what comes next, beside the loop."""
         if not stream.is_warming:
             stream.is_warming = True
-            self._spawn(self._read_ahead(stream))
+            self._tasks.spawn(self._read_ahead(stream))
 
     async def _read_ahead(self, stream: Stream) -> None:
         try:
@@ -313,9 +316,10 @@ class Link:
             # It is met again, and answered, when the stream is sent from.
             pass
         except Exception as error:
-            self._end(stream, error)
+            if self._is_current(stream):
+                self._end(stream, error)
         stream.is_warming = False
-        if self._streams.get(stream.id) is stream:
+        if self._is_current(stream):
             self.has_data(stream)
 
     async def _prove(self, stream: Stream, offset: int) -> None:
@@ -323,8 +327,12 @@ class Link:
             await self._run_blocking(stream.partition.prove, offset)
         except OffsetOutOfRange:
             pass
-        except Exception as error:
+        except StorageError as error:
             self._blame(stream.partition, error)
+
+    def _is_current(self, stream: Stream) -> bool:
+        """Whether the stream still is sent from: the log of one that is not may have been cut while it was read."""
+        return self._streams.get(stream.id) is stream
 
     def _end(self, stream: Stream, error: Exception) -> None:
         """The stream cannot go on, for what is wrong with its partition or with its follower: the others do."""
@@ -345,11 +353,6 @@ class Link:
                             reason=str(error))  # fmt: skip
         else:
             partition.fail(error)
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _soon(self) -> None:
         self._wakeups.due(self)

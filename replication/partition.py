@@ -1,6 +1,7 @@
 """One replica of a partition: its log, the role it has, how far it is committed, and who waits for that."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -13,12 +14,13 @@ from cordwood.replication.leader import LeaderView
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.shipments import Shipments
 from cordwood.replication.surroundings import Surroundings
+from cordwood.replication.tasks import report
 from cordwood.replication.waiters import FutureWaiter, OffsetWaiters, Waiter, Watcher
 from cordwood.storage.admission import admit
 from cordwood.storage.batch import BatchHeader, check
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.disk import Bytes
-from cordwood.storage.errors import DamagedLog, DiskFailed, OutOfResources
+from cordwood.storage.errors import DamagedLog, DiskFailed, OutOfResources, StorageError
 from cordwood.storage.log import Appended, Log
 from cordwood.storage.unsynced import Unsynced
 
@@ -181,19 +183,28 @@ class Partition:
         header = check(batch)
         try:
             appended = self._append(batch, header, now_ms, must_be_safe)
+            if not appended.is_duplicate:
+                if self._gaps.by_producer:
+                    self._gaps.closed(header)
+                self.grown()
+                if self.streams:
+                    self._ship(appended)
         except (PartitionRefused, OutOfResources):
             self._gaps.opened(header)
             raise
-        if not appended.is_duplicate:
-            if self._gaps.by_producer:
-                self._gaps.closed(header)
-            self.grown()
-            if self.streams:
-                if appended.kept is not None:
-                    self.shipments.appended(appended.base_offset, appended.end_offset, appended.kept)
-                for stream in self.streams:
-                    stream.grown()
+        except StorageError:
+            raise
+        except Exception as error:
+            self.fail(error)
+            raise PartitionRefused(Refusal.OFFLINE) from error
         return appended
+
+    def _ship(self, appended: Appended) -> None:
+        """Have the followers sent what was appended, as it is in memory where it is small."""
+        if appended.kept is not None:
+            self.shipments.appended(appended.base_offset, appended.end_offset, appended.kept)
+        for stream in self.streams:
+            stream.grown()
 
     def _append(self, batch: Bytes, header: BatchHeader, now_ms: int, must_be_safe: bool) -> Appended:
         view, log = self.view, self.log
@@ -367,13 +378,25 @@ class Partition:
         It is offline until the broker is started again, and others take over. The other replicas go on.
         """
         if self.error is None:
-            _events.critical("partition.failed", topic=self.topic, partition=self.index, exc_info=error)
+            _events.critical("partition.failed", topic=self.topic, partition=self.index, reason=repr(error))
+            report(f"partition {self.topic}-{self.index} failed", error)
             self.go_offline(error)
             self._surroundings.partition_failed(self)
+
+    @contextmanager
+    def contained(self) -> Iterator[None]:
+        """Have what is raised in here fail this replica, and nobody beside it; expected outcomes pass."""
+        try:
+            yield
+        except (StorageError, OSError, PartitionRefused):
+            raise
+        except Exception as error:
+            self.fail(error)
 
     def go_offline(self, error: Exception) -> None:
         """The log directory has failed, or this replica: refuse whoever waits."""
         self.error = error
+        self.directory.unsaved.pop(self, None)
         if self.following is not None:
             self.following.end()
             self.following = None

@@ -7,12 +7,11 @@ soon as that is through; so what fits into that while is proven that often, and 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-import structlog
-
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
+from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.scrub import PIECE_BYTES, Proof, prove, view_of
 
@@ -24,8 +23,6 @@ PAUSE_S = 1.0
 """Between two passes, however long they take."""
 FILE_BYTES = 32 << 10
 """What opening a file counts for at least, by the processor time it takes: thousands of small logs share the rate."""
-
-_events = structlog.get_logger("scrubber")
 
 _Proofs = Iterator[tuple[Partition, Proof]]
 
@@ -45,16 +42,14 @@ class Scrubber:
         self._bytes_per_second, self._scrub_the_rest = bytes_per_second, scrub_the_rest
         self._step_bytes = max(PIECE_BYTES, bytes_per_second // STEPS_PER_SECOND)
         self._due = 0.0
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     def start(self) -> None:
         if self._bytes_per_second:
-            self._task = asyncio.get_running_loop().create_task(self._scrub_for_ever(), name="scrubber")
+            self._tasks.repeat(self._scrub_and_rest, "scrubber")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.close()
 
     async def scrub(self) -> None:
         """One pass over everything."""
@@ -72,15 +67,11 @@ class Scrubber:
         await self._scrub_partitions(together)
         await self._scrub_the_rest()
 
-    async def _scrub_for_ever(self) -> None:
+    async def _scrub_and_rest(self) -> None:
         now = asyncio.get_running_loop().time
-        while True:
-            began = now()
-            try:
-                await self.scrub()
-            except Exception as error:
-                _events.error("scrub.failed", error=repr(error))
-            await asyncio.sleep(max(PASS_S - (now() - began), PAUSE_S))
+        began = now()
+        await self.scrub()
+        await asyncio.sleep(max(PASS_S - (now() - began), PAUSE_S))
 
     async def _scrub_partitions(self, partitions: Iterable[Partition]) -> None:
         views = [(partition, view_of(partition.log)) for partition in partitions if _may_be_read(partition)]

@@ -3,7 +3,10 @@
 import asyncio
 import math
 from collections import deque
+from collections.abc import Iterable
 from typing import Protocol
+
+from cordwood.replication.tasks import report
 
 
 class Waiter(Protocol):
@@ -24,6 +27,10 @@ class Watcher(Protocol):
     """Something with work to do once a turn is over, however often it was mentioned during the turn."""
 
     def wake(self) -> None: ...
+
+    def fail(self, error: Exception) -> None:
+        """`wake` has raised this: end what it is at work on, and nothing else."""
+        ...
 
 
 class FutureWaiter:
@@ -65,20 +72,30 @@ class OffsetWaiters:
         """Everything below `end` is as it should be."""
         queue = self._queue
         while queue and queue[0][0] <= end:
-            queue.popleft()[1].reached()
+            waiter = queue.popleft()[1]
+            try:
+                waiter.reached()
+            except Exception as error:
+                report("a waiter failed as its offset was reached", error)
 
     def expire(self, now: float, reason: Exception) -> None:
         """Refuse those whose deadline is past."""
         overdue = [entry for entry in self._queue if entry[1].deadline <= now]
         if overdue:
             self._queue = deque(entry for entry in self._queue if entry[1].deadline > now)
-            for _, waiter in overdue:
-                waiter.failed(reason)
+            _refuse(overdue, reason)
 
     def fail(self, reason: Exception) -> None:
         queue, self._queue = self._queue, deque()
-        for _, waiter in queue:
+        _refuse(queue, reason)
+
+
+def _refuse(entries: Iterable[tuple[int, Waiter]], reason: Exception) -> None:
+    for _, waiter in entries:
+        try:
             waiter.failed(reason)
+        except Exception as error:
+            report("a waiter failed as it was refused", error)
 
 
 class Wakeups:
@@ -113,7 +130,10 @@ class Wakeups:
         if self._watching:
             woken, self._watching = self._watching, {}
             for watcher in woken:
-                watcher.wake()
+                try:
+                    watcher.wake()
+                except Exception as error:
+                    _fail(watcher, error)
             if self._answered:
                 self._send()
 
@@ -129,4 +149,12 @@ class Wakeups:
     def _send(self) -> None:
         answered, self._answered = self._answered, {}
         for connection in answered:
-            connection.wake()
+            try:
+                connection.wake()
+            except Exception as error:
+                _fail(connection, error)
+
+
+def _fail(watcher: Watcher, error: Exception) -> None:
+    report("a watcher failed as it was woken", error)
+    watcher.fail(error)

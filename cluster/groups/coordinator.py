@@ -15,7 +15,7 @@ from cordwood.cluster.groups.effects import Performer
 from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
 from cordwood.cluster.groups.group import Group
-from cordwood.cluster.groups.keeping import Keeper, Tasks
+from cordwood.cluster.groups.keeping import Keeper
 from cordwood.cluster.groups.offsets import Changes, OffsetsByPartition
 from cordwood.cluster.groups.removal import Removal
 from cordwood.cluster.groups.settings import GroupSettings
@@ -23,6 +23,7 @@ from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.topic import OffsetsTopic
 from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics
+from cordwood.replication.tasks import Tasks
 
 NAME_BYTES_MAX = 32_000
 """Longer ids and names would not fit the records that keep them."""

@@ -24,9 +24,10 @@ from cordwood.cluster.groups.exchange import (
 )
 from cordwood.cluster.groups.formats import encode_group
 from cordwood.cluster.groups.group import Group
-from cordwood.cluster.groups.keeping import Keeper, Tasks
+from cordwood.cluster.groups.keeping import Keeper
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.kafka.call import Refused
+from cordwood.replication.tasks import Tasks
 
 LOOK_S = 0.1
 STILL_S = 2 * LOOK_S

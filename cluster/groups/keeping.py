@@ -5,9 +5,9 @@ before is deleted. So loading stays short however long the broker has run, and r
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -19,6 +19,7 @@ from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Content, Readiness, Shard, as_records, changes_as_contents
 from cordwood.cluster.groups.topic import OffsetsTopic, partition_of
 from cordwood.cluster.kafka.call import Refused
+from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import StorageError
 from cordwood.storage.records import encode
 
@@ -30,30 +31,6 @@ COMPACTION_RATIO = 8
 _ItemT = TypeVar("_ItemT")
 _ResultT = TypeVar("_ResultT")
 _events = structlog.get_logger("groups")
-
-
-class Tasks:
-    """Background work that ends with its owner, and whose failures the loop is told of."""
-
-    def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()
-
-    def spawn(self, work: Coroutine[None, None, _ResultT]) -> "asyncio.Task[_ResultT]":
-        task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    async def close(self) -> None:
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
-
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            context = {"message": "a task of the group coordinator failed", "exception": error, "task": task}
-            task.get_loop().call_exception_handler(context)
 
 
 class Keeper:

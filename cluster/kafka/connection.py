@@ -295,6 +295,9 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_reading and self.waits_for is None and self._has_room():
             self._read_on()
 
+    def fail(self, error: Exception) -> None:
+        self.close(f"an answer could not be sent: {error!r}")
+
     def shrink(self) -> None:
         """Give back a receive buffer that is not in use."""
         if self._start == self._end and self._transport is not None:

@@ -200,6 +200,9 @@ class Poll:
     def wake(self) -> None:
         self.woken.append(self.seen())
 
+    def fail(self, error: Exception) -> None:
+        raise error
+
 
 def test_long_polls_are_woken_once_and_after_the_answers() -> None:
     async def story(broker: ReplicaStory) -> None:

@@ -176,6 +176,26 @@ def test_a_silent_follower_leaves_the_isr_and_returns() -> None:
     tell(story)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_others_lead_a_partition_that_has_failed_and_nothing_else(seed: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        for partition in range(3):
+            await cluster.produce("a", partition)
+        leader = cluster.leader()
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+        cluster.replica(leader).fail(AssertionError("an invariant"))
+        await cluster.until(lambda: cluster.leader() != leader, "another leads", 5)
+        assert leader not in cluster.isr()
+        for partition in range(3):
+            await cluster.produce("b", partition)
+        assert leader in [cluster.leader(other) for other in (1, 2)] or cluster.isr(1) == cluster.isr(2) == {1, 2, 3}
+        await cluster.kill(leader)
+        await cluster.settled()
+        assert [cluster.values(leader, partition) for partition in range(3)] == [["a", "b"]] * 3
+
+    tell(story, seed, partitions=3)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_nothing_acknowledged_is_lost_whatever_happens(seed: int) -> None:
     """With seed 3 a follower once took what came behind a batch that it could not take."""

@@ -32,6 +32,7 @@ from cordwood.cluster.kafka.slot import Slot
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
+from cordwood.replication.tasks import report
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.segment import NotInMemory, Segment
 from cordwood.storage.slices import Slice
@@ -186,6 +187,10 @@ class Poll:
         elif not self._is_done and not self._is_reading:
             self._try(is_last_chance=False)
 
+    def fail(self, error: Exception) -> None:
+        self._leave()
+        self._slot.connection.close(f"FETCH failed: {error!r}")
+
     def _expire(self) -> None:
         if not self._is_done and not self._is_reading:
             self._try(is_last_chance=True)
@@ -226,7 +231,12 @@ class Poll:
 
     async def _warm(self, is_last_chance: bool) -> None:
         """Have the disk read what is asked for, beside the loop, then go on."""
-        await self._fetching.run_blocking(self._touch)
+        try:
+            await self._fetching.run_blocking(self._touch)
+        except Exception as error:
+            report("what a FETCH asks for could not be read ahead", error)
+            self.fail(error)
+            return
         self._is_reading = False
         if not self._slot.connection.is_open or self._is_done:
             return

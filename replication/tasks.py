@@ -1,0 +1,62 @@
+"""Background work of one owner: tasks that end with it, and loops that outlive what goes wrong in a round."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
+"""After a round that failed: twice as long each time, until one succeeds."""
+
+CONTAINED = "contained"
+"""Key of an exception handler's context: what the error has cost is over, and nothing else is to be ended for it."""
+
+_ResultT = TypeVar("_ResultT")
+
+
+def report(message: str, error: BaseException) -> None:
+    """Give the loop's exception handler an error that ends nothing beyond what has already been ended."""
+    context = {"message": message, "exception": error, CONTAINED: True}
+    asyncio.get_running_loop().call_exception_handler(context)
+
+
+class Tasks:
+    """The tasks of one owner. What goes wrong in one of them is reported, and is nobody else's."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, _ResultT], name: str | None = None) -> "asyncio.Task[_ResultT]":
+        """Run `work` beside everything else."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def repeat(self, step: Callable[[], Awaitable[None]], name: str) -> "asyncio.Task[None]":
+        """Await `step` again and again, until `close`. It keeps its own pace."""
+        return self.spawn(_repeated(step, name), name)
+
+    async def close(self) -> None:
+        """Cancel all of them, and wait for their ends."""
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            report(f"the task {task.get_name()!r} failed", error)
+
+
+async def _repeated(step: Callable[[], Awaitable[None]], name: str) -> None:
+    pause_s = PAUSE_S
+    while True:
+        try:
+            await step()
+        except Exception as error:
+            report(f"a round of {name!r} failed: the next one is in {pause_s:g} s", error)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+        else:
+            pause_s = PAUSE_S

@@ -1,0 +1,166 @@
+"""A broken invariant costs the partition that it is of: its neighbours, and whoever else waits, notice nothing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+from replica_fixture import NOW_MS, ReplicaStory, Waiting
+from virtual_time import run
+
+from cordwood.chaos.sim.values import batch_of
+from cordwood.replication.partition import Partition, PartitionRefused, Refusal
+from cordwood.storage.config import FlushPolicy, LogConfig
+
+BEYOND = 1 << 40
+
+
+def break_view(partition: Partition) -> None:
+    """As if a leader had flushed what it does not have (rule 1)."""
+    assert partition.view is not None
+    partition.view.own_end = BEYOND
+
+
+def break_watermark(partition: Partition) -> None:
+    """As if more had been committed than there is (promise 2)."""
+    partition.high_watermark = BEYOND
+
+
+def break_group(partition: Partition) -> None:
+    """As if two group commits were under way in one log."""
+    partition.log.is_syncing = True
+
+
+@dataclass
+class Failures:
+    """What the loop's exception handler was told."""
+
+    errors: list[BaseException] = field(default_factory=list)
+
+    def __call__(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context.get("exception")
+        assert isinstance(error, BaseException)
+        self.errors.append(error)
+
+
+def tell(story: Callable[[ReplicaStory, Failures], Awaitable[None]], config: LogConfig | None = None) -> None:
+    async def told() -> None:
+        failures = Failures()
+        asyncio.get_running_loop().set_exception_handler(failures)
+        await story(ReplicaStory(config), failures)
+
+    run(told())
+
+
+@pytest.mark.parametrize("break_it", [break_view, break_watermark, break_group])
+def test_the_neighbours_in_a_group_commit_are_acknowledged(break_it: Callable[[Partition], None]) -> None:
+    async def story(broker: ReplicaStory, failures: Failures) -> None:
+        waiting = [broker.produce("a", index=index) for index in range(3)]
+        broken = broker.partition(1)
+        break_it(broken)
+        await broker.turn()
+        broker.syncer.let_go()
+        assert [waiter.outcome for waiter in (waiting[0], waiting[2])] == ["reached", "reached"]
+        assert isinstance(waiting[1].outcome, PartitionRefused)
+        assert waiting[1].outcome.reason is Refusal.OFFLINE
+        assert (broken.is_offline, broker.directories[0].is_offline) == (True, False)
+        assert len(failures.errors) == 1
+        # And the next group as well.
+        again = broker.produce("b", index=0)
+        await broker.turn()
+        broker.syncer.let_go()
+        assert again.outcome == "reached"
+
+    tell(story)
+
+
+def test_a_client_of_the_broken_partition_is_refused() -> None:
+    async def story(broker: ReplicaStory, failures: Failures) -> None:
+        partition = broker.partition()
+        break_view(partition)
+        with pytest.raises(PartitionRefused) as refused:
+            partition.append(batch_of("a"), NOW_MS)
+        assert refused.value.reason is Refusal.OFFLINE
+        assert len(failures.errors) == 1
+        with pytest.raises(PartitionRefused):
+            broker.replicas.led("t", 0)
+
+    tell(story, LogConfig(flush_policy=FlushPolicy.OS))
+
+
+class Broken(Waiting):
+    """Somebody whose own work goes wrong when it is told."""
+
+    def reached(self) -> None:
+        raise KeyError("a waiter's own")
+
+    def failed(self, reason: Exception) -> None:
+        raise KeyError("a waiter's own") from reason
+
+    def wake(self) -> None:
+        raise KeyError("a watcher's own")
+
+    def fail(self, error: Exception) -> None:
+        self.outcome = error
+
+
+def test_a_waiter_that_fails_takes_no_other_with_it() -> None:
+    async def story(broker: ReplicaStory, failures: Failures) -> None:
+        partition = broker.partition()
+        broker.produce("a")
+        after = Waiting()
+        for waiter in (Broken(), after):
+            assert partition.when_committed(1, waiter)
+        await broker.turn()
+        broker.syncer.let_go()
+        assert (after.outcome, partition.is_offline) == ("reached", False)
+        assert [type(error) for error in failures.errors] == [KeyError]
+
+    tell(story)
+
+
+def test_waiters_that_fail_when_they_are_refused_take_no_other_with_them() -> None:
+    async def story(broker: ReplicaStory, failures: Failures) -> None:
+        partition = broker.partition()
+        broker.produce("a")
+        after = Waiting()
+        for waiter in (Broken(), after):
+            assert partition.when_committed(1, waiter)
+        partition.deleted()
+        assert isinstance(after.outcome, PartitionRefused)
+        assert len(failures.errors) == 1
+
+    tell(story)
+
+
+def test_a_watcher_that_fails_takes_no_other_with_it() -> None:
+    async def story(broker: ReplicaStory, _failures: Failures) -> None:
+        woken: list[str] = []
+
+        class Watcher(Broken):
+            def wake(self) -> None:
+                woken.append("woken")
+
+        broken = Broken()
+        for watcher in (broken, Watcher()):
+            broker.wakeups.due(watcher)
+            broker.wakeups.answered(watcher)
+        await broker.turn()
+        assert woken == ["woken", "woken"]
+        assert isinstance(broken.outcome, KeyError), "it was told to end what it is at work on"
+
+    tell(story)
+
+
+def test_what_was_taken_for_a_broken_partition_is_of_no_more_use() -> None:
+    """A sync that ends after its partition has failed changes nothing."""
+
+    async def story(broker: ReplicaStory, failures: Failures) -> None:
+        waiting = broker.produce("a")
+        await broker.turn()
+        broker.partition().fail(AssertionError("an invariant"))
+        broker.syncer.let_go()
+        assert isinstance(waiting.outcome, PartitionRefused)
+        assert len(failures.errors) == 1
+
+    tell(story)
