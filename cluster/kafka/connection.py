@@ -4,8 +4,7 @@ One receive buffer a connection, used again and again; a request is read in plac
 in the queue. Its handler fills the slot; what is ready at the head of the queue is sent in one write. A slot may hold
 slices of a log, which are read piece by piece as the client takes them.
 
-All memory that a client can make the broker hold is counted in pools that the connections share (docs/adr/0026): the
-receive buffer beyond its first 4 KiB, requests that are not answered yet, and answers that the client does not take.
+The memory that a client makes the broker hold is counted in pools that the connections share (docs/adr/0026).
 """
 
 import asyncio
@@ -47,9 +46,7 @@ FREE_BYTES = 16 << 10
 PIECES_BYTES = 512 << 10
 JOINED_BYTES_MAX = 16 << 10
 """Up to here one copy is cheaper than a gathering write."""
-
 LENGTH_BYTES = 4
-
 _read_size = struct.Struct(">i").unpack_from
 _events = structlog.get_logger("connection")
 
