@@ -29,6 +29,7 @@ from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.handlers.fetch import Fetching
 from cordwood.cluster.kafka.handlers.produce import Producing
 from cordwood.cluster.kafka.in_process import InProcess
+from cordwood.cluster.kafka.leader_hints import Leader, leader_in
 from cordwood.cluster.kafka.peers import Peers
 from cordwood.cluster.kafka.registry import served_apis
 from cordwood.cluster.kafka.request_measures import RequestMeasures
@@ -275,6 +276,9 @@ class Broker:
             rng=self._rng,
         )
 
+    def _find_leader(self, topic: str, index: int, listener: str) -> Leader | None:
+        return leader_in(self._quorum.image, topic, index, listener)
+
     def _build_server(self) -> None:
         settings = self._settings
         services = Services(
@@ -290,7 +294,7 @@ class Broker:
             rng=self._rng,
             served_apis=served_apis(),
         )
-        producing = Producing(self._replicas, self._wall_clock)
+        producing = Producing(self._replicas, self._wall_clock, self._find_leader)
         slots = settings.max_incremental_fetch_session_cache_slots
         sessions = FetchSessions(slots, self._memory.sessions, self._rng)
         fetching = Fetching(

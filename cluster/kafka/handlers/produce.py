@@ -6,7 +6,7 @@
 import asyncio
 import functools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kio.schema.errors import ErrorCode
 from kio.schema.produce.v11 import ProduceRequest, ProduceResponse
@@ -14,6 +14,7 @@ from kio.schema.produce.v11 import ProduceRequest, ProduceResponse
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.codec import RequestHead
+from cordwood.cluster.kafka.leader_hints import FindLeader, Leader, current_leader, node_endpoints
 from cordwood.cluster.kafka.produce_request import PartitionData, read_produce
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.slot import Slot
@@ -31,13 +32,20 @@ FEW_PARTITIONS = 32
 OUTCOME_BYTES = 400
 """What becomes of one batch, and its part of the answer."""
 
+LEADERS_FROM = 10
+"""From this version on, who is refused is told the leader (KIP-951)."""
+
 _HEAD = struct.Struct(">ii").pack
 _FRAME_V9 = struct.Struct(">iib").pack
 _HEAD_BYTES_V9 = 5
 _PARTITION_V3 = struct.Struct(">ihqq").pack
 _PARTITION_V5 = struct.Struct(">ihqqq").pack
+_NOT_THROTTLED = b"\x00\x00\x00\x00"
 _PARTITION_V9 = struct.Struct(">ihqqqbbb").pack
 
+
+Leaders = Mapping[tuple[str, int], Leader]
+"""By topic and partition, of those that this broker refused because it does not lead them."""
 
 _compact_name = functools.lru_cache(1024)(compact_string)
 
@@ -67,6 +75,8 @@ class Outcome:
     def refused(self, error: Exception) -> None:
         self.code, self.base_offset, self.message = int(code_of(error)), NO_OFFSET, str(error)
         self.pending.slot.refused(self.code)
+        if self.code == ErrorCode.not_leader_or_follower:
+            self.pending.is_misdirected = True
 
     def reached(self) -> None:
         self.pending.one_done()
@@ -79,11 +89,13 @@ class Outcome:
 class PendingProduce:
     """A request whose batches are in memory and wait for their commit."""
 
-    __slots__ = ("deadline", "head", "left", "slot", "topics")
+    __slots__ = ("deadline", "find_leader", "head", "is_misdirected", "left", "slot", "topics")
 
-    def __init__(self, head: RequestHead, slot: Slot, deadline: float) -> None:
-        self.head, self.slot, self.deadline = head, slot, deadline
+    def __init__(self, head: RequestHead, slot: Slot, deadline: float, find_leader: FindLeader) -> None:
+        self.head, self.slot, self.deadline, self.find_leader = head, slot, deadline, find_leader
         self.left = 1
+        self.is_misdirected = False
+        """Whether another broker leads one of the partitions."""
         self.topics: list[tuple[str, list[Outcome]]] = []
 
     def one_done(self) -> None:
@@ -91,14 +103,25 @@ class PendingProduce:
         if self.left == 0:
             # An outcome knows its request: letting go of them here spares the collector a cycle for every request.
             topics, self.topics = self.topics, []
-            self.slot.fill([encode(self.head, topics)])
+            leaders = self._leaders(topics) if self.is_misdirected and self.head.version >= LEADERS_FROM else {}
+            self.slot.fill([encode(self.head, topics, leaders)])
+
+    def _leaders(self, topics: list[tuple[str, list[Outcome]]]) -> Leaders:
+        listener = self.slot.connection.listener
+        found = {
+            (name, outcome.index): self.find_leader(name, outcome.index, listener)
+            for name, outcomes in topics
+            for outcome in outcomes
+            if outcome.code == ErrorCode.not_leader_or_follower
+        }
+        return {place: leader for place, leader in found.items() if leader is not None}
 
 
 class Producing:
     """The broker's Produce API."""
 
-    def __init__(self, replicas: Replicas, wall_clock: Callable[[], int]) -> None:
-        self._replicas, self._wall_clock = replicas, wall_clock
+    def __init__(self, replicas: Replicas, wall_clock: Callable[[], int], find_leader: FindLeader) -> None:
+        self._replicas, self._wall_clock, self._find_leader = replicas, wall_clock, find_leader
         self._now = asyncio.get_running_loop().time
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
@@ -108,7 +131,7 @@ class Producing:
         request = read_produce(head, frame)
         if request.partitions > FEW_PARTITIONS and not slot.reserve(request.partitions * OUTCOME_BYTES):
             return
-        pending = PendingProduce(head, slot, self._now() + request.timeout_ms / 1000)
+        pending = PendingProduce(head, slot, self._now() + request.timeout_ms / 1000, self._find_leader)
         acks = request.acks
         now_ms = self._wall_clock()
         for topic, partitions in request.topics:
@@ -155,16 +178,16 @@ class Producing:
             pending.slot.fill([])
 
 
-def encode(head: RequestHead, topics: list[tuple[str, list[Outcome]]]) -> bytes:
+def encode(head: RequestHead, topics: list[tuple[str, list[Outcome]]], leaders: Leaders) -> bytes:
     """The response's frame in the request's version."""
     if head.version >= 9:
-        body = _encode_flexible(topics)
+        body = _encode_flexible(topics, leaders)
         return _FRAME_V9(_HEAD_BYTES_V9 + len(body), head.correlation_id, 0) + body
     body = _encode_legacy(head, topics)
     return struct.pack(">i", len(body)) + body
 
 
-def _encode_flexible(topics: list[tuple[str, list[Outcome]]]) -> bytes:
+def _encode_flexible(topics: list[tuple[str, list[Outcome]]], leaders: Leaders) -> bytes:
     out = [uvarint(len(topics) + 1)]
     for name, outcomes in topics:
         out += (_compact_name(name), uvarint(len(outcomes) + 1))
@@ -174,9 +197,10 @@ def _encode_flexible(topics: list[tuple[str, list[Outcome]]]) -> bytes:
             else:
                 message = o.message.encode()
                 out.append(_PARTITION_V5(o.index, o.code, o.base_offset, o.append_time, o.log_start))
-                out += (b"\x01", uvarint(len(message) + 1), message, b"\x00")
+                tags = current_leader(leaders.get((name, o.index)))
+                out += (b"\x01", uvarint(len(message) + 1), message, tags)
         out.append(b"\x00")
-    out.append(b"\x00\x00\x00\x00\x00")
+    out += (_NOT_THROTTLED, node_endpoints(leaders.values()) if leaders else b"\x00")
     return b"".join(out)
 
 

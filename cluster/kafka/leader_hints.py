@@ -1,0 +1,63 @@
+"""The leader that a refused client is to turn to, in the tagged fields of a response (KIP-951).
+
+Without it a client first asks for the topic's metadata again, and waits before that for its retry backoff.
+"""
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from cordwood.cluster.kafka.wire import compact_string, uvarint
+from cordwood.cluster.metadata.commands import BrokerId, Endpoint
+from cordwood.cluster.metadata.image import NO_LEADER, Image
+
+NO_TAGS = b"\x00"
+_LEADER = struct.Struct(">iib").pack
+_NODE = struct.Struct(">i").pack
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, in which epoch, and where the client's listener is reached there."""
+
+    broker_id: BrokerId
+    epoch: int
+    endpoint: Endpoint
+    rack: str | None
+
+
+FindLeader = Callable[[str, int, str], Leader | None]
+"""By topic, partition and listener; None where no leader is known that the client could reach."""
+
+
+def leader_in(image: Image, topic: str, index: int, listener: str) -> Leader | None:
+    """As FindLeader has it."""
+    known = image.topics_by_name.get(topic)
+    if known is None or not 0 <= index < len(known.partitions):
+        return None
+    partition = known.partitions[index]
+    broker = image.brokers.get(partition.leader) if partition.leader != NO_LEADER else None
+    endpoint = None if broker is None or broker.is_fenced else broker.endpoint(listener)
+    if broker is None or endpoint is None:
+        return None
+    return Leader(broker.id, partition.leader_epoch, endpoint, broker.rack)
+
+
+def current_leader(leader: Leader | None) -> bytes:
+    """The tagged fields of a partition's row: tag 0 with a LeaderIdAndEpoch, or none."""
+    return NO_TAGS if leader is None else _one_tag(_LEADER(leader.broker_id, leader.epoch, 0))
+
+
+def node_endpoints(leaders: Iterable[Leader]) -> bytes:
+    """The tagged fields of a response: tag 0 with each leader's address once, or none."""
+    nodes = {leader.broker_id: leader for leader in leaders}
+    return _one_tag(uvarint(len(nodes) + 1) + b"".join(map(_node, nodes.values()))) if nodes else NO_TAGS
+
+
+def _node(leader: Leader) -> bytes:
+    endpoint, rack = leader.endpoint, leader.rack
+    rack_field = b"\x00" if rack is None else compact_string(rack)
+    return b"".join((_NODE(leader.broker_id), compact_string(endpoint.host), _NODE(endpoint.port), rack_field, NO_TAGS))
+
+
+def _one_tag(content: bytes) -> bytes:
+    return b"\x01\x00" + uvarint(len(content)) + content
