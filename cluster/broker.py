@@ -44,6 +44,7 @@ from cordwood.cluster.outside import Outside
 from cordwood.cluster.producer_ids import ProducerIds
 from cordwood.cluster.readiness import why_not_writable
 from cordwood.cluster.repairs import Repairs
+from cordwood.cluster.unflushed import UnflushedReplicas
 from cordwood.replication.fetcher import Fetcher, Fetchers
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.housekeeping import Housekeeping, Intervals
@@ -95,7 +96,8 @@ class Broker:
         settings = self._settings
         self._wakeups = Wakeups(self._loop)
         self._flusher = Flusher(self._loop, self._outside.syncer, self._wakeups, self._outside.clock)
-        directories = [LogDirectory(self._disk, path, self._directory_failed) for path in settings.log_dirs]
+        boot_id = self._outside.boot_id
+        directories = [LogDirectory(self._disk, path, self._directory_failed, boot_id) for path in settings.log_dirs]
         self._quorum = quorums.open_quorum(settings, self._disk, self._run_blocking, self._rng, self._fail)
         self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
         probe = AddressProbe(lambda broker_id: self._neighbours.address(broker_id))
@@ -117,6 +119,7 @@ class Broker:
         bound = await self._server.bind(listeners_of(settings, self._outside.hostname))
         await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
         self._take_part()
+        await UnflushedReplicas(self._quorum, settings.node_id, self._replicas).declared()
         await self._repairs.declared()
         self._lifecycle.start()
         await self._lifecycle.unfenced()
@@ -139,7 +142,10 @@ class Broker:
         await self._housekeeping.stop()
         await self._flusher.drain()
         closing = [self._run_blocking(self._close, partition) for partition in self._replicas]
-        await asyncio.gather(*closing)
+        unclosed = {partition.directory for partition in await asyncio.gather(*closing) if partition is not None}
+        for directory in self._replicas.directories:
+            if directory not in unclosed:
+                directory.stopped()
         self._lifecycle.close()
         await self._controlling.close()
         await self._quorum.close()
@@ -256,13 +262,15 @@ class Broker:
             self._replicas, self._run_blocking, settings.log_scrub_bytes_per_second, self._scrub_the_rest
         )
 
-    def _close(self, partition: Partition) -> None:
-        """In a thread. A log that cannot be put away is recovered by the next start."""
+    def _close(self, partition: Partition) -> Partition | None:
+        """In a thread. Return the partition if its log cannot be put away: the next start recovers it."""
         if not partition.directory.is_offline:
             try:
                 partition.close()
             except OSError as error:
                 _events.error("log.not_closed", directory=partition.log.directory, error=str(error))
+                return partition
+        return None
 
     def _build_groups(self) -> GroupCoordinator:
         topic = ReplicatedTopic(

@@ -23,5 +23,7 @@ class Outside:
     run_blocking: RunBlocking
     syncer: Syncer
     hostname: str
+    boot_id: str
+    """Another one whenever the machine has lost its memory."""
     close: Callable[[], None]
     """Gives back what `run_blocking` and `syncer` hold. The broker's last act."""

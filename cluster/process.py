@@ -13,8 +13,10 @@ import signal
 import socket
 import sys
 import time
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -144,8 +146,24 @@ def _outside(disk: Disk) -> Outside:
         executor.shutdown(wait=True)
 
     return Outside(
-        disk, _wall_clock, time.perf_counter, random.SystemRandom(), run_blocking, syncer, socket.gethostname(), close
+        disk=disk,
+        wall_clock=_wall_clock,
+        clock=time.perf_counter,
+        rng=random.SystemRandom(),
+        run_blocking=run_blocking,
+        syncer=syncer,
+        hostname=socket.gethostname(),
+        boot_id=_boot_id(),
+        close=close,
     )
+
+
+def _boot_id() -> str:
+    """Where the system does not tell, each start counts as one after a power cut unless the one before was stopped."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return str(uuid.uuid4())
 
 
 def _wall_clock() -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
+from cordwood.replication.run_mark import RunMark
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DiskFailed, DiskFull, StorageError, change_failed
 from cordwood.storage.log import Log
@@ -27,13 +28,17 @@ class LogDirectory:
     What a failed sync covered may be lost although later ones succeed, so nothing is tried again (disk rule 3).
     """
 
-    def __init__(self, disk: Disk, path: str, failed: Callable[["LogDirectory"], None]) -> None:
-        """Raises OSError where the directory cannot be made or its marks cannot be read."""
+    def __init__(self, disk: Disk, path: str, failed: Callable[["LogDirectory"], None], boot_id: str = "") -> None:
+        """`boot_id` tells one boot of the machine from another.
+
+        Raises OSError where the directory cannot be made or its marks cannot be read.
+        """
         for changed in disk.make_directories(f"{path}/{TOPICS}"):
             sync_directory(disk, changed)
         self.disk, self.path = disk, path
         self.marks = Marks(disk.open(f"{path}/{MARKS_FILE}", create=True))
         sync_directory(disk, path)
+        self.run_mark = RunMark(disk, path, boot_id, is_new=not disk.list_directory(f"{path}/{TOPICS}"))
         self.error: OSError | StorageError | None = None
         self.partition_count = 0
         self.unsaved: dict[Saveable, None] = {}
@@ -50,6 +55,21 @@ class LogDirectory:
         if self.error is None:
             self.error = error
             self._failed(self)
+
+    def declared(self) -> None:
+        """The others know which replicas here may lack what was only in memory. Blocks."""
+        self._note(self.run_mark.declared)
+
+    def stopped(self) -> None:
+        """All logs here are on disk, and nothing more is written. Blocks."""
+        self._note(self.run_mark.stopped)
+
+    def _note(self, note: Callable[[], None]) -> None:
+        if not self.is_offline:
+            try:
+                note()
+            except OSError as error:
+                self.write_failed(error)
 
     def write_failed(self, error: OSError | StorageError) -> StorageError:
         """Return the kind of a failed change of the directory's files, and take the directory offline if it is broken.

@@ -10,6 +10,7 @@ from cordwood.cluster.metadata.commands import (
     FenceBroker,
     IsrChange,
     RegisterBroker,
+    ReportUnflushed,
     UnfenceBroker,
 )
 from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
@@ -22,7 +23,7 @@ def misfits(before: Image, command: Command, after: Image) -> Iterator[str]:
         yield from _counts_on_lost_disks(before, command, after)
     if isinstance(command, FenceBroker) and all(partition.isr for partition in _partitions(before)):
         yield from _silence_empties(after)
-    if not isinstance(command, AlterPartitions | DropReplicas | FenceBroker | UnfenceBroker):
+    if not isinstance(command, AlterPartitions | DropReplicas | FenceBroker | ReportUnflushed | UnfenceBroker):
         return
     epoch = before.brokers[command.broker_id].epoch
     if epoch != command.broker_epoch:
@@ -32,6 +33,8 @@ def misfits(before: Image, command: Command, after: Image) -> Iterator[str]:
             yield from _misfits_of(change, command, before, after)
     if isinstance(command, DropReplicas):
         yield from _counts_on_dropped(before, command, after)
+    if isinstance(command, ReportUnflushed):
+        yield from _prefers_unflushed(command, after)
 
 
 def not_taken_in(before: Image, command: Command) -> Iterator[IsrChange]:
@@ -81,6 +84,15 @@ def _counts_on_dropped(before: Image, command: DropReplicas, after: Image) -> It
         is_counted_on = command.broker_id in (*new.isr, *new.elr)
         if is_counted_on or (new.leader != NO_LEADER and new.leader_epoch == old.leader_epoch):
             yield f"rule 8: broker {command.broker_id} has lost its replica, and from {old} came {new}"
+
+
+def _prefers_unflushed(command: ReportUnflushed, after: Image) -> Iterator[str]:
+    """KIP-966: who lost its memory is counted on only where nobody else is."""
+    for topic, index in command.partitions:
+        partition = after.partition(topic, index)
+        counted_on = set() if partition is None else {*partition.isr, *partition.elr}
+        if command.broker_id in counted_on and counted_on != {command.broker_id}:
+            yield f"rule 8: broker {command.broker_id} has lost its memory, and is counted on in {partition}"
 
 
 def _misfits_of(change: IsrChange, command: AlterPartitions, before: Image, after: Image) -> Iterator[str]:

@@ -37,7 +37,7 @@ class SimulatedDisk:
         """Whether a bit has ever turned over, or a sync has failed: what it shows may not be what was written."""
         self._handles: WeakSet[_Handle] = WeakSet()
         self._tree = Tree()
-        self._incarnation = 0
+        self._incarnation = self._boots = 0
 
     def open(self, path: str, *, create: bool = False) -> File:
         self.faults.check_open(path)
@@ -109,6 +109,11 @@ class SimulatedDisk:
         self._tree.directory(path)
         return self.capacity_bytes
 
+    @property
+    def boot_id(self) -> str:
+        """Another one after each power cut."""
+        return f"boot {self._boots}"
+
     def kill(self) -> None:
         """The process dies: the page cache outlives it, its handles do not."""
         self._incarnation += 1
@@ -120,6 +125,7 @@ class SimulatedDisk:
         Without `keep` the random numbers choose: nothing, everything, or any share between.
         """
         self.kill()
+        self._boots += 1
         share = self.rng.choice((0.0, 1.0, self.rng.random())) if keep is None else keep
         self._tree.lose_power(self.rng, share)
         for _, pages in self._tree.files():
@@ -131,6 +137,7 @@ class SimulatedDisk:
         They are the first bytes in the order in which they were written since the file's last sync.
         """
         self.kill()
+        self._boots += 1
         self._tree.lose_power(self.rng, 1.0)
         for _, pages in self._tree.files():
             pages.lose_power_behind(length)

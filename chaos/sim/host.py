@@ -127,6 +127,7 @@ class Host:
             run_blocking=threads.run_blocking,
             syncer=SimulatedSyncer(self.loop, self.speed),
             hostname=self.name,
+            boot_id=self.disk.boot_id,
             close=lambda: None,
         )
 

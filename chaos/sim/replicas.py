@@ -39,10 +39,14 @@ PRODUCER = 77
 class Cluster:
     """Brokers with one topic. Made on a running loop; `begin` before anything else, and `end` after."""
 
-    def __init__(self, seed: int = 1, brokers: int = 3, partitions: int = 1, min_isr: int = 2) -> None:
+    def __init__(
+        self, seed: int = 1, brokers: int = 3, partitions: int = 1, min_isr: int = 2, policy: str | None = None
+    ) -> None:
         self.rng = random.Random(seed)
         self.ids = tuple(range(1, brokers + 1))
         self.partitions, self.min_isr = partitions, min_isr
+        policies = () if policy is None else (("flush.policy", policy),)
+        self._configs = (("min.insync.replicas", str(min_isr)), *policies)
         self.sync_max_s: tuple[float, ...] = (SYNC_MAX_S,)
         """How long a sync takes at most: each start of a broker draws one of these."""
         self.wires = Wires(self.rng)
@@ -66,7 +70,7 @@ class Cluster:
             self.start(broker)
             self.running[broker].unfence()
         assignments = tuple(self._assignment(partition) for partition in range(self.partitions))
-        self.metadata.commit(CreateTopic(TOPIC_ID, TOPIC, assignments, (("min.insync.replicas", str(self.min_isr)),)))
+        self.metadata.commit(CreateTopic(TOPIC_ID, TOPIC, assignments, self._configs))
         self._watch = asyncio.get_running_loop().create_task(self._look_for_ever())
         return self
 
@@ -146,9 +150,9 @@ class Cluster:
         await self._end(broker)
         self.disks[broker].kill()
 
-    async def power_cut(self, broker: int) -> None:
+    async def power_cut(self, broker: int, keep: float | None = None) -> None:
         await self._end(broker)
-        self.disks[broker].power_cut()
+        self.disks[broker].power_cut(keep)
 
     async def wipe(self, broker: int) -> None:
         """The broker comes back with an empty disk."""
@@ -159,7 +163,11 @@ class Cluster:
 
     def start(self, broker: int) -> None:
         sync_max_s = self.rng.choice(self.sync_max_s)
-        running = ReplicaBroker(broker, self.disks[broker], self.metadata, self.wires, self.rng, sync_max_s)
+        try:
+            running = ReplicaBroker(broker, self.disks[broker], self.metadata, self.wires, self.rng, sync_max_s)
+        except Died:
+            # Before anybody heard of it.
+            return
         self.running[broker] = running
         self.disks[broker].on_death = running.fall_silent
         self.disks[broker].on_sync = partial(self._left_behind.synced, running.disk)
@@ -279,7 +287,7 @@ class Cluster:
             is_late = now - self._heard.get(broker, now) > SESSION_S
             if is_late and not image.is_fenced:
                 self._propose_fence(running, broker, image.epoch)
-            elif running is not None and not is_late and image.is_fenced and image.incarnation == running.incarnation:
+            elif running is not None and not is_late and image.is_fenced and running.is_fit(image):
                 running.unfence()
 
     def _propose_fence(self, running: ReplicaBroker | None, broker: BrokerId, epoch: int) -> None:
@@ -384,7 +392,7 @@ class Cluster:
             self._watch.result()
 
 
-def tell(story: Callable[[Cluster], Coroutine[Any, Any, None]], seed: int = 1, **options: int) -> float:
+def tell(story: Callable[[Cluster], Coroutine[Any, Any, None]], seed: int = 1, **options: Any) -> float:
     """Run a story on a cluster of its own, in virtual time. Returns how long it was, in seconds."""
 
     async def told() -> float:

@@ -31,6 +31,7 @@ from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image
 from cordwood.cluster.metadata.quorum import QuorumUnavailable
 from cordwood.cluster.neighbours import Neighbours
 from cordwood.cluster.repairs import Repairs
+from cordwood.cluster.unflushed import UnflushedReplicas
 from cordwood.replication.fetcher import Fetcher, Fetchers
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.housekeeping import Housekeeping, Intervals
@@ -212,12 +213,13 @@ class ReplicaBroker:
         self.incarnation = UUID(int=rng.getrandbits(128), version=4)
         self.damage = DamageRegister()
         self.is_silent = False
+        self.has_declared = False
         self._declared: asyncio.Task[None] | None = None
         self._metadata, self._wires, self._rng = metadata, wires, rng
         loop = asyncio.get_running_loop()
         wakeups = Wakeups(loop)
         self._syncer = SlowSyncer(rng, sync_max_s)
-        directory = LogDirectory(disk, "/data", self._directory_failed)
+        directory = LogDirectory(disk, "/data", self._directory_failed, disk.boot_id)
         self.member = metadata.join(broker_id)
         self.isr_changes = IsrChanges(self.member, broker_id, lambda other: self.links.epoch_of(other))  # type: ignore[arg-type]
         surroundings = Surroundings(
@@ -254,6 +256,7 @@ class ReplicaBroker:
             lambda: self.assignments.open_more(self.member.image),
             self.damage,
         )
+        self.unflushed = UnflushedReplicas(self.member, broker_id, self.replicas)  # type: ignore[arg-type]
         self.scrubber = Scrubber(self.replicas, _run_here, SCRUB_BYTES_PER_SECOND, _nothing)
         self.assignments = Assignments(self.replicas, self.housekeeping, self.repairs, settings, lambda: NOW_MS)
 
@@ -268,7 +271,12 @@ class ReplicaBroker:
         self.member.subscribe(self.repairs.on_metadata_change)
         self.housekeeping.start()
         self.scrubber.start()
-        self._declared = asyncio.get_running_loop().create_task(self.repairs.declared())
+        self._declared = asyncio.get_running_loop().create_task(self._declare())
+
+    async def _declare(self) -> None:
+        await self.unflushed.declared()
+        self.has_declared = True
+        await self.repairs.declared()
 
     @property
     def disk_id(self) -> str:
@@ -304,6 +312,10 @@ class ReplicaBroker:
 
     def fence(self) -> None:
         self._metadata.commit(FenceBroker(BrokerId(self.broker_id), self._epoch()))
+
+    def is_fit(self, image: BrokerImage) -> bool:
+        """Whether this incarnation is registered, and has told what it may have lost."""
+        return image.incarnation == self.incarnation and self.has_declared
 
     def unfence(self) -> None:
         """Once the broker is ready for it: it says nothing before."""

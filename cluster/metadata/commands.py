@@ -248,6 +248,20 @@ class UnregisterBroker:
     broker_id: BrokerId
 
 
+@dataclass(frozen=True, slots=True)
+class ReportUnflushed:
+    """The broker's machine lost its memory: its replicas of these partitions may lack what was never flushed (KIP-966).
+
+    They are of topics with flush.policy=os. Such a replica is not counted on where another has everything committed;
+    the only one that is left goes on.
+    """
+
+    KIND: ClassVar[int] = 18
+    broker_id: BrokerId
+    broker_epoch: int
+    partitions: tuple[tuple[UUID, int], ...]
+
+
 Command = (
     FormatCluster
     | RegisterBroker
@@ -266,6 +280,7 @@ Command = (
     | ReassignPartition
     | DropReplicas
     | UnregisterBroker
+    | ReportUnflushed
 )
 
 

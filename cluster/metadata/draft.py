@@ -33,6 +33,7 @@ from cordwood.cluster.metadata.commands import (
     IsrChange,
     ReassignPartition,
     RegisterBroker,
+    ReportUnflushed,
     ResourceType,
     UnfenceBroker,
     UnregisterBroker,
@@ -112,6 +113,8 @@ class Draft:
                 self._reassign(command)
             case DropReplicas():
                 self._drop_replicas(command)
+            case ReportUnflushed():
+                self._report_unflushed(command)
             case AlterConfigs():
                 self._alter_configs(command)
             case AllocateProducerIds():
@@ -206,7 +209,13 @@ class Draft:
         self._tables.remove_broker(broker)
 
     def _broker(
-        self, command: FenceBroker | UnfenceBroker | BeginControlledShutdown | AlterPartitions | DropReplicas
+        self,
+        command: FenceBroker
+        | UnfenceBroker
+        | BeginControlledShutdown
+        | AlterPartitions
+        | DropReplicas
+        | ReportUnflushed,
     ) -> BrokerImage:
         """Raises CommandRefused where the command is about another incarnation than the one that is registered."""
         broker = self._tables.broker(command.broker_id)
@@ -321,6 +330,14 @@ class Draft:
 
         def drop(partition: PartitionImage, _: int) -> PartitionImage:
             return leave(partition, broker.id, is_alive)
+
+        self._change((place, drop) for place in command.partitions)
+
+    def _report_unflushed(self, command: ReportUnflushed) -> None:
+        broker, is_alive = self._broker(command), self._tables.is_alive
+
+        def drop(partition: PartitionImage, _: int) -> PartitionImage:
+            return elections.unflushed(partition, broker.id, is_alive)
 
         self._change((place, drop) for place in command.partitions)
 

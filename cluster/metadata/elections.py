@@ -62,6 +62,15 @@ def damaged(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) -> P
     return bereft(partition, broker, is_alive) if any(map(is_alive, others)) else partition
 
 
+def unflushed(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) -> PartitionImage:
+    """The broker's copy may lack what was only in memory. Another that has everything is waited for, if there is one.
+
+    Where every other is behind, it is the best there is, and goes on.
+    """
+    counted_on = {*partition.isr, *partition.elr}
+    return bereft(partition, broker, is_alive) if broker in counted_on and counted_on != {broker} else partition
+
+
 def returned(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
     """A broker is alive again: a partition without a leader may have one now."""
     if partition.leader != NO_LEADER:

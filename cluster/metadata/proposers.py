@@ -12,6 +12,7 @@ from cordwood.cluster.metadata.commands import (
     FenceBroker,
     FormatCluster,
     RegisterBroker,
+    ReportUnflushed,
     UnfenceBroker,
 )
 from cordwood.cluster.metadata.image import Image
@@ -31,7 +32,7 @@ def may_propose(command: Command, sender: BrokerId, voters: Collection[BrokerId]
     What only the active controller decides is in its own log already: it never comes from elsewhere.
     """
     match command:
-        case RegisterBroker() | AlterPartitions() | DropReplicas() | AllocateProducerIds():
+        case RegisterBroker() | AlterPartitions() | DropReplicas() | ReportUnflushed() | AllocateProducerIds():
             is_passed_on = sender in voters and command.broker_id not in voters
             return command.broker_id == sender or is_passed_on
         case FormatCluster() | FenceBroker() | UnfenceBroker() | BeginControlledShutdown():

@@ -27,6 +27,7 @@ from cordwood.cluster.metadata.commands import (
     IsrChange,
     ReassignPartition,
     RegisterBroker,
+    ReportUnflushed,
     ResourceType,
     UnfenceBroker,
     UnknownCommand,
@@ -63,6 +64,7 @@ COMMANDS: list[Command] = [
     ReassignPartition(UUID(int=8), 1, None),
     DropReplicas(ONE, 5, ((UUID(int=8), 0),), is_gone=True),
     UnregisterBroker(ONE),
+    ReportUnflushed(ONE, 5, ((UUID(int=8), 0),)),
 ]
 
 
@@ -92,6 +94,7 @@ def test_the_numbers_never_change() -> None:
         ReassignPartition: 15,
         DropReplicas: 16,
         UnregisterBroker: 17,
+        ReportUnflushed: 18,
     }
 
 

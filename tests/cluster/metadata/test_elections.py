@@ -13,6 +13,7 @@ from cordwood.cluster.metadata.commands import (
     Election,
     FenceBroker,
     ReassignPartition,
+    ReportUnflushed,
     UnregisterBroker,
 )
 from cordwood.cluster.metadata.image import NO_LEADER
@@ -310,3 +311,30 @@ def test_a_broker_is_forgotten_once_it_neither_runs_nor_holds_anything(cluster: 
     assert cluster.refusal(forget) is ErrorCode.broker_id_not_registered
     homeless = CreateTopic(UUID(int=2), "other", ((BrokerId(1),),))
     assert cluster.refusal(homeless) is ErrorCode.invalid_replica_assignment
+
+
+def test_who_lost_its_memory_is_not_counted_on_where_another_is() -> None:
+    cluster = MetadataStory().create(1, 2, 3, min_isr=2).fence(3).fence(2)
+    assert (cluster.partition.isr, cluster.partition.elr) == ((1,), (2,))
+    cluster.start(2)
+    report_unflushed(cluster, 2)
+    assert (cluster.partition.isr, cluster.partition.elr) == ((1,), ())
+    cluster.start(1)
+    report_unflushed(cluster, 1)
+    assert (cluster.partition.isr, cluster.partition.elr) == ((1,), ())
+    cluster.unfence(1)
+    assert cluster.partition.leader == 1, "it is the best there is"
+
+
+def test_who_lost_its_memory_waits_for_another_that_has_everything() -> None:
+    cluster = MetadataStory().create(1, 2, 3, min_isr=2).fence(3).fence(2).fence(1)
+    cluster.start(1)
+    report_unflushed(cluster, 1)
+    cluster.unfence(1)
+    assert (cluster.partition.isr, cluster.partition.elr, cluster.partition.leader) == ((), (2,), NO_LEADER)
+    cluster.restart(2)
+    assert cluster.partition.leader == 2
+
+
+def report_unflushed(cluster: MetadataStory, broker: int) -> None:
+    cluster.apply(ReportUnflushed(BrokerId(broker), cluster.broker(broker).epoch, ((TOPIC, 0),)))

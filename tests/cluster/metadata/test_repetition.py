@@ -31,6 +31,7 @@ from cordwood.cluster.metadata.commands import (
     IsrChange,
     ReassignPartition,
     RegisterBroker,
+    ReportUnflushed,
     ResourceType,
     UnfenceBroker,
     UnregisterBroker,
@@ -71,6 +72,7 @@ def commands() -> list[Command]:
         FenceBroker(THREE, epochs[3]),
         UnfenceBroker(THREE, epochs[3]),
         DropReplicas(TWO, epochs[2], ((TOPIC, 0),), is_gone=False),
+        ReportUnflushed(THREE, epochs[3], ((TOPIC, 0),)),
         AlterPartitions(ONE, epochs[1], (IsrChange(TOPIC, 0, 1, 4, isr),)),
         AlterPartitions(ONE, epochs[1], (IsrChange(TOPIC, 0, 2, 5, isr),)),
         ElectLeaders(Election.PREFERRED, ((TOPIC, 0),)),
@@ -96,7 +98,7 @@ def applied(machine: Machine, entries: list[bytes]) -> Image:
 
 
 def test_every_kind_of_command_is_in_the_story() -> None:
-    assert {command.KIND for command in commands()} == set(range(1, 18))
+    assert {command.KIND for command in commands()} == set(range(1, 19))
 
 
 def test_an_entry_of_an_earlier_version_means_what_it_meant() -> None:

@@ -1,0 +1,50 @@
+"""Replicas that came back from a power cut with flush.policy=os: nobody counts on them before they have caught up."""
+
+import asyncio
+from uuid import UUID
+
+import structlog
+
+from cordwood.cluster.metadata.commands import BrokerId, ReportUnflushed
+from cordwood.cluster.metadata.quorum import Quorum, QuorumUnavailable
+from cordwood.replication.replicas import Replicas
+from cordwood.storage.config import FlushPolicy
+
+REPLICAS_PER_COMMAND = 1000
+RETRY_S = 0.2
+
+_events = structlog.get_logger("replicas")
+
+
+class UnflushedReplicas:
+    """Those of one broker, found out by the run marks of its log directories."""
+
+    def __init__(self, quorum: Quorum, broker_id: int, replicas: Replicas) -> None:
+        self._quorum, self._me, self._replicas = quorum, BrokerId(broker_id), replicas
+
+    async def declared(self) -> None:
+        """All replicas have been opened. Return once the metadata knows which of them may lack acknowledged records.
+
+        To be awaited before this broker is unfenced, which lets it lead. Raises CommandRefused where another broker has
+        registered in its place.
+        """
+        places = [
+            (partition.topic_id, partition.index)
+            for partition in self._replicas
+            if partition.directory.run_mark.has_lost_memory and partition.config.flush_policy is FlushPolicy.OS
+        ]
+        if places:
+            _events.warning("replicas.unflushed", partitions=len(places))
+        for begin in range(0, len(places), REPLICAS_PER_COMMAND):
+            await self._report(tuple(places[begin : begin + REPLICAS_PER_COMMAND]))
+        for directory in self._replicas.directories:
+            directory.declared()
+
+    async def _report(self, places: tuple[tuple[UUID, int], ...]) -> None:
+        while (me := self._quorum.image.brokers.get(self._me)) is not None:
+            try:
+                await self._quorum.propose(ReportUnflushed(self._me, me.epoch, places))
+            except QuorumUnavailable:
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
