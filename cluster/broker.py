@@ -14,6 +14,7 @@ from cordwood.cluster.chronicle import Chronicle
 from cordwood.cluster.config import Settings
 from cordwood.cluster.controlling import Controlling
 from cordwood.cluster.damage import DamageRegister
+from cordwood.cluster.decoding import Decoding
 from cordwood.cluster.directories import claim_all
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
@@ -36,7 +37,7 @@ from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.server import Server
 from cordwood.cluster.kafka.turns import Turns
 from cordwood.cluster.lifecycle import Lifecycle
-from cordwood.cluster.listeners import Listener, http_address, inter_broker_listener, listeners_of
+from cordwood.cluster.listeners import Listener, http_address, http_names, inter_broker_listener, listeners_of
 from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.neighbours import Neighbours
@@ -74,6 +75,7 @@ class Broker:
         self._settings, self._outside = settings, outside
         self._disk, self._wall_clock, self._rng = outside.disk, outside.wall_clock, outside.rng
         self._run_blocking = outside.run_blocking
+        self._decoding = Decoding(outside.run_blocking)
         self._loop = asyncio.get_running_loop()
         self._incarnation = self._uuid()
         self._damage = DamageRegister()
@@ -178,7 +180,8 @@ class Broker:
         if address is not None:
             from cordwood.cluster.http.server import HttpServer
 
-            self._http = HttpServer(watched, self._context(watched))
+            names = http_names(self._settings, self._outside.hostname)
+            self._http = HttpServer(watched, self._context(watched), names)
             await self._http.start(*address)
 
     def _context(self, watched: Watched) -> "Context":
@@ -200,7 +203,7 @@ class Broker:
             self._neighbours.address,
             Peers(self._wakeups, self._run_blocking).dial,
         )
-        return Context.of(watched, cluster, settings, self._run_blocking, self._wall_clock)
+        return Context.of(watched, cluster, settings, self._decoding, self._wall_clock)
 
     def _take_part(self) -> None:
         """This incarnation is registered: hold what it is assigned, and follow what changes.
@@ -298,11 +301,12 @@ class Broker:
             housekeeping=self._housekeeping,
             run_blocking=self._run_blocking,
             turns=Turns(self._outside.clock),
+            decoding=self._decoding,
             wall_clock=self._wall_clock,
             rng=self._rng,
             served_apis=served_apis(),
         )
-        producing = Producing(self._replicas, self._wall_clock, self._find_leader)
+        producing = Producing(self._replicas, self._decoding, self._wall_clock, self._find_leader)
         slots = settings.max_incremental_fetch_session_cache_slots
         sessions = FetchSessions(slots, self._memory.sessions, self._rng)
         fetching = Fetching(

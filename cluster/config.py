@@ -127,6 +127,12 @@ class Settings:
         8 * MIB, long(0), "How fast old segments are read in the background to find damage; 0 for not at all."
     )
     http_listen: str = _setting("", string(), "HOST:PORT for the HTTP API, health and metrics; empty for none.")
+    http_allowed_hosts: tuple[str, ...] = _setting(
+        (),
+        words(),
+        "Names by which HTTP clients may ask for this broker, beside its addresses, localhost, the machine's name and"
+        " the advertised hosts: what a proxy in front is called, for one. * for any, where no browser gets here.",
+    )
 
     logging_format: str = _setting(
         "auto",

@@ -98,6 +98,12 @@ def http_address(settings: Settings) -> tuple[str, int] | None:
     return match["v6"] or match["host"], int(match["port"])
 
 
+def http_names(settings: Settings, hostname: str) -> frozenset[str]:
+    """The names, in lower case, that HTTP clients may have for this broker. Raises ListenerMistake."""
+    advertised = [listener.advertised_host for listener in listeners_of(settings, hostname)]
+    return frozenset(name.lower() for name in (hostname, *advertised, *settings.http_allowed_hosts))
+
+
 def inter_broker_listener(settings: Settings) -> str:
     """The name of the listener by which brokers reach each other. Raises ListenerMistake."""
     names = [listener.name for listener in listeners_of(settings)]

@@ -16,8 +16,9 @@ from cordwood.replication.shipments import Shipments
 from cordwood.replication.surroundings import Surroundings
 from cordwood.replication.tasks import report
 from cordwood.replication.waiters import FutureWaiter, OffsetWaiters, Waiter, Watcher
-from cordwood.storage.admission import admit
+from cordwood.storage.admission import admit, admit_records
 from cordwood.storage.batch import BatchHeader, check
+from cordwood.storage.budget import Budget
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DamagedLog, DiskFailed, OutOfResources, StorageError
@@ -173,16 +174,17 @@ class Partition:
             raise PartitionRefused(Refusal.NOT_KNOWN_YET)
         return self.high_watermark
 
-    def append(self, batch: Bytes, now_ms: int, *, must_be_safe: bool = True) -> Appended:
+    def append(self, batch: Bytes, now_ms: int, *, must_be_safe: bool = True, budget: Budget | None = None) -> Appended:
         """Take one batch from a client into memory, to be flushed with the next group and fetched by the followers.
 
-        Raises what `check`, `admit` and `Log.append` raise; OutOfResources, of which DiskFull is one, where it may be
-        tried again later, DiskFailed where the disk no longer takes writes; PartitionRefused where this replica does
-        not lead or, with `must_be_safe`, where too few replicas are in sync for the batch to be committed.
+        `budget` is what checking its records may cost; None where they are known to be sound. Raises what `check`,
+        `admit` and `Log.append` raise, and with a budget what `admit_records` raises; OutOfResources, of which DiskFull
+        is one, where it may be tried again later, DiskFailed where the disk no longer takes writes; PartitionRefused
+        where this replica does not lead or, with `must_be_safe`, where too few replicas are in sync.
         """
         header = check(batch)
         try:
-            appended = self._append(batch, header, now_ms, must_be_safe)
+            appended = self._append(batch, header, now_ms, must_be_safe, budget)
             if not appended.is_duplicate:
                 if self._gaps.by_producer:
                     self._gaps.closed(header)
@@ -206,7 +208,9 @@ class Partition:
         for stream in self.streams:
             stream.grown()
 
-    def _append(self, batch: Bytes, header: BatchHeader, now_ms: int, must_be_safe: bool) -> Appended:
+    def _append(
+        self, batch: Bytes, header: BatchHeader, now_ms: int, must_be_safe: bool, budget: Budget | None
+    ) -> Appended:
         view, log = self.view, self.log
         if view is None:
             raise PartitionRefused(Refusal.NOT_LEADER)
@@ -215,6 +219,8 @@ class Partition:
         if self._gaps.by_producer and self._gaps.is_before(header) and not log.producers.is_due(header):
             raise PartitionRefused(Refusal.FOLLOWS_REFUSED)
         admit(batch, header, log.config, now_ms)
+        if budget is not None:
+            admit_records(batch, header, log.config, budget)
         if self.error is not None:
             raise DiskFailed(str(self.error))
         try:

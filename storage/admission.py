@@ -1,18 +1,21 @@
-"""Whether a client's batch may enter a log: rules over its header and, on compacted topics only, its keys."""
+"""Whether a client's batch may enter a log: rules over its header, and over its records within a budget."""
 
 from cordwood.storage.batch import (
     CODEC_MASK,
     CONTROL,
+    HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     NO_PRODUCER,
     TRANSACTIONAL,
     BatchHeader,
     Compression,
 )
+from cordwood.storage.budget import RECORDS_MAX, Budget
 from cordwood.storage.config import LogConfig
+from cordwood.storage.contents import examine
 from cordwood.storage.disk import Bytes
-from cordwood.storage.errors import BatchTooLarge, InvalidRecord, InvalidTimestamp
-from cordwood.storage.records import decode
+from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord, InvalidTimestamp
+from cordwood.storage.unpacking import whole_body
 
 
 def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
@@ -27,6 +30,8 @@ def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> 
         raise BatchTooLarge(f"a batch of {size} bytes where max.message.bytes is {config.batch_bytes_max}")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise InvalidRecord(f"{header.record_count} records for {header.last_offset_delta + 1} offsets")
+    if header.record_count > RECORDS_MAX:
+        raise BatchTooLarge(f"a batch of {header.record_count} records where {RECORDS_MAX} are taken")
     if header.attributes & CODEC_MASK > Compression.ZSTD:
         raise InvalidRecord(f"unknown codec {header.attributes & CODEC_MASK}")
     if header.attributes & (CONTROL | TRANSACTIONAL):
@@ -38,7 +43,25 @@ def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> 
         raise InvalidRecord("an idempotent batch needs an epoch and a sequence number")
     if not config.log_append_time:
         _admit_timestamps(header, config, now_ms)
-    if config.compacted and any(record.key is None for record in decode(bytes(batch))):
+
+
+def admit_records(batch: Bytes, header: BatchHeader, config: LogConfig, budget: Budget) -> None:
+    """Raises InvalidRecord for a batch whose records are not what its header says, or lack keys that they must have.
+
+    The rules are Kafka's (`LogValidator`). Raises OverBudget, with no harm done, where finding out costs more than
+    `budget` has.
+    """
+    if header.attributes & CODEC_MASK:
+        try:
+            content, end, _ = whole_body(batch, header, budget)
+        except CorruptBatch as corrupt:
+            # Its checksum is right, so it will not be better when it is sent again.
+            raise InvalidRecord(str(corrupt)) from corrupt
+    else:
+        content = bytes(batch[HEADER_BYTES:])
+        end = len(content)
+    have_keys = examine(content, end, header.record_count, budget)
+    if config.compacted and not have_keys:
         raise InvalidRecord("a compacted topic takes only records with a key")
 
 

@@ -1,14 +1,14 @@
-"""What is inside a batch: its records, packed and unpacked. Never used on the way of a produce or a fetch."""
+"""The records of a batch as values, encoded and decoded. Not used by Produce, Fetch or replication."""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import cramjam
 from crc32c import crc32c
 
 from cordwood.storage.batch import (
-    CODEC_MASK,
     CRC_COVERS_FROM,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
@@ -19,15 +19,13 @@ from cordwood.storage.batch import (
     Compression,
     check,
 )
+from cordwood.storage.budget import UNPACKED_BYTES_MAX
 from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.unpacking import FRONT_BYTES, GROWTH, XERIAL_MAGIC, Body, Content, unpack
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"
-UNPACKED_BYTES_MAX = 64 << 20
-"""A batch that unpacks to more is refused: nobody's topic allows a batch near this size."""
-
-RECORD_BYTES_MIN = 7
-"""Length, attributes, two deltas, key, value and header count: a byte each."""
+KEPT_BYTES_MAX = 1 << 20
+"""Unpacked, of each batch that a reader has not finished."""
 
 SMALL = 1024
 """Numbers below are packed once and for all: lengths and distances within a batch hardly ever exceed it."""
@@ -76,30 +74,103 @@ def encode(
     return bytes(batch)
 
 
+class RecordCursor:
+    """The records of one batch in their order, unpacked as far as they are asked for.
+
+    A reader may stop anywhere and go on later; between, `rest` gives back what a large batch was unpacked to.
+    """
+
+    def __init__(self, batch: bytes, start: int = 0, record_bytes_max: int = UNPACKED_BYTES_MAX) -> None:
+        """Records with offsets below `start` are passed over; a larger one is an error. Raises CorruptBatch."""
+        self._batch, self._header, self._start = batch, check(batch), start
+        self._record_bytes_max = record_bytes_max
+        self.unpacked_bytes_max = FRONT_BYTES
+        """The most that there is room for, so far."""
+        self._body: Body | None = None
+        self._place, self._delta, self.left = 0, -1, self._header.record_count
+
+    @property
+    def end(self) -> int:
+        """The offset behind the batch."""
+        return self._header.end
+
+    @property
+    def next_offset(self) -> int:
+        """Behind the last record that was read or passed over; behind the batch once that was the last."""
+        return self._header.base_offset + self._delta + 1 if self.left else self.end
+
+    def rest(self) -> None:
+        """Give back the memory, if it is much: to go on then costs to unpack the batch once more up to here."""
+        if self.unpacked_bytes_max > KEPT_BYTES_MAX:
+            self._body = None
+
+    def records(self) -> Iterator[Record]:
+        """Raises CorruptBatch where the next one is none, or stands behind the first UNPACKED_BYTES_MAX."""
+        for content, place, behind, offset, timestamp in self._frames():
+            try:
+                record, end = _decode_record(content, place, offset, timestamp)
+            except (IndexError, UnicodeDecodeError) as error:
+                raise CorruptBatch(f"the record of offset {offset} does not parse: {error}") from error
+            if end != behind:
+                raise CorruptBatch(f"a record of {end - place} bytes where {behind - place} are left of it")
+            yield record
+
+    def times(self) -> Iterator[tuple[int, int]]:
+        """Offset and timestamp of each record. Raises as `records` does."""
+        for _, _, _, offset, timestamp in self._frames():
+            yield offset, timestamp
+
+    def _frames(self) -> Iterator[tuple[Content, int, int, int, int]]:
+        """The content, the places of the key's length and behind the record in it, and its offset and timestamp."""
+        header = self._header
+        append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+        while self.left:
+            content, place, behind = self._next()
+            try:
+                time_delta, place = _read_varint(content, place + 1)
+                delta, place = _read_varint(content, place)
+            except IndexError as error:
+                raise CorruptBatch("a record that does not parse") from error
+            if not self._delta < delta <= header.last_offset_delta:
+                raise CorruptBatch(f"an offset delta of {delta} behind one of {self._delta}")
+            self._place, self._delta, self.left = behind, delta, self.left - 1
+            offset = header.base_offset + delta
+            if offset >= self._start:
+                timestamp = header.base_timestamp + time_delta if append_time is None else append_time
+                yield content, place, behind, offset, timestamp
+        body = self._unpacked()
+        if self._place != body.end or not body.is_whole:
+            raise CorruptBatch(f"{body.end - self._place} bytes or more behind the last record")
+
+    def _next(self) -> tuple[Content, int, int]:
+        """The content, and where in it the next record begins behind its length, and ends."""
+        while True:
+            body = self._unpacked()
+            with suppress(IndexError):
+                length, place = _read_varint(body.content, self._place)
+                if length > self._record_bytes_max:
+                    raise CorruptBatch(f"a record of {length} bytes where {self._record_bytes_max} are taken")
+                if 0 <= length <= body.end - place:
+                    return body.content, place, place + length
+            if body.is_whole:
+                raise CorruptBatch(f"{self.left} more records in {body.end - self._place} bytes")
+            if self.unpacked_bytes_max == UNPACKED_BYTES_MAX:
+                raise CorruptBatch(f"a batch that unpacks to more than {UNPACKED_BYTES_MAX >> 20} MiB")
+            self.unpacked_bytes_max = min(GROWTH * self.unpacked_bytes_max, UNPACKED_BYTES_MAX)
+            self._body = None
+
+    def _unpacked(self) -> Body:
+        if self._body is None:
+            self._body = unpack(self._batch, self._header, self.unpacked_bytes_max)
+        return self._body
+
+
 def decode(batch: bytes) -> list[Record]:
-    """The records of one batch, absolute offsets and timestamps filled in. Raises CorruptBatch."""
-    header = check(batch)
-    codec = header.attributes & CODEC_MASK
-    if codec > Compression.ZSTD:
-        raise CorruptBatch(f"unknown codec {codec}")
-    body = _decompress(Compression(codec), batch[HEADER_BYTES : header.size])
-    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-    if header.record_count > len(body) // RECORD_BYTES_MIN:
-        raise CorruptBatch(f"{header.record_count} records in {len(body)} bytes")
-    records, position = [], 0
-    try:
-        for _ in range(header.record_count):
-            length, position = _read_varint(body, position)
-            record, end = _decode_record(body, position, header.base_offset, header.base_timestamp)
-            if end != position + length:
-                raise CorruptBatch(f"a record of {end - position} bytes that claims {length}")
-            records.append(record if append_time is None else record._replace(timestamp=append_time))
-            position = end
-    except (IndexError, UnicodeDecodeError) as error:
-        raise CorruptBatch(f"a record that does not parse: {error}") from error
-    if position != len(body):
-        raise CorruptBatch(f"{len(body) - position} bytes behind the last record")
-    return records
+    """The records of one batch, absolute offsets and timestamps filled in. Raises CorruptBatch.
+
+    For batches of our own and for tests: takes as much memory as there are records.
+    """
+    return list(RecordCursor(batch).records())
 
 
 def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
@@ -117,18 +188,21 @@ def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> b
     return b"".join(parts)
 
 
-def _decode_record(body: bytes, position: int, base_offset: int, base_timestamp: int) -> tuple[Record, int]:
-    timestamp_delta, position = _read_varint(body, position + 1)
-    offset_delta, position = _read_varint(body, position)
+def _decode_record(body: Content, position: int, offset: int, timestamp: int) -> tuple[Record, int]:
+    """`position` is behind the deltas."""
     key, position = _read_bytes(body, position)
     value, position = _read_bytes(body, position)
     count, position = _read_varint(body, position)
     headers: list[Header] = []
+    if count < 0:
+        raise CorruptBatch(f"{count} headers")
     for _ in range(count):
         name, position = _read_bytes(body, position)
         content, position = _read_bytes(body, position)
-        headers.append(((name or b"").decode(), content))
-    return Record(base_offset + offset_delta, base_timestamp + timestamp_delta, key, value, tuple(headers)), position
+        if name is None:
+            raise CorruptBatch("a header without a name")
+        headers.append((name.decode(), content))
+    return Record(offset, timestamp, key, value, tuple(headers)), position
 
 
 def _varint(number: int) -> bytes:
@@ -153,7 +227,7 @@ def _varint_bytes(content: bytes | None) -> bytes:
     return b"\x01" if content is None else _varint(len(content)) + content
 
 
-def _read_varint(body: bytes, position: int) -> tuple[int, int]:
+def _read_varint(body: Content, position: int) -> tuple[int, int]:
     number = shift = 0
     while True:
         byte = body[position]
@@ -166,13 +240,13 @@ def _read_varint(body: bytes, position: int) -> tuple[int, int]:
             raise CorruptBatch("a number of more than 64 bits")
 
 
-def _read_bytes(body: bytes, position: int) -> tuple[bytes | None, int]:
+def _read_bytes(body: Content, position: int) -> tuple[bytes | None, int]:
     length, position = _read_varint(body, position)
     if length < 0:
         return None, position
     if position + length > len(body):
         raise CorruptBatch(f"a field of {length} bytes where {len(body) - position} remain")
-    return body[position : position + length], position + length
+    return bytes(body[position : position + length]), position + length
 
 
 def _compress(compression: Compression, body: bytes) -> bytes:
@@ -183,60 +257,8 @@ def _compress(compression: Compression, body: bytes) -> bytes:
             return bytes(cramjam.gzip.compress(body))
         case Compression.SNAPPY:
             block = bytes(cramjam.snappy.compress_raw(body))
-            return _XERIAL_MAGIC + struct.pack(">iii", 1, 1, len(block)) + block
+            return XERIAL_MAGIC + struct.pack(">iii", 1, 1, len(block)) + block
         case Compression.LZ4:
             return bytes(cramjam.lz4.compress(body))
         case Compression.ZSTD:
             return bytes(cramjam.zstd.compress(body))
-
-
-def _decompress(compression: Compression, packed: bytes) -> bytes:
-    try:
-        match compression:
-            case Compression.NONE:
-                return packed
-            case Compression.SNAPPY:
-                return _decompress_snappy(packed)
-            case Compression.GZIP:
-                return _decompress_bounded(cramjam.gzip.decompress_into, packed)
-            case Compression.LZ4:
-                return _decompress_bounded(cramjam.lz4.decompress_into, packed)
-            case Compression.ZSTD:
-                return _decompress_bounded(cramjam.zstd.decompress_into, packed)
-    except cramjam.DecompressionError as error:
-        raise CorruptBatch(f"{compression.name.lower()} data that does not unpack: {error}") from error
-
-
-def _decompress_bounded(decompress_into: Callable[[bytes, bytearray], int], packed: bytes) -> bytes:
-    """Unpacks into ever larger buffers, so that a small batch cannot claim more memory than the limit."""
-    room = max(4096, 8 * len(packed))
-    while True:
-        buffer = bytearray(min(room, UNPACKED_BYTES_MAX))
-        try:
-            return bytes(memoryview(buffer)[: decompress_into(packed, buffer)])
-        except cramjam.DecompressionError:
-            if room >= UNPACKED_BYTES_MAX or len(buffer) > 2000 * len(packed) + 4096:
-                raise
-            room *= 4
-
-
-def _decompress_snappy(packed: bytes) -> bytes:
-    """Snappy as the Java client frames it (xerial's blocks), or one bare block as some others send."""
-    if not packed.startswith(_XERIAL_MAGIC):
-        return _decompress_snappy_block(packed)
-    blocks, position = [], 16
-    while position + 4 <= len(packed):
-        (length,) = struct.unpack_from(">i", packed, position)
-        if not 0 < length <= len(packed) - position - 4:
-            raise CorruptBatch("a snappy block that does not fit its batch")
-        blocks.append(_decompress_snappy_block(packed[position + 4 : position + 4 + length]))
-        position += 4 + length
-        if sum(map(len, blocks)) > UNPACKED_BYTES_MAX:
-            raise CorruptBatch("snappy data that unpacks to too much")
-    return b"".join(blocks)
-
-
-def _decompress_snappy_block(block: bytes) -> bytes:
-    if cramjam.snappy.decompress_raw_len(block) > UNPACKED_BYTES_MAX:
-        raise CorruptBatch("a snappy block that unpacks to too much")
-    return bytes(cramjam.snappy.decompress_raw(block))

@@ -12,6 +12,8 @@ from cordwood.cluster.http.refusal import HttpRefusal
 JSON = "application/json"
 BYTES = "application/octet-stream"
 
+HEADER_BYTES_MAX = 8190
+"""Of one header: as much as most proxies let through. An event's id comes back in one."""
 BODY_BYTES_MAX = 8 << 20
 HELD_BYTES_MAX = 64 << 20
 """Of all bodies together, until what they ask for has been done."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config import Settings
+from cordwood.cluster.decoding import Decoding
 from cordwood.cluster.http.asking import Cluster
 from cordwood.cluster.http.bodies import Bodies, Streams
 from cordwood.cluster.http.records.outbox import Outbox
@@ -13,7 +14,6 @@ from cordwood.cluster.http.refusal import HttpRefusal
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
 from cordwood.cluster.topics import INTERNAL_TOPICS
-from cordwood.replication.housekeeping import RunBlocking
 
 BATCHES_AT_ONCE_MAX = 64
 """That one broker has in hand for the HTTP clients of this one."""
@@ -26,7 +26,7 @@ class Context:
     watched: Watched
     cluster: Cluster
     settings: Settings
-    run_blocking: RunBlocking
+    decoding: Decoding
     wall_clock: Callable[[], int]
     """Milliseconds since 1970."""
     bodies: Bodies
@@ -39,12 +39,12 @@ class Context:
         watched: Watched,
         cluster: Cluster,
         settings: Settings,
-        run_blocking: RunBlocking,
+        decoding: Decoding,
         wall_clock: Callable[[], int],
     ) -> "Context":
         """With nothing on its way yet."""
         outbox = Outbox(cluster.apart(BATCHES_AT_ONCE_MAX), watched.quorum)
-        return cls(watched, cluster, settings, run_blocking, wall_clock, Bodies(), Streams(), outbox)
+        return cls(watched, cluster, settings, decoding, wall_clock, Bodies(), Streams(), outbox)
 
     async def close(self) -> None:
         """Ask nobody any more. What is on its way may or may not be kept."""

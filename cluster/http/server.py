@@ -10,9 +10,10 @@ from aiohttp.typedefs import Handler
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http.api_routes import ApiRoutes
+from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
 from cordwood.cluster.http.console.routes import ConsoleRoutes
 from cordwood.cluster.http.context import Context
-from cordwood.cluster.http.guard import why_not
+from cordwood.cluster.http.guard import Guard
 from cordwood.cluster.http.refusal import HttpRefusal
 from cordwood.cluster.http.request_ids import RequestIds, id_of
 from cordwood.cluster.http.routes import Routes
@@ -20,8 +21,8 @@ from cordwood.cluster.http.watched import Watched
 
 CONNECTIONS_MAX = 256
 BACKLOG = 16
-HEADERS_MAX = 64
-HEADER_BYTES_MAX = 4096
+LINE_BYTES_MAX = 4096
+HEADERS_MAX = 40
 IDLE_S = 75.0
 """A connection without a whole request for this long is closed. aiohttp counts from its beginning since 3.14."""
 UNREAD_BODY_S = 1.0
@@ -35,9 +36,9 @@ _events = structlog.get_logger("http")
 class HttpServer:
     """What is told of one broker, in that broker's own loop."""
 
-    def __init__(self, watched: Watched, context: Context | None = None) -> None:
-        """Without a `context` there is only what can be seen of this one broker."""
-        self._host, self._context = "", context
+    def __init__(self, watched: Watched, context: Context | None = None, names: frozenset[str] = frozenset()) -> None:
+        """Without a `context` there is only what can be seen of this one broker. It answers to these `names`."""
+        self._names, self._context = names, context
         self._pauses = watched.pauses
         application = web.Application(middlewares=[_mistakes_in_words, self._guarded])
         RequestIds().join(application)
@@ -51,7 +52,7 @@ class HttpServer:
             logger=_library_log(),
             keepalive_timeout=IDLE_S,
             lingering_time=UNREAD_BODY_S,
-            max_line_size=HEADER_BYTES_MAX,
+            max_line_size=LINE_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
             max_headers=HEADERS_MAX,
             shutdown_timeout=CLOSE_S,
@@ -62,7 +63,7 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen and answer. Returns the port, which the system chooses for 0. Raises OSError."""
-        self._host = host
+        self._guard = Guard(host, self._names)
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         try:
@@ -86,7 +87,7 @@ class HttpServer:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        reason = None if request.path in FOR_ALL else why_not(request.method, request.headers, self._host)
+        reason = None if request.path in FOR_ALL else self._guard.why_not(request.method, request.headers)
         return await handler(request) if reason is None else HttpRefusal(403, reason).response()
 
     def _connection(self) -> asyncio.Protocol:

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 if TYPE_CHECKING:
     from cordwood.cluster.config import Settings
+    from cordwood.cluster.decoding import Decoding
     from cordwood.cluster.groups.coordinator import GroupCoordinator
     from cordwood.cluster.kafka.turns import Turns
     from cordwood.cluster.metadata.quorum import Quorum
@@ -49,6 +50,7 @@ class Services:
     housekeeping: "Housekeeping"
     run_blocking: "RunBlocking"
     turns: "Turns"
+    decoding: "Decoding"
     wall_clock: Callable[[], int]
     rng: random.Random
     served_apis: tuple[ServedApi, ...]

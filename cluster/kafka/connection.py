@@ -101,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         """Of answers, counted since the client stopped taking them."""
         self.stalled_at = 0.0
         self._is_reading = True
-        self._is_alone = False
+        self.is_alone = False
         """Whether a request is under way, or waits, beside which no other one of this connection is handled."""
         self.waits_for: MemoryPool | None = None
         self._may_write = True
@@ -211,9 +211,9 @@ class Connection(asyncio.BufferedProtocol):
         pool = self._pools.pending
         size = min(size, pool.limit // 2)
         if alone and not is_first:
-            self._is_alone = True
+            self.is_alone = True
         elif (is_first and size <= FREE_BYTES) or pool.has_room(size):
-            self._is_alone |= alone
+            self.is_alone |= alone
             slot.held_bytes += size
             self.hold(size)
             return True
@@ -285,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending_bytes -= answered_bytes
         self._pools.pending.used -= answered_bytes
         if not slots:
-            self._is_alone = False
+            self.is_alone = False
         self._pump()
         if not self._may_write:
             self._count_unsent()
@@ -362,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._slots:
             return True
         pool = self._pools.pending
-        return not self._is_alone and self._pending_bytes <= PENDING_BYTES_MAX and pool.used <= pool.limit
+        return not self.is_alone and self._pending_bytes <= PENDING_BYTES_MAX and pool.used <= pool.limit
 
     def _make_room(self) -> None:
         """Have room for more behind what has arrived. The buffer grows as it fills, not by what a frame claims."""

@@ -112,6 +112,7 @@ class Dispatcher:
             self._malformed(connection, head, malformed)
 
     async def close(self) -> None:
+        await self._producing.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.wire import Malformed, behind, check_items, read_count, read_string, read_uvarint, skip_tags
+from cordwood.storage.disk import Bytes
 
 FLEXIBLE_FROM = 9
 TRANSACTIONAL_ID_FROM = 3
@@ -21,10 +22,10 @@ _NO_ID, _ONE, _LONE_NAME_MAX = 0, 2, 0x7F
 
 
 class PartitionData(NamedTuple):
-    """One partition's batch, as a view of the receive buffer: valid only within the connection's callback."""
+    """One partition's batch, as read a view of the receive buffer: valid only within the connection's callback."""
 
     partition: int
-    records: memoryview
+    records: Bytes
 
 
 class ProduceRequest(NamedTuple):

@@ -4,6 +4,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.replication.partition import PartitionRefused, Refusal
 from cordwood.storage import errors
+from cordwood.storage.budget import OverBudget
 
 _BY_ERROR: dict[type[Exception], ErrorCode] = {
     errors.CorruptBatch: ErrorCode.corrupt_message,
@@ -11,6 +12,8 @@ _BY_ERROR: dict[type[Exception], ErrorCode] = {
     errors.InvalidRecord: ErrorCode.invalid_record,
     errors.InvalidTimestamp: ErrorCode.invalid_timestamp,
     errors.BatchTooLarge: ErrorCode.message_too_large,
+    # Java's producer splits such a batch and sends the parts.
+    OverBudget: ErrorCode.message_too_large,
     errors.OffsetOutOfRange: ErrorCode.offset_out_of_range,
     errors.OutOfOrderSequence: ErrorCode.out_of_order_sequence_number,
     errors.StaleProducerEpoch: ErrorCode.invalid_producer_epoch,

@@ -8,8 +8,8 @@ import cramjam
 
 from cordwood.spark.decode.framing import Framed
 from cordwood.storage.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, Compression
+from cordwood.storage.budget import UNPACKED_BYTES_MAX
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.records import UNPACKED_BYTES_MAX
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER_BYTES = 16

@@ -7,8 +7,8 @@ import numpy as np
 
 from cordwood.spark.decode.unpacking import Bodies, Body
 from cordwood.spark.decode.varints import RECORD_BYTES, Octets, Places, two_octets, varints
+from cordwood.storage.contents import RECORD_BYTES_MIN
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.records import RECORD_BYTES_MIN
 
 ABREAST_RECORDS_PER_STEP = 100
 """A step of numpy over all batches takes as long as about so many in a loop of Python."""

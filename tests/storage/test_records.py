@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.storage.batch import Compression
+from cordwood.storage.budget import UNPACKED_BYTES_MAX
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.records import UNPACKED_BYTES_MAX, Record, decode, encode
+from cordwood.storage.records import Record, decode, encode
 
 RECORDS = [
     Record(0, 1_700_000_000_000, b"key", b"value" * 3, (("h", b"1"), ("h", b"2"), ("empty", b""))),

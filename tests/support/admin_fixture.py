@@ -19,6 +19,7 @@ from replica_fixture import surroundings_of
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.config import Settings
+from cordwood.cluster.decoding import Decoding
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.dispatch import Api
@@ -59,6 +60,7 @@ class AdminFixture:
             "rng": rng,
             "run_blocking": _run_here,
             "turns": Turns(time.perf_counter),
+            "decoding": Decoding(_run_here),
             "wall_clock": lambda: NOW_MS,
         }
         self.services = Services(**{field.name: here.get(field.name) for field in dataclasses.fields(Services)})

@@ -1,4 +1,4 @@
-"""One fetch: what a leader has of some partitions from an offset on, and the records in what it sends."""
+"""One fetch: what a leader has of some partitions from an offset on."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,6 @@ from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopi
 from cordwood.cluster.http.conversation import CLIENT_ID, Conversation
 from cordwood.cluster.http.places import Place
 from cordwood.cluster.kafka.questions import decode_response, encode_request
-from cordwood.storage.batch import peek
-from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.records import Record, decode
 
 ANSWER_BYTES_MAX = 512 << 10
 PARTITION_BYTES_MAX = 256 << 10
@@ -66,25 +63,3 @@ async def fetch(conversation: Conversation, starts: Mapping[Place, int], waits: 
         for topic in decode_response(FetchRequest, memoryview(frame)).responses
         for row in topic.partitions
     ]
-
-
-def unpack(batches: bytes, offsets: range, key: bytes | None) -> tuple[int, list[Record]]:
-    """The offset behind the last batch, and the records in between `offsets`, only those with this key.
-
-    Batches that brokers write for themselves hold nothing for a reader. Raises CorruptBatch.
-    """
-    records: list[Record] = []
-    position, end = 0, offsets.start
-    while position < len(batches):
-        header = peek(batches, position)
-        behind = position + header.size
-        if behind <= position or behind > len(batches):
-            raise CorruptBatch(f"a batch of {header.size} bytes where {len(batches) - position} remain")
-        if not header.is_control:
-            records += [
-                record
-                for record in decode(batches[position:behind])
-                if offsets.start <= record.offset < offsets.stop and (key is None or record.key == key)
-            ]
-        position, end = behind, header.end
-    return end, records

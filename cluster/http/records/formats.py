@@ -12,17 +12,22 @@ from cordwood.cluster.http.refusal import Mistake
 
 LINES, EVENTS = "application/x-ndjson", "text/event-stream"
 
-_ID = re.compile(r"[0-9]{1,10}:[0-9]{1,19}(,[0-9]{1,10}:[0-9]{1,19})*")
+OFFSET_CHARS_MAX = 19
+_ID = re.compile(r"[0-9]{1,10}:[0-9]{1,19}(,([0-9]{1,10}:)?[0-9]{1,19})*")
 _encode = msgspec.json.encode
 
 
-class Gap(msgspec.Struct, frozen=True):
-    """Records that were to be read next and are gone, as old records are deleted: from `from` up to before `to`."""
+class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Records that were to be read next and are not there: from `from` up to before `to`.
+
+    Without a `reason` they are gone, as old records are deleted; with one, they cannot be decoded.
+    """
 
     topic: str
     partition: int
     start: int = msgspec.field(name="from")
     to: int
+    reason: str | None = None
 
 
 class Format(Protocol):
@@ -34,7 +39,7 @@ class Format(Protocol):
         """The reader has come to `end`, be it that the last records before were not for the client."""
         ...
 
-    def gap(self, place: Place, missing: range) -> bytes: ...
+    def gap(self, place: Place, missing: range, reason: str | None = None) -> bytes: ...
 
     def mistake(self, mistake: Mistake) -> bytes: ...
 
@@ -50,8 +55,8 @@ class Lines:
     def passed(self, _place: Place, _end: int) -> bytes:
         return b""
 
-    def gap(self, place: Place, missing: range) -> bytes:
-        return _encode({"gap": _gap(place, missing)}) + b"\n"
+    def gap(self, place: Place, missing: range, reason: str | None = None) -> bytes:
+        return _encode({"gap": _gap(place, missing, reason)}) + b"\n"
 
     def mistake(self, mistake: Mistake) -> bytes:
         return _encode(mistake) + b"\n"
@@ -63,11 +68,17 @@ class Lines:
 
 class Events:
     """Server-sent events. Each has the next offset of every partition as its id, so that a client that comes back with
-    it goes on behind what it has seen.
+    it goes on behind what it has seen. A partition's number is left out where it is the one after that before it.
     """
 
     def __init__(self, starts: Mapping[Place, int]) -> None:
         self._next = {place.partition: offset for place, offset in sorted(starts.items())}
+        self._labels = ["" if partition - 1 in self._next else f"{partition}:" for partition in self._next]
+
+    @property
+    def id_chars_max(self) -> int:
+        """The longest that an id can become."""
+        return sum(len(label) + OFFSET_CHARS_MAX + 1 for label in self._labels)
 
     def records(self, place: Place, records: Sequence[ReadRecord]) -> bytes:
         out = []
@@ -83,9 +94,9 @@ class Events:
         self._next[place.partition] = end
         return b"id: %b\n\n" % self._id()
 
-    def gap(self, place: Place, missing: range) -> bytes:
+    def gap(self, place: Place, missing: range, reason: str | None = None) -> bytes:
         self._next[place.partition] = missing.stop
-        return b"event: gap\nid: %b\ndata: %b\n\n" % (self._id(), _encode(_gap(place, missing)))
+        return b"event: gap\nid: %b\ndata: %b\n\n" % (self._id(), _encode(_gap(place, missing, reason)))
 
     def mistake(self, mistake: Mistake) -> bytes:
         return b"event: mistake\ndata: %b\n\n" % _encode(mistake)
@@ -94,18 +105,24 @@ class Events:
         return b": still here\n\n"
 
     def _id(self) -> bytes:
-        return ",".join([f"{partition}:{offset}" for partition, offset in self._next.items()]).encode()
+        return ",".join(map("{}{}".format, self._labels, self._next.values())).encode()
 
 
 def positions_in(event_id: str) -> dict[int, int] | None:
     """The next offset of each partition, out of the id of an event; None for what is no such id."""
     if not _ID.fullmatch(event_id):
         return None
-    return {int(partition): int(offset) for partition, offset in (part.split(":") for part in event_id.split(","))}
+    positions: dict[int, int] = {}
+    partition = -1
+    for part in event_id.split(","):
+        number, _, offset = part.rpartition(":")
+        partition = int(number) if number else partition + 1
+        positions[partition] = int(offset)
+    return positions
 
 
-def _gap(place: Place, missing: range) -> Gap:
-    return Gap(place.topic, place.partition, missing.start, missing.stop)
+def _gap(place: Place, missing: range, reason: str | None) -> Gap:
+    return Gap(place.topic, place.partition, missing.start, missing.stop, reason)
 
 
 def _lines(records: Sequence[ReadRecord]) -> bytes:

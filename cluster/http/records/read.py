@@ -13,10 +13,12 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster import positions
 from cordwood.cluster.http import offsets
 from cordwood.cluster.http.api.topics import PartitionIndex
+from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, Place
 from cordwood.cluster.http.records.encodings import Encoding, ReadRecord, written
 from cordwood.cluster.http.records.formats import EVENTS, LINES, Events, Format, Lines, positions_in
+from cordwood.cluster.http.records.portions import RECORDS_MAX
 from cordwood.cluster.http.records.reading import Piece, Reading, Wanted
 from cordwood.cluster.http.refusal import HttpRefusal, Mistake
 from cordwood.cluster.http.route import Asked, Nothing, Route
@@ -27,7 +29,6 @@ from cordwood.storage.records import Record
 HEARTBEAT_S = 10.0
 STUCK_S = 60.0
 """A client that takes nothing for this long is cut off."""
-RECORDS_PER_WRITE_MAX = 500
 LAST_EVENT_ID = "Last-Event-ID"
 
 
@@ -61,10 +62,11 @@ async def read_records(asked: Asked[ReadQuery, Nothing]) -> web.StreamResponse:
     follows = EVENTS in request.headers.get("Accept", "")
     with context.streams.one_more():
         wanted = await _wanted(topic, query, context, follows, request.headers.get(LAST_EVENT_ID))
+        form = _events(wanted.starts) if follows else Lines()
         response = web.StreamResponse(headers={"Cache-Control": "no-store"})
         response.content_type = EVENTS if follows else LINES
         await response.prepare(request)
-        sending = _Sending(response, Events(wanted.starts) if follows else Lines(), query)
+        sending = _Sending(response, form, query)
         try:
             async with Reading(context, wanted) as reading:
                 await sending.send(reading)
@@ -102,11 +104,11 @@ class _Sending:
 
     async def _send_piece(self, piece: Piece) -> None:
         if piece.missing:
-            await self._write(self._form.gap(piece.place, piece.missing))
+            await self._write(self._form.gap(piece.place, piece.missing, piece.reason))
         records = self._as_far_as_wanted(piece.records)
-        for at in range(0, len(records), RECORDS_PER_WRITE_MAX):
-            few = [self._written(piece.place, record) for record in records[at : at + RECORDS_PER_WRITE_MAX]]
-            await self._write(self._form.records(piece.place, few))
+        if records:
+            written = [self._written(piece.place, record) for record in records]
+            await self._write(self._form.records(piece.place, written))
         if len(records) == len(piece.records):
             await self._write(self._form.passed(piece.place, piece.end))
 
@@ -136,15 +138,29 @@ async def _wanted(
     """Raises HttpRefusal."""
     places = _places(topic, query.partition)
     key = None if query.key is None else _key(query.key, query.key_encoding)
+    records_max = RECORDS_MAX if query.limit is None else query.limit
     if follows and last_event_id:
-        return Wanted(await _resumed(places, last_event_id, context), None, key)
+        return Wanted(await _resumed(places, last_event_id, context), None, key, records_max)
     try:
         default = Edge.LATEST if follows else Edge.EARLIEST
         position = default if query.start is None else positions.parse(query.start)
     except positions.NoPosition as mistake:
         raise HttpRefusal(400, f"`from` is {query.start!r}, which is {mistake}") from None
     starts = await offsets.resolve(context, position, places)
-    return Wanted(starts, None if follows else await offsets.resolve(context, Edge.LATEST, places), key)
+    ends = None if follows else await offsets.resolve(context, Edge.LATEST, places)
+    return Wanted(starts, ends, key, records_max)
+
+
+def _events(starts: Offsets) -> Events:
+    """Raises HttpRefusal where an id could become one that is not taken back."""
+    events = Events(starts)
+    if events.id_chars_max > HEADER_BYTES_MAX:
+        sentence = (
+            f"The ids of events of {len(starts)} partitions may be longer than the {HEADER_BYTES_MAX} characters that"
+            f" are taken back as {LAST_EVENT_ID}: name fewer with `partition`."
+        )
+        raise HttpRefusal(400, sentence)
+    return events
 
 
 def _places(topic: TopicImage, partitions: Sequence[int]) -> list[Place]:

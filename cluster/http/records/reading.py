@@ -4,7 +4,7 @@ One task a leader asks for more only when what it has read before has been taken
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,15 +15,14 @@ from cordwood.cluster.http.asking import Unanswered
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.conversation import Conversation, HungUp
 from cordwood.cluster.http.places import Offsets, Place, by_leader
-from cordwood.cluster.http.records.fetching import Fetched, fetch, unpack
+from cordwood.cluster.http.records.fetching import Fetched, fetch
+from cordwood.cluster.http.records.portions import RECORDS_MAX, Portion, Portions
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, refusal_of, status_of
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import Record
 
 PIECES_WAITING_MAX = 2
-UNPACKED_HERE_BYTES_MAX = 32 << 10
-"""More than this is unpacked beside the loop."""
 PACE_S = 0.02
 PACED_BYTES = 64 << 10
 """A reader at the end takes a breath after so little: under load it gets more at a time, and costs the broker less."""
@@ -36,21 +35,29 @@ _events = structlog.get_logger("http")
 
 
 class Piece(NamedTuple):
-    """What one fetch had for one partition. `end` is the next offset to read; `missing` have been deleted meanwhile."""
+    """Something new of one partition. `end` is the next offset to read.
+
+    The records of `missing` have been deleted meanwhile, or cannot be decoded, and `reason` says why.
+    """
 
     place: Place
     records: Sequence[Record]
     end: int
     missing: range = range(0)
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be read: from where, up to where (None for on and on), and only records that have this key."""
+    """What is to be read: from where, up to where (None for on and on), and only records that have this key.
+
+    `records_max` is how many are of use at a time, should that be few.
+    """
 
     starts: Offsets
     ends: Offsets | None = None
     key: bytes | None = None
+    records_max: int = RECORDS_MAX
 
 
 class Reading:
@@ -158,15 +165,15 @@ class Reading:
             if row.code is not ErrorCode.none and not self._has_lost_some(row):
                 self._spawn(self._later, [row.place], row.code, deadline)
                 continue
-            piece = await self._piece(row)
-            if piece is not None:
+            start = self._next[row.place]
+            async for piece in self._pieces(row):
                 self._next[row.place] = piece.end
                 await self._ready.put(piece)
             if self._is_at_end(row.place):
                 # Not before its last piece is there: a reader that has taken all others would take itself for done.
                 self._unread.discard(row.place)
             else:
-                (idle if piece is None else busy).append(row.place)
+                (idle if self._next[row.place] == start else busy).append(row.place)
         await asyncio.sleep(self._breath_s(fetched, is_idle=not busy))
         return idle + busy
 
@@ -180,24 +187,24 @@ class Reading:
         """Whether what was to be read next has been deleted, as old records are."""
         return row.code is ErrorCode.offset_out_of_range and row.log_start > self._next[row.place]
 
-    async def _piece(self, row: Fetched) -> Piece | None:
-        """None where there is nothing new."""
+    async def _pieces(self, row: Fetched) -> AsyncIterator[Piece]:
+        """What is new, each decoded when those before it have been taken. Raises Malformed."""
         place, start = row.place, self._next[row.place]
         if row.code is not ErrorCode.none:
-            return Piece(place, (), row.log_start, range(start, row.log_start))
-        if not row.records:
-            return None
-        ends = self._wanted.ends
-        try:
-            end, records = await self._unpack(row.records, range(start, 1 << 63 if ends is None else ends[place]))
-        except CorruptBatch as damage:
-            raise Malformed(f"a damaged batch of {place.topic}-{place.partition}: {damage}") from damage
-        return Piece(place, records, end)
-
-    async def _unpack(self, batches: bytes, offsets: range) -> tuple[int, list[Record]]:
-        if len(batches) <= UNPACKED_HERE_BYTES_MAX:
-            return unpack(batches, offsets, self._wanted.key)
-        unpacked: tuple[int, list[Record]] = await self._context.run_blocking(
-            unpack, batches, offsets, self._wanted.key
-        )
-        return unpacked
+            yield Piece(place, (), row.log_start, range(start, row.log_start))
+            return
+        ends, wanted = self._wanted.ends, self._wanted
+        offsets = range(start, 1 << 63 if ends is None else ends[place])
+        portions = Portions(row.records, offsets, wanted.key, wanted.records_max)
+        while not portions.is_over:
+            try:
+                portion: Portion = await self._context.decoding.run(portions.next)
+            except CorruptBatch as damage:
+                raise Malformed(f"a damaged batch of {place.topic}-{place.partition}: {damage}") from damage
+            if portion.damage is None:
+                yield Piece(place, portion.records, portion.end)
+            else:
+                _events.warning(
+                    "records.undecodable", topic=place.topic, partition=place.partition, reason=portion.damage
+                )
+                yield Piece(place, (), portion.end, range(self._next[place], portion.end), portion.damage)

@@ -86,7 +86,7 @@ async def _partition(
 
 
 async def _look_up(partition: Partition, timestamp: int, call: Call) -> Found | None:
-    """Only what is committed counts. Looking by time reads the log, so it is done beside the loop."""
+    """Only what is committed counts. Looking by time reads and decodes the log, so it is done beside the loop."""
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Found(log.log_start, NONE, log.epochs.epoch_at(log.log_start))
@@ -97,7 +97,7 @@ async def _look_up(partition: Partition, timestamp: int, call: Call) -> Found | 
     if timestamp == LATEST:
         return Found(end, NONE, partition.leader_epoch)
     if timestamp == MAX_TIMESTAMP:
-        latest: Found | None = await call.services.run_blocking(latest_by_time, log, end)
+        latest: Found | None = await call.services.decoding.run(latest_by_time, log, end)
         return latest
-    found: Found | None = await call.services.run_blocking(first_at_or_after, log, timestamp, end)
+    found: Found | None = await call.services.decoding.run(first_at_or_after, log, timestamp, end)
     return found

@@ -3,36 +3,64 @@
 import pytest
 from http_client import JSON, HttpClient
 
-from cordwood.cluster.http.guard import why_not
+from cordwood.cluster.config import Settings
+from cordwood.cluster.http.guard import Guard
+from cordwood.cluster.listeners import http_names
 
-HOME = "127.0.0.1"
+HOME = Guard("127.0.0.1")
+OPEN = Guard("0.0.0.0", frozenset({"broker-1.example", "broker-1"}))
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST"])
-def test_a_broker_on_loopback_answers_to_its_names(host: str) -> None:
-    assert why_not("GET", {"Host": host}, HOME) is None
-    assert why_not("POST", {"Host": host, "Origin": f"http://{host}"}, HOME) is None
+@pytest.mark.parametrize("guard", [HOME, OPEN])
+def test_a_broker_answers_to_the_names_of_loopback(guard: Guard, host: str) -> None:
+    assert guard.why_not("GET", {"Host": host}) is None
+    assert guard.why_not("POST", {"Host": host, "Origin": f"http://{host}"}) is None
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "localhost.evil.example", "", "[", "10.0.0.1"])
-def test_another_name_that_leads_to_loopback_is_somebody_elses(host: str) -> None:
-    assert "127.0.0.1 only" in (why_not("GET", {"Host": host}, HOME) or "")
-    assert why_not("GET", {"Host": host}, "0.0.0.0") is None
+def test_another_name_that_leads_to_loopback_is_not_the_brokers(host: str) -> None:
+    for method in ("GET", "DELETE"):
+        assert "http.allowed.hosts" in (HOME.why_not(method, {"Host": host}) or "")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "broker-1.evil.example", "10.0.0.1.nip.io"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_a_page_that_gives_the_broker_a_name_of_its_own_is_not_answered(host: str, method: str) -> None:
+    # As after DNS rebinding: for the browser the page and the broker are of one origin.
+    headers = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    assert "http.allowed.hosts" in (OPEN.why_not(method, headers) or "")
+    assert Guard("0.0.0.0", frozenset({"*"})).why_not(method, headers) is None
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1:8080", "[fe80::1]:8080", "broker-1", "Broker-1.example:8080"])
+def test_a_broker_on_all_interfaces_answers_to_its_addresses_and_names(host: str) -> None:
+    assert OPEN.why_not("DELETE", {"Host": host, "Origin": f"http://{host.lower()}"}) is None
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:9", "http://[", "file://"])
-def test_pages_from_elsewhere_change_nothing(origin: str) -> None:
+@pytest.mark.parametrize("guard", [HOME, OPEN])
+def test_pages_from_elsewhere_change_nothing(guard: Guard, origin: str) -> None:
     headers = {"Host": "localhost:8080", "Origin": origin}
-    assert "may not change anything" in (why_not("POST", headers, HOME) or "")
-    assert why_not("GET", headers, HOME) is None
+    assert "may not change anything" in (guard.why_not("POST", headers) or "")
+    assert guard.why_not("GET", headers) is None
 
 
 def test_what_a_browser_says_of_other_sites_counts() -> None:
     headers = {"Host": "localhost:8080"}
     for site in ("cross-site", "same-site"):
-        assert why_not("DELETE", {**headers, "Sec-Fetch-Site": site}, HOME)
+        assert HOME.why_not("DELETE", {**headers, "Sec-Fetch-Site": site})
     for site in ("same-origin", "none"):
-        assert why_not("DELETE", {**headers, "Sec-Fetch-Site": site}, HOME) is None
+        assert HOME.why_not("DELETE", {**headers, "Sec-Fetch-Site": site}) is None
+
+
+def test_a_name_that_is_allowed_is_the_brokers() -> None:
+    settings = Settings(
+        listeners=("PLAINTEXT://0.0.0.0:9092",),
+        advertised_listeners=("PLAINTEXT://Kafka.example:9092",),
+        http_allowed_hosts=("console.example",),
+    )
+    assert http_names(settings, "Machine") == {"machine", "kafka.example", "console.example"}
 
 
 def test_a_served_broker_keeps_to_it(api: HttpClient) -> None:

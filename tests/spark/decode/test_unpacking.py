@@ -10,8 +10,9 @@ from cordwood.spark.decode.framing import Framed
 from cordwood.spark.decode.unpacking import Unpacker
 from cordwood.spark.errors import CorruptRecords
 from cordwood.storage.batch import HEADER_BYTES, Compression, check
+from cordwood.storage.budget import UNPACKED_BYTES_MAX
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.records import UNPACKED_BYTES_MAX, Record, encode
+from cordwood.storage.records import Record, encode
 
 RECORDS = [Record(at, 1000 + at, b"k", b"value" * at) for at in range(50)]
 PACKED = [each for each in Compression if each is not Compression.NONE]

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
 from cordwood.cluster.http.places import Place
 from cordwood.cluster.http.records.encodings import Encoding, ReadRecord, written
 from cordwood.cluster.http.records.formats import Events, Lines, positions_in
@@ -23,9 +24,9 @@ def ids(events: bytes) -> list[str]:
 
 def test_an_events_id_is_where_to_go_on_in_every_partition() -> None:
     events = Events({FIRST: 7, SECOND: 3})
-    assert ids(events.records(FIRST, [record(7), record(9)])) == ["0:8,1:3", "0:10,1:3"]
-    assert ids(events.records(SECOND, [record(3, place=SECOND)])) == ["0:10,1:4"]
-    assert ids(events.gap(SECOND, range(4, 20))) == ["0:10,1:20"]
+    assert ids(events.records(FIRST, [record(7), record(9)])) == ["0:8,3", "0:10,3"]
+    assert ids(events.records(SECOND, [record(3, place=SECOND)])) == ["0:10,4"]
+    assert ids(events.gap(SECOND, range(4, 20))) == ["0:10,20"]
 
 
 def test_records_that_are_not_for_the_client_are_passed_all_the_same() -> None:
@@ -40,6 +41,26 @@ def test_an_id_is_read_as_it_was_written(event_id: str) -> None:
     known = positions_in(event_id)
     assert known is not None
     assert ",".join(f"{partition}:{offset}" for partition, offset in known.items()) == event_id
+
+
+def test_a_partition_that_does_not_follow_on_is_named() -> None:
+    starts = {Place("t", partition): 7 for partition in (1, 2, 5, 6, 9)}
+    [event_id] = ids(Events(starts).passed(Place("t", 1), 8))
+    assert event_id == "1:8,7,5:7,7,9:7"
+    assert positions_in(event_id) == {1: 8, 2: 7, 5: 7, 6: 7, 9: 7}
+
+
+@pytest.mark.parametrize("partitions", [range(1), range(400), range(0, 800, 2)])
+def test_no_id_is_longer_than_was_said(partitions: range) -> None:
+    last = (1 << 63) - 1
+    events = Events({Place("t", partition): last for partition in partitions})
+    [event_id] = ids(events.passed(Place("t", 0), last - 1))
+    assert len(event_id) < events.id_chars_max
+    assert positions_in(event_id) == {partition: last - (partition == 0) for partition in partitions}
+
+
+def test_four_hundred_partitions_fit_a_header() -> None:
+    assert Events({Place("t", partition): 0 for partition in range(400)}).id_chars_max <= HEADER_BYTES_MAX
 
 
 @pytest.mark.parametrize("event_id", ["", "0", "0:", ":1", "0:1,", "a:1", "0:-1", "0:1;1:2", "٣:1", "0:" + "9" * 20])

@@ -1,0 +1,106 @@
+"""The records in what was fetched of one partition, decoded in portions: no more than their reader is about to take."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cordwood.storage.batch import CODEC_MASK, headers, peek
+from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.records import Record, RecordCursor
+
+RECORDS_MAX = 500
+CONTENT_BYTES_MAX = 256 << 10
+"""Of keys and values. A portion ends with the record that reaches it."""
+LOOKED_AT_MAX = 5_000
+"""Records, of which only those with a certain key may be wanted: some 20 ms."""
+LIGHT_BYTES_MAX = 16 << 10
+RECORD_BYTES_MAX = 8 << 20
+"""A larger record is for clients of Kafka's protocol: here it would be in memory several times."""
+
+
+class Portion(NamedTuple):
+    """Some records, or `damage`, which says why those that come next cannot be decoded. `end` is the next to read."""
+
+    records: Sequence[Record]
+    end: int
+    damage: str | None = None
+
+
+class Portions:
+    """Whole batches of one partition, of which the records within `offsets` are wanted, and only those with `key`."""
+
+    def __init__(self, batches: bytes, offsets: range, key: bytes | None, records_max: int = RECORDS_MAX) -> None:
+        self._batches, self._offsets, self._key = batches, offsets, key
+        self._records_max = min(records_max, RECORDS_MAX)
+        self._place, self._end = 0, offsets.start
+        self._cursor: RecordCursor | None = None
+
+    @property
+    def is_light(self) -> bool:
+        """Whether a portion takes so little time that the event loop may wait for it."""
+        return len(self._batches) <= LIGHT_BYTES_MAX and not any(
+            header.attributes & CODEC_MASK for header in headers(self._batches)
+        )
+
+    @property
+    def is_over(self) -> bool:
+        return self._cursor is None and (self._place >= len(self._batches) or self._end >= self._offsets.stop)
+
+    def next(self) -> Portion:
+        """The next one. Raises CorruptBatch where what was fetched is no row of whole batches."""
+        taken = _Taken(self._records_max)
+        while not taken.is_enough and not self.is_over:
+            cursor = self._cursor = self._cursor or self._next_batch()
+            if cursor is None:
+                continue
+            try:
+                self._read(cursor, taken)
+            except CorruptBatch as damage:
+                if taken.records:
+                    # They come first; the next portion begins with the damage.
+                    break
+                self._cursor, self._end = None, cursor.end
+                return Portion((), self._end, str(damage))
+        return Portion(taken.records, self._end)
+
+    def _read(self, cursor: RecordCursor, taken: "_Taken") -> None:
+        for record in cursor.records():
+            self._end = cursor.next_offset
+            if record.offset >= self._offsets.stop:
+                self._end = self._offsets.stop
+                break
+            taken.look_at(record, is_wanted=self._key is None or record.key == self._key)
+            if taken.is_enough and cursor.left:
+                cursor.rest()
+                return
+        self._cursor, self._end = None, max(self._end, min(cursor.end, self._offsets.stop))
+
+    def _next_batch(self) -> RecordCursor | None:
+        """None for batches that brokers write for themselves, which hold nothing for a reader."""
+        header = peek(self._batches, self._place)
+        behind = self._place + header.size
+        if behind <= self._place or behind > len(self._batches):
+            raise CorruptBatch(f"a batch of {header.size} bytes where {len(self._batches) - self._place} remain")
+        batch, self._place = self._batches[self._place : behind], behind
+        if header.is_control:
+            self._end = header.end
+            return None
+        return RecordCursor(batch, self._offsets.start, RECORD_BYTES_MAX)
+
+
+class _Taken:
+    """A portion in the making."""
+
+    def __init__(self, records_max: int) -> None:
+        self.records: list[Record] = []
+        self._records_left, self._bytes_left, self._looks_left = records_max, CONTENT_BYTES_MAX, LOOKED_AT_MAX
+
+    @property
+    def is_enough(self) -> bool:
+        return self._records_left <= 0 or self._bytes_left <= 0 or self._looks_left <= 0
+
+    def look_at(self, record: Record, *, is_wanted: bool) -> None:
+        self._looks_left -= 1
+        if is_wanted:
+            self.records.append(record)
+            self._records_left -= 1
+            self._bytes_left -= len(record.key or b"") + len(record.value or b"")

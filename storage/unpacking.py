@@ -1,0 +1,104 @@
+"""A batch's records out of their compression: never more bytes than asked for, and the front of them alone if need be.
+
+The decompressors write into a buffer of ours and stop where it is full, so what a batch claims to hold costs nothing.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+import cramjam
+
+from cordwood.storage.batch import CODEC_MASK, HEADER_BYTES, BatchHeader, Compression
+from cordwood.storage.budget import Budget
+from cordwood.storage.disk import Bytes
+from cordwood.storage.errors import CorruptBatch
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER_BYTES = 16
+
+FRONT_BYTES = 16 << 10
+"""Unpacked first by a reader that may not want all."""
+GROWTH = 4
+"""To unpack once more into a buffer of so many times the size costs a third more than to have known the size."""
+USUAL_RATIO = 8
+
+_NO_ROOM = "failed to write whole buffer"
+
+_DecompressInto = Callable[[Bytes, bytearray], int]
+_DECOMPRESS_INTO: dict[int, _DecompressInto] = {
+    Compression.GZIP: cramjam.gzip.decompress_into,
+    Compression.LZ4: cramjam.lz4.decompress_into,
+    Compression.ZSTD: cramjam.zstd.decompress_into,
+}
+
+
+Content = bytes | bytearray
+
+
+class Body(NamedTuple):
+    """The records of a batch as one row of bytes: `content` up to `end`. Without `is_whole` more follow."""
+
+    content: Content
+    end: int
+    is_whole: bool = True
+
+
+def whole_body(batch: Bytes, header: BatchHeader, budget: Budget) -> Body:
+    """All records of a batch. Raises CorruptBatch; OverBudget where they are more bytes than the budget has."""
+    size = max(FRONT_BYTES, USUAL_RATIO * header.size)
+    body = unpack(batch, header, min(size, budget.unpacked_bytes))
+    while not body.is_whole and size < budget.unpacked_bytes:
+        size *= GROWTH
+        body = unpack(batch, header, min(size, budget.unpacked_bytes))
+    if header.attributes & CODEC_MASK:
+        budget.spend_bytes(body.end if body.is_whole else budget.unpacked_bytes + 1)
+    return body
+
+
+def unpack(batch: Bytes, header: BatchHeader, size: int) -> Body:
+    """The first `size` bytes of a batch's records; all where they are not compressed. Raises CorruptBatch."""
+    packed = memoryview(batch)[HEADER_BYTES : header.size]
+    codec = header.attributes & CODEC_MASK
+    if codec == Compression.NONE:
+        return Body(bytes(packed), len(packed))
+    if codec > Compression.ZSTD:
+        raise CorruptBatch(f"unknown codec {codec}")
+    room = bytearray(size)
+    try:
+        if codec == Compression.SNAPPY:
+            return _unpack_snappy(packed, room)
+        return Body(room, _DECOMPRESS_INTO[codec](packed, room))
+    except cramjam.DecompressionError as error:
+        if str(error) == _NO_ROOM:
+            return Body(room, size, is_whole=False)
+        raise CorruptBatch(f"{Compression(codec).name.lower()} data that does not unpack: {error}") from error
+
+
+def _unpack_snappy(packed: memoryview, room: bytearray) -> Body:
+    """Snappy as the Java client frames it (xerial's blocks), or one bare block as some others send."""
+    if packed[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        return _unpack_block(packed, room, 0)
+    body, position = Body(room, 0), XERIAL_HEADER_BYTES
+    while position < len(packed) and body.is_whole:
+        block = _block_at(packed, position)
+        body = _unpack_block(block, room, body.end)
+        position += 4 + len(block)
+    return body
+
+
+def _block_at(packed: memoryview, position: int) -> memoryview:
+    remain = len(packed) - position - 4
+    length = struct.unpack_from(">i", packed, position)[0] if remain > 0 else 0
+    if not 0 < length <= remain:
+        raise CorruptBatch("a snappy block that does not fit its batch")
+    return packed[position + 4 : position + 4 + length]
+
+
+def _unpack_block(block: memoryview, room: bytearray, begin: int) -> Body:
+    """A block is unpacked whole or not at all, and says in front how long it is."""
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > len(room) - begin:
+        return Body(room, begin, is_whole=False)
+    with memoryview(room) as view:
+        return Body(room, begin + int(cramjam.snappy.decompress_raw_into(block, view[begin : begin + size])))

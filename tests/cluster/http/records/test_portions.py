@@ -1,0 +1,117 @@
+"""What a fetch has brought is decoded as far as its reader is about to take it: counted in records and in bytes."""
+
+import tracemalloc
+
+import cramjam
+import pytest
+from raw_batches import NOW_MS, body_of, bomb, raw_batch, zero_deltas
+
+from cordwood.cluster.http.records.portions import (
+    CONTENT_BYTES_MAX,
+    LOOKED_AT_MAX,
+    RECORD_BYTES_MAX,
+    RECORDS_MAX,
+    Portion,
+    Portions,
+)
+from cordwood.storage.batch import CONTROL, Compression
+from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.records import FRONT_BYTES, Record, RecordCursor, encode
+
+ALL = range(1 << 63)
+BOMB_RECORDS = 300_000
+
+
+def batch(*values: bytes, base: int = 0, key: bytes | None = None, attributes: int = 0) -> bytes:
+    return encode([Record(0, NOW_MS, key, value) for value in values], base_offset=base, attributes=attributes)
+
+
+def all_of(portions: Portions) -> list[Portion]:
+    found = []
+    while not portions.is_over:
+        found.append(portions.next())
+    return found
+
+
+def offsets(*portions: Portion) -> list[int]:
+    return [record.offset for portion in portions for record in portion.records]
+
+
+def test_one_record_costs_one_record() -> None:
+    cursor = RecordCursor(bomb(BOMB_RECORDS))
+    next(cursor.records())
+    assert cursor.unpacked_bytes_max == FRONT_BYTES
+    assert cursor.left == BOMB_RECORDS - 1
+
+
+def test_a_reader_of_one_record_takes_no_memory_for_the_rest() -> None:
+    portions = Portions(bomb(BOMB_RECORDS), ALL, None, records_max=1)
+    tracemalloc.start()
+    portion = portions.next()
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (offsets(portion), portion.end) == ([0], 1)
+    assert peak_bytes < 100_000
+
+
+def test_portions_are_bounded_and_nothing_is_left_out() -> None:
+    portions = all_of(Portions(bomb(BOMB_RECORDS // 100), ALL, None))
+    assert offsets(*portions) == list(range(BOMB_RECORDS // 100))
+    assert max(len(portion.records) for portion in portions) == RECORDS_MAX
+    assert [portion.end for portion in portions] == [record + 1 for record in offsets(*portions)[499::500]]
+
+
+def test_what_is_unpacked_is_given_back_between_portions() -> None:
+    portions = Portions(bomb(BOMB_RECORDS), range(BOMB_RECORDS - 700, BOMB_RECORDS), None)
+    tracemalloc.start()
+    first = portions.next()
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held_bytes < 1 << 20
+    assert offsets(first, *all_of(portions)) == list(range(BOMB_RECORDS - 700, BOMB_RECORDS))
+
+
+def test_a_large_value_ends_a_portion() -> None:
+    large = batch(*[b"v" * (CONTENT_BYTES_MAX // 2)] * 5)
+    assert [len(portion.records) for portion in all_of(Portions(large, ALL, None))] == [2, 2, 1]
+
+
+def test_a_search_for_a_key_is_done_in_portions_too() -> None:
+    looked_through = batch(*[b"v"] * (2 * LOOKED_AT_MAX), key=b"other") + batch(b"v", base=2 * LOOKED_AT_MAX, key=b"k")
+    portions = all_of(Portions(looked_through, ALL, b"k"))
+    assert [len(portion.records) for portion in portions] == [0, 0, 1]
+    assert [portion.end for portion in portions] == [LOOKED_AT_MAX, 2 * LOOKED_AT_MAX, 2 * LOOKED_AT_MAX + 1]
+
+
+def test_only_what_is_wanted_is_handed_out() -> None:
+    batches = batch(b"a", b"b") + batch(b"c", base=2, attributes=CONTROL) + batch(b"d", b"e", b"f", base=3)
+    portion = Portions(batches, range(1, 5), None).next()
+    assert (offsets(portion), portion.end) == ([1, 3, 4], 5)
+    assert Portions(batches, range(1, 100), None).next().end == 6
+
+
+@pytest.mark.parametrize("poison", [zero_deltas(1000), zero_deltas(10, Compression.NONE), raw_batch(b"\xff" * 30, 7)])
+def test_a_batch_that_cannot_be_decoded_is_stepped_over(poison: bytes) -> None:
+    behind = RecordCursor(poison).end
+    portions = all_of(Portions(poison + batch(b"next", base=behind), ALL, None))
+    [damaged] = [portion for portion in portions if portion.damage]
+    assert (damaged.records, damaged.end) == ((), behind)
+    assert offsets(portions[-1]) == [behind]
+
+
+def test_a_record_that_is_too_large_is_stepped_over_before_it_is_unpacked() -> None:
+    body = body_of([Record(0, NOW_MS, None, bytes(4 * RECORD_BYTES_MAX))])
+    portions = Portions(raw_batch(bytes(cramjam.zstd.compress(body)), 1, Compression.ZSTD), ALL, None)
+    tracemalloc.start()
+    portion = portions.next()
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "where 8388608 are taken" in (portion.damage or "")
+    assert peak_bytes < 1 << 20
+
+
+def test_bytes_that_are_not_what_was_written_are_not_stepped_over() -> None:
+    damaged = bytearray(batch(b"value"))
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptBatch):
+        Portions(bytes(damaged), ALL, None).next()

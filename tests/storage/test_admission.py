@@ -1,0 +1,135 @@
+"""What Produce takes: batches whose records are what their header says, and what it costs to find out."""
+
+import math
+
+import cramjam
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from raw_batches import NOW_MS, body_of, bomb, raw_batch, zero_deltas
+
+from cordwood.storage.admission import admit, admit_records
+from cordwood.storage.batch import Compression, check
+from cordwood.storage.budget import RECORDS_MAX, UNPACKED_BYTES_MAX, Budget, OverBudget
+from cordwood.storage.config import LogConfig
+from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord
+from cordwood.storage.records import Record, decode, encode
+
+PACKERS = {
+    Compression.NONE: bytes,
+    Compression.GZIP: cramjam.gzip.compress,
+    Compression.SNAPPY: cramjam.snappy.compress_raw,
+    Compression.LZ4: cramjam.lz4.compress,
+    Compression.ZSTD: cramjam.zstd.compress,
+}
+
+a_field = st.none() | st.binary(max_size=20) | st.binary(min_size=60, max_size=70)
+headers = st.lists(st.tuples(st.text(max_size=3), a_field), max_size=2).map(tuple)
+record = st.builds(Record, st.just(0), st.integers(NOW_MS, NOW_MS + 200), a_field, a_field, headers)
+many_alike = st.tuples(record, st.integers(1, 150)).map(lambda alike: [alike[0]] * alike[1])
+some_records = st.lists(st.lists(record, max_size=5) | many_alike, min_size=1, max_size=4).map(
+    lambda lists: [record for some in lists for record in some] or [Record(0, NOW_MS, None, None)]
+)
+
+
+def admitted(batch: bytes, *, compacted: bool = False, budget: Budget | None = None) -> Budget:
+    """What is left of the budget once the batch has been let in."""
+    budget = budget or Budget()
+    header, config = check(batch), LogConfig(compacted=compacted, batch_bytes_max=1 << 30)
+    admit(batch, header, config, NOW_MS)
+    admit_records(batch, header, config, budget)
+    return budget
+
+
+@given(some_records, st.sampled_from(Compression))
+def test_whatever_a_client_encodes_is_let_in(records: list[Record], compression: Compression) -> None:
+    admitted(encode(records, compression=compression))
+
+
+@given(some_records, st.sampled_from(Compression))
+def test_a_compacted_topic_takes_records_with_keys(records: list[Record], compression: Compression) -> None:
+    batch = encode(records, compression=compression)
+    if all(record.key is not None for record in records):
+        admitted(batch, compacted=True)
+    else:
+        with pytest.raises(InvalidRecord, match="with a key"):
+            admitted(batch, compacted=True)
+
+
+@given(some_records, st.integers(0, 255), st.floats(0, 1, exclude_max=True))
+def test_what_is_let_in_is_what_a_reader_can_read(records: list[Record], octet: int, where: float) -> None:
+    body = bytearray(body_of(records))
+    body[math.floor(where * len(body))] = octet
+    batch = raw_batch(bytes(body), len(records))
+    assert is_admitted(batch) == is_readable(batch)
+
+
+def is_admitted(batch: bytes) -> bool:
+    try:
+        admitted(batch)
+    except InvalidRecord:
+        return False
+    return True
+
+
+def is_readable(batch: bytes) -> bool:
+    """Whether a reader finds the records that the header announces, one for each offset."""
+    try:
+        return [record.offset for record in decode(batch)] == list(range(check(batch).record_count))
+    except CorruptBatch as corrupt:
+        # Nobody asks before that whether a header's name is UTF-8: Kafka does not either.
+        assume("utf-8" not in str(corrupt))
+        return False
+
+
+@pytest.mark.parametrize("compression", Compression)
+@pytest.mark.parametrize("count", [1, 2, 49, 51, 200, 100_000])
+def test_another_number_of_records_than_the_header_says_is_refused(count: int, compression: Compression) -> None:
+    body = body_of([Record(0, NOW_MS, b"key", b"value" * 20)] * 50)
+    with pytest.raises(InvalidRecord):
+        admitted(raw_batch(bytes(PACKERS[compression](body)), count, compression))
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize("count", [2, 40, 500_000])
+def test_records_with_the_same_offset_are_refused(count: int, compression: Compression) -> None:
+    with pytest.raises(InvalidRecord, match="offset delta"):
+        admitted(zero_deltas(count, compression))
+
+
+def test_a_claim_of_three_million_records_is_refused() -> None:
+    with pytest.raises(BatchTooLarge):
+        admitted(raw_batch(body_of([Record(0, NOW_MS, None, b"v")]), 3_000_000))
+
+
+@pytest.mark.parametrize("compression", [Compression.GZIP, Compression.LZ4, Compression.SNAPPY, Compression.ZSTD])
+def test_records_that_do_not_unpack_are_refused_for_good(compression: Compression) -> None:
+    # Clients send again what is CORRUPT_MESSAGE; this will be no better then.
+    with pytest.raises(InvalidRecord):
+        admitted(raw_batch(b"\xff" * 100, 1, compression))
+
+
+def test_many_records_of_the_same_lengths_cost_next_to_nothing() -> None:
+    batch = encode([Record(0, NOW_MS, b"%06d" % number, b"v" * 90) for number in range(100_000)])
+    assert RECORDS_MAX - admitted(batch).records < 4_000
+
+
+def test_records_of_any_length_cost_one_each() -> None:
+    batch = encode([Record(0, NOW_MS, None, b"v" * (number * 7919 % 90)) for number in range(10_000)])
+    assert 10_000 <= RECORDS_MAX - admitted(batch).records < 11_000
+
+
+def test_what_exceeds_the_budget_is_known_before_it_is_done() -> None:
+    budget = Budget(records=100, unpacked_bytes=100_000)
+    with pytest.raises(OverBudget):
+        admitted(bomb(), budget=budget)
+    assert budget.records == 100
+    with pytest.raises(OverBudget):
+        admitted(encode([Record(0, NOW_MS, None, b"v" * (number % 50)) for number in range(1000)]), budget=budget)
+
+
+@pytest.mark.parametrize("compression", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_a_batch_that_unpacks_to_too_much_is_refused(compression: Compression) -> None:
+    packed = bytes(PACKERS[compression](bytes(UNPACKED_BYTES_MAX + 1)))
+    with pytest.raises(OverBudget, match="64 MiB"):
+        admitted(raw_batch(packed, 1, compression))
