@@ -231,6 +231,7 @@ class Broker:
             lag_max_s=lag_max_s,
             wants_isr_change=self._isr_changes.want,
             found_damage=lambda partition, damage: self._repairs.found(partition, damage),
+            start_moved=lambda partition: self._housekeeping.save_soon(partition),
             partition_failed=lambda partition: self._repairs.failed(partition),
         )
         self._replicas = Replicas(directories, surroundings)

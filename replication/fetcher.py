@@ -15,12 +15,14 @@ from cordwood.replication.frames import (
     PushKind,
     PushRow,
     Report,
+    Start,
     Suspect,
     decode_push,
     encode_follow,
     encode_leave,
     encode_open,
     encode_reports,
+    encode_starts,
     encode_suspect,
 )
 from cordwood.replication.tasks import Tasks
@@ -62,6 +64,7 @@ class Fetcher:
         self._followings: dict[int, Following] = {}
         self._asking: dict[Following, None] = {}
         self._reporting: dict[Following, None] = {}
+        self._starting: dict[Following, None] = {}
         self._leaving: list[int] = []
         self._wasted_bytes = 0
         """Of batches that came for streams we had left: their room in the leader's window has to be given back."""
@@ -84,6 +87,7 @@ class Fetcher:
         if self._followings.pop(following.stream, None) is not None:
             self._asking.pop(following, None)
             self._reporting.pop(following, None)
+            self._starting.pop(following, None)
             self._wasted_bytes += following.owed_bytes
             following.owed_bytes = 0
             self._leaving.append(following.stream)
@@ -93,6 +97,10 @@ class Fetcher:
 
     def report(self, following: Following) -> None:
         self._reporting[following] = None
+        self._soon()
+
+    def start(self, following: Following) -> None:
+        self._starting[following] = None
         self._soon()
 
     async def close(self) -> None:
@@ -112,6 +120,9 @@ class Fetcher:
             asking, self._asking = self._asking, {}
             channel.push([encode_follow(map(_request, asking))])
             self._loop.call_later(ANSWER_S, self._ask_again, channel, asking)
+        if self._starting:
+            starting, self._starting = self._starting, {}
+            channel.push([encode_starts(Start(each.stream, each.partition.log.saved_start) for each in starting)])
         if self._reporting or self._wasted_bytes:
             reporting, self._reporting = self._reporting, {}
             rows = [_report(following) for following in reporting]
@@ -229,6 +240,7 @@ class Fetcher:
         self._channel = channel
         self._leaving.clear()
         self._reporting.clear()
+        self._starting.clear()
         self._wasted_bytes = 0
         channel.push([encode_open(self._hello())])
         for following in list(self._followings.values()):
@@ -256,6 +268,7 @@ def _request(following: Following) -> Follow:
         log.log_end,
         log.epochs.latest,
         partition.kept_end,
+        log.saved_start,
     )
 
 

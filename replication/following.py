@@ -24,6 +24,8 @@ class Reporter(Protocol):
 
     def report(self, following: "Following") -> None: ...
 
+    def start(self, following: "Following") -> None: ...
+
     def leave(self, following: "Following") -> None: ...
 
 
@@ -53,6 +55,10 @@ class Following:
         """The partition has more on its disk."""
         self._reporter.report(self)
 
+    def start_saved(self) -> None:
+        """The start of the partition's log is on its disk."""
+        self._reporter.start(self)
+
     def end(self) -> None:
         """The partition has another leader, or none, or is gone."""
         self._reporter.leave(self)
@@ -77,6 +83,7 @@ class Following:
             partition.grown()
         if log_start > log.log_start:
             log.raise_log_start(min(log_start, log.log_end))
+            partition.start_moved()
         partition.committed_to(committed_end(watermark, log.log_end, partition.high_watermark))
 
     def truncate(self, leader_epoch: int, leader_end: int) -> None:

@@ -7,6 +7,7 @@ then an API key out of a range that Kafka does not use. None of them is answered
                         FOLLOW   from where on it wants a partition, under a number of its own, the stream
                         LEAVE    streams it no longer wants
                         REPORT   how far each stream is on its disk
+                        START    where its log begins, after records were deleted
                         SUSPECT  a batch that arrived, and is not what the leader's log should hold
     leader → follower   PUSH     batches, watermarks, or why not, for any of the streams
 """
@@ -27,22 +28,23 @@ class FrameKey(IntEnum):
     REPORT = 1003
     SUSPECT = 1004
     PUSH = 1005
+    START = 1006
 
 
 FIRST_KEY_BYTE = FrameKey.OPEN >> 8
 """No API key of Kafka's begins with this byte or a higher one."""
 
-VERSION = 1
+VERSION = 2
 CLUSTER_ID_BYTES_MAX = 255
 
 _HEAD = struct.Struct(">hhi")
 """API key, version, number of rows. The length stands in front."""
 _LENGTH = struct.Struct(">i")
 _OPEN = struct.Struct(">i16sqB")
-_FOLLOW = struct.Struct(">i16siiqiq")
+_FOLLOW = struct.Struct(">i16siiqiqq")
 _LEAVE = struct.Struct(">i")
 _REPORT = struct.Struct(">iqi")
-_SUSPECT = struct.Struct(">iq")
+_START = _SUSPECT = struct.Struct(">iq")
 _PUSH = struct.Struct(">ibqqi")
 
 
@@ -60,7 +62,10 @@ class Open(NamedTuple):
 
 
 class Follow(NamedTuple):
-    """Send this partition from `log_end` on, whose last record is of `last_epoch`; all before `flushed_end` is sure."""
+    """Send this partition from `log_end` on, whose last record is of `last_epoch`; all before `flushed_end` is sure.
+
+    The log begins at `log_start`, and would after a restart.
+    """
 
     stream: int
     topic_id: UUID
@@ -69,6 +74,7 @@ class Follow(NamedTuple):
     log_end: int
     last_epoch: int
     flushed_end: int
+    log_start: int = 0
 
 
 class Report(NamedTuple):
@@ -77,6 +83,13 @@ class Report(NamedTuple):
     stream: int
     flushed_end: int
     size: int
+
+
+class Start(NamedTuple):
+    """The follower's log begins at `log_start` now, and would after a restart."""
+
+    stream: int
+    log_start: int
 
 
 class Suspect(NamedTuple):
@@ -158,6 +171,16 @@ def encode_reports(rows: Iterable[Report]) -> bytes:
 def decode_reports(frame: memoryview) -> list[Report]:
     """Raises MalformedFrame."""
     return [Report(*row) for row in _rows(frame, _REPORT)]
+
+
+def encode_starts(rows: Iterable[Start]) -> bytes:
+    packed = [_START.pack(*row) for row in rows]
+    return _frame(FrameKey.START, len(packed), b"".join(packed))
+
+
+def decode_starts(frame: memoryview) -> list[Start]:
+    """Raises MalformedFrame."""
+    return [Start(*row) for row in _rows(frame, _START)]
 
 
 def encode_suspect(suspect: Suspect) -> bytes:

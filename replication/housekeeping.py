@@ -57,6 +57,8 @@ class Housekeeping:
         self._saved_at: dict[Partition, float] = {}
         self._saving = asyncio.Lock()
         self._save_under_way: asyncio.Future[None] | None = None
+        self._due: dict[Partition, None] = {}
+        self._saving_due: asyncio.Task[None] | None = None
         self._tasks = Tasks()
 
     def start(self) -> None:
@@ -106,13 +108,35 @@ class Housekeeping:
             # Also where whoever waits for it was cancelled meanwhile.
             partition.is_saving = False
             if not future.cancelled() and future.exception() is None:
+                has_moved = state.log_start != log.saved_start
                 log.saved(state)
+                if has_moved:
+                    partition.start_saved()
             else:
                 log.not_saved(state)
 
         under_way.add_done_callback(ended)
         self._save_under_way = under_way
         await asyncio.shield(under_way)
+
+    def save_soon(self, partition: Partition) -> None:
+        """Checkpoint one log beside everything else, as soon as those before it are checkpointed."""
+        self._due[partition] = None
+        if self._saving_due is None:
+            self._saving_due = self._tasks.spawn(self._save_due(), "checkpoints that are waited for")
+
+    async def _save_due(self) -> None:
+        try:
+            while self._due:
+                partition = next(iter(self._due))
+                del self._due[partition]
+                try:
+                    with partition.contained():
+                        await self.save(partition)
+                except (OSError, StorageError) as error:
+                    _not_done("checkpoint", partition.directory, error)
+        finally:
+            self._saving_due = None
 
     async def retain(self) -> None:
         """Apply retention to every log once, and forget producers that have long been silent."""

@@ -20,6 +20,8 @@ class FollowerView:
     flushed_end: int
     caught_up_at: float
     """When it last had all that there was."""
+    log_start: int = 0
+    """Where its log begins, and would after a restart."""
     _target_end: int = 0
     _target_at: float = 0.0
 
@@ -46,6 +48,8 @@ class LeaderView:
     """The log's end as this epoch began."""
     high_watermark: int
     own_end: int
+    log_start: int = 0
+    """Records below are deleted for good: no replica that has them is taken in (KIP-107)."""
     followers: dict[int, FollowerView] = field(default_factory=dict)
     proposed_isr: frozenset[int] | None = None
     has_enough_replicas: bool = False
@@ -83,7 +87,7 @@ class LeaderView:
         view.reported(flushed_end, log_end, now)
         return self._advance()
 
-    def followed(self, follower: int, flushed_end: int, log_end: int, now: float) -> int | None:
+    def followed(self, follower: int, flushed_end: int, log_end: int, now: float, log_start: int = 0) -> int | None:
         """A follower begins, or begins again, perhaps with less than it had: its disk may be another one by now.
 
         Returns the new high watermark if it moved. Raises ImpossibleReport.
@@ -91,7 +95,15 @@ class LeaderView:
         assert follower in self.assignment.replicas, "rule 6: who is no replica is refused (Partition.is_led_for)"
         known = self.followers.get(follower)
         self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now)
-        return self.fetched(follower, self.assignment.leader_epoch, flushed_end, log_end, now)
+        watermark = self.fetched(follower, self.assignment.leader_epoch, flushed_end, log_end, now)
+        self.started(follower, log_start)
+        return watermark
+
+    def started(self, follower: int, log_start: int) -> None:
+        """A follower's log begins at `log_start`, and would after a restart."""
+        view = self.followers.get(follower)
+        if view is not None:
+            view.log_start = log_start
 
     def lost(self, follower: int) -> None:
         """Its connection has ended. What it had flushed, it has; how far it comes from here on is not known."""
@@ -99,6 +111,11 @@ class LeaderView:
         if view is not None and follower not in self.maximal_isr:
             # Outside of the in-sync set nobody counts on it, and it may come back with an empty disk.
             del self.followers[follower]
+
+    def low_watermark(self, own_start: int) -> int:
+        """Where no in-sync replica begins before, restarted or not; `own_start` is that of the leader (KIP-107)."""
+        views = (self.followers.get(other) for other in self._others)
+        return min((own_start, *(0 if view is None else view.log_start for view in views)))
 
     def counts_on(self, broker: int) -> bool:
         """Whether the watermark waits for this follower."""
@@ -188,9 +205,11 @@ class LeaderView:
         return now - view.caught_up_at > lag_max_s
 
     def _has_caught_up(self, replica: int) -> bool:
-        """Rule 6: it has all that is committed, and all that was there as our epoch began."""
+        """Rule 6: it has all that is committed, all that was there as our epoch began, and nothing that was deleted."""
         view = self.followers.get(replica)
-        return view is not None and view.flushed_end >= max(self.high_watermark, self.epoch_start)
+        if view is None or view.log_start < self.log_start:
+            return False
+        return view.flushed_end >= max(self.high_watermark, self.epoch_start)
 
     def _note_members(self) -> None:
         # The watermark is looked for at every flush: whom it depends on is worked out once.

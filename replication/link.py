@@ -21,6 +21,7 @@ from cordwood.replication.frames import (
     PushKind,
     PushRow,
     Report,
+    Start,
     Suspect,
     encode_push,
 )
@@ -150,6 +151,14 @@ class Link:
         if self._with_data:
             self._soon()
 
+    def started(self, rows: list[Start]) -> None:
+        """The follower's logs begin there, and would after a restart."""
+        for stream_id, log_start in rows:
+            stream = self._streams.get(stream_id)
+            if stream is not None:
+                with stream.partition.contained():
+                    stream.partition.follower_started(self.broker_id, log_start)
+
     def suspects(self, suspect: Suspect) -> None:
         """The follower got something unsound: whether it is our disk, our own proof of the batch will tell."""
         stream = self._streams.get(suspect.stream)
@@ -230,7 +239,7 @@ class Link:
             self.forget(old)
         self._streams[row.stream] = stream
         partition.streams[stream] = None
-        partition.follower_began(self.broker_id, row.flushed_end, self._loop.time())
+        partition.follower_began(self.broker_id, row.flushed_end, row.log_start, self._loop.time())
         self._with_data[stream] = None
         self.has_news(stream)
 

@@ -13,6 +13,7 @@ from cordwood.replication.frames import (
     decode_leave,
     decode_open,
     decode_reports,
+    decode_starts,
     decode_suspect,
     key_of,
 )
@@ -55,6 +56,8 @@ class Links:
         match key:
             case FrameKey.REPORT:
                 link.reported(decode_reports(frame))
+            case FrameKey.START:
+                link.started(decode_starts(frame))
             case FrameKey.FOLLOW:
                 link.follow(decode_follow(frame))
             case FrameKey.LEAVE:

@@ -9,6 +9,7 @@ from uuid import UUID
 import structlog
 
 from cordwood.replication.assignment import NO_LEADER, Assignment
+from cordwood.replication.deletion import Deletion
 from cordwood.replication.gaps import Gaps
 from cordwood.replication.leader import LeaderView
 from cordwood.replication.log_directory import LogDirectory
@@ -97,6 +98,7 @@ class Partition:
         self._surroundings = surroundings
         self._gaps = Gaps(surroundings.now)
         self._commit_waiters, self._flush_waiters = OffsetWaiters(), OffsetWaiters()
+        self.deletion = Deletion(self)
         self._mark_slot = directory.marks.slot(place.topic_id, place.partition)
         self._topic_id_bytes = place.topic_id.bytes
         self._kept_in_memory = 0
@@ -141,6 +143,7 @@ class Partition:
         if assignment.leader_epoch == self.leader_epoch:
             if self.view is not None:
                 self._moved(self.view.learned(assignment))
+                self.deletion.moved()
                 # Who caught up while another change was on its way could not be proposed then.
                 self.watch_followers()
             return False
@@ -151,7 +154,7 @@ class Partition:
             return assignment.leader != NO_LEADER
         log = self.log
         self.view = LeaderView(
-            self._surroundings.broker_id, assignment, log.log_end, self.high_watermark, self.kept_end
+            self._surroundings.broker_id, assignment, log.log_end, self.high_watermark, self.kept_end, log.log_start
         )
         if log.flushed_end < log.log_end:
             self._surroundings.flusher.touch(self)
@@ -260,14 +263,16 @@ class Partition:
 
     def expire_waiters(self, now: float) -> None:
         """Refuse those whose time is over. `now` is the loop's time."""
-        for waiters in (self._commit_waiters, self._flush_waiters):
+        for waiters in self._waiters():
             if waiters:
                 waiters.expire(now, PartitionRefused(Refusal.TIMED_OUT))
 
-    def follower_began(self, broker_id: int, flushed_end: int, now: float) -> None:
+    def follower_began(self, broker_id: int, flushed_end: int, log_start: int, now: float) -> None:
         """A follower's log is a part of ours, up to where it is on its disk. Raises ImpossibleReport."""
         if self.view is not None:
-            self._moved(self.view.followed(broker_id, min(flushed_end, self.log.log_end), self.log.log_end, now))
+            log_end = self.log.log_end
+            self._moved(self.view.followed(broker_id, min(flushed_end, log_end), log_end, now, log_start))
+            self.deletion.moved()
             self._consider_growing(broker_id)
 
     def follower_flushed(self, broker_id: int, leader_epoch: int, flushed_end: int, now: float) -> None:
@@ -277,6 +282,13 @@ class Partition:
             self._moved(view.fetched(broker_id, leader_epoch, flushed_end, self.log.log_end, now))
             if broker_id not in view.assignment.isr:
                 self._consider_growing(broker_id)
+
+    def follower_started(self, broker_id: int, log_start: int) -> None:
+        """A follower's log begins at `log_start`, and would after a restart."""
+        if self.view is not None:
+            self.view.started(broker_id, log_start)
+            self.deletion.moved()
+            self._consider_growing(broker_id)
 
     def lost_follower(self, broker_id: int) -> None:
         if self.view is not None:
@@ -327,10 +339,32 @@ class Partition:
         self.high_watermark = min(self.high_watermark, self.log.log_end)
         self._kept_in_memory = min(self._kept_in_memory, self.log.log_end)
 
-    def log_start_moved(self) -> None:
-        """Records were deleted from the log's front: the followers hear of it."""
+    def delete_records(self, before: int) -> None:
+        """Have the log begin at `before`, here and on the followers. Raises OffsetOutOfRange, PartitionRefused.
+
+        No replica that still has these records is taken into the in-sync set from now on.
+        """
+        if self.view is None:
+            raise PartitionRefused(Refusal.NOT_LEADER)
+        if before > self.log.log_start:
+            self.log.raise_log_start(before)
+            self.view.log_start = before
+            self.start_moved()
+
+    def start_moved(self) -> None:
+        """Records were deleted from the log's front: the followers hear of it, and it is to be on disk soon."""
         for stream in self.streams:
             stream.committed()
+        self._surroundings.start_moved(self)
+
+    def start_saved(self) -> None:
+        """The log's start is on disk: a restart brings back nothing before it."""
+        if self.following is not None:
+            self.following.start_saved()
+        self.deletion.moved()
+
+    def _waiters(self) -> tuple[OffsetWaiters, ...]:
+        return self._commit_waiters, self._flush_waiters, self.deletion.waiters
 
     def committed_to(self, end: int) -> None:
         """A follower has learned how far its log is committed; consumers read from it that far (KIP-392)."""
@@ -451,8 +485,8 @@ class Partition:
             self._surroundings.wakeups.moved(self.watchers)
 
     def _refuse_waiters(self, reason: Refusal) -> None:
-        self._commit_waiters.fail(PartitionRefused(reason))
-        self._flush_waiters.fail(PartitionRefused(reason))
+        for waiters in self._waiters():
+            waiters.fail(PartitionRefused(reason))
         self._surroundings.wakeups.moved(self.watchers)
 
     def note_flushed(self) -> None:

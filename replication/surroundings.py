@@ -27,6 +27,8 @@ class Surroundings:
     """Told of a partition whose leader proposes another in-sync set."""
     found_damage: Callable[["Partition", DamagedLog], None]
     """Told of batches that are not what was written."""
+    start_moved: Callable[["Partition"], None]
+    """Told of a replica whose log start has to be on disk soon: its leader waits for that."""
     partition_failed: Callable[["Partition"], None]
     """Told of a replica that serves nothing any more: others have to lead it."""
     open_segments: OpenSegments = field(default_factory=OpenSegments)

@@ -48,6 +48,8 @@ class Log:
         self.disk, self.directory, self.config = disk, directory, config
         self.segments: list[Segment] = []
         self.log_start = self.log_end = self.flushed_end = 0
+        self.saved_start = 0
+        """The log start that a restart would find."""
         self.epochs = LeaderEpochs()
         self.producers = Producers()
         self.damage: list[DamagedLog] = []
@@ -196,6 +198,7 @@ class Log:
         if end > segment.base_offset and not segment.is_lost:
             end, position = segment.batch_boundary(end)
             self.log_start = min(self.log_start, end)
+            self.saved_start = min(self.saved_start, end)
         # The recovery point comes down before the bytes do, or a crash in between would look like a loss.
         self.producers.truncate_end(end)
         if end < self.recovery_point:
@@ -230,7 +233,7 @@ class Log:
         self.segments = []
         sync_directory(self.disk, self.directory)
         self._places = {}
-        self.log_start = self.log_end = self.flushed_end = self.recovery_point = offset
+        self.log_start = self.log_end = self.flushed_end = self.recovery_point = self.saved_start = offset
         self._covered_end = min(self._covered_end, offset)
         self.epochs, self.producers = epochs, Producers()
         self.damage = []
@@ -277,6 +280,7 @@ class Log:
     def saved(self, state: LogState) -> None:
         """`state` is on disk: recovery will begin there."""
         self.recovery_point = max(self.recovery_point, state.recovery_point)
+        self.saved_start = state.log_start
 
     def mark_recovered(self, flushed_end: int) -> None:
         """Opening has found all there is. Syncs what is not known to be on disk, so that it counts from now on."""

@@ -87,7 +87,7 @@ class Life:
         loop = asyncio.get_running_loop()
         wakeups = Wakeups(loop)
         flusher = Flusher(loop, SlowSyncer(self.rng, 0.0), wakeups)
-        surroundings = Surroundings(1, flusher, wakeups, loop.time, 1.0, _ignored, _ignored, _ignored)
+        surroundings = Surroundings(1, flusher, wakeups, loop.time, 1.0, _ignored, _ignored, _ignored, _ignored)
         replicas = Replicas([LogDirectory(self.disk, "/data", _ignored)], surroundings)
         damage = replicas.open(PLACE, self.config, NOW_MS)
         wrong = [damaged for damaged in damage if damaged.path.endswith(".log")]

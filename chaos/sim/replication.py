@@ -230,6 +230,7 @@ class ReplicaBroker:
             lag_max_s=LAG_MAX_S,
             wants_isr_change=self.isr_changes.want,
             found_damage=lambda partition, damage: self.repairs.found(partition, damage),
+            start_moved=lambda partition: self.housekeeping.save_soon(partition),
             partition_failed=lambda partition: self.repairs.failed(partition),
         )
         self.replicas = Replicas([directory], surroundings)

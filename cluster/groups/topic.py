@@ -168,9 +168,7 @@ class ReplicatedTopic:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
 
     def trim(self, leadership: Leadership, offset: int) -> None:
-        partition = self._led(leadership)
-        partition.log.raise_log_start(offset)
-        partition.log_start_moved()
+        self._led(leadership).delete_records(offset)
 
     def _led(self, leadership: Leadership) -> Partition:
         try:

@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.replication import frames
-from cordwood.replication.frames import Follow, FrameKey, MalformedFrame, Open, PushKind, PushRow, Report, Suspect
+from cordwood.replication.frames import (
+    Follow,
+    FrameKey,
+    MalformedFrame,
+    Open,
+    PushKind,
+    PushRow,
+    Report,
+    Start,
+    Suspect,
+)
 
 HELLO = Open(7, UUID(int=9), 41, "cluster-ä")
 FOLLOW = Follow(3, UUID(int=1), 2, 5, 1 << 40, 4, 77)
@@ -25,6 +35,8 @@ def test_every_frame_comes_back() -> None:
     assert frames.decode_leave(body(frames.encode_leave([1, 2]))) == [1, 2]
     reports = [Report(1, -1, 5), Report(2, 1 << 50, 0)]
     assert frames.decode_reports(body(frames.encode_reports(reports))) == reports
+    starts = [Start(1, 7), Start(2, 1 << 50)]
+    assert frames.decode_starts(body(frames.encode_starts(starts))) == starts
     assert frames.decode_suspect(body(frames.encode_suspect(Suspect(1, 2)))) == Suspect(1, 2)
 
 

@@ -12,7 +12,7 @@ from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
-from cordwood.replication.frames import Follow, PushKind, PushRow, Report, Suspect
+from cordwood.replication.frames import Follow, PushKind, PushRow, Report, Start, Suspect
 from cordwood.storage.batch import check, stamp
 
 PARTITIONS = 3
@@ -28,12 +28,15 @@ def numbers(limit: int) -> st.SearchStrategy[int]:
 INTS, LONGS = numbers(INT), numbers(LONG)
 STREAMS = st.integers(0, PARTITIONS) | INTS
 TOPICS = st.sampled_from([TOPIC_ID, TOPIC_ID, TOPIC_ID, UUID(int=5)])
-FOLLOWS = st.builds(Follow, STREAMS, TOPICS, st.integers(0, PARTITIONS) | INTS, st.just(1) | INTS, LONGS, INTS, LONGS)
+FOLLOWS = st.builds(
+    Follow, STREAMS, TOPICS, st.integers(0, PARTITIONS) | INTS, st.just(1) | INTS, LONGS, INTS, LONGS, LONGS
+)
 REPORTS = st.builds(Report, STREAMS, LONGS, st.just(0) | INTS)
 FRAMES = (
     st.lists(FOLLOWS, min_size=1, max_size=4).map(frames.encode_follow)
     | st.lists(REPORTS, min_size=1, max_size=4).map(frames.encode_reports)
     | st.lists(STREAMS, max_size=4).map(frames.encode_leave)
+    | st.lists(st.builds(Start, STREAMS, LONGS), max_size=4).map(frames.encode_starts)
     | st.builds(Suspect, STREAMS, LONGS).map(frames.encode_suspect)
 )
 KINDS = st.sampled_from(list(PushKind)) | st.integers(-128, 127)

@@ -38,6 +38,7 @@ def surroundings_of(broker_id: int, flusher: Flusher, wakeups: Wakeups) -> Surro
         lag_max_s=10.0,
         wants_isr_change=lambda _: None,
         found_damage=lambda _partition, _damage: None,
+        start_moved=lambda _: None,
         partition_failed=lambda _: None,
     )
 

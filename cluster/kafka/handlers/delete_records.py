@@ -1,6 +1,12 @@
-"""DeleteRecords: a partition's start is moved up, and what lies below it is gone for readers at once (KIP-107)."""
+"""DeleteRecords: a partition's start is moved up, and what lies below it is gone for readers at once (KIP-107).
 
+Acknowledged once every in-sync replica has the new start on disk, so that neither a restart nor a failover brings
+records back. All partitions of a request are begun before the first is waited for.
+"""
+
+import asyncio
 from itertools import islice
+from typing import NamedTuple
 
 from kio.schema.delete_records.v2 import DeleteRecordsRequest, DeleteRecordsResponse
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsTopic
@@ -11,6 +17,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
+from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
 
 KEY, VERSIONS = ApiKey.DELETE_RECORDS, range(3)
@@ -18,11 +25,25 @@ KEY, VERSIONS = ApiKey.DELETE_RECORDS, range(3)
 HIGH_WATERMARK = -1
 """Asks for everything that is committed to be deleted."""
 NO_OFFSET = -1
+TIMEOUT_MAX_S = 300.0
+"""However long a client would wait."""
+
+
+class Begun(NamedTuple):
+    """A partition and where it begins now; or why it does not."""
+
+    partition: Partition | None
+    start: int
+    code: ErrorCode
 
 
 async def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
-    asked = ((topic.name, wanted) for topic in request.topics for wanted in topic.partitions)
-    results = iter([await _partition(topic, wanted, call) async for topic, wanted in call.turns.each(asked)])
+    timeout_s = min(max(request.timeout.total_seconds(), 0.0), TIMEOUT_MAX_S)
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    asked = [(topic.name, wanted) for topic in request.topics for wanted in topic.partitions]
+    begun = [_begin(topic, wanted, call) async for topic, wanted in call.turns.each(asked)]
+    both = zip(asked, begun, strict=True)
+    results = iter([await _result(wanted, state, deadline) async for (_, wanted), state in call.turns.each(both)])
 
     def topic_row(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
         return DeleteRecordsTopicResult(name=topic.name, partitions=tuple(islice(results, len(topic.partitions))))
@@ -30,29 +51,41 @@ async def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResp
     return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
 
 
-async def _partition(topic: str, wanted: DeleteRecordsPartition, call: Call) -> DeleteRecordsPartitionResult:
-    index = wanted.partition_index
+def _begin(topic: str, wanted: DeleteRecordsPartition, call: Call) -> Begun:
     try:
-        start = await _delete(topic, index, wanted.offset, call)
+        partition = call.services.replicas.led(topic, wanted.partition_index)
+        return Begun(partition, _delete(partition, wanted.offset), ErrorCode.none)
     except InvalidRecord:
-        code = ErrorCode.policy_violation
+        return Begun(None, NO_OFFSET, ErrorCode.policy_violation)
     except EXPECTED as error:
-        code = code_of(error)
-    else:
-        return DeleteRecordsPartitionResult(partition_index=index, low_watermark=start, error_code=ErrorCode.none)
-    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_OFFSET, error_code=code)
+        return Begun(None, NO_OFFSET, code_of(error))
 
 
-async def _delete(topic: str, index: int, offset: int, call: Call) -> int:
-    """The new log start, once it is on disk: a restart must not bring deleted records back."""
-    partition = call.services.replicas.led(topic, index)
+def _delete(partition: Partition, offset: int) -> int:
     if not partition.log.config.deletable:
         raise InvalidRecord("records of a topic that is only compacted are not deleted by offset")
-    wanted = partition.high_watermark if offset == HIGH_WATERMARK else offset
-    if not 0 <= wanted <= partition.high_watermark:
-        raise OffsetOutOfRange(f"offset {wanted} is above the high watermark {partition.high_watermark}")
-    if wanted > partition.log.log_start:
-        partition.log.raise_log_start(wanted)
-        partition.log_start_moved()
-        await call.services.housekeeping.save(partition)
-    return partition.log.log_start
+    if partition.view is not None and not partition.view.has_enough_replicas:
+        # One that is not in sync, and is elected for want of others, would bring the records back.
+        raise PartitionRefused(Refusal.NOT_ENOUGH_REPLICAS)
+    start = partition.high_watermark if offset == HIGH_WATERMARK else offset
+    if not 0 <= start <= partition.high_watermark:
+        raise OffsetOutOfRange(f"offset {start} is above the high watermark {partition.high_watermark}")
+    partition.delete_records(start)
+    return start
+
+
+async def _result(wanted: DeleteRecordsPartition, begun: Begun, deadline: float) -> DeleteRecordsPartitionResult:
+    partition, start, code = begun
+    low_watermark = NO_OFFSET
+    if partition is not None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await partition.deletion.reach(start)
+            low_watermark = partition.deletion.low_watermark
+        except TimeoutError:
+            code = ErrorCode.request_timed_out
+        except PartitionRefused as refused:
+            code = code_of(refused)
+    return DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=code
+    )

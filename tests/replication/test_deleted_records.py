@@ -1,0 +1,119 @@
+"""Records that were deleted stay deleted: on every in-sync replica, over restarts, power cuts and failovers."""
+
+import asyncio
+
+import pytest
+from peer_fixture import FOLLOWER, LeaderStory
+from replica_fixture import NOW_MS
+from replica_fixture import TOPIC_ID as TOPIC_OF_ONE
+from virtual_time import run
+
+from cordwood.chaos.sim.replicas import Cluster, tell
+from cordwood.chaos.sim.strict import strictly
+from cordwood.chaos.sim.values import batch_of
+from cordwood.replication import frames
+from cordwood.replication.frames import Follow, Start
+from cordwood.replication.partition import PartitionRefused, Refusal
+
+RECORDS, BEFORE = 10, 6
+LEFT = [str(number) for number in range(BEFORE, RECORDS)]
+
+
+async def filled(cluster: Cluster) -> None:
+    for number in range(RECORDS):
+        await cluster.produce(str(number))
+    await cluster.settled()
+
+
+async def delete(cluster: Cluster) -> None:
+    leader = cluster.replica(cluster.leader())
+    leader.delete_records(BEFORE)
+    await leader.deletion.reach(BEFORE)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_failover_brings_them_back(seed: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        old = cluster.leader()
+        await delete(cluster)
+        await cluster.power_cut(old)
+        await cluster.until(lambda: cluster.leader() not in (old, -1), "another leads")
+        new = cluster.leader()
+        assert cluster.values(new) == LEFT
+        await cluster.kill(new)
+        await cluster.settled()
+        assert {tuple(cluster.values(broker)) for broker in cluster.ids} == {tuple(LEFT)}
+
+    tell(lambda cluster: strictly(story(cluster)), seed)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_power_cut_of_all_brings_them_back(seed: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        await delete(cluster)
+        for broker in cluster.ids:
+            await cluster.power_cut(broker)
+        for broker in cluster.ids:
+            cluster.start(broker)
+            assert cluster.values(broker) == LEFT
+        await cluster.settled()
+
+    tell(lambda cluster: strictly(story(cluster)), seed)
+
+
+def test_a_follower_that_has_not_heard_of_it_is_waited_for_until_it_is_out_of_the_isr() -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        leader = cluster.leader()
+        deaf = next(broker for broker in cluster.ids if broker != leader)
+        cluster.cut(leader, deaf)
+        # Otherwise it lacks nothing, and stays in sync.
+        await cluster.append_unacknowledged(leader, "it lacks this")
+        replica = cluster.replica(leader)
+        replica.delete_records(BEFORE)
+        waiting = asyncio.ensure_future(replica.deletion.reach(BEFORE))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await cluster.until(lambda: deaf not in cluster.isr(), "it has left")
+        await waiting
+        await cluster.settled()
+        assert cluster.values(deaf) == [*LEFT, "it lacks this"]
+
+    tell(lambda cluster: strictly(story(cluster)))
+
+
+def test_who_waits_is_refused_when_another_leads() -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        leader = cluster.leader()
+        cluster.cut_off(leader)
+        replica = cluster.replica(leader)
+        replica.delete_records(BEFORE)
+        waiting = asyncio.ensure_future(replica.deletion.reach(BEFORE))
+        await cluster.until(lambda: cluster.leader() != leader, "another leads")
+        cluster.heal()
+        with pytest.raises(PartitionRefused) as refused:
+            await waiting
+        assert refused.value.reason is Refusal.NOT_LEADER
+        await cluster.settled()
+
+    tell(lambda cluster: strictly(story(cluster)))
+
+
+def test_nobody_joins_who_would_bring_them_back() -> None:
+    async def story() -> None:
+        broker = LeaderStory()
+        partition = broker.lead(0, in_sync=False)
+        for value in "abc":
+            partition.append(batch_of(value), NOW_MS)
+        await broker.turn()
+        broker.syncer.let_go()
+        partition.delete_records(2)
+        broker.send(frames.encode_follow([Follow(0, TOPIC_OF_ONE, 0, 1, 3, 1, 3, 0)]))
+        assert partition.propose_isr(lambda _: True) is None
+        broker.send(frames.encode_starts([Start(0, 2)]))
+        assert partition.propose_isr(lambda _: True) == {1, FOLLOWER}
+
+    run(story())
