@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from cordwood.cluster.config import Settings
 from cordwood.cluster.controlling import Controlling
 from cordwood.cluster.damage import DamageRegister
 from cordwood.cluster.decoding import Decoding
+from cordwood.cluster.descriptors import share_out
 from cordwood.cluster.directories import claim_all
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
@@ -58,6 +60,7 @@ from cordwood.replication.scrubber import Scrubber
 from cordwood.replication.surroundings import Surroundings
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
+from cordwood.storage.open_segments import OpenSegments
 
 if TYPE_CHECKING:
     from cordwood.cluster.http.context import Context
@@ -84,6 +87,7 @@ class Broker:
             max(settings.queued_max_request_bytes, settings.socket_request_max_bytes + LENGTH_BYTES),
             settings.max_incremental_fetch_session_cache_partitions,
         )
+        self._descriptors = share_out(outside.descriptors_max, settings.log_open_segments_max, settings.max_connections)
         self._http: HttpServer | None = None
         self.failure: asyncio.Future[str] = self._loop.create_future()
         self.watched: Watched | None = None
@@ -233,6 +237,7 @@ class Broker:
             found_damage=lambda partition, damage: self._repairs.found(partition, damage),
             start_moved=lambda partition: self._housekeeping.save_soon(partition),
             partition_failed=lambda partition: self._repairs.failed(partition),
+            open_segments=OpenSegments(self._descriptors.segments, settings.log_open_indexes_max_bytes),
         )
         self._replicas = Replicas(directories, surroundings)
         self._neighbours = Neighbours(quorum, settings.node_id, inter_broker_listener(settings), self._incarnation)
@@ -319,8 +324,14 @@ class Broker:
             self._neighbours.nearest,
         )
         self._dispatcher = Dispatcher(services, producing, fetching, self._links, self._requests)
+        if self._descriptors.connections < settings.max_connections:
+            _events.warning(
+                "connections.limited",
+                max_connections=self._descriptors.connections,
+                descriptors=self._outside.descriptors_max,
+            )
         self._server = Server(
-            settings,
+            replace(settings, max_connections=self._descriptors.connections),
             self._wakeups,
             self._run_blocking,
             self._dispatcher.handle,

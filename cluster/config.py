@@ -126,6 +126,15 @@ class Settings:
     log_scrub_bytes_per_second: int = _setting(
         8 * MIB, long(0), "How fast old segments are read in the background to find damage; 0 for not at all."
     )
+    log_open_segments_max: int = _setting(
+        20_000,
+        integer(1),
+        "Segment files kept open over all logs, fewer where the process may not have so many descriptors. Those that"
+        " take appends stay open beyond this.",
+    )
+    log_open_indexes_max_bytes: int = _setting(
+        64 * MIB, long(0), "Memory for the indexes of sealed segments over all logs; others are loaded when read."
+    )
     http_listen: str = _setting("", string(), "HOST:PORT for the HTTP API, health and metrics; empty for none.")
     http_allowed_hosts: tuple[str, ...] = _setting(
         (),
@@ -235,7 +244,9 @@ class Settings:
     log_roll_jitter_ms: int | None = _topic_default(None, long(0), "At random up to this much earlier.")
     log_roll_jitter_hours: int = _topic_default(0, integer(0), "At random up to this much earlier.")
     log_index_size_max_bytes: int = _topic_default(10 * MIB, integer(4), "A segment with an index this long is closed.")
-    log_index_interval_bytes: int = _topic_default(4096, integer(0), "Log bytes between two index entries.")
+    log_index_interval_bytes: int = _topic_default(
+        4096, integer(0), "Log bytes between two index entries; no more than 256 KiB."
+    )
     log_preallocate: bool = _topic_default(
         False, boolean(), "Kept for Kafka's tools. Cordwood always reserves a segment's space ahead."
     )

@@ -23,6 +23,8 @@ class Outside:
     run_blocking: RunBlocking
     syncer: Syncer
     hostname: str
+    descriptors_max: int
+    """How many files and connections the process may have open together."""
     boot_id: str
     """Another one whenever the machine has lost its memory."""
     close: Callable[[], None]

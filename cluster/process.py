@@ -41,6 +41,7 @@ MISTAKES = (DamagedLog, WrongDirectory, WrongMetadata, CommandRefused, UnknownCo
 """What keeps a broker from starting, each with a sentence that says what to do."""
 
 BLOCKING_THREADS = 4
+DESCRIPTORS_UNLIMITED = 1 << 20
 
 _events = structlog.get_logger("broker")
 
@@ -154,6 +155,7 @@ def _outside(disk: Disk) -> Outside:
         syncer=syncer,
         hostname=socket.gethostname(),
         boot_id=_boot_id(),
+        descriptors_max=_descriptors_max(),
         close=close,
     )
 
@@ -164,6 +166,11 @@ def _boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return str(uuid.uuid4())
+
+
+def _descriptors_max() -> int:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return DESCRIPTORS_UNLIMITED if limit == resource.RLIM_INFINITY else limit
 
 
 def _wall_clock() -> int:

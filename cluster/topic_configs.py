@@ -22,6 +22,7 @@ from cordwood.cluster.kafka.call import Refused
 from cordwood.storage.config import FlushPolicy, LogConfig
 
 MINUTE_MS = 60 * 1000
+INDEX_INTERVAL_BYTES_MAX = 256 << 10
 DELETE_DELAY = "file.delete.delay.ms"
 
 
@@ -76,7 +77,9 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
         ("flush.policy",),
     ),
     "index.interval.bytes": TopicConfig(
-        integer(0), "Log bytes between two entries of the offset index.", ("log.index.interval.bytes",)
+        integer(0),
+        "Log bytes between two entries of the offset index; no more than 256 KiB.",
+        ("log.index.interval.bytes",),
     ),
     "max.compaction.lag.ms": TopicConfig(
         long(1), "Age by which a record of a compacted topic is compacted.", ("log.cleaner.max.compaction.lag.ms",)
@@ -217,7 +220,8 @@ def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> L
     return LogConfig(
         segment_bytes=number("segment.bytes"),
         segment_ms=number("segment.ms"),
-        index_interval_bytes=number("index.interval.bytes"),
+        # What lies between two entries is read as a whole to prove any batch of it.
+        index_interval_bytes=min(number("index.interval.bytes"), INDEX_INTERVAL_BYTES_MAX),
         index_bytes_max=number("segment.index.bytes"),
         retention_ms=number("retention.ms"),
         retention_bytes=number("retention.bytes"),

@@ -1,7 +1,7 @@
 """Group commit: while one sync is under way the next group gathers, and one fdatasync serves all of it."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Protocol
 
 from cordwood.replication.measures import COUNTS, SECONDS, Clock, Histogram
@@ -109,7 +109,7 @@ class Flusher:
             return
         self._is_busy = True
         group, self._gathering = self._gathering, {}
-        self._syncing = list(self._take(group))
+        self._syncing = self._take(group)
         self.measures.replicas.add(len(group))
         self.measures.appends.add(self._appends)
         self._appends, self._began = 0, self._clock()
@@ -124,19 +124,19 @@ class Flusher:
             failed: OSError = SyncFailed(error.errno, error.strerror)
             self._loop.call_soon(self._synced, [(file, failed) for file in files])
 
-    def _take(self, group: Iterable[Flushable]) -> Iterator[tuple[Flushable, Unsynced]]:
+    def _take(self, group: Iterable[Flushable]) -> list[tuple[Flushable, Unsynced]]:
         """What each replica has to be synced. One that cannot say stands back alone."""
+        taken = []
         for replica in group:
             if replica.is_offline or replica.is_deleted:
                 continue
             try:
-                unsynced = replica.take_unsynced()
+                taken.append((replica, replica.take_unsynced()))
             except OSError as error:
                 self._try_again(replica, error)
             except Exception as broken:
                 replica.fail(broken)
-            else:
-                yield replica, unsynced
+        return taken
 
     def _try_again(self, replica: Flushable, error: OSError) -> None:
         if replica.may_flush_again(error):

@@ -129,7 +129,8 @@ class Log:
     def flushed(self, synced: Unsynced) -> None:
         """Everything of `synced` is on disk."""
         self.is_syncing = False
-        synced.close()
+        for directory in synced.directories:
+            directory.close()
         self.flushed_end = max(self.flushed_end, self._covered_end)
         if synced.segment is not None and self._covered_end == synced.end_offset:
             self._remember(synced.end_offset, synced.segment, synced.position)
@@ -137,7 +138,8 @@ class Log:
     def sync_failed(self, synced: Unsynced) -> None:
         """What became of `synced` is unknown; nothing more is to be synced here."""
         self.is_syncing = False
-        synced.close()
+        for directory in synced.directories:
+            directory.close()
 
     def slice(self, offset: int, max_bytes: int, end: int, *, wait: bool = True) -> Slice | None:
         """The batches from the one that contains `offset`, up to `end`, at most `max_bytes` but at least one.

@@ -133,8 +133,16 @@ class Segment:
         `pieces` are their bytes in order; `batches` says of each its offset, size and largest timestamp. Raises
         OSError, or as `file` does: the segment is as it was.
         """
-        self._pwrite(pieces, batches[0][1] if len(batches) == 1 else sum([size for _, size, _ in batches]))
-        if len(batches) == 1:
+        is_single = len(batches) == 1
+        self._reserve(batches[0][1] if is_single else sum([size for _, size, _ in batches]))
+        try:
+            self.file.pwrite(pieces, self.size)
+        except OSError:
+            # What was written of a batch that is refused must not lie there when a shorter one has come in its place.
+            self.file.truncate(self.size)
+            self._allocated = self.size
+            raise
+        if is_single:
             offset, size, timestamp = batches[0]
             self.note(offset, size, timestamp, pieces)
         else:
@@ -435,16 +443,6 @@ class Segment:
         if not still_open.size:
             raise DamagedLog(self.path, index.end, "no batch can be made out from here on")
         return still_open
-
-    def _pwrite(self, pieces: Sequence[Bytes], size: int) -> None:
-        self._reserve(size)
-        try:
-            self.file.pwrite(pieces, self.size)
-        except OSError:
-            # What was written of a batch that is refused must not lie there when a shorter one has come in its place.
-            self.file.truncate(self.size)
-            self._allocated = self.size
-            raise
 
     def _pread(self, position: int, length: int, wait: bool) -> Bytes:
         file = self._file or self._opened.file_of(self)

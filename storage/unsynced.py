@@ -9,7 +9,7 @@ from cordwood.storage.segment import Segment
 class Unsynced(NamedTuple):
     """What to sync so that everything below `end_offset` is sure, and where in the log that is.
 
-    Whoever has it syncs the files and the directories, and closes it.
+    Whoever has it syncs the files and the directories, and closes the directories.
     """
 
     files: list[File]
@@ -17,11 +17,6 @@ class Unsynced(NamedTuple):
     end_offset: int
     segment: Segment | None
     position: int
-
-    def close(self) -> None:
-        """Give back the directories. The files are their segments'."""
-        for directory in self.directories:
-            directory.close()
 
 
 class UnsyncedEntries:
@@ -49,10 +44,10 @@ class UnsyncedEntries:
         if self._removals_of is not None and self.files:
             self.changed(self._removals_of)
             self._removals_of = None
-        directories = open_directories(disk, self._directories)
+        directories = open_directories(disk, self._directories) if self._directories else []
         # From here on nothing fails: what leaves the two collections is synced.
         files = list(self.files.values())
-        self.clear()
+        self.files, self._directories = {}, {}
         return files, directories
 
     def clear(self) -> None:

@@ -16,6 +16,7 @@ from cordwood.storage.disk import sync_directory
 DATA = "/data"
 KAFKA_PORT, RAFT_PORT = 9092, 9093
 BEGAN_MS = 1_700_000_000_000
+DESCRIPTORS_MAX = 1 << 16
 """What the clocks showed as the world began."""
 
 
@@ -127,6 +128,7 @@ class Host:
             run_blocking=threads.run_blocking,
             syncer=SimulatedSyncer(self.loop, self.speed),
             hostname=self.name,
+            descriptors_max=DESCRIPTORS_MAX,
             boot_id=self.disk.boot_id,
             close=lambda: None,
         )

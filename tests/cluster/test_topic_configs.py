@@ -91,6 +91,11 @@ def test_files_stay_as_long_as_the_broker_was_started_with_unless_somebody_said_
     assert log_config({"file.delete.delay.ms": "4"}, BrokerConfig(started, own={key: "2"})).delete_delay_ms == 4
 
 
+def test_no_more_lies_between_two_index_entries_than_may_be_read_at_a_time() -> None:
+    made = log_config({"index.interval.bytes": str((1 << 31) - 1)}, Settings())
+    assert made.index_interval_bytes == 256 << 10
+
+
 def test_both_cleanup_policies_at_once() -> None:
     made = log_config({"cleanup.policy": "compact,delete"}, Settings())
     assert (made.compacted, made.deletable) == (True, True)

@@ -35,6 +35,8 @@ class RunningBroker:
         self.log_path = data.with_name(data.name + ".broker.log")
         self.ready_mark = READY
         """What is in its output once it may lead; for brokers whose log lines look otherwise."""
+        self.descriptors_max: int | None = None
+        """How many descriptors the process may have; as many as this one where it is None."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -64,6 +66,8 @@ class RunningBroker:
         command = [sys.executable, "-m", "cordwood.cluster.cli", "serve"]
         for key, value in options.items():
             command += ["--set", f"{key}={value}"]
+        if self.descriptors_max is not None:
+            command = ["sh", "-c", f'ulimit -n {self.descriptors_max} && exec "$@"', "sh", *command]
         environ = {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}
         self._readies_before = self.output.count(self.ready_mark) if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
