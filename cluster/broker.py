@@ -322,6 +322,7 @@ class Broker:
             self._wall_clock,
             settings.fetch_max_bytes,
             self._neighbours.nearest,
+            services.turns,
         )
         self._dispatcher = Dispatcher(services, producing, fetching, self._links, self._requests)
         if self._descriptors.connections < settings.max_connections:

@@ -1,7 +1,7 @@
 """From a frame to the handler of its API, and from the handler's answer, or its refusal, to the connection's slot."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -24,14 +24,12 @@ from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps
-from cordwood.cluster.kafka.wire import Malformed
+from cordwood.cluster.kafka.wire import Malformed, kept
 from cordwood.cluster.kafka.writing import AnswerTooLarge
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
 from cordwood.replication.links import Links
 
 CLIENT_ID_CHARS_TOLD = 100
-REQUEST_BYTES_MAX = 16 << 20
-"""Of any API but Produce and Fetch. A request is copied as a whole, which may not hold the loop for long."""
 DECODED_SHARE = 12
 """A decoded request takes so many times the bytes of its frame, or"""
 DECODED_ITEMS_BYTES = 40 << 20
@@ -56,9 +54,9 @@ class Api:
         lifts, lowers = getattr(module, "lift", None), getattr(module, "lower", None)
         return cls(module.KEY, module.VERSIONS, module.handle, lifts, lowers, items_max_of(module))
 
-    def decoding(self, head: RequestHead, body: memoryview) -> Steps[Any]:
+    def decoding(self, head: RequestHead, frame: memoryview) -> Steps[Any]:
         """The request, lifted to the newest version. Raises Malformed."""
-        request = yield from decoding(self.key, head.version, body, 0, self.items_max)
+        request = yield from decoding(self.key, head.version, frame, head.body, self.items_max)
         newest = self.versions[-1]
         if head.version == newest:
             return request
@@ -105,7 +103,9 @@ class Dispatcher:
             if head.api_key == ApiKey.PRODUCE:
                 self._producing.handle(head, frame, slot)
             elif head.api_key == ApiKey.FETCH and head.version in fetch.VERSIONS:
-                self._fetching.handle(head, frame, slot)
+                rest = self._fetching.handle(head, frame, slot)
+                if rest is not None:
+                    self._start(rest, head, connection)
             else:
                 self._dispatch(head, frame, connection, slot)
         except (Malformed, MalformedFrame) as malformed:
@@ -116,6 +116,7 @@ class Dispatcher:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._fetching.tasks.close()
 
     def _malformed(self, connection: Connection, head: RequestHead | None, malformed: Exception) -> None:
         self._measures.malformed += 1
@@ -128,43 +129,44 @@ class Dispatcher:
             return
         if api is None or head.version not in api.versions:
             raise Malformed(f"API {head.api_key} in version {head.version}, which this broker does not serve")
-        if len(frame) > REQUEST_BYTES_MAX:
-            raise Malformed(f"{api.key.name} of {len(frame)} bytes, where {REQUEST_BYTES_MAX} are taken")
         if not slot.reserve(min(DECODED_SHARE * slot.size, 2 * slot.size + DECODED_ITEMS_BYTES), alone=True):
             # As in Kafka, a connection's next request begins when the one before it has ended: a client that sends many
             # at once takes turns with the others, finds its own effects in order, and has one answer in memory.
             return
-        # The connection's buffer is used again before the request's turn comes.
-        body = memoryview(bytes(frame[head.body :]))
         call = Call(self._services, head.version, head.client_id, connection.client_host, connection.listener)
-        task = asyncio.get_running_loop().create_task(self._answer(api, head, body, call, connection, slot))
+        self._start(self._answer(api, head, kept(frame), call, slot), head, connection)
+
+    async def _answer(self, api: Api, head: RequestHead, frame: memoryview, call: Call, slot: Slot) -> None:
+        turns = self._services.turns
+        request = await turns.run(api.decoding(head, frame))
+        response = await api.handle(request, call)
+        if code := getattr(response, "error_code", None):
+            slot.refused(int(code))
+        slot.fill([*await turns.run(api.encoding(head, response))])
+
+    def _start(self, work: Coroutine[Any, Any, None], head: RequestHead, connection: Connection) -> None:
+        """Have a request answered beside others. Where that fails, its connection ends."""
+        task = asyncio.get_running_loop().create_task(self._guarded(work, head, connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(
-        self, api: Api, head: RequestHead, body: memoryview, call: Call, connection: Connection, slot: Slot
-    ) -> None:
-        turns = self._services.turns
+    async def _guarded(self, work: Coroutine[Any, Any, None], head: RequestHead, connection: Connection) -> None:
         try:
-            request = await turns.run(api.decoding(head, body))
-            response = await api.handle(request, call)
-            if code := getattr(response, "error_code", None):
-                slot.refused(int(code))
-            slot.fill([*await turns.run(api.encoding(head, response))])
+            await work
         except Malformed as malformed:
             self._malformed(connection, head, malformed)
         except AnswerTooLarge as error:
-            connection.close(f"{api.key.name}{_origin(head)} has {error}")
+            connection.close(f"{ApiKey(head.api_key).name}{_origin(head)} has {error}")
         except Exception as error:
             _events.exception(
                 "request.failed",
-                api=api.key.name,
+                api=ApiKey(head.api_key).name,
                 version=head.version,
                 client=connection.client_host,
                 client_id=head.client_id[:CLIENT_ID_CHARS_TOLD],
                 request=head.correlation_id,
             )
-            connection.close(f"{api.key.name} failed: {error!r}")
+            connection.close(f"{ApiKey(head.api_key).name} failed: {error!r}")
 
 
 def _origin(head: RequestHead | None) -> str:

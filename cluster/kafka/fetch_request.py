@@ -6,6 +6,7 @@ from uuid import UUID
 
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.fetch_sessions import FULL_EPOCH, NO_SESSION, FetchedPartition, PartitionKey, Topic
+from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import Malformed, behind, check_items, read_count, read_string, skip_tags
 
 REPLICA_ID_UNTIL = 14
@@ -16,6 +17,7 @@ RACK_FROM = 11
 FLEXIBLE_FROM = 12
 TOPIC_IDS_FROM = 13
 NO_EPOCH = -1
+ITEMS_PER_STEP = 8
 
 _LIMITS = struct.Struct(">iiib")
 _SESSION = struct.Struct(">ii")
@@ -40,15 +42,15 @@ class FetchRequest(NamedTuple):
     rack: str = ""
 
 
-def read_fetch(head: RequestHead, frame: memoryview) -> FetchRequest:
-    """Versions 4 to 16. Raises Malformed."""
+def read_fetch(head: RequestHead, frame: memoryview) -> Steps[FetchRequest]:
+    """Versions 4 to 16. Of a partition that comes several times the last counts, as in Kafka. Raises Malformed."""
     try:
-        return _read(head.version, frame, head.body)
+        return (yield from _read(head.version, frame, head.body))
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Malformed(f"a fetch request that does not parse: {error}") from error
 
 
-def _read(version: int, frame: memoryview, position: int) -> FetchRequest:
+def _read(version: int, frame: memoryview, position: int) -> Steps[FetchRequest]:
     position += 4 if version <= REPLICA_ID_UNTIL else 0
     wait_ms, bytes_min, bytes_max, _isolation = _LIMITS.unpack_from(frame, position)
     position += _LIMITS.size
@@ -56,30 +58,38 @@ def _read(version: int, frame: memoryview, position: int) -> FetchRequest:
     if version >= SESSIONS_FROM:
         session_id, session_epoch = _SESSION.unpack_from(frame, position)
         position += _SESSION.size
-    wanted, position = _read_wanted(version, frame, position)
+    wanted, position = yield from _read_wanted(version, frame, position)
     forgotten: list[PartitionKey] = []
     if version >= SESSIONS_FROM:
-        forgotten, position = _read_forgotten(version, frame, position)
+        forgotten, position = yield from _read_forgotten(version, frame, position)
     rack = read_string(frame, position, version >= FLEXIBLE_FROM)[0] if version >= RACK_FROM else None
-    return FetchRequest(wait_ms, bytes_min, max(bytes_max, 0), session_id, session_epoch, wanted, forgotten, rack or "")
+    return FetchRequest(
+        wait_ms, bytes_min, max(bytes_max, 0), session_id, session_epoch, list(wanted.items()), forgotten, rack or ""
+    )
 
 
 def _read_wanted(
     version: int, frame: memoryview, position: int
-) -> tuple[list[tuple[PartitionKey, FetchedPartition]], int]:
+) -> Steps[tuple[dict[PartitionKey, FetchedPartition], int]]:
     flexible = version >= FLEXIBLE_FROM
-    wanted: list[tuple[PartitionKey, FetchedPartition]] = []
+    wanted: dict[PartitionKey, FetchedPartition] = {}
     count, position = read_count(frame, position, flexible, 2)
+    items = 0
     for _ in range(count):
         topic, position = _read_topic(version, frame, position)
         partitions, position = read_count(frame, position, flexible, _PARTITION_V4.size)
-        for _ in range(partitions):
+        items += partitions
+        check_items(items)
+        for number in range(partitions):
             index, fetched, position = _read_partition(version, frame, position)
             fetched.bytes_max = max(fetched.bytes_max, 0)
-            wanted.append(((topic, index), fetched))
+            wanted[topic, index] = fetched
             position = skip_tags(frame, position) if flexible else position
+            if number % ITEMS_PER_STEP == ITEMS_PER_STEP - 1:
+                yield
         position = skip_tags(frame, position) if flexible else position
-        check_items(len(wanted))
+        if items >= ITEMS_PER_STEP:
+            yield
     return wanted, position
 
 
@@ -97,17 +107,22 @@ def _read_partition(version: int, frame: memoryview, position: int) -> tuple[int
     return index, FetchedPartition(offset, size, NO_EPOCH), position + _PARTITION_V4.size
 
 
-def _read_forgotten(version: int, frame: memoryview, position: int) -> tuple[list[PartitionKey], int]:
+def _read_forgotten(version: int, frame: memoryview, position: int) -> Steps[tuple[list[PartitionKey], int]]:
     flexible = version >= FLEXIBLE_FROM
     forgotten: list[PartitionKey] = []
     count, position = read_count(frame, position, flexible, 2)
     for _ in range(count):
         topic, position = _read_topic(version, frame, position)
         indexes, position = read_count(frame, position, flexible, _INDEX.size)
-        for _ in range(indexes):
+        check_items(len(forgotten) + indexes)
+        for number in range(indexes):
             forgotten.append((topic, _INDEX.unpack_from(frame, position)[0]))
             position += _INDEX.size
+            if number % ITEMS_PER_STEP == ITEMS_PER_STEP - 1:
+                yield
         position = skip_tags(frame, position) if flexible else position
+        if len(forgotten) >= ITEMS_PER_STEP:
+            yield
     return forgotten, position
 
 

@@ -6,6 +6,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.fetch_sessions import NO_SESSION, PartitionKey, Topic
+from cordwood.cluster.kafka.turns import Steps, at_once
 from cordwood.cluster.kafka.wire import compact_string, legacy_string, uvarint
 from cordwood.replication.channel import Chunk
 from cordwood.storage.slices import Slice
@@ -15,6 +16,7 @@ _SESSIONS_FROM = 7
 _LOG_START_FROM = 5
 _READ_REPLICA_FROM = 11
 NOTHING = -1
+ROWS_PER_STEP = 8
 
 _HEAD_V12 = struct.Struct(">ibihi").pack
 _HEAD_V7 = struct.Struct(">iihi").pack
@@ -43,12 +45,12 @@ class Row:
 
 def encode_error(head: RequestHead, code: ErrorCode) -> bytes:
     """A response without partitions: the request as a whole failed."""
-    (whole,) = _Writer(head).write(NO_SESSION, [], int(code))
+    (whole,) = at_once(_Writer(head).write(NO_SESSION, [], int(code)))
     assert isinstance(whole, bytes)
     return whole
 
 
-def encode(head: RequestHead, session_id: int, rows: list[Row]) -> list[Chunk]:
+def encode(head: RequestHead, session_id: int, rows: list[Row]) -> Steps[list[Chunk]]:
     """The frame as chunks: our bytes, and between them the slices to be read from the log."""
     return _Writer(head).write(session_id, rows, ErrorCode.none)
 
@@ -61,15 +63,21 @@ class _Writer:
         self._chunks: list[Chunk] = []
         self._texts: list[bytes] = []
 
-    def write(self, session_id: int, rows: list[Row], code: int) -> list[Chunk]:
+    def write(self, session_id: int, rows: list[Row], code: int) -> Steps[list[Chunk]]:
         by_topic: dict[Topic, list[Row]] = {}
-        for row in rows:
+        for number, row in enumerate(rows, 1):
             by_topic.setdefault(row.key[0], []).append(row)
+            if number % ROWS_PER_STEP == 0:
+                yield
         self._write_head(session_id, code, len(by_topic))
+        written = 0
         for topic, partitions in by_topic.items():
             self._write_topic(topic, len(partitions))
             for row in partitions:
                 self._write_partition(row)
+                written += 1
+                if written % ROWS_PER_STEP == 0:
+                    yield
             if self._is_flexible:
                 self._texts.append(b"\x00")
         if self._is_flexible:

@@ -101,8 +101,8 @@ _GENERAL = """
 - Batches are kept as their producer compressed them: `compression.type` of a topic changes nothing.
 - A topic with `cleanup.policy=compact` is not compacted yet. Only `__consumer_offsets` is, by the group coordinator.
 - ACLs are kept and told, and not enforced.
-- All arrays of one request together may have so many items as the table says. A request other than Produce and Fetch
-  has at most 16 MiB, and its answer 64 MiB. What exceeds a limit ends its connection, and the broker's log says why.
+- All arrays of one request together may have so many items as the table says. A request other than Produce has at most
+  16 MiB, and an answer other than Fetch's 64 MiB. What exceeds a limit ends its connection, and the log says why.
 - Partitions, groups and resources that a request names several times are described once. As in Kafka, ListOffsets
   refuses a partition that is named twice.
 - A session of a group's member may be as short as a second (`group.min.session.timeout.ms`), and a new group does not

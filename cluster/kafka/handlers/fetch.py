@@ -5,7 +5,8 @@
 # by piece as the client takes them.
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v16 import FetchResponse
@@ -29,10 +30,12 @@ from cordwood.cluster.kafka.fetch_sessions import (
 )
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.slot import Slot
+from cordwood.cluster.kafka.turns import Steps, Turns, at_once
+from cordwood.cluster.kafka.wire import kept
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
-from cordwood.replication.tasks import report
+from cordwood.replication.tasks import Tasks, report
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.segment import NotInMemory, Segment
 from cordwood.storage.slices import Slice
@@ -41,6 +44,11 @@ KEY, VERSIONS = ApiKey.FETCH, range(4, 17)
 SMALL_REQUEST_BYTES = 256
 HELD_SHARE = 12
 """What waits for a larger request's partitions takes so many times the bytes of its frame."""
+LARGE_REQUEST_BYTES = 8 << 10
+"""A still larger one, of some hundred partitions or more, is read in slices of the loop's time."""
+PARTITIONS_AT_ONCE = 100
+"""A fetch of more partitions is served in slices of the loop's time."""
+PARTITIONS_PER_STEP = 8
 SHARED_BYTES_MAX = 16 << 10
 """Up to here an answer is one piece of memory; more is read as the client takes it."""
 
@@ -93,18 +101,31 @@ class Fetching:
         wall_clock: Callable[[], int],
         response_bytes_max: int,
         nearest: Nearest,
+        turns: Turns,
     ) -> None:
+        self.turns, self.tasks = turns, Tasks()
         self.replicas, self.run_blocking, self.response_bytes_max = replicas, run_blocking, response_bytes_max
         self.nearest, self.shared = nearest, Shared()
         self._sessions, self._wall_clock = sessions, wall_clock
 
-    def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
-        """Answer now, or begin a long poll. Raises Malformed."""
+    def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Coroutine[Any, Any, None] | None:
+        """Answer now, or begin a long poll. Of a large request the rest is returned. Raises Malformed."""
         if slot.size > SMALL_REQUEST_BYTES and not slot.reserve(slot.size * HELD_SHARE):
-            return
-        request = read_fetch(head, frame)
+            return None
+        if slot.size > LARGE_REQUEST_BYTES:
+            return self._handle_large(head, kept(frame), slot)
+        request = at_once(read_fetch(head, frame))
         if request.session_id and not slot.reserve(self._sessions.size_of(request.session_id)):
-            return
+            return None
+        self._begin(head, request, slot)
+        return None
+
+    async def _handle_large(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
+        request = await self.turns.run(read_fetch(head, frame))
+        slot.hold(self._sessions.size_of(request.session_id))
+        self._begin(head, request, slot)
+
+    def _begin(self, head: RequestHead, request: FetchRequest, slot: Slot) -> None:
         try:
             session, is_incremental = self._session(request, slot.connection)
         except SessionNotFound:
@@ -148,12 +169,35 @@ class Fetching:
         return session, True
 
 
+class Spot:
+    """One partition as a long poll watches it. When it moves, it is looked at alone."""
+
+    __slots__ = ("fetched", "key", "partition", "poll", "size")
+
+    def __init__(
+        self, poll: "Poll", partition: Partition, key: PartitionKey, fetched: FetchedPartition, size: int
+    ) -> None:
+        self.poll, self.partition, self.key, self.fetched = poll, partition, key, fetched
+        self.size = size
+        """Bytes that it had for the client when it was looked at last."""
+
+    def wake(self) -> None:
+        self.poll.moved(self)
+
+    def fail(self, error: Exception) -> None:
+        self.poll.fail(error)
+
+
 class Poll:
-    """One Fetch request, from its arrival to its answer."""
+    """One Fetch request, from its arrival to its answer.
+
+    Of many partitions, all that is done is done in slices of the loop's time (`turns.py`): meanwhile the poll is busy,
+    and what moves then is noted.
+    """
 
     __slots__ = (
-        "_bytes_max", "_bytes_min", "_fetching", "_head", "_is_done", "_is_incremental", "_is_reading", "_rack",
-        "_session", "_slot", "_timer", "_wait_s", "_wanted", "_watched",
+        "_bytes_max", "_bytes_min", "_fetching", "_has_missed", "_head", "_is_busy", "_is_done", "_is_incremental",
+        "_is_last_chance", "_rack", "_session", "_size", "_slot", "_timer", "_wait_s", "_wanted", "_watched",
     )  # fmt: skip
 
     def __init__(
@@ -173,63 +217,118 @@ class Poll:
         self._bytes_max = min(request.bytes_max, fetching.response_bytes_max)
         self._bytes_min = min(request.bytes_min, self._bytes_max)
         self._timer: asyncio.TimerHandle | None = None
-        self._watched: list[Partition] = []
-        self._is_done = self._is_reading = False
+        self._watched: list[Spot] = []
+        self._size = 0
+        """Bytes of all that is watched, each as it was looked at last."""
+        self._is_last_chance = self._wait_s <= 0 or not wanted
+        self._is_done = self._is_busy = self._has_missed = False
 
-    def begin(self) -> None:
-        if not self._try(is_last_chance=self._wait_s <= 0 or not self._wanted) and not self._is_reading:
-            self._watch()
+    def begin(self, *, is_enough: bool = False, may_wait: bool = False) -> None:
+        """Answer if there is enough, or go on waiting."""
+        self._is_busy = True
+        steps = self._attempt(is_enough, may_wait)
+        if len(self._wanted) <= PARTITIONS_AT_ONCE:
+            at_once(steps)
+        else:
+            self._fetching.tasks.spawn(self._in_turns(steps))
 
-    def wake(self) -> None:
+    def moved(self, spot: Spot) -> None:
         """A partition has moved: answer if that makes enough."""
         if not self._slot.connection.is_open:
             self._leave()
-        elif not self._is_done and not self._is_reading:
-            self._try(is_last_chance=False)
+        elif self._is_busy:
+            self._has_missed = True
+        elif not self._is_done:
+            try:
+                is_enough = self._grow(spot)
+            except (*EXPECTED, NotInMemory):
+                self.begin()
+            else:
+                if is_enough or len(self._watched) == 1:
+                    self.begin(is_enough=is_enough)
 
     def fail(self, error: Exception) -> None:
         self._leave()
         self._slot.connection.close(f"FETCH failed: {error!r}")
 
-    def _expire(self) -> None:
-        if not self._is_done and not self._is_reading:
-            self._try(is_last_chance=True)
+    async def _in_turns(self, steps: Steps[None]) -> None:
+        try:
+            await self._fetching.turns.run(steps)
+        except Exception as error:
+            report("a FETCH of many partitions failed", error)
+            self.fail(error)
 
-    def _watch(self) -> None:
+    def _expire(self) -> None:
+        self._is_last_chance = True
+        if not self._is_done and not self._is_busy:
+            self.begin()
+
+    def _grow(self, spot: Spot) -> bool:
+        """Whether there is enough with what has come for one partition.
+
+        Raises one of EXPECTED, and NotInMemory.
+        """
+        if len(self._watched) == 1:
+            # All that there is is about to be looked at.
+            return False
+        fetched = spot.fetched
+        partition = self._fetching.find(spot.key, fetched.leader_epoch, self._rack)
+        found = partition.log.slice(fetched.offset, fetched.bytes_max, partition.high_watermark, wait=False)
+        size = 0 if found is None else found.size
+        self._size += size - spot.size
+        spot.size = size
+        return self._size >= self._bytes_min
+
+    def _attempt(self, is_enough: bool, may_wait: bool) -> Steps[None]:
+        """Answer if there is enough, something went wrong, or this is the last chance; otherwise wait for news."""
+        while True:
+            self._has_missed = False
+            try:
+                rows, size = yield from self._collect(may_wait, self._is_last_chance)
+            except NotInMemory:
+                # It stays busy until the disk has been read.
+                asyncio.get_running_loop().create_task(self._warm())
+                return
+            if not self._slot.connection.is_open:
+                break
+            is_news = any(row.code or row.preferred_replica >= 0 for row in rows)
+            if size >= self._bytes_min or is_enough or self._is_last_chance or is_news:
+                self._leave()
+                yield from self._answer(rows)
+                return
+            if self._timer is None:
+                yield from self._watch(rows)
+            if not self._has_missed and not self._is_last_chance:
+                self._is_busy = False
+                return
+        self._leave()
+
+    def _watch(self, rows: list[Row]) -> Steps[None]:
         """Wait for news of every partition that could be found."""
-        for key, fetched in self._wanted:
+        self._timer = asyncio.get_running_loop().call_later(self._wait_s, self._expire)
+        for number, ((key, fetched), row) in enumerate(zip(self._wanted, rows, strict=True), 1):
             try:
                 partition = self._fetching.find(key, fetched.leader_epoch, self._rack)
             except PartitionRefused:
                 continue
-            partition.watchers[self] = None
-            self._watched.append(partition)
-        self._timer = asyncio.get_running_loop().call_later(self._wait_s, self._expire)
+            spot = Spot(self, partition, key, fetched, 0 if row.slice is None else row.slice.size)
+            self._size += spot.size
+            partition.watchers[spot] = None
+            self._watched.append(spot)
+            if number % PARTITIONS_PER_STEP == 0:
+                # What has moved since it was looked at is news that came before the watch.
+                self._has_missed = True
+                yield
 
     def _leave(self) -> None:
         self._is_done = True
         if self._timer is not None:
             self._timer.cancel()
-        for partition in self._watched:
-            partition.watchers.pop(self, None)
+        for spot in self._watched:
+            spot.partition.watchers.pop(spot, None)
         self._watched.clear()
 
-    def _try(self, *, is_last_chance: bool, may_wait: bool = False) -> bool:
-        """Answer if there is enough, something went wrong, or this is the last chance."""
-        try:
-            rows, size = self._collect(may_wait, is_last_chance)
-        except NotInMemory:
-            self._is_reading = True
-            asyncio.get_running_loop().create_task(self._warm(is_last_chance))
-            return False
-        is_news = any(row.code or row.preferred_replica >= 0 for row in rows)
-        if size < self._bytes_min and not is_last_chance and not is_news:
-            return False
-        self._leave()
-        self._answer(rows)
-        return True
-
-    async def _warm(self, is_last_chance: bool) -> None:
+    async def _warm(self) -> None:
         """Have the disk read what is asked for, beside the loop, then go on."""
         try:
             await self._fetching.run_blocking(self._touch)
@@ -237,11 +336,8 @@ class Poll:
             report("what a FETCH asks for could not be read ahead", error)
             self.fail(error)
             return
-        self._is_reading = False
-        if not self._slot.connection.is_open or self._is_done:
-            return
-        if not self._try(is_last_chance=is_last_chance, may_wait=True) and self._timer is None:
-            self._watch()
+        if self._slot.connection.is_open and not self._is_done:
+            self.begin(may_wait=True)
 
     def _touch(self) -> None:
         for key, fetched in self._wanted:
@@ -251,7 +347,7 @@ class Poll:
             except EXPECTED:
                 continue
 
-    def _collect(self, may_wait: bool, is_last_chance: bool) -> tuple[list[Row], int]:
+    def _collect(self, may_wait: bool, is_last_chance: bool) -> Steps[tuple[list[Row], int]]:
         """A row for every partition, and how many bytes they hold together.
 
         "Nothing yet" is said only by a leader that knows how far all is committed: whoever reads to the end would take
@@ -262,6 +358,8 @@ class Poll:
         size = 0
         for key, fetched in self._wanted:
             row = Row(key)
+            if len(rows) % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+                yield
             rows.append(row)
             try:
                 partition = self._fetching.find(key, fetched.leader_epoch, self._rack)
@@ -289,17 +387,20 @@ class Poll:
                     partition.damaged(error)
         return rows, size
 
-    def _answer(self, rows: list[Row]) -> None:
+    def _answer(self, rows: list[Row]) -> Steps[None]:
         session = self._session
-        if session is not None:
-            rows = [row for row in rows if self._is_news(session, row) or not self._is_incremental]
         session_id = NO_SESSION if session is None else session.id
+        told = []
         room = SHARED_BYTES_MAX
-        for row in rows:
-            if row.slice is not None and (room := room - row.slice.size) >= 0:
-                row.piece = self._fetching.shared.read(row.slice)
-                self._slot.hold(row.slice.size)
-        self._slot.fill(encode(self._head, session_id, rows))
+        for number, row in enumerate(rows, 1):
+            if session is None or self._is_news(session, row) or not self._is_incremental:
+                told.append(row)
+                if row.slice is not None and (room := room - row.slice.size) >= 0:
+                    row.piece = self._fetching.shared.read(row.slice)
+                    self._slot.hold(row.slice.size)
+            if number % PARTITIONS_PER_STEP == 0:
+                yield
+        self._slot.fill((yield from encode(self._head, session_id, told)))
 
     def _is_news(self, session: Session, row: Row) -> bool:
         """Whether the client has to be told of the partition; it is then taken to know it (KIP-227)."""

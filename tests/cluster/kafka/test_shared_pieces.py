@@ -7,6 +7,7 @@ from log_fixture import LogFixture
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.fetch_response import Row, encode
 from cordwood.cluster.kafka.handlers.fetch import Shared
+from cordwood.cluster.kafka.turns import at_once
 from cordwood.storage.slices import Slice
 
 HEAD = RequestHead(1, 12, 7, "", 0)
@@ -62,8 +63,8 @@ def test_an_answer_is_the_same_whether_its_batches_were_read_or_not() -> None:
     rows = [Row(("t", 3)), Row(("t", 4))]
     for row in rows:
         row.high_watermark, row.log_start, row.slice = log.end, log.start, all_of(log)
-    chunks = encode(HEAD, 9, rows)
+    chunks = at_once(encode(HEAD, 9, rows))
     joined = b"".join(chunk if isinstance(chunk, bytes) else bytes(chunk.next_piece()) for chunk in chunks)
     for row in rows:
         row.slice, row.piece = all_of(log), log.read(0)
-    assert encode(HEAD, 9, rows) == [joined]
+    assert at_once(encode(HEAD, 9, rows)) == [joined]

@@ -1,0 +1,138 @@
+"""Long polls over many partitions: what moves is looked at alone, and what is asked for several times counts once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import pytest
+from loop_steps import LongestStep
+
+from cordwood.bench.counters.cluster import TIMEOUT_S, Cluster, batch, check_produced, fetched_bytes
+from cordwood.chaos.sim.kafka import Client, duration, message, part
+from cordwood.chaos.sim.loop import run
+from cordwood.cluster.kafka.api_keys import ApiKey
+
+MANY = "many"
+PARTITIONS = 300
+BATCH = batch(100)
+CALLS_MAX = 2500
+"""Of one step of the loop: a produce and a wake-up take some hundreds."""
+WAIT_S = 10.0
+
+
+def produce(partition: int) -> Any:
+    data = part(ApiKey.PRODUCE, "PartitionProduceData", index=partition, records=BATCH)
+    topic = part(ApiKey.PRODUCE, "TopicProduceData", name=MANY, partition_data=(data,))
+    return message(ApiKey.PRODUCE, transactional_id=None, acks=-1, timeout=duration(TIMEOUT_S), topic_data=(topic,))
+
+
+def fetch(partitions: Iterable[int], bytes_min: int, offset: int = 0) -> Any:
+    """Outside any session."""
+    wanted = tuple(
+        part(
+            ApiKey.FETCH,
+            "FetchPartition",
+            partition=index,
+            current_leader_epoch=-1,
+            fetch_offset=offset,
+            partition_max_bytes=1 << 20,
+        )
+        for index in partitions
+    )
+    topic = part(ApiKey.FETCH, "FetchTopic", topic=MANY, partitions=wanted)
+    return message(
+        ApiKey.FETCH,
+        max_wait=duration(WAIT_S),
+        min_bytes=bytes_min,
+        max_bytes=10 << 20,
+        topics=(topic,),
+        forgotten_topics_data=(),
+        rack_id="",
+    )
+
+
+async def create(cluster: Cluster, client: Client) -> None:
+    topic = part(
+        ApiKey.CREATE_TOPICS,
+        "CreatableTopic",
+        name=MANY,
+        num_partitions=PARTITIONS,
+        replication_factor=1,
+        assignments=(),
+        configs=(),
+    )
+    await client.ask(cluster.leader(0), message(ApiKey.CREATE_TOPICS, topics=(topic,), timeout=duration(TIMEOUT_S)))
+    await asyncio.sleep(1.0)
+
+
+Story = Callable[[Cluster, Client, Client], Awaitable[None]]
+
+
+def tell(story: Story) -> None:
+    """A story of one broker with a topic of many partitions, a producer and a consumer."""
+
+    async def told() -> None:
+        cluster = await Cluster(1).begin()
+        producing, consuming = cluster.client("producer"), cluster.client("consumer")
+        await cluster.by(create(cluster, producing), "producer")
+        await cluster.by(story(cluster, producing, consuming), "client")
+        cluster.check()
+
+    run(told())
+
+
+def test_a_partition_that_is_named_thousands_of_times_is_watched_once() -> None:
+    async def story(cluster: Cluster, producing: Client, consuming: Client) -> None:
+        leader = cluster.leader(0)
+        polling = asyncio.ensure_future(consuming.ask(leader, fetch([0] * 3000, 1 << 20), 2 * WAIT_S))
+        await asyncio.sleep(0.1)
+        with LongestStep() as longest:
+            check_produced(await producing.ask(leader, produce(0)))
+        assert longest.calls < CALLS_MAX
+        answer = await polling
+        assert [len(topic.partitions) for topic in answer.responses] == [1]
+        assert fetched_bytes(answer) == len(BATCH)
+
+    tell(story)
+
+
+def test_of_many_partitions_only_the_one_that_moved_is_looked_at() -> None:
+    async def story(cluster: Cluster, producing: Client, consuming: Client) -> None:
+        leader = cluster.leader(0)
+        polling = asyncio.ensure_future(consuming.ask(leader, fetch(range(PARTITIONS), 1 << 20), 2 * WAIT_S))
+        await asyncio.sleep(0.1)
+        with LongestStep() as longest:
+            for partition in range(10):
+                check_produced(await producing.ask(leader, produce(partition)))
+        assert longest.calls < CALLS_MAX
+        assert not polling.done()
+        assert fetched_bytes(await polling) == 10 * len(BATCH), "all of it once the time is over"
+
+    tell(story)
+
+
+@pytest.mark.parametrize("partitions", [10, PARTITIONS])
+def test_bytes_of_several_partitions_count_together(partitions: int) -> None:
+    async def story(cluster: Cluster, producing: Client, consuming: Client) -> None:
+        leader = cluster.leader(0)
+        check_produced(await producing.ask(leader, produce(7)))
+        began = cluster.world.now_s
+        polling = asyncio.ensure_future(consuming.ask(leader, fetch(range(partitions), 4 * len(BATCH)), 2 * WAIT_S))
+        for partition in (1, 7, 9):
+            await asyncio.sleep(0.1)
+            assert not polling.done(), "there is not enough yet"
+            check_produced(await producing.ask(leader, produce(partition)))
+        assert fetched_bytes(await polling) == 4 * len(BATCH)
+        assert cluster.world.now_s - began < WAIT_S / 2, "it did not wait for its time to be over"
+
+    tell(story)
+
+
+def test_a_poll_of_many_partitions_ends_with_its_time() -> None:
+    async def story(cluster: Cluster, _producing: Client, consuming: Client) -> None:
+        began = cluster.world.now_s
+        answer = await consuming.ask(cluster.leader(0), fetch(range(PARTITIONS), 1), 2 * WAIT_S)
+        assert fetched_bytes(answer) == 0
+        assert WAIT_S <= cluster.world.now_s - began < WAIT_S + 0.1
+
+    tell(story)
