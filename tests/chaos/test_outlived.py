@@ -17,7 +17,9 @@ from broker_fixture import RunningBroker, free_port, wait_until
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from cordwood.chaos.live.asking import partitions_seen_by
 from cordwood.chaos.live.cluster import LocalCluster
+from cordwood.chaos.live.flip import Flip
 from cordwood.chaos.live.steady_member import SteadyMember
 from cordwood.cluster.metadata import commands
 from cordwood.cluster.metadata.raft.handshake import Handshake, Membership, PeerRole
@@ -26,6 +28,7 @@ from cordwood.cluster.metadata.raft.messages import Propose, encode
 TOPIC = "outlived"
 ANSWER_S, REPAIRED_S = 30.0, 60.0
 VALUE = b"x" * 1000
+TAIL_RECORDS = 40
 SMALL_SEGMENTS = {"segment.bytes": "50000"}
 
 
@@ -198,6 +201,11 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         yield running
 
 
+def leader_seen_by(address: str) -> int:
+    """Of the topic's first partition, as that broker has it; -1 where there is none."""
+    return next((view.leader for view in partitions_seen_by(address) if view.topic == TOPIC), -1)
+
+
 def sealed(cluster: LocalCluster, broker: int) -> list[Path]:
     """The segments of the topic's replica there that are not written to any more."""
     [topic] = {path.parent.parent for path in cluster.data[broker].glob("topics/*/0/*.log")}
@@ -224,6 +232,72 @@ def test_a_segment_that_is_deleted_is_found_and_fetched_again(cluster: LocalClus
     lost.unlink()
     wait_until(lambda: lost.exists() and lost.read_bytes().startswith(content.rstrip(b"\0")), REPAIRED_S, "the segment")
     assert count_read(cluster.bootstrap, 0, acknowledged) == list(range(acknowledged))
+    cluster.wait_in_sync()
+
+
+def test_idle_connections_do_not_keep_replicas_apart(tmp_path: Path) -> None:
+    with LocalCluster(tmp_path, settings={"max.connections": "100"}) as cluster:
+        cluster.create_topic(TOPIC, 3)
+        with Load(cluster.bootstrap, 3) as load:
+            load.go_on()
+            *others, follower = cluster.brokers.values()
+            follower.kill()
+            addresses = [broker.address.split(":") for broker in others]
+            idle = [socket.create_connection((host, int(port))) for host, port in addresses for _ in range(150)]
+            follower.start()
+
+            # The others take no connections of clients now.
+            def is_in_sync() -> bool:
+                views = partitions_seen_by(follower.address)
+                return len(views) == 3 and all(view.is_in_sync for view in views)
+
+            wait_until(is_in_sync, REPAIRED_S, "replicas in sync")
+            for connection in idle:
+                connection.close()
+            load.go_on()
+
+
+def test_damage_on_a_leader_holds_up_no_other_partition(cluster: LocalCluster) -> None:
+    cluster.create_topic(TOPIC, 2, SMALL_SEGMENTS)
+    leader = cluster.leader_of(TOPIC, 0)
+    follower = next(id_ for id_ in cluster.ids if id_ != leader)
+    with Load(cluster.bootstrap, 2) as load:
+        load.go_on()
+        cluster.brokers[follower].kill()
+        load.go_on(400)
+        damaged = sealed(cluster, leader)[-1]
+        Flip(damaged.relative_to(cluster.data[leader]), 500, 3).apply(cluster.data[leader])
+        cluster.brokers[follower].start()
+
+        def is_other_in_sync() -> bool:
+            return cluster.partition(TOPIC, 1).is_in_sync
+
+        wait_until(is_other_in_sync, ANSWER_S, "the other partition in sync")
+        cluster.wait_in_sync(REPAIRED_S)
+        load.go_on()
+    assert count_read(cluster.bootstrap, 0, load.acknowledged[0]) == list(range(load.acknowledged[0]))
+
+
+def test_a_deposed_leader_whose_followers_did_not_read_gives_up_its_tail_and_follows(cluster: LocalCluster) -> None:
+    cluster.create_topic(TOPIC, 1)
+    leader = cluster.leader_of(TOPIC, 0)
+    deposed, *others = cluster.brokers[leader], *(cluster.brokers[id_] for id_ in cluster.ids if id_ != leader)
+    with Load(cluster.bootstrap, 1) as load:
+        load.go_on()
+        for other in others:
+            other.pause()
+        # More than the sockets between brokers hold: the rest waits at the leader.
+        tail = Producer({"bootstrap.servers": deposed.address, "acks": 1, "queue.buffering.max.kbytes": 1 << 17})
+        for _ in range(TAIL_RECORDS):
+            tail.produce(TOPIC, bytes(900_000), partition=0)
+        tail.flush(10.0)
+        deposed.pause()
+        for other in others:
+            other.resume()
+        wait_until(lambda: leader_seen_by(others[0].address) not in (leader, -1), ANSWER_S, "another leader")
+        deposed.resume()
+        load.go_on()
+    cluster.check_alive()
     cluster.wait_in_sync()
 
 

@@ -212,6 +212,13 @@ def ten_thousand_tiny_batches(aim: Aim) -> None:
     _send_produce(aim, produce.TopicProduceData(name="unknown", partition_data=unknown))
 
 
+def produce_of_99000_rows(aim: Aim) -> None:
+    """Produce one empty record each to 99,000 rows of one topic that name the same partition."""
+    topic = _new_topic(aim)
+    row = produce.PartitionProduceData(index=0, records=batches.tiny())
+    _send_produce(aim, produce.TopicProduceData(name=topic, partition_data=(row,) * DUPLICATES))
+
+
 Scenario = Callable[[Aim], None]
 
 SCENARIOS: dict[str, Scenario] = {
@@ -237,6 +244,7 @@ SCENARIOS: dict[str, Scenario] = {
         half_of_large_requests,
         records_that_are_not_there,
         ten_thousand_tiny_batches,
+        produce_of_99000_rows,
     )
 }
 
