@@ -1,13 +1,15 @@
 """Pools of memory that all clients of a broker share: how much of each kind there may be, and how much is in use."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 MIB = 1 << 20
 UNLIMITED = (1 << 63) - 1
 
 PENDING_BYTES_MAX = 64 * MIB
 UNSENT_BYTES_MAX = 64 * MIB
+HTTP_BODIES_BYTES_MAX = 64 * MIB
+HTTP_UNSENT_BYTES_MAX = 32 * MIB
 USUAL_BYTES_SPARE = 8 * MIB
 """Of receive buffers, beside the large ones: room for requests of usual size while the largest request arrives."""
 SESSION_PARTITION_BYTES = 320
@@ -44,9 +46,13 @@ class Memory:
     """Answers that their clients do not take."""
     sessions: MemoryPool
     """Partitions of fetch sessions (KIP-227)."""
+    http_bodies: MemoryPool
+    """Bodies of HTTP requests, until what they ask for has been done."""
+    http_unsent: MemoryPool
+    """Answers over HTTP that their clients do not take."""
 
     def __iter__(self) -> Iterator[MemoryPool]:
-        return iter((self.receive, self.large, self.pending, self.unsent, self.sessions))
+        return (getattr(self, field.name) for field in fields(self))
 
     @classmethod
     def of(cls, large_bytes_max: int, session_partitions_max: int) -> "Memory":
@@ -57,10 +63,11 @@ class Memory:
             MemoryPool("pending", PENDING_BYTES_MAX),
             MemoryPool("unsent", UNSENT_BYTES_MAX),
             MemoryPool("fetch_sessions", session_partitions_max * SESSION_PARTITION_BYTES),
+            MemoryPool("http_bodies", HTTP_BODIES_BYTES_MAX),
+            MemoryPool("http_unsent", HTTP_UNSENT_BYTES_MAX),
         )
 
     @classmethod
     def unlimited(cls) -> "Memory":
         """For connections that this broker opens itself, to brokers that it trusts or within its own process."""
-        names = ("receive", "receive_large", "pending", "unsent", "fetch_sessions")
-        return cls(*(MemoryPool(name, UNLIMITED) for name in names))
+        return cls(*(MemoryPool(field.name, UNLIMITED) for field in fields(cls)))

@@ -8,6 +8,7 @@ from aiohttp import web
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http.refusal import HttpRefusal
+from cordwood.cluster.memory import MemoryPool
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
@@ -15,8 +16,6 @@ BYTES = "application/octet-stream"
 HEADER_BYTES_MAX = 8190
 """Of one header: as much as most proxies let through. An event's id comes back in one."""
 BODY_BYTES_MAX = 8 << 20
-HELD_BYTES_MAX = 64 << 20
-"""Of all bodies together, until what they ask for has been done."""
 BODY_S = 30.0
 """The longest that a body may take to come."""
 STREAMS_MAX = 64
@@ -32,10 +31,10 @@ def check_content_type(request: web.Request, allowed: tuple[str, ...]) -> None:
 
 
 class Bodies:
-    """All that are held at the moment."""
+    """All that are held until what they ask for has been done."""
 
-    def __init__(self) -> None:
-        self._held_bytes = 0
+    def __init__(self, pool: MemoryPool) -> None:
+        self._pool = pool
 
     @asynccontextmanager
     async def read(self, request: web.Request) -> AsyncIterator[bytes]:
@@ -50,14 +49,14 @@ class Bodies:
             await self._receive(request, content)
             yield bytes(content)
         finally:
-            self._held_bytes -= len(content)
+            self._pool.used -= len(content)
 
     async def _receive(self, request: web.Request, content: bytearray) -> None:
         try:
             async with asyncio.timeout(BODY_S):
                 while piece := await request.content.readany():
                     content += piece
-                    self._held_bytes += len(piece)
+                    self._pool.used += len(piece)
                     self._check(content)
         except TimeoutError:
             raise HttpRefusal(408, f"The body has not come within {BODY_S:.0f} s: send it again.") from None
@@ -65,7 +64,8 @@ class Bodies:
     def _check(self, content: bytearray) -> None:
         if len(content) > BODY_BYTES_MAX:
             raise _too_large()
-        if self._held_bytes > HELD_BYTES_MAX:
+        if not self._pool.has_room(0):
+            self._pool.waits += 1
             sentence = "Too many bodies are on their way to this broker: send it again in a moment."
             raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)
 

@@ -44,7 +44,8 @@ class Context:
     ) -> "Context":
         """With nothing on its way yet."""
         outbox = Outbox(cluster.apart(BATCHES_AT_ONCE_MAX), watched.quorum)
-        return cls(watched, cluster, settings, decoding, wall_clock, Bodies(), Streams(), outbox)
+        bodies = Bodies(watched.memory.http_bodies)
+        return cls(watched, cluster, settings, decoding, wall_clock, bodies, Streams(), outbox)
 
     async def close(self) -> None:
         """Ask nobody any more. What is on its way may or may not be kept."""

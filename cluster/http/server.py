@@ -7,6 +7,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
+from aiohttp.web_protocol import RequestHandler
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http.api_routes import ApiRoutes
@@ -14,6 +15,7 @@ from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
 from cordwood.cluster.http.console.routes import ConsoleRoutes
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.guard import Guard
+from cordwood.cluster.http.readers import Readers
 from cordwood.cluster.http.refusal import HttpRefusal
 from cordwood.cluster.http.request_ids import RequestIds, id_of
 from cordwood.cluster.http.routes import Routes
@@ -60,6 +62,7 @@ class HttpServer:
             handler_cancellation=True,
         )
         self._listening: asyncio.Server | None = None
+        self._readers = Readers(self._connections, watched.memory.http_unsent)
 
     async def start(self, host: str, port: int) -> int:
         """Listen and answer. Returns the port, which the system chooses for 0. Raises OSError."""
@@ -72,6 +75,7 @@ class HttpServer:
             raise OSError(error.errno, f"cannot listen: {error.strerror}", f"http.listen on {host}:{port}") from error
         self._listening = listening
         self._pauses.start()
+        self._readers.start()
         bound: int = listening.sockets[0].getsockname()[1]
         _events.info("http.listening", host=host, port=bound)
         return bound
@@ -79,6 +83,7 @@ class HttpServer:
     async def close(self) -> None:
         """Finish the answers that are under way, and end all connections."""
         self._pauses.stop()
+        self._readers.stop()
         if self._listening is not None:
             self._listening.close()
         await self._runner.cleanup()
@@ -88,7 +93,12 @@ class HttpServer:
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         reason = None if request.path in FOR_ALL else self._guard.why_not(request.method, request.headers)
-        return await handler(request) if reason is None else HttpRefusal(403, reason).response()
+        answer = await handler(request) if reason is None else HttpRefusal(403, reason).response()
+        self._readers.check()
+        return answer
+
+    def _connections(self) -> list[RequestHandler]:
+        return [] if self._runner.server is None else self._runner.server.connections
 
     def _connection(self) -> asyncio.Protocol:
         """One more. The oldest makes room where there are too many: those that hang keep no health check out."""

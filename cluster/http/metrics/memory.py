@@ -18,14 +18,15 @@ FAMILIES: tuple[Family, ...] = (
     gauges(
         "memory_pool_used_bytes",
         "In use: receive buffers beyond their first 4 KiB (receive), those above 256 KiB (receive_large), requests that"
-        " wait for their answers (pending), answers that clients do not take (unsent), and fetch sessions.",
+        " wait for their answers (pending), answers that clients do not take (unsent), fetch sessions, and over HTTP"
+        " bodies that arrive (http_bodies) and answers that are not taken (http_unsent).",
         ("pool",),
         _of_each_pool(lambda pool: pool.used),
     ),
     gauges("memory_pool_limit_bytes", "The most there may be.", ("pool",), _of_each_pool(lambda pool: pool.limit)),
     counters(
         "memory_pool_waits",
-        "Connections that were not read from for want of memory, and fetch sessions that were refused.",
+        "Connections that were not read from for want of memory, and fetch sessions and HTTP bodies that were refused.",
         ("pool",),
         _of_each_pool(lambda pool: pool.waits),
     ),

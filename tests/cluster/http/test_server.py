@@ -1,6 +1,7 @@
 """The listening side: health, mistakes in words, and limits that nobody else pays for."""
 
 import asyncio
+import socket
 from dataclasses import replace
 
 import pytest
@@ -108,3 +109,29 @@ def test_an_answer_that_fails_is_logged_and_told_in_words() -> None:
             assert line["request"] == answer.headers["X-Request-ID"]
 
     run(story())
+
+
+def test_clients_that_do_not_take_their_answers_are_cut_off_when_there_are_too_many() -> None:
+    async def story() -> None:
+        async with HttpStory() as broker:
+            pool = broker.watched.memory.http_unsent
+            pool.limit = 64 << 10
+            slow = [await _asks_without_end(broker.port) for _ in range(6)]
+            while pool.closes < 2:
+                await asyncio.sleep(0.01)
+                assert pool.used <= pool.limit
+            assert (await broker.ask("/healthz")).status == 200
+            for client in slow:
+                client.close()
+
+    run(story())
+
+
+async def _asks_without_end(port: int) -> socket.socket:
+    """A client that has many answers sent to it, and reads none."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(client, (LOOPBACK, port))
+    client.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500)
+    return client

@@ -1,0 +1,55 @@
+"""HTTP clients that do not take their answers: how much waits for them, and which are cut off."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+from aiohttp.web_protocol import RequestHandler
+
+from cordwood.cluster.memory import MemoryPool
+
+CHECK_INTERVAL_S = 1.0
+STALLED_AFTER_S = 60.0
+"""A client that takes nothing of its answer for this long is cut off."""
+
+_events = structlog.get_logger("http")
+
+
+class Readers:
+    """Counts what the connections' transports hold. In a full pool, those go that were stalled for longest."""
+
+    def __init__(self, connections: Callable[[], Sequence[RequestHandler]], pool: MemoryPool) -> None:
+        self._connections, self._pool = connections, pool
+        self._stalled: dict[asyncio.Transport, tuple[float, int]] = {}
+        """Since when a client has taken nothing, and how much has waited for it since."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(CHECK_INTERVAL_S, self._check_again)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def check(self) -> None:
+        """Count, and cut off those that may not wait any longer. Called with every answer that is about to be sent."""
+        now, before = asyncio.get_running_loop().time(), self._stalled
+        self._stalled = {}
+        for connection in self._connections():
+            transport = connection.transport
+            if transport is not None and (size := transport.get_write_buffer_size()):
+                since, had = before.get(transport, (now, size))
+                self._stalled[transport] = (since, size) if size >= had else (now, size)
+        self._pool.used = sum(size for _, size in self._stalled.values())
+        for transport, (since, size) in sorted(self._stalled.items(), key=lambda row: row[1][0]):
+            if self._pool.used <= self._pool.limit and now - since <= STALLED_AFTER_S:
+                break
+            self._pool.used -= size
+            self._pool.closes += 1
+            _events.warning("http.stalled", unsent_bytes=size, seconds=round(now - since, 1))
+            del self._stalled[transport]
+            transport.abort()
+
+    def _check_again(self) -> None:
+        self.check()
+        self.start()
