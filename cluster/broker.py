@@ -55,6 +55,7 @@ from cordwood.replication.link import LinkLimits
 from cordwood.replication.links import Links
 from cordwood.replication.log_directory import TOPICS, LogDirectory
 from cordwood.replication.partition import Partition
+from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
 from cordwood.replication.surroundings import Surroundings
@@ -265,6 +266,7 @@ class Broker:
             self._run_blocking,
             lambda: self._assignments.open_more(quorum.image),
             self._damage,
+            lambda: RangeReader(self._neighbours.address, self._neighbours.hello, peers.dial),
         )
         self._assignments = Assignments(self._replicas, self._housekeeping, self._repairs, settings, self._wall_clock)
         self._scrubber = Scrubber(

@@ -45,11 +45,15 @@ class DamageRegister:
         """Places that have been found and are not repaired yet."""
         return self.found - self.repaired
 
+    def is_open(self, damage: DamagedLog) -> bool:
+        """Whether the place is known, and not repaired yet."""
+        known = self._places.get((damage.path, damage.position))
+        return known is not None and known.state is not DamageState.REPAIRED
+
     def note(self, damage: DamagedLog, topic: str = "", partition: int = -1) -> bool:
         """Remember a place. False where it is known already."""
         key = damage.path, damage.position
-        known = self._places.get(key)
-        if known is not None and known.state is not DamageState.REPAIRED:
+        if self.is_open(damage):
             return False
         self._places.pop(key, None)
         if len(self._places) >= KEPT_MAX and not self._forget_one():

@@ -1,4 +1,4 @@
-"""What is done about damage: the replica leaves the in-sync set, gives up what is damaged, and is sent it again."""
+"""Repair of damage: a range is refetched in place; a lost tail is cut outside the in-sync set, and replicated again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,13 +11,15 @@ from cordwood.cluster.damage import DamageRegister, is_counted_on, may_be_cut, m
 from cordwood.cluster.metadata.commands import BrokerId, DropReplicas
 from cordwood.cluster.metadata.image import CommandRefused, Image, PartitionImage
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
+from cordwood.cluster.refetches import Refetches, stem_of
 from cordwood.replication.assignment import NO_LEADER
 from cordwood.replication.fetcher import Fetchers
 from cordwood.replication.housekeeping import Housekeeping, RunBlocking
 from cordwood.replication.mending import give_up_damaged, has_lost_records, is_still_damaged, rewrite, set_aside
 from cordwood.replication.partition import NO_EPOCH, Partition
+from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
-from cordwood.storage.errors import DamagedLog, StorageError
+from cordwood.storage.errors import DamagedLog, LostTail, StorageError
 from cordwood.storage.scrub import IncompleteIndex
 
 LOOK_S = 0.5
@@ -52,6 +54,7 @@ class Repairs:
         run_blocking: RunBlocking,
         open_more: Callable[[], None],
         register: DamageRegister,
+        reader: Callable[[], RangeReader],
     ) -> None:
         """`open_more` tries again to hold what could not be held."""
         self._quorum, self._me, self._replicas = quorum, BrokerId(broker_id), replicas
@@ -62,11 +65,16 @@ class Repairs:
         self._under_repair: set[Partition] = set()
         self._returning: dict[Partition, list[DamagedLog]] = {}
         self._failed: set[Partition] = set()
+        self._refetches = Refetches(
+            self._sources_of, reader, housekeeping, run_blocking, register, self._wounded, self._spawn
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
 
     def found(self, partition: Partition, damage: DamagedLog) -> None:
         """Something on disk is not what was written there. What is found again and again is seen to once."""
+        if has_lost_records(damage) and self._register.is_open(damage):
+            return
         # What was found as the log was opened is no more to be seen: it has been stepped over.
         has_role = partition.leader_epoch != NO_EPOCH
         if has_role and not is_still_damaged(partition, damage):
@@ -74,8 +82,10 @@ class Repairs:
         is_new = not isinstance(damage, IncompleteIndex) and self._note(partition, damage)
         if not has_lost_records(damage):
             self._spawn(self._rewrite(partition, damage))
-        elif is_new:
+        elif is_new and isinstance(damage, LostTail):
             self._wounded(partition, damage)
+        elif is_new:
+            self._damaged(partition, damage)
 
     def follow(self, partition: Partition, leader: int) -> None:
         """Begin to follow; where the replica is damaged and nobody counts on it, after it has given that up."""
@@ -129,6 +139,18 @@ class Repairs:
         self._wounds.setdefault(partition, _Wound(partition.leader_epoch)).damage.append(damage)
         self._look()
 
+    def _damaged(self, partition: Partition, damage: DamagedLog) -> None:
+        self._refetches.add(partition, damage)
+        self._look()
+
+    def _sources_of(self, partition: Partition) -> list[int]:
+        """Whom to ask for committed batches: the leader first, which knows best what is committed."""
+        image, agreed = self._quorum.image, self._image_of(partition)
+        others = [] if agreed is None else [other for other in agreed.replicas if other != self._me]
+        return [
+            int(other) for other in sorted(others, key=lambda other: other != partition.leader) if image.is_alive(other)
+        ]
+
     def _note(self, partition: Partition, damage: DamagedLog) -> bool:
         is_new = self._register.note(damage, partition.topic, partition.index)
         if is_new:
@@ -153,6 +175,7 @@ class Repairs:
         try:
             while self._has_something_to_do():
                 try:
+                    self._refetches.look()
                     self._see_who_is_back()
                     await self._drop_wounded()
                     await self._drop_lost()
@@ -208,7 +231,7 @@ class Repairs:
         await self._propose(dispensable, is_gone=False)
 
     def _has_something_to_do(self) -> bool:
-        is_waiting = self._wounds or self._returning or self._failed
+        is_waiting = self._wounds or self._returning or self._failed or self._refetches
         return bool(is_waiting or self._has_lost_disk or self._replicas.not_opened())
 
     def _may_be_dropped(self, partition: Partition, image: Image) -> bool:
@@ -253,13 +276,14 @@ class Repairs:
 
     async def _rest(self, partition: Partition, **what_failed: object) -> None:
         _events.error("replica.not_repaired", topic=partition.topic, partition=partition.index, **what_failed)
-        await asyncio.sleep(REST_S)
+        # Until between two looks: it follows for a moment before it is dropped, and tried, once more.
+        await asyncio.sleep(REST_S + LOOK_S / 2)
 
     async def _set_aside(self, partition: Partition, wound: _Wound) -> None:
         """Keep copies of all that is damaged, more of which may be found meanwhile."""
         kept: set[str] = set()
-        while waiting := [damage for damage in wound.damage if _stem(damage) not in kept]:
-            kept.add(_stem(waiting[0]))
+        while waiting := [damage for damage in wound.damage if stem_of(damage) not in kept]:
+            kept.add(stem_of(waiting[0]))
             self._register.begun(waiting[0])
             place = await set_aside(partition, waiting[0], self._run_blocking)
             if place is not None:
@@ -270,8 +294,8 @@ class Repairs:
             await rewrite(partition, damage.path, self._housekeeping, self._run_blocking)
         except DamagedLog as worse:
             if self._note(partition, worse):
-                self._wounded(partition, damage)
-                self._wounded(partition, worse)
+                self._damaged(partition, damage)
+                self._damaged(partition, worse)
         except (StorageError, OSError) as error:
             _events.warning("file.not_rewritten", path=damage.path, error=str(error))
         else:
@@ -307,8 +331,3 @@ def _may_follow(partition: Partition) -> bool:
     """Whether the replica has a leader that it does not follow yet."""
     is_free = not partition.is_deleted and not partition.is_offline
     return is_free and not partition.is_leader and partition.following is None and partition.leader != NO_LEADER
-
-
-def _stem(damage: DamagedLog) -> str:
-    """A segment and its index are one."""
-    return damage.path.rpartition(".")[0]

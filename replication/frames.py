@@ -10,6 +10,11 @@ then an API key out of a range that Kafka does not use. None of them is answered
                         START    where its log begins, after records were deleted
                         SUSPECT  a batch that arrived, and is not what the leader's log should hold
     leader → follower   PUSH     batches, watermarks, or why not, for any of the streams
+
+For repairs, any replica is asked on a connection of its own, one question after the other (docs/adr/0023):
+
+    replica → replica   READ     an introduction, and which committed batches are wanted
+    replica → replica   PUSH     one row: batches, or why not
 """
 
 import struct
@@ -29,6 +34,7 @@ class FrameKey(IntEnum):
     SUSPECT = 1004
     PUSH = 1005
     START = 1006
+    READ = 1007
 
 
 FIRST_KEY_BYTE = FrameKey.OPEN >> 8
@@ -46,6 +52,7 @@ _LEAVE = struct.Struct(">i")
 _REPORT = struct.Struct(">iqi")
 _START = _SUSPECT = struct.Struct(">iq")
 _PUSH = struct.Struct(">ibqqi")
+_READ = struct.Struct(">16siqi")
 
 
 class MalformedFrame(Exception):
@@ -75,6 +82,15 @@ class Follow(NamedTuple):
     last_epoch: int
     flushed_end: int
     log_start: int = 0
+
+
+class Read(NamedTuple):
+    """Send committed batches of this partition from the one with `offset` on: `size` bytes, and at least one batch."""
+
+    topic_id: UUID
+    partition: int
+    offset: int
+    size: int
 
 
 class Report(NamedTuple):
@@ -126,16 +142,35 @@ class PushRow(NamedTuple):
 
 
 def encode_open(hello: Open) -> bytes:
-    cluster_id = hello.cluster_id.encode()
-    fixed = _OPEN.pack(hello.broker_id, hello.incarnation.bytes, hello.broker_epoch, len(cluster_id))
-    return _frame(FrameKey.OPEN, 1, fixed + cluster_id)
+    return _frame(FrameKey.OPEN, 1, _pack_hello(hello))
 
 
 def decode_open(frame: memoryview) -> Open:
     """Raises MalformedFrame."""
+    return _unpack_hello(frame, _HEAD.size)
+
+
+def encode_read(hello: Open, read: Read) -> bytes:
+    return _frame(FrameKey.READ, 1, _READ.pack(read.topic_id.bytes, *read[1:]) + _pack_hello(hello))
+
+
+def decode_read(frame: memoryview) -> tuple[Open, Read]:
+    """Raises MalformedFrame."""
+    if len(frame) < _HEAD.size + _READ.size:
+        raise MalformedFrame("a question that is too short")
+    topic_id, *rest = _READ.unpack_from(frame, _HEAD.size)
+    return _unpack_hello(frame, _HEAD.size + _READ.size), Read(UUID(bytes=topic_id), *rest)
+
+
+def _pack_hello(hello: Open) -> bytes:
+    cluster_id = hello.cluster_id.encode()
+    return _OPEN.pack(hello.broker_id, hello.incarnation.bytes, hello.broker_epoch, len(cluster_id)) + cluster_id
+
+
+def _unpack_hello(frame: memoryview, position: int) -> Open:
     try:
-        broker_id, incarnation, broker_epoch, length = _OPEN.unpack_from(frame, _HEAD.size)
-        cluster_id = bytes(frame[_HEAD.size + _OPEN.size :])
+        broker_id, incarnation, broker_epoch, length = _OPEN.unpack_from(frame, position)
+        cluster_id = bytes(frame[position + _OPEN.size :])
         if len(cluster_id) != length:
             raise MalformedFrame("an introduction of the wrong length")
         return Open(broker_id, UUID(bytes=incarnation), broker_epoch, cluster_id.decode())

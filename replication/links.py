@@ -9,9 +9,11 @@ from cordwood.replication.frames import (
     FrameKey,
     MalformedFrame,
     Open,
+    Read,
     decode_follow,
     decode_leave,
     decode_open,
+    decode_read,
     decode_reports,
     decode_starts,
     decode_suspect,
@@ -19,6 +21,7 @@ from cordwood.replication.frames import (
 )
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.link import LedPartitions, Link, LinkLimits
+from cordwood.replication.range_reads import RangeServer
 from cordwood.replication.waiters import Wakeups
 
 CheckPeer = Callable[[Open], str | None]
@@ -40,6 +43,7 @@ class Links:
     ) -> None:
         self._partitions, self._wakeups, self._run_blocking = partitions, wakeups, run_blocking
         self._limits, self._check_peer = limits, check_peer
+        self._ranges = RangeServer(partitions, run_blocking)
         self._by_channel: dict[Channel, Link] = {}
         self._by_broker: dict[int, Channel] = {}
 
@@ -48,6 +52,9 @@ class Links:
         key = key_of(frame)
         if key is FrameKey.OPEN:
             self._open(channel, decode_open(frame))
+            return
+        if key is FrameKey.READ:
+            self._read(channel, *decode_read(frame))
             return
         link = self._by_channel.get(channel)
         if link is None:
@@ -72,11 +79,19 @@ class Links:
         channel = self._by_broker.get(broker_id)
         return None if channel is None else self._by_channel[channel].broker_epoch
 
-    def _open(self, channel: Channel, hello: Open) -> None:
+    def _read(self, channel: Channel, hello: Open, read: Read) -> None:
+        if self._may_ask(channel, hello):
+            self._ranges.answer(channel, read)
+
+    def _may_ask(self, channel: Channel, hello: Open) -> bool:
         refusal = self._check_peer(hello)
         if refusal is not None:
             _events.info("follower.refused", broker=hello.broker_id, reason=refusal)
             channel.close()
+        return refusal is None
+
+    def _open(self, channel: Channel, hello: Open) -> None:
+        if not self._may_ask(channel, hello):
             return
         before = self._by_broker.get(hello.broker_id)
         if before is not None:

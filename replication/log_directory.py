@@ -12,6 +12,8 @@ from cordwood.storage.marks import Marks
 
 TOPICS = "topics"
 MARKS_FILE = "flushed"
+STAGING = "repair"
+"""Segments that are being put together. What is there when a broker starts was never finished."""
 METADATA = "metadata"
 """Where the first log directory of a broker keeps what the cluster has agreed on."""
 
@@ -35,6 +37,8 @@ class LogDirectory:
         """
         for changed in disk.make_directories(f"{path}/{TOPICS}"):
             sync_directory(disk, changed)
+        if disk.exists(f"{path}/{STAGING}"):
+            disk.remove_tree(f"{path}/{STAGING}")
         self.disk, self.path = disk, path
         self.marks = Marks(disk.open(f"{path}/{MARKS_FILE}", create=True))
         sync_directory(disk, path)

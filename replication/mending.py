@@ -1,4 +1,4 @@
-"""Making a replica's files whole again: what can be worked out is, and room is made for what the leader has to send."""
+"""Repair of a replica's files from memory or from its segments, and truncation of a log to what is sound."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,8 @@ from cordwood.replication.housekeeping import Housekeeping, RunBlocking
 from cordwood.replication.log_directory import MARKS_FILE
 from cordwood.replication.partition import Partition
 from cordwood.storage import quarantine, scrub
-from cordwood.storage.errors import DamagedLog, OutOfResources
+from cordwood.storage.boundaries import offset_at
+from cordwood.storage.errors import DamagedLog, LostTail, OutOfResources
 from cordwood.storage.log import Log
 from cordwood.storage.rewriting import write_index_again
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
@@ -61,19 +62,28 @@ async def rewrite(partition: Partition, path: str, housekeeping: Housekeeping, r
 
 
 async def set_aside(partition: Partition, damage: DamagedLog, run_blocking: RunBlocking) -> str | None:
-    """Keep a copy of a damaged segment and say where; None where there is no segment, or no room. Raises OSError."""
+    """Keep a copy of a damaged segment and say where; None where it has no file, or no room. Raises OSError."""
     segment, directory = scrub.segment_with(partition.log, damage.path), partition.directory
-    if segment is None:
+    paths = (damage.path,) if segment is None else segment.paths()
+    if not any(map(directory.disk.exists, paths)):
         return None
-    name = f"{partition.topic_id}-{partition.index}-{segment.base_offset}"
+    base = int(damage.path.rpartition("/")[2].partition(".")[0])
+    name = f"{partition.topic_id}-{partition.index}-{base}"
     place: str | None = await run_blocking(
-        quarantine.keep, directory.disk, f"{directory.path}/{QUARANTINE}", name, segment.paths()
+        quarantine.keep, directory.disk, f"{directory.path}/{QUARANTINE}", name, paths
     )
     return place
 
 
+async def remove_foreign(partition: Partition, damage: DamagedLog, run_blocking: RunBlocking) -> None:
+    """Remove a segment file that does not belong to the log. Raises OSError."""
+    disk = partition.directory.disk
+    if await run_blocking(scrub.is_still_damaged, partition.log, damage):
+        await run_blocking(disk.remove, damage.path)
+
+
 def give_up_damaged(partition: Partition, damage: Sequence[DamagedLog]) -> None:
-    """Cut the log where the first damaged segment begins. Waits for the disk. Raises OutOfResources, DiskFailed."""
+    """Cut the log where the damage begins. Waits for the disk. Raises OutOfResources, DiskFailed."""
     log = partition.log
     if any(damaged.path == log.directory for damaged in damage):
         # Where the log begins, the leader will say.
@@ -89,6 +99,12 @@ def give_up_damaged(partition: Partition, damage: Sequence[DamagedLog]) -> None:
 
 
 def _sound_end(log: Log, damage: Sequence[DamagedLog]) -> int:
-    """Where the first damaged segment begins; the log's end where they are gone by now."""
-    segments = (scrub.segment_with(log, damaged.path) for damaged in damage)
-    return min((segment.base_offset for segment in segments if segment is not None), default=log.log_end)
+    """Where the damage begins; the log's end where it is gone by now."""
+    return min((_first_lost(log, damaged) for damaged in damage), default=log.log_end)
+
+
+def _first_lost(log: Log, damage: DamagedLog) -> int:
+    if isinstance(damage, LostTail):
+        return damage.offset
+    segment = scrub.segment_with(log, damage.path)
+    return log.log_end if segment is None else offset_at(segment, damage.position)

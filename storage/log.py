@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from cordwood.storage.batch import BatchHeader, check, in_groups, stamp, with_append_time
+from cordwood.storage.boundaries import batch_boundary
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes, Disk, sync_directory
 from cordwood.storage.epochs import LeaderEpochs
@@ -198,7 +199,7 @@ class Log:
         assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
         segment, position = self._segment_of(end), 0
         if end > segment.base_offset and not segment.is_lost:
-            end, position = segment.batch_boundary(end)
+            end, position = batch_boundary(segment, end)
             self.log_start = min(self.log_start, end)
             self.saved_start = min(self.saved_start, end)
         # The recovery point comes down before the bytes do, or a crash in between would look like a loss.
@@ -261,6 +262,17 @@ class Log:
         if self.segments[0].base_offset > self.log_start:
             self.raise_log_start(self.segments[0].base_offset)
         return dropped
+
+    def set_apart(self, segment: Segment) -> None:
+        """Let appends go on behind a segment, so that it changes no more. Raises OSError."""
+        if segment is self.segments[-1] and not segment.is_sealed:
+            self._roll()
+
+    def replace(self, old: Segment, new: Segment) -> None:
+        """Another file has taken the place of a sealed segment's. Slices that were given out read on in the old one."""
+        self.segments[self.segments.index(old)] = new
+        self.opened.forget(old)
+        self._places.clear()
 
     def state(self) -> LogState:
         """What a restart needs besides the segments, as of now. Also puts the index's new rows on disk (unsynced)."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from cordwood.storage.batch import BatchHeader, peek
+from cordwood.storage.boundaries import offset_at
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Disk, read_around, sync_directory
 from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail
@@ -113,7 +114,17 @@ class _Opening:
         lost = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
         lost.is_lost = True
         log.segments.append(lost)
-        log.damage.append(DamagedLog(lost.path, 0, f"the records from offset {base} to {end} are missing"))
+        self._damaged(lost.path, 0, f"the records from offset {base} to {end} are missing", base, end)
+
+    def _damaged(self, path: str, position: int, what: str, offset: int, end: int) -> None:
+        """Note damage from `offset` to `end`. What would have been replayed takes what follows it along.
+
+        Without these batches nobody knows which producers and leader epochs they were of, and what that means for those
+        behind them.
+        """
+        is_known = end <= self._replay_from
+        damage = DamagedLog(path, position, what) if is_known else LostTail(path, position, what, offset)
+        self._log.damage.append(damage)
 
     def _take(self, bases: Sequence[int]) -> None:
         log = self._log
@@ -154,7 +165,7 @@ class _Opening:
                 segment.file.sync()
                 return False
             if step_over(segment, tear):
-                self._log.damage.append(DamagedLog(segment.path, tear.position, tear.what))
+                self._damaged(segment.path, tear.position, tear.what, tear.offset, segment.end_offset)
                 continue
             self._give_up_rest(segment, tear, following)
             break
@@ -176,7 +187,7 @@ class _Opening:
         if following is not None:
             segment.note_damage(segment.file.size() - tear.position)
             segment.end_offset = following
-            self._log.damage.append(DamagedLog(segment.path, tear.position, tear.what))
+            self._damaged(segment.path, tear.position, tear.what, tear.offset, following)
             return
         claimed = tear.offset + 1
         try:
@@ -206,7 +217,8 @@ class _Opening:
             for _, header in segment.headers(start, segment.size):
                 self._note(header)
         except DamagedLog as damaged:
-            self._log.damage.append(damaged)
+            offset = offset_at(segment, damaged.position)
+            self._damaged(segment.path, damaged.position, damaged.what, offset, segment.end_offset)
 
     def _judge(self, segment: Segment, header: BatchHeader) -> None:
         """Offset and epoch, which no checksum of the batch's own covers. Raises CorruptBatch."""

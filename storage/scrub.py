@@ -149,9 +149,9 @@ def _prove_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator[
         yield damage_of(error, path, 0)
         return
     with closing(file):
-        for intervals in _pieces(proofs):
+        for intervals in pieces(proofs):
             yield intervals[-1].end - intervals[0].position
-            data = _read(file, intervals)
+            data = read_each(file, intervals)
             for interval, content in zip(intervals, data, strict=True):
                 if content is None or crc32c(content) != interval.crc:
                     what = "not what was written" if content is not None else "what the disk cannot read"
@@ -161,7 +161,7 @@ def _prove_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator[
             yield from _prove_end(segment, intervals[-1], data[-1])
 
 
-def _read(file: File, intervals: list[Interval]) -> list[Bytes | None]:
+def read_each(file: File, intervals: list[Interval]) -> list[Bytes | None]:
     """The bytes of each interval; None of those that the disk cannot read."""
     begin, size = intervals[0].position, intervals[-1].end - intervals[0].position
     try:
@@ -169,7 +169,7 @@ def _read(file: File, intervals: list[Interval]) -> list[Bytes | None]:
     except OSError as error:
         # Raises where the failure says nothing of the bytes.
         damage_of(error, file.path, begin)
-        return [None] if len(intervals) == 1 else [_read(file, [interval])[0] for interval in intervals]
+        return [None] if len(intervals) == 1 else [read_each(file, [interval])[0] for interval in intervals]
     return [data[interval.position - begin : interval.end - begin] for interval in intervals]
 
 
@@ -185,7 +185,8 @@ def _prove_end(segment: SegmentView, last: Interval, content: Bytes | None) -> I
         yield DamagedLog(segment.path, segment.size, what)
 
 
-def _pieces(proofs: Index) -> Iterator[list[Interval]]:
+def pieces(proofs: Index) -> Iterator[list[Interval]]:
+    """The intervals, as many at a time as make about PIECE_BYTES."""
     piece: list[Interval] = []
     for interval in proofs:
         if piece and interval.end - piece[0].position > PIECE_BYTES:

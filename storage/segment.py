@@ -153,6 +153,16 @@ class Segment:
                 at += size
         self.end_offset = end_offset
 
+    def adopt(self, contents: Sequence[Bytes], intervals: Sequence[Interval]) -> None:
+        """Write intervals behind the last one, as another file of this segment has them. Raises OSError."""
+        self.close_interval()
+        self._reserve(sum(interval.size for interval in intervals))
+        self.file.pwrite([b"".join(contents)], self.size)
+        for interval in intervals:
+            self._open = interval._replace(position=self.size)
+            self.size += interval.size
+            self.close_interval()
+
     def note(self, offset: int, size: int, max_timestamp: int, pieces: Sequence[Bytes]) -> None:
         """Take in a batch that lies at `size`: into the open interval or, if that is full, into the next."""
         if self._open.size and self._open.size + size > self._interval_bytes:
@@ -244,20 +254,6 @@ class Segment:
                 return interval.position + position
             position += header.size
         raise DamagedLog(self.path, interval.end, f"no batch has offset {offset}")
-
-    def batch_boundary(self, offset: int) -> tuple[int, int]:
-        """Base offset and position of the batch that contains `offset`, or this segment's end.
-
-        Where an interval begins is known without reading it, whatever has become of its bytes.
-        """
-        index = self.index
-        row = index.row_of_offset(offset - self.base_offset)
-        if row >= 0 and index[row].offset == offset - self.base_offset:
-            return offset, index[row].position
-        position = self.locate(offset)
-        if position == self.size:
-            return offset, position
-        return next(self.headers(position, self.size))[1].base_offset, position
 
     def cut(self, start: int, stop: int, max_bytes: int, *, wait: bool = True) -> int:
         """Where a read from `start` to `stop` ends if it may have `max_bytes`: behind one batch at the least."""

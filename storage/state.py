@@ -66,8 +66,10 @@ def load(disk: Disk, directory: str) -> Recovered:
     recovery = _read(disk, f"{directory}/{RECOVERY_FILE}", damage)
     epochs = _read(disk, f"{directory}/{EPOCHS_FILE}", damage)
     if recovery is None:
-        # Everything is read anew: batches carry their epochs and their producers.
-        return Recovered(0, 0, Producers(), LeaderEpochs(), damage, None)
+        # Everything is read anew: batches carry their epochs and their producers. A log that does not begin at offset 0
+        # has been checkpointed, so that one which never was is known to begin there.
+        is_lost = any(damaged.path.endswith(RECOVERY_FILE) for damaged in damage)
+        return Recovered(0, 0, Producers(), LeaderEpochs(), damage, None if is_lost else ())
     log_start, recovery_point = HEAD.unpack_from(recovery.payload)
     rest, segments = recovery.payload[HEAD.size :], None
     if recovery.version >= WITH_MANIFEST:

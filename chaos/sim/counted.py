@@ -29,6 +29,9 @@ class Holder(Protocol):
 def is_kept(disk: SimulatedDisk, log: Log) -> bool:
     """What a log calls flushed would outlive any power cut (rule 1)."""
     for segment in log.segments:
+        if disk.has_harmed(segment.path):
+            # It was there, until the disk lost it.
+            continue
         end = min(log.flushed_end, segment.end_offset)
         try:
             length = segment.size if end == segment.end_offset else segment.locate(max(end, segment.base_offset))

@@ -34,7 +34,9 @@ class SimulatedDisk:
         self.on_sync: Callable[[str], None] = _ignored
         """Told the path of whatever is synced."""
         self.has_lied = False
-        """Whether a bit has ever turned over, or a sync has failed: what it shows may not be what was written."""
+        """Whether anything was ever lost or spoilt, or a sync has failed: what it shows may not be what was written."""
+        self._harmed: set[str] = set()
+        """Files of which something was lost, until another takes the place of one."""
         self._handles: WeakSet[_Handle] = WeakSet()
         self._tree = Tree()
         self._incarnation = self._boots = 0
@@ -80,6 +82,8 @@ class SimulatedDisk:
         (from_directory, old), (to_directory, new) = self._tree.place(source), self._tree.place(target)
         self._step()
         self._tree.change((from_directory, old, None), (to_directory, new, node))
+        self._harmed.discard(target)
+        self.faults.replaced(target)
 
     def remove(self, path: str) -> None:
         self._tree.file(path)
@@ -181,6 +185,30 @@ class SimulatedDisk:
         """Turn over one bit of a file, as it lies on the platters. Raises IndexError outside the file."""
         self.has_lied = True
         self._tree.file(path).flip(position, bit)
+
+    def lose(self, path: str) -> None:
+        """A file is gone from its directory, from memory and from the platters. Raises FileNotFoundError."""
+        self._tree.file(path)
+        self._tree.lose(path)
+        self._harm(path)
+
+    def shorten(self, path: str, size: int) -> None:
+        """All of a file from byte `size` on is gone."""
+        self._tree.file(path).shorten(size)
+        self._harm(path)
+
+    def zero(self, path: str, position: int, length: int) -> None:
+        """A range of a file reads as zeros. Raises IndexError outside the file."""
+        self._tree.file(path).zero(position, length)
+        self._harm(path)
+
+    def has_harmed(self, path: str) -> bool:
+        """Whether something of this file was lost, and no other file has taken its place since."""
+        return path in self._harmed
+
+    def _harm(self, path: str) -> None:
+        self.has_lied = True
+        self._harmed.add(path)
 
     def cool(self) -> None:
         """Empty the page cache of what is synced: `pread_cached` knows nothing until the bytes were read once."""

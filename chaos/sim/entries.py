@@ -86,6 +86,14 @@ class Tree:
             _set(directory.seen, name, node)
         self._unsynced.append(Change(entries))
 
+    def lose(self, path: str) -> None:
+        """A name is gone at once, also from the platters."""
+        directory, name = self.place(path)
+        directory.seen.pop(name, None)
+        directory.kept.pop(name, None)
+        lost = directory, name
+        self._unsynced = [change for change in self._unsynced if all(entry[:2] != lost for entry in change.entries)]
+
     def sync(self, directory: Directory) -> None:
         """Put a directory's changes on the platters, and what they follow from in directories they were moved from."""
         touched, kept, rest = [directory], [], []

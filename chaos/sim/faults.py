@@ -38,6 +38,10 @@ class Faults:
         """Reads that touch these bytes answer EIO until `heal`."""
         self._unreadable.append((path, start, end))
 
+    def replaced(self, path: str) -> None:
+        """Another file has taken the place of this one: it lies elsewhere, and can be read."""
+        self._unreadable = [fault for fault in self._unreadable if fault[0] != path]
+
     def die_after(self, changes: int | None) -> None:
         """Let `changes` more writes, syncs and entry changes happen; the process dies in the one behind them."""
         self._steps_to_live = changes

@@ -99,6 +99,21 @@ class Pages:
                 content.write(bytes([content.read(1, position)[0] ^ (1 << bit)]), position)
         self._rotten.add(position)
 
+    def zero(self, position: int, length: int) -> None:
+        """Make a range zeros, on the platters and in memory. Raises IndexError outside the file."""
+        if not 0 <= position < position + length <= self.seen.size:
+            raise IndexError(f"bytes {position} to {position + length} of a file of {self.seen.size}")
+        for content in (self.seen, self.kept):
+            content.write(bytes(max(min(length, content.size - position), 0)), position)
+        self._rotten.update(range(position, position + length))
+
+    def shorten(self, size: int) -> None:
+        """Lose everything from byte `size` on, on the platters and in memory."""
+        for content in (self.seen, self.kept):
+            content.resize(min(size, content.size))
+        self._unsynced = [(start, min(end, size)) for start, end in self._unsynced if start < size]
+        self._rotten = {rotten for rotten in self._rotten if rotten < size}
+
     def lose_power(self, rng: random.Random, keep: float) -> None:
         """Each unsynced sector is kept with probability `keep`, and so is a new size, or a part of what it grew by."""
         size = self._size_after_power_cut(rng, keep)

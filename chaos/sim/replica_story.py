@@ -216,7 +216,7 @@ class Trouble:
         """One disk loses something that counted."""
         self._hurt_until = asyncio.get_running_loop().time() + HURT_S
         self._hurt_ever.add(victim)
-        match self.rng.choice(["wipe", "wipe", "flip", "flip", "flip", "sync"]):
+        match self.rng.choice(["wipe", "wipe", "flip", "flip", "flip", "lose", "lose", "sync"]):
             case "wipe" if self.rng.random() < 0.5:
                 await self.cluster.wipe(victim)
             case "wipe":
@@ -225,6 +225,10 @@ class Trouble:
                 self._flip(victim)
                 if self.rng.random() < 0.5:
                     # What is found as a log is opened is another matter than what is found in use.
+                    await self.cluster.kill(victim)
+            case "lose":
+                self._lose(victim)
+                if self.rng.random() < 0.5:
                     await self.cluster.kill(victim)
             case _:
                 self.cluster.disks[victim].faults.fail_next_sync(PARTITIONS_PATH)
@@ -252,6 +256,25 @@ class Trouble:
         if path.endswith(("/id", ".new")):
             return
         disk.flip(path, self.rng.randrange(len(disk.content(path).rstrip(b"\0"))), self.rng.randrange(8))
+
+    def _lose(self, victim: int) -> None:
+        """A closed segment is gone, with its index or without, or is cut short, or a part of it reads as zeros."""
+        disk, rng = self.cluster.disks[victim], self.rng
+        logs = [held.log for held in self.cluster.running[victim].replicas if len(held.log.segments) > 1]
+        if not logs:
+            return
+        segment = rng.choice(rng.choice(logs).segments[:-1])
+        at = rng.randrange(segment.size) if segment.size else 0
+        match rng.choice(["segment", "both", "short", "zeros"]):
+            case "segment" if disk.exists(segment.path):
+                disk.lose(segment.path)
+            case "both":
+                for path in filter(disk.exists, segment.paths()):
+                    disk.lose(path)
+            case "short" if at:
+                disk.shorten(segment.path, at)
+            case "zeros" if at:
+                disk.zero(segment.path, at, rng.randrange(segment.size - at) + 1)
 
     async def _power_cut_all(self) -> None:
         cluster = self.cluster

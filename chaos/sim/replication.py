@@ -38,6 +38,7 @@ from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.link import LinkLimits
 from cordwood.replication.links import Links
 from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
 from cordwood.replication.surroundings import Surroundings
@@ -211,8 +212,7 @@ class ReplicaBroker:
     ) -> None:
         self.broker_id, self.disk = broker_id, disk
         self.incarnation = UUID(int=rng.getrandbits(128), version=4)
-        self.damage = DamageRegister()
-        self.is_silent = False
+        self.damage, self.is_silent = DamageRegister(), False
         self.has_declared = False
         self._declared: asyncio.Task[None] | None = None
         self._metadata, self._wires, self._rng = metadata, wires, rng
@@ -256,6 +256,7 @@ class ReplicaBroker:
             _run_here,
             lambda: self.assignments.open_more(self.member.image),
             self.damage,
+            lambda: RangeReader(neighbours.address, neighbours.hello, dial),
         )
         self.unflushed = UnflushedReplicas(self.member, broker_id, self.replicas)  # type: ignore[arg-type]
         self.scrubber = Scrubber(self.replicas, _run_here, SCRUB_BYTES_PER_SECOND, _nothing)

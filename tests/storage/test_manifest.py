@@ -209,6 +209,15 @@ def test_what_removes_segments_may_die_at_any_step_and_leaves_no_damage(act: str
     assert 0 < steps < STEPS_MAX
 
 
+def test_a_log_that_was_never_checkpointed_begins_at_offset_0(log: LogFixture) -> None:
+    log.append(*MANY).flush()
+    base, end = log.bases[:2]
+    lose(log, base)
+    log.reopen()
+    assert [damage.path for damage in but_for_indexes(log.damage)] == [log.path(base)]
+    assert (log.start, log.end, log.values(end)) == (0, len(MANY), MANY[end:])
+
+
 def test_all_segments_may_be_missing(filled: LogFixture) -> None:
     for base in filled.bases:
         lose(filled, base)

@@ -1,0 +1,158 @@
+"""Ranges of committed batches, read from any replica of a partition: what a repair refetches."""
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
+from uuid import UUID
+
+from cordwood.replication.channel import Channel, Chunk, Dial
+from cordwood.replication.frames import (
+    MalformedFrame,
+    Open,
+    PushKind,
+    PushRow,
+    Read,
+    decode_push,
+    encode_push,
+    encode_read,
+)
+from cordwood.replication.housekeeping import RunBlocking
+from cordwood.replication.partition import Partition
+from cordwood.storage.errors import DamagedLog, StorageError
+from cordwood.storage.slices import Slice
+
+READ_BYTES_MAX = 1 << 20
+"""Asked for at a time; a single batch may be larger."""
+DIAL_TIMEOUT_S = 1.0
+ANSWER_TIMEOUT_S = 10.0
+WITHOUT_STREAM = 0
+
+Address = tuple[str, int]
+
+
+class RangeUnavailable(Exception):
+    """The other replica does not have it, or does not answer."""
+
+
+class HeldPartitions(Protocol):
+    """The partitions that this broker has."""
+
+    def with_id(self, topic_id: UUID, index: int) -> Partition | None: ...
+
+
+class RangeServer:
+    """Answers other brokers. What is committed is the same in every replica, so the role does not matter."""
+
+    def __init__(self, partitions: HeldPartitions, run_blocking: RunBlocking) -> None:
+        self._partitions, self._run_blocking = partitions, run_blocking
+        self._answering: dict[Channel, asyncio.Task[None]] = {}
+
+    def answer(self, channel: Channel, read: Read) -> None:
+        """Push one answer. Raises MalformedFrame where the one before is still due."""
+        if channel in self._answering:
+            raise MalformedFrame("a question before the last one is answered")
+        task = self._answering[channel] = asyncio.get_running_loop().create_task(self._answer(channel, read))
+        task.add_done_callback(lambda _: self._answering.pop(channel))
+
+    async def _answer(self, channel: Channel, read: Read) -> None:
+        partition = self._partitions.with_id(read.topic_id, read.partition)
+        row, chunks = PushRow(WITHOUT_STREAM, PushKind.REFUSED, 0, 0), list[Chunk]()
+        if partition is not None and not partition.is_offline:
+            try:
+                row, chunks = await self._read(partition, read)
+            except DamagedLog as damage:
+                partition.damaged(damage)
+            except (StorageError, OSError):
+                # Whoever asks goes on to another replica.
+                pass
+        channel.push([encode_push([row], row.size), *chunks])
+
+    async def _read(self, partition: Partition, read: Read) -> tuple[PushRow, list[Chunk]]:
+        log, watermark = partition.log, partition.high_watermark
+        if not log.log_start <= read.offset < watermark:
+            return PushRow(WITHOUT_STREAM, PushKind.REFUSED, watermark, log.log_start), []
+        size_max = min(max(read.size, 0), READ_BYTES_MAX)
+        found: Slice | None = await self._run_blocking(log.slice, read.offset, size_max, watermark)
+        if found is None:
+            return PushRow(WITHOUT_STREAM, PushKind.REFUSED, watermark, log.log_start), []
+        return PushRow(WITHOUT_STREAM, PushKind.DATA, watermark, log.log_start, found.size), [found]
+
+
+class RangeReader:
+    """Asks other brokers, over one connection each that ends with the `async with`."""
+
+    def __init__(self, address_of: Callable[[int], Address | None], hello: Callable[[], Open], dial: Dial) -> None:
+        self._address_of, self._hello, self._dial = address_of, hello, dial
+        self._connections: dict[int, _Connection] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        for broker_id in list(self._connections):
+            self._connections.pop(broker_id).close()
+
+    async def read(self, broker_id: int, partition: Partition, offset: int) -> bytes:
+        """Committed batches from the one with `offset` on, as that broker has them. Raises RangeUnavailable."""
+        question = encode_read(self._hello(), Read(partition.topic_id, partition.index, offset, READ_BYTES_MAX))
+        try:
+            connection = self._connections.get(broker_id) or await self._connect(broker_id)
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                row, data = await connection.ask(question)
+        except (OSError, TimeoutError, MalformedFrame) as error:
+            if (failed := self._connections.pop(broker_id, None)) is not None:
+                failed.close()
+            raise RangeUnavailable(f"broker {broker_id} did not answer: {error!r}") from error
+        if row.kind != PushKind.DATA or not data:
+            raise RangeUnavailable(f"broker {broker_id} has no committed batch with offset {offset}")
+        return data
+
+    async def _connect(self, broker_id: int) -> "_Connection":
+        address = self._address_of(broker_id)
+        if address is None:
+            raise OSError("its address is not known")
+        connection = _Connection()
+        async with asyncio.timeout(DIAL_TIMEOUT_S):
+            connection.begin(await self._dial(*address, connection.received))
+        self._connections[broker_id] = connection
+        return connection
+
+
+class _Connection:
+    """One question at a time."""
+
+    def __init__(self) -> None:
+        self._answer: asyncio.Future[tuple[PushRow, bytes]] | None = None
+        self._channel: Channel | None = None
+
+    def begin(self, channel: Channel) -> None:
+        self._channel = channel
+        channel.on_closed = self._closed
+
+    async def ask(self, question: bytes) -> tuple[PushRow, bytes]:
+        """Raises OSError, MalformedFrame."""
+        assert self._channel is not None, "it has begun"
+        if not self._channel.is_open:
+            raise ConnectionResetError
+        self._answer = asyncio.get_running_loop().create_future()
+        self._channel.push([question])
+        return await self._answer
+
+    def received(self, frame: memoryview) -> None:
+        """One answer. Raises MalformedFrame."""
+        rows = decode_push(frame)
+        if len(rows) != 1 or self._answer is None or self._answer.done():
+            raise MalformedFrame("an answer to no question")
+        row, data = rows[0]
+        self._answer.set_result((row, bytes(data)))
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+
+    def _closed(self) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(ConnectionResetError())

@@ -1,0 +1,29 @@
+"""Where in a segment an offset or a byte belongs, by its index: also where the batches themselves cannot be read."""
+
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.segment import Segment
+
+
+def offset_at(segment: Segment, position: int) -> int:
+    """An offset at or before which the batches at `position` begin. Waits for the disk."""
+    try:
+        index = segment.index
+    except DamagedLog:
+        return segment.base_offset
+    row = min(index.row_of_position(position), len(index) - 1)
+    return segment.base_offset + (index[row].offset if row >= 0 else 0)
+
+
+def batch_boundary(segment: Segment, offset: int) -> tuple[int, int]:
+    """Base offset and position of the batch that contains `offset`, or the segment's end. Waits for the disk.
+
+    Where an interval begins is known without reading it. Raises DamagedLog where a batch has to be read, and cannot be.
+    """
+    index = segment.index
+    row = index.row_of_offset(offset - segment.base_offset)
+    if row >= 0 and index[row].offset == offset - segment.base_offset:
+        return offset, index[row].position
+    position = segment.locate(offset)
+    if position == segment.size:
+        return offset, position
+    return next(segment.headers(position, segment.size))[1].base_offset, position

@@ -1,0 +1,179 @@
+"""A sealed segment put together anew beside the old one: what is sound of that, and from other replicas what is not.
+
+Nothing of the old segment is given up before the new one is whole, proven and synced. Batches of other replicas are
+proven by their checksum, by their offsets, which have to fill the range without a gap, and by their leader epochs,
+which have to be those that the log knows for these offsets.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from cordwood.storage.batch import BatchHeader, headers, peek
+from cordwood.storage.disk import Bytes, sync_directory
+from cordwood.storage.epochs import LeaderEpochs
+from cordwood.storage.errors import CorruptBatch, DamagedLog
+from cordwood.storage.index import Index, Interval
+from cordwood.storage.log import Log
+from cordwood.storage.manifest import SealedSegment
+from cordwood.storage.open_segments import OpenSegments
+from cordwood.storage.scrub import pieces, read_each
+from cordwood.storage.segment import Segment
+
+
+class Missing(NamedTuple):
+    """Offsets of which no sound batch is there."""
+
+    start: int
+    end: int
+
+
+class Rebuild:
+    """One segment on its way. Iterate over `steps`, and `fill` each range that it yields before going on.
+
+    Both wait for the disk. `put_in_place` is for the loop, where the log is changed.
+    """
+
+    def __init__(self, log: Log, segment: Segment, directory: str) -> None:
+        """`directory` holds what is not yet whole; it exists, and is on the log's file system."""
+        self._log, self._segment, self._directory = log, segment, directory
+        self._log_start, self._end = log.log_start, segment.end_offset
+        self._epochs = LeaderEpochs(tuple(log.epochs))
+        self._new: Segment | None = None
+        self._due = segment.base_offset
+
+    def steps(self) -> Iterator[Missing | int]:
+        """Copy what is sound. Yields bytes copied, and ranges to be filled before the next step. Waits for the disk.
+
+        All is synced when it ends. Raises OSError.
+        """
+        old, log = self._segment, self._log
+        interval_bytes = log.config.index_interval_bytes
+        self._new = new = Segment.create(log.disk, self._directory, old.base_offset, interval_bytes, OpenSegments())
+        lost_from: int | None = None
+        for intervals, contents in self._contents():
+            for sound, some in _runs(intervals, contents):
+                offset = old.base_offset + some[0][0].offset
+                if not sound:
+                    lost_from = offset if lost_from is None else lost_from
+                    continue
+                if lost_from is not None:
+                    yield from self._missing(lost_from, offset)
+                    lost_from = None
+                new.adopt([content for _, content in some], [interval for interval, _ in some])
+                self._due = _end_of(old.base_offset, *some[-1])
+            yield intervals[-1].end - intervals[0].position
+        yield from self._missing(self._due if lost_from is None else lost_from, self._end)
+        new.end_offset = self._end
+        new.close_interval()
+        new.seal()
+        new.file.sync()
+        new.save_index(sync=True)
+        sync_directory(log.disk, self._directory)
+
+    @property
+    def due(self) -> int:
+        """The offset that the next batch has to have."""
+        return self._due
+
+    def fill(self, missing: Missing, data: bytes) -> None:
+        """Take batches of a missing range from `due` on. Raises CorruptBatch, having taken nothing, and OSError."""
+        assert self._new is not None, "a range is known to be missing once the copy has come there"
+        taken = self._proven(missing, data)
+        size = sum(header.size for header in taken)
+        rows = [(header.base_offset, header.size, header.max_timestamp) for header in taken]
+        self._new.append((memoryview(data)[:size],), rows, taken[-1].end)
+        self._due = taken[-1].end
+
+    def put_in_place(self) -> bool:
+        """Let the new segment take the place of the old one, unless the log has changed there. Raises OSError.
+
+        A rename that a power cut takes back leaves the old segment, with what is wrong with it.
+        """
+        log, old, new = self._log, self._segment, self._new
+        assert new is not None, "it is whole"
+        if old not in log.segments or old.end_offset != self._end:
+            return False
+        log.disk.rename(new.index_path, old.index_path)
+        log.disk.rename(new.path, old.path)
+        row = SealedSegment(old.base_offset, self._end, new.size, new.max_timestamp)
+        interval_bytes = log.config.index_interval_bytes
+        log.replace(old, Segment.listed(log.disk, log.directory, row, interval_bytes, log.opened))
+        return True
+
+    def give_up(self) -> None:
+        """Remove what there is of it. Waits for the disk."""
+        if self._new is not None:
+            self._new.release()
+            for path in filter(self._log.disk.exists, self._new.paths()):
+                self._log.disk.remove(path)
+
+    def _contents(self) -> Iterator[tuple[list[Interval], list[Bytes | None]]]:
+        """The intervals of the old segment, as far as it has any, with their bytes; None for what cannot be read."""
+        old = self._segment
+        try:
+            index = old.index.rows(0, len(old.index))
+            file = self._log.disk.open(old.path)
+        except (DamagedLog, FileNotFoundError):
+            index = Index()
+        if not len(index):
+            return
+        with closing(file):
+            for intervals in pieces(index):
+                yield intervals, read_each(file, intervals)
+
+    def _missing(self, start: int, end: int) -> Iterator[Missing]:
+        """Ask for a range, or for as much of it as anybody may still read."""
+        self._due = max(start, min(end, self._log_start))
+        if self._due < end:
+            yield Missing(self._due, end)
+            assert self._due == end, "a missing range is filled before the next step"
+
+    def _proven(self, missing: Missing, data: bytes) -> list[BatchHeader]:
+        """The batches of `data` that lie in the range, at least one. Raises CorruptBatch."""
+        taken: list[BatchHeader] = []
+        due = self._due
+        for header in headers(data):
+            if header.base_offset >= missing.end:
+                break
+            is_first_readable = due == self._log_start and header.base_offset < due < header.end
+            if header.base_offset != due and not is_first_readable:
+                raise CorruptBatch(f"offset {header.base_offset} where {due} is due")
+            if header.end > missing.end:
+                raise CorruptBatch(f"a batch up to offset {header.end} where {missing.end} follows")
+            if header.leader_epoch != (known := self._epochs.epoch_at(due)):
+                raise CorruptBatch(f"leader epoch {header.leader_epoch} where epoch {known} was")
+            taken.append(header)
+            due = header.end
+        if not taken:
+            raise CorruptBatch(f"no batch with offset {due}")
+        return taken
+
+
+_Interval = tuple[Interval, Bytes]
+
+
+def _runs(intervals: list[Interval], contents: list[Bytes | None]) -> Iterator[tuple[bool, list[_Interval]]]:
+    """Intervals that lie end to end and are all sound, or all not."""
+    run: list[_Interval] = []
+    was_sound = True
+    for interval, content in zip(intervals, contents, strict=True):
+        is_sound = content is not None and crc32c(content) == interval.crc
+        if run and is_sound != was_sound:
+            yield was_sound, run
+            run = []
+        run.append((interval, b"" if content is None else content))
+        was_sound = is_sound
+    if run:
+        yield was_sound, run
+
+
+def _end_of(base_offset: int, interval: Interval, content: Bytes) -> int:
+    """The offset behind an interval's last record."""
+    position, end = 0, base_offset + interval.offset
+    while position < interval.size:
+        header = peek(content, position)
+        position, end = position + header.size, header.end
+    return end
