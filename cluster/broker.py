@@ -48,6 +48,7 @@ from cordwood.cluster.producer_ids import ProducerIds
 from cordwood.cluster.readiness import why_not_writable
 from cordwood.cluster.repairs import Repairs
 from cordwood.cluster.unflushed import UnflushedReplicas
+from cordwood.cluster.watchdog import Watchdog
 from cordwood.replication.fetcher import Fetcher, Fetchers
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.housekeeping import Housekeeping, Intervals
@@ -84,6 +85,7 @@ class Broker:
         self._incarnation = self._uuid()
         self._damage = DamageRegister()
         self._requests = RequestMeasures(outside.clock)
+        self._watchdog = Watchdog(outside.clock, self._requests)
         self._memory = Memory.of(
             max(settings.queued_max_request_bytes, settings.socket_request_max_bytes + LENGTH_BYTES),
             settings.max_incremental_fetch_session_cache_partitions,
@@ -131,6 +133,7 @@ class Broker:
         self._lifecycle.start()
         await self._lifecycle.unfenced()
         await self._server.serve()
+        self._watchdog.start()
         return bound
 
     async def stop(self) -> None:
@@ -138,6 +141,7 @@ class Broker:
         if self._settings.controlled_shutdown_enable:
             await self._lifecycle.begin_shutdown(self._settings.controlled_shutdown_max_wait_ms / 1000)
         await self._server.close()
+        self._watchdog.stop()
         if self._http is not None:
             await self._http.close()
         await self._groups.close()
@@ -172,6 +176,7 @@ class Broker:
             chronicle=self._chronicle,
             metadata_files=quorums.files_of(self._quorum),
             pauses=Pauses(self._outside.clock),
+            watchdog=self._watchdog,
             memory=self._memory,
         )
 

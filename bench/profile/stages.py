@@ -44,7 +44,7 @@ _RULES = (
              "RealFile.sync", "Partition.flushed", "Log.flushed"),
     Stage.of("append (pwrite)", "RealFile.pwrite"),
     Stage.of("append (check, index, bookkeeping)", "Partition.append"),
-    Stage.of("decode", "read_head", "read_produce", "read_fetch", "decode_request", "Api.decode"),
+    Stage.of("decode", "read_head", "read_produce", "read_fetch", "reading", "Api.decoding"),
     Stage.of("respond (encode)", "encode (produce.py", "encode (cordwood/cluster/kafka/", "Poll._answer", "encode_"),
     Stage.of("send", "Connection.wake", "Connection._pump", "Connection._read_piece"),
     Stage.of("commit (watermark, waiters)", "Partition.announce", "Partition.follower_flushed", "Wakeups."),

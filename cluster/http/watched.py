@@ -13,6 +13,7 @@ from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.quorum import Quorum
+from cordwood.cluster.watchdog import Watchdog
 from cordwood.replication.flusher import FlushMeasures
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import FollowerStatus, Partition
@@ -45,6 +46,7 @@ class Watched:
     metadata_files: FileMeasures | None
     """None where this broker is no voter."""
     pauses: Pauses
+    watchdog: Watchdog
     memory: Memory
 
     def led(self) -> Iterator[Partition]:

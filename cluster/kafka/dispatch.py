@@ -20,8 +20,9 @@ from cordwood.cluster.kafka.codec import (
 )
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.handlers import api_versions, fetch, produce
+from cordwood.cluster.kafka.measured import Measured
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
-from cordwood.cluster.kafka.request_measures import RequestMeasures
+from cordwood.cluster.kafka.request_measures import Held, RequestMeasures
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import Malformed, kept
@@ -108,6 +109,9 @@ class Dispatcher:
                     self._start(rest, head, connection)
             else:
                 self._dispatch(head, frame, connection, slot)
+            held_s = self._measures.clock() - slot.began
+            if held_s > self._measures.longest_held_s:
+                self._note_held(held_s, head, connection)
         except (Malformed, MalformedFrame) as malformed:
             self._malformed(connection, head, malformed)
 
@@ -117,6 +121,12 @@ class Dispatcher:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._fetching.tasks.close()
+
+    def _note_held(self, seconds: float, head: RequestHead, connection: Connection) -> None:
+        api = self._apis.get(head.api_key)
+        name = str(head.api_key) if api is None else api.key.name
+        client_id = head.client_id[:CLIENT_ID_CHARS_TOLD]
+        self._measures.note_held(Held(seconds, name, connection.client_host, client_id, head.correlation_id))
 
     def _malformed(self, connection: Connection, head: RequestHead | None, malformed: Exception) -> None:
         self._measures.malformed += 1
@@ -151,8 +161,12 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
 
     async def _guarded(self, work: Coroutine[Any, Any, None], head: RequestHead, connection: Connection) -> None:
+        def held(seconds: float) -> None:
+            if seconds > self._measures.longest_held_s:
+                self._note_held(seconds, head, connection)
+
         try:
-            await work
+            await Measured(work, self._measures.clock, held)
         except Malformed as malformed:
             self._malformed(connection, head, malformed)
         except AnswerTooLarge as error:

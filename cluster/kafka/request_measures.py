@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.replication.channel import Chunk
@@ -34,13 +35,36 @@ class ApiMeasures:
             self.unanswered += 1
 
 
+class Held(NamedTuple):
+    """A request that held the event loop, in one go, for so long."""
+
+    seconds: float
+    api: str
+    client: str
+    client_id: str
+    correlation_id: int
+
+
 class RequestMeasures:
     """All APIs, by their keys; what was no request at all; and the connections that clients came by."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.longest_held_s = 0.0
+        """How long a request has held the loop at most since `longest_held` was called last."""
+        self._longest_held: Held | None = None
         self.by_api: Mapping[int, ApiMeasures] = {key: ApiMeasures(clock) for key in ApiKey}
         self.malformed = 0
         """Requests that nobody could make sense of, each of which ended its connection."""
         self.connections_opened = self.connections_refused = self.connections_evicted = 0
         """Refused ones were opened too; evicted ones were idle, and made room for others."""
+
+    def note_held(self, held: Held) -> None:
+        """A request has held the loop for longer than `longest_held_s`."""
+        self.longest_held_s, self._longest_held = held.seconds, held
+
+    def longest_held(self) -> Held | None:
+        """The request that held the loop longest since this was asked last."""
+        longest, self._longest_held = self._longest_held, None
+        self.longest_held_s = 0.0
+        return longest

@@ -25,6 +25,7 @@ from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker
 from cordwood.cluster.metadata.file_measures import FileMeasures
+from cordwood.cluster.watchdog import Watchdog
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.partition import Partition
 
@@ -69,6 +70,7 @@ class HttpStory:
             chronicle=self.chronicle,
             metadata_files=FileMeasures(0),
             pauses=Pauses(clock),
+            watchdog=Watchdog(clock, self.requests),
             memory=Memory.unlimited(),
         )
         self.server = HttpServer(self.watched)
