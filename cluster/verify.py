@@ -1,13 +1,12 @@
 """A whole data directory looked at offline: what every kind of file in it is held against."""
 
 from collections.abc import Iterator
-from uuid import UUID
 
 from cordwood.cluster import identity
 from cordwood.cluster.metadata import healing, journal
 from cordwood.cluster.metadata.mirror import copy_of
 from cordwood.cluster.metadata.raft import storage
-from cordwood.replication.log_directory import MARKS_FILE, METADATA, TOPICS
+from cordwood.replication.log_directory import MARKS_FILE, METADATA, TOPICS, names_in, place_of
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.marks import Marks
@@ -60,9 +59,10 @@ def _verify_data_directory(disk: Disk, path: str, names: list[str]) -> Iterator[
         elif name != TOPICS:
             yield from _verify_file(disk, f"{path}/{name}")
     if TOPICS in names:
-        for topic in disk.list_directory(f"{path}/{TOPICS}"):
-            for partition in disk.list_directory(f"{path}/{TOPICS}/{topic}"):
-                mark = marks.get(UUID(topic), int(partition)) if marks is not None else None
+        for topic, partition in names_in(disk, f"{path}/{TOPICS}"):
+            place = place_of(topic, partition)
+            if place is not None:
+                mark = None if marks is None else marks.get(*place)
                 yield from verify_partition(disk, f"{path}/{TOPICS}/{topic}/{partition}", mark)
 
 

@@ -1,8 +1,10 @@
 """One of a broker's log directories: its partitions' flush marks, and whether it can still be trusted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 from uuid import UUID
+
+import structlog
 
 from cordwood.replication.run_mark import RunMark
 from cordwood.storage.disk import Disk, sync_directory
@@ -16,6 +18,8 @@ STAGING = "repair"
 """Segments that are being put together. What is there when a broker starts was never finished."""
 METADATA = "metadata"
 """Where the first log directory of a broker keeps what the cluster has agreed on."""
+
+_events = structlog.get_logger("log_directory")
 
 
 class Saveable(Protocol):
@@ -112,10 +116,32 @@ class LogDirectory:
         return self.disk.exists(path) and not self.disk.list_directory(path)
 
     def found(self) -> list[tuple[UUID, int]]:
-        """The partitions that have something here."""
-        topics = f"{self.path}/{TOPICS}"
-        return [
-            (UUID(topic), int(partition))
-            for topic in self.disk.list_directory(topics)
-            for partition in self.disk.list_directory(f"{topics}/{topic}")
-        ]
+        """The partitions that have something here. What has another name is not ours: it is logged, and left alone."""
+        places = []
+        for topic, partition in names_in(self.disk, f"{self.path}/{TOPICS}"):
+            place = place_of(topic, partition)
+            if place is None:
+                _events.warning("log_directory.stray", path=f"{self.path}/{TOPICS}/{topic}/{partition}".rstrip("/"))
+            else:
+                places.append(place)
+        return places
+
+
+def names_in(disk: Disk, topics: str) -> Iterator[tuple[str, str]]:
+    """The names of topics' directories, each with those of its partitions; of what is no directory, alone."""
+    for topic in disk.list_directory(topics):
+        try:
+            partitions = disk.list_directory(f"{topics}/{topic}")
+        except NotADirectoryError:
+            partitions = [""]
+        for partition in partitions:
+            yield topic, partition
+
+
+def place_of(topic: str, partition: str) -> tuple[UUID, int] | None:
+    """The partition whose directory has these names; None where `LogDirectory` gives no partition such names."""
+    try:
+        place = UUID(topic), int(partition)
+    except ValueError:
+        return None
+    return place if (str(place[0]), str(place[1])) == (topic, partition) else None

@@ -117,7 +117,18 @@ class Index:
             self.must_be_rewritten()
 
     def save(self, file: File, base_offset: int) -> None:
-        """Write the rows that are not yet on disk as one more block; the whole file anew after a truncation."""
+        """Write the rows that are not yet on disk as one more block; the whole file anew after a truncation.
+
+        Raises OSError: the file may have a part of it, and the next call begins it anew.
+        """
+        try:
+            self._write(file, base_offset)
+        except OSError:
+            self.must_be_rewritten()
+            raise
+        self._saved, self.is_outdated = len(self), False
+
+    def _write(self, file: File, base_offset: int) -> None:
         position = file.size() if self._saved else 0
         if position == 0:
             head = _HEAD.pack(_MAGIC, base_offset, crc32c(_MAGIC + struct.pack(">q", base_offset)))
@@ -127,7 +138,6 @@ class Index:
         rows = bytes(self._rows[self._saved * ROW_BYTES :])
         if rows:
             file.pwrite([_BLOCK.pack(len(rows) // ROW_BYTES, crc32c(rows)), rows], position)
-        self._saved, self.is_outdated = len(self), False
 
     def must_be_rewritten(self) -> None:
         """The file no longer agrees with the rows: the next `save` begins it anew."""

@@ -1,6 +1,7 @@
 """Three kinds of error: resources that are lacking for now, a broken disk, and damage to a range of bytes."""
 
 import errno
+from contextlib import closing
 
 import pytest
 from log_fixture import DIRECTORY, LogFixture
@@ -16,7 +17,7 @@ from cordwood.storage.errors import (
     change_failed,
     read_failed,
 )
-from cordwood.storage.index import Interval
+from cordwood.storage.index import Interval, load
 from cordwood.storage.scrub import prove, view_of
 
 MANY = [f"value {number}" for number in range(40)]
@@ -151,3 +152,18 @@ def test_what_was_written_of_a_refused_batch_is_not_found_behind_a_shorter_one(l
     log.append("c").flush().kill().reopen()
     assert log.values() == ["a" * 300, "c"]
     assert log.damage == []
+
+
+@pytest.mark.parametrize("after", [0, 4, 30])
+def test_an_index_is_whole_again_after_a_write_of_it_that_failed(log: LogFixture, after: int) -> None:
+    log.configure(segment_bytes=1 << 20)
+    log.append(*MANY[:20]).flush().checkpoint().append(*MANY[20:]).flush()
+    log.disk.faults.fail_next_write(".index", after=after, code=errno.ENOMEM)
+    with pytest.raises(OSError, match="allocate memory"):
+        log.checkpoint()
+    log.append("last").flush().checkpoint().kill().reopen()
+    assert log.damage == []
+    with closing(log.disk.open(log.path(0, "index"))) as file:
+        index, damage = load(file, 0)
+    assert damage is None
+    assert len(index) == len(log.log.segments[0].index)

@@ -67,9 +67,8 @@ def write_standing(disk: Disk, directory: str, standing: Standing) -> None:
 
 def put_aside(disk: Disk, directory: str) -> None:
     """Move all but the standing to a directory of its own, of which the newest few are kept. Blocks."""
-    numbers = sorted(
-        int(name.removeprefix(DAMAGED)) for name in disk.list_directory(directory) if name.startswith(DAMAGED)
-    )
+    names = [name.removeprefix(DAMAGED) for name in disk.list_directory(directory) if name.startswith(DAMAGED)]
+    numbers = sorted(int(name) for name in names if name.isdecimal())
     place = f"{directory}/{DAMAGED}{numbers[-1] + 1 if numbers else 1}"
     disk.make_directories(place)
     for name in [journal.NAME, *snapshot.names(disk, directory)]:
