@@ -34,10 +34,10 @@ from cordwood.cluster.outside import Outside
 from cordwood.replication.syncers import best_syncer
 from cordwood.replication.tasks import CONTAINED
 from cordwood.storage.disk import Disk, sync_directory
-from cordwood.storage.errors import DamagedLog
+from cordwood.storage.errors import StorageError
 from cordwood.storage.real_disk import RealDisk, lock_directory
 
-MISTAKES = (DamagedLog, WrongDirectory, WrongMetadata, CommandRefused, UnknownCommand, QuorumFailed, RuntimeError)
+MISTAKES = (StorageError, WrongDirectory, WrongMetadata, CommandRefused, UnknownCommand, QuorumFailed, RuntimeError)
 """What keeps a broker from starting, each with a sentence that says what to do."""
 
 BLOCKING_THREADS = 4

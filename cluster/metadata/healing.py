@@ -4,16 +4,16 @@ A command counts once both copies have it on disk. So either copy alone, if it i
 answered, and the one that reaches further has at most what was being written when the broker died.
 """
 
-import errno
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from cordwood.cluster.metadata import journal, snapshot
 from cordwood.cluster.metadata.mirror import copy_of
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage.disk import Disk, sync_directory
-from cordwood.storage.errors import DamagedLog
+from cordwood.storage.errors import DamagedLog, damage_of
 
 SECTOR_BYTES = 512
 """What a disk writes whole or not at all."""
@@ -116,12 +116,7 @@ def _read(disk: Disk, directory: str) -> _Copy:
 
 
 def _read_snapshot(disk: Disk, directory: str) -> Snapshot | None:
-    try:
-        return snapshot.read_newest(disk, directory) if disk.exists(directory) else None
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        raise DamagedLog(f"{directory}/{snapshot.names(disk, directory)[-1]}", 0, "the disk cannot read it") from error
+    return snapshot.read_newest(disk, directory) if disk.exists(directory) else None
 
 
 def _heal_snapshot(disk: Disk, first: str, second: str) -> list[DamagedLog]:
@@ -218,13 +213,11 @@ def _contents(disk: Disk, directory: str) -> dict[str, bytes | None]:
 
 
 def _content(disk: Disk, path: str) -> bytes | None:
-    """All of a file; None where the disk answers that it cannot read it, which a copy is as good against as damage."""
-    file = disk.open(path)
-    try:
-        return file.pread(file.size(), 0)
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        return None
-    finally:
-        file.close()
+    """All of a file; None where the disk cannot read it, which a copy is as good against as damage."""
+    with closing(disk.open(path)) as file:
+        try:
+            return file.pread(file.size(), 0)
+        except OSError as error:
+            # Raises where that says nothing of the file.
+            damage_of(error, path, 0)
+            return None

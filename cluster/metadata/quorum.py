@@ -285,7 +285,10 @@ class SingleVoter:
 
     def _take_snapshot(self) -> None:
         taken = Snapshot(self._image, self._journal.term)
-        self.files.snapshot_bytes = snapshot.write(self._disk, self._directory, taken)
+        size = snapshot.write_unless_lacking(self._disk, self._directory, taken)
+        if size is None:
+            return
+        self.files.snapshot_bytes = size
         # Only now: until the snapshot is on disk, the journal is the only place that has these entries.
         self._journal.drop_before(len(self._journal))
         snapshot.remove_all_but_newest(self._disk, self._directory)

@@ -1,6 +1,7 @@
 """What a power cut, a kill and a broken drive leave of what was written to the simulated disk."""
 
 import errno
+import os
 import random
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.faults import Died
 from cordwood.chaos.sim.pages import SECTOR_BYTES
 from cordwood.storage.disk import File, sync_directory
+from cordwood.storage.errors import SyncFailed
 
 SEEDS = range(40)
 
@@ -309,3 +311,35 @@ def test_equal_seeds_give_equal_disks() -> None:
 
     assert all(story(seed) == story(seed) for seed in SEEDS)
     assert story(3) != story(4)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_opening_is_refused_until_it_is_healed_and_what_is_open_stays(disk: SimulatedDisk, code: int) -> None:
+    disk.make_directories("/d")
+    kept = disk.open("/d/f", create=True)
+    disk.faults.refuse_opens("/d", code=code)
+    for refused in (disk.open, disk.open_directory, disk.remove_tree):
+        with pytest.raises(OSError, match=os.strerror(code)):
+            refused("/d")
+    kept.pwrite([b"x"], 0)
+    disk.open("/elsewhere", create=True)
+    disk.faults.heal()
+    assert disk.open("/d/f").pread(1, 0) == b"x"
+
+
+def test_a_failed_sync_says_that_it_was_one(disk: SimulatedDisk) -> None:
+    file = disk.open("/f", create=True)
+    disk.faults.fail_next_sync(code=errno.ENOSPC)
+    with pytest.raises(SyncFailed, match="No space"):
+        file.sync()
+    file.sync()
+
+
+def test_what_is_open_is_counted_until_nobody_has_it(disk: SimulatedDisk) -> None:
+    files = [disk.open(f"/{number}", create=True) for number in range(3)]
+    assert disk.open_count == 3
+    files.pop().close()
+    files.pop()
+    assert disk.open_count == 1
+    disk.kill()
+    assert disk.open_count == 0

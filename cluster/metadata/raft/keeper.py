@@ -15,6 +15,8 @@ from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
 
+INSTALL_AGAIN_S = 1.0
+"""After resources were lacking to install an image."""
 TAIL_ENTRIES = 1_000
 """So many entries stay in the log behind a snapshot, for followers that were away for a moment."""
 
@@ -125,20 +127,24 @@ class Keeper:
             damage = found
         except OSError as error:
             damage = DamagedLog(self._directory, 0, f"its snapshot cannot be read: {error.strerror}")
-        await self._write_snapshot()
-        return [damage]
+        return [] if await self._write_snapshot() is None else [damage]
 
     async def _take_snapshot(self, node: RaftNode) -> None:
         index = await self._write_snapshot()
+        if index is None:
+            return
         # Only now: until the snapshot is on disk, the log is the only place that has these entries.
         start = self._log.start_of_tail(index, TAIL_ENTRIES, self._interval_bytes // 2)
         self._log.drop_before(start, node.commit_index)
         self._snapshot_at_bytes = self._log.bytes_on_disk + self._interval_bytes
 
-    async def _write_snapshot(self) -> int:
-        """The index of the image that is on disk now."""
+    async def _write_snapshot(self) -> int | None:
+        """The index of the image that is on disk now; None where resources are lacking for it."""
         taken = self._machine.whole
-        self.files.snapshot_bytes = await self._run_blocking(snapshot.write, self._disk, self._directory, taken)
+        size = await self._run_blocking(snapshot.write_unless_lacking, self._disk, self._directory, taken)
+        if size is None:
+            return None
+        self.files.snapshot_bytes = size
         snapshot.remove_all_but_newest(self._disk, self._directory)
         self._snapshot_index = taken.image.index
         return taken.image.index
@@ -149,7 +155,12 @@ class Keeper:
         index, term = taken.image.index, taken.term
         if index <= node.commit_index:
             return
-        self.files.snapshot_bytes = snapshot.write(self._disk, self._directory, taken)
+        size = snapshot.write_unless_lacking(self._disk, self._directory, taken)
+        if size is None:
+            self._to_install = taken
+            asyncio.get_running_loop().call_later(INSTALL_AGAIN_S, self.look)
+            return
+        self.files.snapshot_bytes = size
         self._machine.install(taken.image, term)
         node.installed(index, term)
         snapshot.remove_all_but_newest(self._disk, self._directory)

@@ -16,7 +16,7 @@ from cordwood.cluster.metadata.raft.messages import Standing
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk, sync_directory
-from cordwood.storage.errors import DamagedLog
+from cordwood.storage.errors import DamagedLog, damage_of
 
 STANDING = "standing"
 DAMAGED = "damaged-"
@@ -104,12 +104,12 @@ def verify(disk: Disk, directory: str) -> Iterator[DamagedLog]:
 
 
 def content_of(disk: Disk, path: str) -> bytes:
-    """All of a file. Raises DamagedLog where the disk cannot read it, which is no better than damage."""
+    """All of a file. Raises DamagedLog where the disk cannot read it, OutOfResources, DiskFailed."""
     file = disk.open(path)
     try:
         return file.pread(file.size(), 0)
     except OSError as error:
-        raise DamagedLog(path, 0, f"the disk cannot read it: {error.strerror}") from error
+        raise damage_of(error, path, 0) from error
     finally:
         file.close()
 
@@ -129,7 +129,7 @@ def _read(disk: Disk, directory: str, damage: list[DamagedLog]) -> Stored:
 
 def _check_whole(disk: Disk, directory: str) -> tuple[Standing | None, Snapshot | None]:
     """The standing and the newest snapshot. Raises DamagedLog where they and the journal do not fit together."""
-    mark, known = _mark(disk, directory), _snapshot(disk, directory)
+    mark, known = _mark(disk, directory), snapshot.read_newest(disk, directory)
     path = f"{directory}/{journal.NAME}"
     if not disk.exists(path):
         if known is not None or mark is Standing.MEMBER:
@@ -162,10 +162,3 @@ def _mark(disk: Disk, directory: str) -> Standing | None:
     if payload is not None and payload not in _MARKS:
         raise DamagedLog(path, 0, f"{payload!r} is no standing")
     return None if payload is None else _MARKS[payload]
-
-
-def _snapshot(disk: Disk, directory: str) -> Snapshot | None:
-    try:
-        return snapshot.read_newest(disk, directory)
-    except OSError as error:
-        raise DamagedLog(f"{directory}/{snapshot.names(disk, directory)[-1]}", 0, "the disk cannot read it") from error

@@ -223,3 +223,21 @@ def test_a_single_voter_leads_from_the_start_and_hears_its_own_heartbeats() -> N
         assert [voter.log_end for voter in status.voters] == [status.commit_index]
 
     run(story())
+
+
+def test_a_snapshot_without_descriptors_is_taken_later() -> None:
+    async def story() -> None:
+        quorum = await started(snapshot_interval_bytes=2000)
+        quorum.disk.faults.refuse_opens(".snapshot")
+        for at in range(40):
+            await quorum.create(f"t{at}")
+        assert quorum.failures == []
+        assert snapshots.names(quorum.disk, DIRECTORY) == []
+        quorum.disk.faults.heal()
+        await quorum.create("last")
+        assert len(snapshots.names(quorum.disk, DIRECTORY)) == 1
+        assert len(quorum.disk.content(f"{DIRECTORY}/journal")) < 2200
+        quorum.power_cut()
+        assert len(quorum.names()) == 41
+
+    run(story())
