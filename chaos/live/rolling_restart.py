@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,20 +40,26 @@ def main(
     """
     workload = Workload(per_second=per_second, is_group=True, settings=(), reader_settings=())
     with workplace(keep) as place:
-        cluster = LocalCluster(place)
-        run = ClusterRounds("rolling_restart", cluster, place, workload, seed)
-        watch = BrokerWatch(list(cluster.brokers.values()), place)
-        watch.start()
-        try:
-            report = run.run(rounds, lambda run: restart_each(run, rest_s))
-        finally:
-            watch.stop()
-    judge_silences(report, silences(answer for _, answer in run.clients.answers), watch.machine)
-    waits = [answer.answered_at - answer.sent_at for _, answer in run.clients.answers]
-    if waits:
+        report = restarts(place, rounds, workload, seed, rest_s)
+    report.tell()
+
+
+def restarts(place: Path, rounds: int, workload: Workload, seed: int, rest_s: float = 0.0) -> Report:
+    """The whole run, with the longest silence of each partition and the longest acknowledgements."""
+    cluster = LocalCluster(place)
+    run = ClusterRounds("rolling_restart", cluster, place, workload, seed)
+    watch = BrokerWatch(list(cluster.brokers.values()), place)
+    watch.start()
+    try:
+        report = run.run(rounds, lambda run: restart_each(run, rest_s))
+    finally:
+        watch.stop()
+    answers = [answer for _, answer in run.clients.answers]
+    judge_silences(report, silences(answers), watch.machine)
+    if waits := [answer.answered_at - answer.sent_at for answer in answers]:
         report.figures["longest_ack_s"] = round(max(waits), 3)
         report.figures["p99_ack_ms"] = round(quantile(waits, 0.99) * 1e3, 1)
-    report.tell()
+    return report
 
 
 def judge_silences(report: Report, found: Sequence[Wait], machine: MachineTime) -> None:

@@ -13,7 +13,7 @@ from cordwood.chaos.live.cluster_rounds import ClusterRounds
 from cordwood.chaos.live.flip_replicas import SETTINGS, WORKLOAD_CONFIGS, rot
 from cordwood.chaos.live.kill_leaders import kill_controller, kill_leader
 from cordwood.chaos.live.pause_leaders import pause_leader
-from cordwood.chaos.live.rolling_restart import restart_each
+from cordwood.chaos.live.rolling_restart import restarts
 
 NO_MEANS = 2
 """The exit code of a command that may not do here what it is for."""
@@ -38,7 +38,7 @@ def test_kills_pauses_and_rot_cost_nothing_that_was_acknowledged(tmp_path: Path)
 
 def test_clients_with_default_settings_notice_no_restart(tmp_path: Path) -> None:
     workload = Workload(is_group=True, settings=(), reader_settings=())
-    report = ClusterRounds("restarts", LocalCluster(tmp_path), tmp_path, workload, seed=1).run(1, restart_each)
+    report = restarts(tmp_path, 1, workload, seed=1)
     assert report.anomalies == []
     assert (report.rounds, report.acknowledged > 200) == (1, True)
 

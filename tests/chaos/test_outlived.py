@@ -235,6 +235,26 @@ def test_a_segment_that_is_deleted_is_found_and_fetched_again(cluster: LocalClus
     cluster.wait_in_sync()
 
 
+def test_a_flipped_bit_costs_a_replica_nothing_that_lies_behind_it(cluster: LocalCluster) -> None:
+    [acknowledged] = filled(cluster)
+    leader = cluster.leader_of(TOPIC, 0)
+    victim = next(id_ for id_ in cluster.ids if id_ != leader)
+    damaged = sealed(cluster, victim)[0]
+    [replica] = {(damaged.parent.parent.name, damaged.parent.name)}
+    sound = damaged.read_bytes()
+    Flip(damaged.relative_to(cluster.data[victim]), 500, 3).apply(cluster.data[victim])
+    ends = []
+
+    def is_repaired() -> bool:
+        ends.append(len(list(damaged.parent.glob("*.log"))))
+        return damaged.exists() and damaged.read_bytes() == sound
+
+    before = len(list(damaged.parent.glob("*.log")))
+    wait_until(is_repaired, REPAIRED_S, f"the repair of {replica}")
+    assert min(ends) >= before, "segments behind the damage went"
+    assert count_read(cluster.bootstrap, 0, acknowledged) == list(range(acknowledged))
+
+
 def test_idle_connections_do_not_keep_replicas_apart(tmp_path: Path) -> None:
     with LocalCluster(tmp_path, settings={"max.connections": "100"}) as cluster:
         cluster.create_topic(TOPIC, 3)

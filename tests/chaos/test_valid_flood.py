@@ -19,6 +19,7 @@ from cordwood.chaos.live.bystander import Bystander, Observed
 from cordwood.chaos.live.flood import attack
 from cordwood.chaos.live.flood.attack import Sent
 from cordwood.chaos.live.flood.large_requests import UnknownApi, arrays, large_request, versions_known
+from cordwood.chaos.live.flood.lateness import latest_in
 from cordwood.chaos.live.flood.shots import Outcome, Shot, announced
 from cordwood.chaos.live.flood.stage import NAMES, Stage
 from cordwood.chaos.live.flood.verdict import GROWTH_MB_MAX, WAIT_S_MAX, Verdict, judge
@@ -77,6 +78,15 @@ def test_waits_at_one_time_are_one_stall() -> None:
         ("record", 2.0),
         ("acknowledgement", 0.4),
     ]
+
+
+def test_the_latest_ring_of_a_loops_timer_is_found() -> None:
+    rows = {"0.001": 5, "0.1": 9, "1.0": 9, "+Inf": 9}
+    text = "\n".join(
+        f'cordwood_loop_lateness_seconds_bucket{{le="{bound}"}} {count}.0' for bound, count in rows.items()
+    )
+    assert latest_in(text) == 0.1
+    assert latest_in("") == 0.0
 
 
 @dataclass
@@ -152,6 +162,7 @@ def test_a_broker_that_stands_still_and_then_exits_is_noticed(tmp_path: Path) ->
         broker.resume()
         shot = Shot("7/1/2", "a planted request", stalled_s, time.monotonic(), Outcome.ANSWERED)
         stalled = stage.verdict(Sent((shot,)))
+    assert stalled.lateness_s >= PLANTED_STALL_S
     assert stalled.worst is not None
     assert stalled.worst.blamed_s > WAIT_S_MAX
     assert any("the bystander waited" in each and "--shot 7/1/2" in each for each in stalled.complaints)

@@ -1,5 +1,6 @@
 """A cluster with a bystander and a watch over its brokers, ready to be flooded."""
 
+import contextlib
 import time
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +10,7 @@ from cordwood.chaos.live.bystander import GROUP, MEMBERS_GROUP, Bystander
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.flood.aim import Aim, Names
 from cordwood.chaos.live.flood.attack import Sent
+from cordwood.chaos.live.flood.lateness import lateness_s
 from cordwood.chaos.live.flood.verdict import Verdict, judge
 from cordwood.chaos.live.flood.watch import BrokerWatch
 
@@ -80,7 +82,16 @@ class Stage:
         """Let the brokers come to rest, end the bystander and judge."""
         if not self.is_broker_gone():
             time.sleep(SETTLE_S)
+        late_s = self._lateness_s()
         observed = self._bystander.stop(is_broker_gone=self.is_broker_gone())
         self._watch.stop()
         self._is_judged = True
-        return judge(observed, self._watch, sent)
+        return judge(observed, self._watch, sent, late_s)
+
+    def _lateness_s(self) -> float:
+        """Of the latest of the brokers that still answer."""
+        late_s = 0.0
+        for http_address in self.cluster.http_addresses.values():
+            with contextlib.suppress(OSError):
+                late_s = max(late_s, lateness_s(http_address))
+        return late_s

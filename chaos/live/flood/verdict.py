@@ -25,6 +25,8 @@ class Verdict:
     """Of the resident memory, at its largest, over what it was before the flood."""
     kept_mb: float
     """The same after the flood."""
+    lateness_s: float
+    """No timer of a broker's event loop rang later than this, the machine's share included."""
     complaints: tuple[str, ...]
 
     @property
@@ -33,11 +35,12 @@ class Verdict:
         waits = "all waits of the bystander were short" if self.worst is None else f"longest wait {self.worst}"
         return (
             f"{waits}; memory +{self.growth_mb:.0f} MB at its largest, +{self.kept_mb:.0f} MB in the end; "
+            f"event loops at most {self.lateness_s:g} s late; "
             f"{self.acknowledged:,} records acknowledged"
         )
 
 
-def judge(observed: Observed, watch: BrokerWatch, sent: Sent) -> Verdict:
+def judge(observed: Observed, watch: BrokerWatch, sent: Sent, lateness_s: float = 0.0) -> Verdict:
     """Exits, tracebacks, errors, waits and memory, each with the requests that may be the cause."""
     found = stalls(observed.waits, watch.machine)
     complaints = [*watch.exits(), *watch.tracebacks(), *sent.complaints]
@@ -56,7 +59,7 @@ def judge(observed: Observed, watch: BrokerWatch, sent: Sent) -> Verdict:
             f"where {GROWTH_MB_MAX:.0f} MB are allowed" + _during(sent.shots, watch.peak_s, watch.peak_s)
         )
     worst = found[0] if found else None
-    return Verdict(observed.acknowledged, worst, watch.growth_mb, watch.kept_mb, tuple(complaints))
+    return Verdict(observed.acknowledged, worst, watch.growth_mb, watch.kept_mb, lateness_s, tuple(complaints))
 
 
 def _during(shots: Sequence[Shot], began_s: float, ended_s: float) -> str:
