@@ -37,7 +37,7 @@ class Cluster:
     Without `is_quiet` the brokers' clockwork is as it is by default.
     """
 
-    def __init__(self, brokers: int, *, is_quiet: bool = True) -> None:
+    def __init__(self, brokers: int, *, is_quiet: bool = True, **settings: object) -> None:
         self.brokers = brokers
         self.world = World(
             Plan(
@@ -50,7 +50,7 @@ class Cluster:
                 disk_s=(DISK_S, DISK_S),
                 split_share=0.0,
                 clock_rates=(1.0,) * brokers,
-                settings=QUIET if is_quiet else {},
+                settings={**(QUIET if is_quiet else {}), **settings},
                 producers=(),
                 consumers=0,
                 members=0,

@@ -8,7 +8,6 @@ The memory that a client makes the broker hold is counted in pools that the conn
 """
 
 import asyncio
-import math
 import mmap
 import struct
 from collections import deque
@@ -38,7 +37,7 @@ BUFFER_BYTES_STEP = 4 << 20
 REQUEST_BYTES = 2 << 10
 """What one request that waits for its answer is counted with, beside a share of its size."""
 SIZE_SHARE_SHIFT = 4
-"""A sixteenth: what a produce request holds has gone to the log, and counts only so that nobody sends without end."""
+"""A sixteenth of its size: what a produce request brings has gone to the log."""
 PENDING_BYTES_MAX = 2 << 20
 """With more than this, a connection is not read from until some of its requests are answered."""
 FREE_BYTES = 16 << 10
@@ -119,7 +118,6 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def held_bytes(self) -> int:
-        """What it has of the pools for requests."""
         return self._receive_bytes + self._pending_bytes
 
     @property
@@ -147,10 +145,13 @@ class Connection(asyncio.BufferedProtocol):
         return now - self.stalled_at
 
     def idle_for(self, now: float) -> float:
-        """Seconds since anything came from a client that is owed no answer; without end where nothing ever came."""
-        if self.is_waited_for:
-            return 0.0
-        return math.inf if self.last_active == self._opened_at else now - self.last_active
+        """Seconds since anything came from a client that is owed no answer."""
+        return 0.0 if self.is_waited_for else now - self.last_active
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing ever came."""
+        return self.last_active == self._opened_at
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are of no class of asyncio's.
@@ -225,7 +226,6 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def hold(self, size: int) -> None:
-        """See `Slot.hold`."""
         if self._transport is not None:
             self._pending_bytes += size
             self._pools.pending.used += size
@@ -296,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close(f"an answer could not be sent: {error!r}")
 
     def shrink(self) -> None:
-        """Give back a receive buffer that is not in use."""
+        """Give back a receive buffer with nothing in it."""
         if self._start == self._end and self._transport is not None:
             self._buffer = bytearray()
             self._start = self._end = self._room = 0

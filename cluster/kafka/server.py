@@ -26,8 +26,8 @@ PARTIAL_FRAME_AFTER_S = 60.0
 STALLED_AFTER_S = 60.0
 """A client that takes nothing of its answers for this long is closed."""
 UNADMITTED_MAX = 64
-IDLE_S_MIN = 10.0
-"""A client that was active more lately is not closed to make room for another one, unless it never sent anything."""
+IDLE_S_MIN, SILENT_S_MIN = 10.0, 1.0
+"""How long a client is idle before it is closed to make room for another one, and one that never sent anything."""
 EVICTED_AT_ONCE = 256
 BACKLOG = 1024
 
@@ -166,7 +166,9 @@ class Server:
         idle = (
             connection
             for connection in self._connections
-            if connection.is_open and not connection.is_broker and connection.idle_for(now) > IDLE_S_MIN
+            if connection.is_open
+            and not connection.is_broker
+            and connection.idle_for(now) > (SILENT_S_MIN if connection.is_silent else IDLE_S_MIN)
         )
         found = heapq.nsmallest(EVICTED_AT_ONCE, idle, key=lambda connection: connection.last_active)
         return [(connection, connection.last_active) for connection in found]

@@ -1,6 +1,8 @@
 """Nothing that clients do fills a broker: its memory is bounded as seen from outside, and a bystander is served."""
 
 import contextlib
+import os
+import resource
 import struct
 import time
 from collections.abc import Iterator
@@ -134,10 +136,31 @@ def test_the_oldest_idle_client_makes_room_for_another(tmp_path: Path) -> None:
     broker = RunningBroker(tmp_path / "data", max_connections="20").start()
     try:
         with connections(broker.port, 20) as idle:
-            time.sleep(0.5)
+            time.sleep(1.5)
             with connections(broker.port, 1) as (client,):
                 client.sendall(metadata_of_all())
                 assert read_frame(client)
             assert [number for number, one in enumerate(idle) if is_hung_up(one, 0.2)] == [0]
     finally:
         broker.stop()
+
+
+def test_a_broker_without_descriptors_goes_on_when_there_are_some_again(running: RunningBroker) -> None:
+    used = len(os.listdir(f"/proc/{running.pid}/fd"))
+    limits = resource.prlimit(running.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (used + 20, limits[1]))
+    with connections(running.port, 60) as opened:
+        time.sleep(0.5)
+        began = cpu_s(running.pid)
+        time.sleep(1.0)
+        assert cpu_s(running.pid) - began < 0.5, "the listener spins"
+        assert sum(is_hung_up(one, 0.01) for one in opened) >= 40
+    with connections(running.port, 1) as (client,):
+        client.sendall(metadata_of_all())
+        assert read_frame(client)
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of processor time that the process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
