@@ -25,6 +25,7 @@ import uvloop
 from cordwood.cluster.broker import Broker
 from cordwood.cluster.config import Settings
 from cordwood.cluster.identity import WrongDirectory
+from cordwood.cluster.log_limit import LogLimit
 from cordwood.cluster.log_lines import processors_of
 from cordwood.cluster.metadata.commands import UnknownCommand
 from cordwood.cluster.metadata.image import CommandRefused
@@ -179,7 +180,10 @@ def _wall_clock() -> int:
 
 def _configure_logging(settings: Settings) -> None:
     structlog.configure(
-        processors=processors_of(settings.logging_format, settings.node_id, is_terminal=sys.stderr.isatty()),
+        processors=[
+            LogLimit(time.monotonic),
+            *processors_of(settings.logging_format, settings.node_id, is_terminal=sys.stderr.isatty()),
+        ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )

@@ -23,6 +23,7 @@ from memory_attacks import (
 )
 
 from cordwood.chaos.live.bystander import Bystander
+from cordwood.cluster.log_limit import LINES_MAX
 
 GROWTH_MB_MAX = 128.0
 WAIT_MS_MAX = 2_000.0
@@ -164,3 +165,11 @@ def cpu_s(pid: int) -> float:
     """Seconds of processor time that the process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_malformed_requests_do_not_fill_the_log(running: RunningBroker) -> None:
+    for _ in range(1_000):
+        with connections(running.port, 1) as (client,):
+            client.sendall(b"\x7f\xff\xff\xff")
+            assert is_hung_up(client)
+    assert running.output.count("event=connection.closed") <= 3 * LINES_MAX
