@@ -30,6 +30,6 @@ def test_a_long_silence_is_an_anomaly_but_for_what_the_machine_withheld() -> Non
     assert [round(seconds, 1) for seconds in blamed.times_s["longest_silence"]] == [0.9, 0.4]
     machine = MachineTime()
     for time_s, starved_s in ((1.0, 0.0), (2.0, 0.6)):
-        machine.add(time_s, (starved_s,), 0.0)
+        machine.add(time_s, (starved_s,), 0.0, 0.0)
     judge_silences(excused, found, machine)
     assert excused.anomalies == []

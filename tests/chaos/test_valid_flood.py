@@ -65,11 +65,18 @@ def test_what_a_broker_announces_is_what_is_sent(broker: RunningBroker) -> None:
 def test_a_wait_for_a_processor_or_for_the_disk_is_not_the_brokers() -> None:
     machine = MachineTime()
     for time_s, starved_s, probe_s in ((1.0, 0.0, 0.01), (2.0, 0.6, 0.01), (3.0, 0.6, 0.3), (4.0, 0.6, 0.01)):
-        machine.add(time_s, (starved_s, 0.1), probe_s)
+        machine.add(time_s, (starved_s, 0.1), 0.0, probe_s)
     assert machine.share_of(Wait("record", 1.0, 2.0)) == pytest.approx(0.61)
     assert machine.share_of(Wait("record", 2.5, 3.5)) == pytest.approx(0.3)
     assert machine.share_of(Wait("record", 1.5, 1.6)) == pytest.approx(0.1)
     assert MachineTime().share_of(Wait("record", 1.0, 2.0)) == 0.0
+
+
+def test_a_wait_of_the_bystanders_own_threads_is_not_the_brokers() -> None:
+    machine = MachineTime()
+    for time_s, clients_s in ((1.0, 0.0), (2.0, 0.4)):
+        machine.add(time_s, (0.0,), clients_s, 0.1)
+    assert machine.share_of(Wait("record", 1.0, 2.0)) == pytest.approx(0.4)
 
 
 def test_waits_at_one_time_are_one_stall() -> None:

@@ -25,19 +25,22 @@ class Wait(NamedTuple):
 class MachineTime:
     """Samples of what the machine withheld, in the order of their times.
 
-    A client may wait because the broker waits for a processor or for the disk, which other programs keep busy. Neither
-    is a fault of the broker, and both are measured beside it.
+    A client may wait because a broker or the client waits for a processor, or the broker for the disk, which other
+    programs keep busy. None of it is a fault of the broker, and all of it is measured beside it.
     """
 
     times_s: list[float] = field(default_factory=list)
-    starved_s: list[tuple[float, ...]] = field(default_factory=list)
+    brokers_s: list[tuple[float, ...]] = field(default_factory=list)
     """For how long each broker had been runnable without a processor up to each of the times."""
+    clients_s: list[float] = field(default_factory=list)
+    """The same of the clients: of that of their threads which waited longest between two samples."""
     probe_s: list[float] = field(default_factory=list)
     """How long one write with fdatasync took that ended at each of the times, and how late it began."""
 
-    def add(self, time_s: float, starved_s: tuple[float, ...], probe_s: float) -> None:
+    def add(self, time_s: float, brokers_s: tuple[float, ...], clients_s: float, probe_s: float) -> None:
         self.times_s.append(time_s)
-        self.starved_s.append(starved_s)
+        self.brokers_s.append(brokers_s)
+        self.clients_s.append(clients_s)
         self.probe_s.append(probe_s)
 
     def share_of(self, wait: Wait) -> float:
@@ -46,10 +49,11 @@ class MachineTime:
             return 0.0
         first = max(bisect_right(self.times_s, wait.began_s) - 1, 0)
         last = min(bisect_left(self.times_s, wait.ended_s), len(self.times_s) - 1)
-        starved_s = (
-            at_last - at_first for at_first, at_last in zip(self.starved_s[first], self.starved_s[last], strict=True)
-        )
-        return min(max(starved_s) + max(self.probe_s[first : last + 1]), wait.seconds)
+        at_first, at_last = self.brokers_s[first], self.brokers_s[last]
+        broker_s = max((after - before for before, after in zip(at_first, at_last, strict=True)), default=0.0)
+        # A late probe waited for a processor as the clients did, whose process it shares.
+        client_s = max(self.clients_s[last] - self.clients_s[first], *self.probe_s[first : last + 1])
+        return min(broker_s + client_s, wait.seconds)
 
 
 class Stall(NamedTuple):

@@ -54,8 +54,9 @@ class BrokerWatch:
         self.last_mb: dict[int, float] = {}
         self._brokers, self._place = brokers, place
         self._starved_s = [0.0] * len(brokers)
+        self._clients_starved_s = 0.0
         self._withheld_s: dict[int, float] = {}
-        """From each process, when it was looked at last."""
+        """From each thread, when it was looked at last."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -112,13 +113,19 @@ class BrokerWatch:
                 continue
             try:
                 self._see_memory(pid, now_s)
-                sum_s = withheld_s(pid)
+                self._starved_s[number] += self._more_withheld_s(pid, pid)
             except ProcessLookupError:
                 # It has just ended; `exits` says so where it ended by itself.
                 continue
-            self._starved_s[number] += sum_s - self._withheld_s.get(pid, sum_s)
-            self._withheld_s[pid] = sum_s
-        self.machine.add(now_s, tuple(self._starved_s), probe_s)
+        self._clients_starved_s += max(self._more_withheld_s(os.getpid(), thread) for thread in own_threads())
+        self.machine.add(now_s, tuple(self._starved_s), self._clients_starved_s, probe_s)
+
+    def _more_withheld_s(self, pid: int, thread: int) -> float:
+        """Since the last sample. Raises ProcessLookupError."""
+        sum_s = withheld_s(pid, thread)
+        before_s = self._withheld_s.get(thread, sum_s)
+        self._withheld_s[thread] = sum_s
+        return max(sum_s - before_s, 0.0)
 
     def _see_memory(self, pid: int, now_s: float) -> None:
         self.last_mb[pid] = resident_mb(pid)
@@ -137,14 +144,20 @@ def resident_mb(pid: int) -> float:
     raise ProcessLookupError(f"no process {pid}")
 
 
-def withheld_s(pid: int) -> float:
-    """For how long a process's main thread has waited for a processor. Raises ProcessLookupError.
+def own_threads() -> list[int]:
+    """The threads of this process."""
+    return [int(entry.name) for entry in Path("/proc/self/task").iterdir()]
 
-    The second number of schedstat (Linux, Documentation/scheduler/sched-stats.rst); 0 where the kernel does not count.
+
+def withheld_s(pid: int, thread: int) -> float:
+    """For how long a thread has waited for a processor; of a process, the first thread has its number.
+
+    The second number of schedstat (Linux, Documentation/scheduler/sched-stats.rst); 0 where the kernel does not count,
+    or where the thread has just ended. Raises ProcessLookupError where the process has.
     """
     try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / NANOSECONDS
-    except FileNotFoundError:
+        return int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()[1]) / NANOSECONDS
+    except (FileNotFoundError, ProcessLookupError):
         if Path(f"/proc/{pid}").exists():
             return 0.0
         raise ProcessLookupError(f"no process {pid}") from None
