@@ -7,13 +7,15 @@ soon as that is through; so what fits into that while is proven that often, and 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
+import structlog
+
 from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
-from cordwood.storage.errors import DamagedLog
-from cordwood.storage.scrub import PIECE_BYTES, Proof, prove, view_of
+from cordwood.storage.errors import DamagedLog, StorageError
+from cordwood.storage.scrub import PIECE_BYTES, LogView, Proof, prove, view_of
 
 PASS_S = 15.0
 """From the beginning of one pass to that of the next, if the rate allows."""
@@ -23,6 +25,8 @@ PAUSE_S = 1.0
 """Between two passes, however long they take."""
 FILE_BYTES = 32 << 10
 """What opening a file counts for at least, by the processor time it takes: thousands of small logs share the rate."""
+
+_events = structlog.get_logger("scrubber")
 
 _Proofs = Iterator[tuple[Partition, Proof]]
 
@@ -70,12 +74,16 @@ class Scrubber:
     async def _scrub_and_rest(self) -> None:
         now = asyncio.get_running_loop().time
         began = now()
-        await self.scrub()
+        try:
+            await self.scrub()
+        except (OSError, StorageError) as error:
+            # Of what lies beside the logs. The next pass comes to it again.
+            _events.warning("scrub.postponed", error=str(error))
         await asyncio.sleep(max(PASS_S - (now() - began), PAUSE_S))
 
     async def _scrub_partitions(self, partitions: Iterable[Partition]) -> None:
         views = [(partition, view_of(partition.log)) for partition in partitions if _may_be_read(partition)]
-        proofs: _Proofs = ((partition, proof) for partition, view in views for proof in prove(view))
+        proofs = _proofs_of(views)
         is_through = not views
         while not is_through:
             found, size, is_through = await self._run_blocking(_advance, proofs, self._step_bytes)
@@ -95,6 +103,16 @@ class Scrubber:
             partition = self._replicas.with_id(*place)
             if partition is not None:
                 partition.damaged(damage)
+
+
+def _proofs_of(views: Iterable[tuple[Partition, LogView]]) -> _Proofs:
+    for partition, view in views:
+        try:
+            for proof in prove(view):
+                yield partition, proof
+        except StorageError as error:
+            # Without resources nothing is proven either way, and the other logs are not held up.
+            _events.warning("scrub.skipped", topic=partition.topic, partition=partition.index, error=str(error))
 
 
 def _advance(proofs: _Proofs, step_bytes: int) -> tuple[list[tuple[Partition, DamagedLog]], int, bool]:

@@ -5,9 +5,11 @@ import errno
 from collections.abc import Awaitable, Callable
 
 import pytest
-from replica_fixture import NOW_MS, ReplicaStory, housekeeping_of
+from replica_fixture import NOW_MS, TOPIC_ID, ReplicaStory, housekeeping_of
+from structlog.testing import capture_logs
 
 from cordwood.replication.partition import PartitionRefused, Refusal
+from cordwood.replication.scrubber import Scrubber
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import OutOfResources
 
@@ -119,3 +121,27 @@ def test_retention_without_descriptors_is_done_later() -> None:
         assert broker.partition().log.log_start == 2
 
     tell(story, LogConfig(segment_bytes=10_000, retention_ms=1000))
+
+
+def test_a_log_that_cannot_be_scrubbed_now_holds_up_no_other() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        waiting = [broker.produce("a", index=index) for index in range(3)]
+        await broker.turn()
+        broker.syncer.let_go()
+        assert {one.outcome for one in waiting} == {"reached"}
+        rest: list[str] = []
+
+        async def run_blocking(function: Callable[..., object], *arguments: object) -> object:
+            return function(*arguments)
+
+        async def scrub_the_rest() -> None:
+            rest.append("scrubbed")
+
+        scrubber = Scrubber(broker.replicas, run_blocking, 1 << 30, scrub_the_rest)
+        broker.disk.faults.refuse_opens(f"{TOPIC_ID}/1/")
+        with capture_logs() as lines:
+            await scrubber.scrub()
+        assert [(line["event"], line["partition"]) for line in lines] == [("scrub.skipped", 1)]
+        assert rest == ["scrubbed"]
+
+    tell(story)
