@@ -17,6 +17,8 @@ RECORD_BYTES_MIN = 7
 
 RUN_MIN = 32
 """Fewer records are walked: columns of so few octets would take longer."""
+WINDOW_RECORDS, WINDOW_GROWTH = 256, 16
+"""How far ahead columns are looked at: never much further than the run goes, or long batches would take its square."""
 WALKED_AFTER_NO_RUN = 256
 COLUMNS_MAX = 64
 RUN_COST = 16
@@ -82,9 +84,17 @@ def _run(content: Content, end: int, begin: int, place: int, first: int, count: 
     # The offset delta takes more octets from 64 on, and from 8,192: then the record's length is another one, too.
     width_changes = 1 << (7 * len(shape.delta) - 1)
     fitting = min(count, width_changes, first + (end - place) // shape.size) - first
-    if fitting <= 0 or len(shape.lengths) > COLUMNS_MAX:
+    if len(shape.lengths) > COLUMNS_MAX:
         return 0
-    return _alike(content, begin, place, shape, first, fitting)
+    run, window = 0, WINDOW_RECORDS
+    while run < fitting:
+        wanted = min(window, fitting - run)
+        alike = _alike(content, begin, place + run * shape.size, shape, first + run, wanted)
+        run += alike
+        if alike < wanted:
+            break
+        window *= WINDOW_GROWTH
+    return run
 
 
 def _alike(content: Content, begin: int, place: int, shape: Shape, first: int, count: int) -> int:

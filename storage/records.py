@@ -74,16 +74,20 @@ def encode(
     return bytes(batch)
 
 
+class LargeRecord(CorruptBatch):
+    """A record of more bytes than its reader takes. It is not unpacked; a reader that takes more may go on."""
+
+
 class RecordCursor:
     """The records of one batch in their order, unpacked as far as they are asked for.
 
     A reader may stop anywhere and go on later; between, `rest` gives back what a large batch was unpacked to.
     """
 
-    def __init__(self, batch: bytes, start: int = 0, record_bytes_max: int = UNPACKED_BYTES_MAX) -> None:
-        """Records with offsets below `start` are passed over; a larger one is an error. Raises CorruptBatch."""
+    def __init__(self, batch: bytes, start: int = 0) -> None:
+        """Records with offsets below `start` are passed over. Raises CorruptBatch."""
         self._batch, self._header, self._start = batch, check(batch), start
-        self._record_bytes_max = record_bytes_max
+        self.record_bytes_max = UNPACKED_BYTES_MAX
         self.unpacked_bytes_max = FRONT_BYTES
         """The most that there is room for, so far."""
         self._body: Body | None = None
@@ -105,7 +109,7 @@ class RecordCursor:
             self._body = None
 
     def records(self) -> Iterator[Record]:
-        """Raises CorruptBatch where the next one is none, or stands behind the first UNPACKED_BYTES_MAX."""
+        """Raises CorruptBatch where the next one is none, or is behind UNPACKED_BYTES_MAX; LargeRecord."""
         for content, place, behind, offset, timestamp in self._frames():
             try:
                 record, end = _decode_record(content, place, offset, timestamp)
@@ -148,8 +152,8 @@ class RecordCursor:
             body = self._unpacked()
             with suppress(IndexError):
                 length, place = _read_varint(body.content, self._place)
-                if length > self._record_bytes_max:
-                    raise CorruptBatch(f"a record of {length} bytes where {self._record_bytes_max} are taken")
+                if length > self.record_bytes_max:
+                    raise LargeRecord(f"a record of {length} bytes where {self.record_bytes_max} are taken")
                 if 0 <= length <= body.end - place:
                     return body.content, place, place + length
             if body.is_whole:

@@ -75,6 +75,8 @@ class Streams:
 
     def __init__(self) -> None:
         self._count = 0
+        self.large_record = asyncio.Lock()
+        """Held by the reader that has a large record in memory: one at a time, until it is sent."""
 
     @contextmanager
     def one_more(self) -> Iterator[None]:

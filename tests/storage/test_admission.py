@@ -1,6 +1,7 @@
 """What Produce takes: batches whose records are what their header says, and what it costs to find out."""
 
 import math
+from typing import Any
 
 import cramjam
 import pytest
@@ -12,6 +13,7 @@ from cordwood.storage.admission import admit, admit_records
 from cordwood.storage.batch import Compression, check
 from cordwood.storage.budget import RECORDS_MAX, UNPACKED_BYTES_MAX, Budget, OverBudget
 from cordwood.storage.config import LogConfig
+from cordwood.storage.contents import examine
 from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord
 from cordwood.storage.records import Record, decode, encode
 
@@ -117,6 +119,26 @@ def test_many_records_of_the_same_lengths_cost_next_to_nothing() -> None:
 def test_records_of_any_length_cost_one_each() -> None:
     batch = encode([Record(0, NOW_MS, None, b"v" * (number * 7919 % 90)) for number in range(10_000)])
     assert 10_000 <= RECORDS_MAX - admitted(batch).records < 11_000
+
+
+class Counted(bytes):
+    """Bytes that count how many of them are looked at."""
+
+    looked_at = 0
+
+    def __getitem__(self, where: Any) -> Any:
+        found = super().__getitem__(where)
+        type(self).looked_at += len(found) if isinstance(where, slice) else 1
+        return found
+
+
+@pytest.mark.parametrize("alike", [1, 2, 31, 33, 100, 257, 300, 5000])
+def test_the_work_grows_with_the_records_and_no_faster(alike: int) -> None:
+    records = [Record(0, NOW_MS, b"k", b"v" * (1 + number // alike % 2)) for number in range(60_000)]
+    Counted.looked_at = 0
+    content = Counted(body_of(records))
+    assert examine(content, len(content), len(records), Budget())
+    assert Counted.looked_at < 40 * len(records)
 
 
 def test_what_exceeds_the_budget_is_known_before_it_is_done() -> None:

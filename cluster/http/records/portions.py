@@ -5,14 +5,15 @@ from typing import NamedTuple
 
 from cordwood.storage.batch import CODEC_MASK, headers, peek
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.records import Record, RecordCursor
+from cordwood.storage.records import LargeRecord, Record, RecordCursor
 
 RECORDS_MAX = 500
-CONTENT_BYTES_MAX = 256 << 10
+CONTENT_BYTES_MAX = 128 << 10
 """Of keys and values. A portion ends with the record that reaches it."""
 LOOKED_AT_MAX = 5_000
 """Records, of which only those with a certain key may be wanted: some 20 ms."""
 LIGHT_BYTES_MAX = 16 << 10
+USUAL_RECORD_BYTES = 256 << 10
 RECORD_BYTES_MAX = 8 << 20
 """A larger record is for clients of Kafka's protocol: here it would be in memory several times."""
 
@@ -45,19 +46,25 @@ class Portions:
     def is_over(self) -> bool:
         return self._cursor is None and (self._place >= len(self._batches) or self._end >= self._offsets.stop)
 
-    def next(self) -> Portion:
-        """The next one. Raises CorruptBatch where what was fetched is no row of whole batches."""
+    def next(self, record_bytes_max: int = RECORD_BYTES_MAX) -> Portion:
+        """The next one. Raises CorruptBatch where what was fetched is no row of whole batches.
+
+        Raises LargeRecord where the next record is larger than that, and not too large for any reader.
+        """
         taken = _Taken(self._records_max)
         while not taken.is_enough and not self.is_over:
             cursor = self._cursor = self._cursor or self._next_batch()
             if cursor is None:
                 continue
+            cursor.record_bytes_max = record_bytes_max
             try:
                 self._read(cursor, taken)
             except CorruptBatch as damage:
                 if taken.records:
                     # They come first; the next portion begins with the damage.
                     break
+                if isinstance(damage, LargeRecord) and record_bytes_max < RECORD_BYTES_MAX:
+                    raise
                 self._cursor, self._end = None, cursor.end
                 return Portion((), self._end, str(damage))
         return Portion(taken.records, self._end)
@@ -84,7 +91,7 @@ class Portions:
         if header.is_control:
             self._end = header.end
             return None
-        return RecordCursor(batch, self._offsets.start, RECORD_BYTES_MAX)
+        return RecordCursor(batch, self._offsets.start)
 
 
 class _Taken:

@@ -16,13 +16,13 @@ from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.conversation import Conversation, HungUp
 from cordwood.cluster.http.places import Offsets, Place, by_leader
 from cordwood.cluster.http.records.fetching import Fetched, fetch
-from cordwood.cluster.http.records.portions import RECORDS_MAX, Portion, Portions
+from cordwood.cluster.http.records.portions import RECORD_BYTES_MAX, RECORDS_MAX, USUAL_RECORD_BYTES, Portion, Portions
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, refusal_of, status_of
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.records import Record
+from cordwood.storage.records import LargeRecord, Record
 
-PIECES_WAITING_MAX = 2
+PIECES_WAITING_MAX = 1
 PACE_S = 0.02
 PACED_BYTES = 64 << 10
 """A reader at the end takes a breath after so little: under load it gets more at a time, and costs the broker less."""
@@ -69,6 +69,8 @@ class Reading:
         self._next = dict(wanted.starts)
         self._unread = {place for place in wanted.starts if not self._is_at_end(place)}
         self._ready: asyncio.Queue[Piece | HttpRefusal] = asyncio.Queue(PIECES_WAITING_MAX)
+        self._is_one_out = False
+        """Whether a piece has been handed out that its taker may still hold."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -89,8 +91,12 @@ class Reading:
         return not self._unread and self._ready.empty()
 
     async def next(self) -> Piece:
-        """The next piece, of any of the partitions. Raises HttpRefusal where it cannot go on."""
+        """The next piece, of any of the partitions, when the one before is done with. Raises HttpRefusal."""
+        if self._is_one_out:
+            self._is_one_out = False
+            self._ready.task_done()
         piece = await self._ready.get()
+        self._is_one_out = True
         if isinstance(piece, HttpRefusal):
             raise piece
         return piece
@@ -198,13 +204,24 @@ class Reading:
         portions = Portions(row.records, offsets, wanted.key, wanted.records_max)
         while not portions.is_over:
             try:
-                portion: Portion = await self._context.decoding.run(portions.next)
+                yield self._piece(place, await self._decode(portions, USUAL_RECORD_BYTES))
+            except LargeRecord:
+                async with self._context.streams.large_record:
+                    yield self._piece(place, await self._decode(portions, RECORD_BYTES_MAX))
+                    await self._ready.join()
             except CorruptBatch as damage:
                 raise Malformed(f"a damaged batch of {place.topic}-{place.partition}: {damage}") from damage
-            if portion.damage is None:
-                yield Piece(place, portion.records, portion.end)
-            else:
-                _events.warning(
-                    "records.undecodable", topic=place.topic, partition=place.partition, reason=portion.damage
-                )
-                yield Piece(place, (), portion.end, range(self._next[place], portion.end), portion.damage)
+
+    async def _decode(self, portions: Portions, record_bytes_max: int) -> Portion:
+        """Raises CorruptBatch."""
+        if portions.is_light:
+            return portions.next(record_bytes_max)
+        portion: Portion = await self._context.decoding.run(portions.next, record_bytes_max)
+        return portion
+
+    def _piece(self, place: Place, portion: Portion) -> Piece:
+        records, end, damage = portion
+        if damage is None:
+            return Piece(place, records, end)
+        _events.warning("records.undecodable", topic=place.topic, partition=place.partition, reason=damage)
+        return Piece(place, (), end, range(self._next[place], end), damage)

@@ -11,12 +11,13 @@ from cordwood.cluster.http.records.portions import (
     LOOKED_AT_MAX,
     RECORD_BYTES_MAX,
     RECORDS_MAX,
+    USUAL_RECORD_BYTES,
     Portion,
     Portions,
 )
 from cordwood.storage.batch import CONTROL, Compression
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.records import FRONT_BYTES, Record, RecordCursor, encode
+from cordwood.storage.records import FRONT_BYTES, LargeRecord, Record, RecordCursor, encode
 
 ALL = range(1 << 63)
 BOMB_RECORDS = 300_000
@@ -108,6 +109,15 @@ def test_a_record_that_is_too_large_is_stepped_over_before_it_is_unpacked() -> N
     tracemalloc.stop()
     assert "where 8388608 are taken" in (portion.damage or "")
     assert peak_bytes < 1 << 20
+
+
+def test_a_large_record_is_decoded_by_a_reader_that_takes_it() -> None:
+    portions = Portions(batch(b"v", b"v" * 1_000_000, b"v"), ALL, None)
+    assert offsets(portions.next(USUAL_RECORD_BYTES)) == [0]
+    with pytest.raises(LargeRecord):
+        portions.next(USUAL_RECORD_BYTES)
+    assert offsets(portions.next()) == [1]
+    assert offsets(portions.next(USUAL_RECORD_BYTES)) == [2]
 
 
 def test_bytes_that_are_not_what_was_written_are_not_stepped_over() -> None:

@@ -183,3 +183,14 @@ def test_a_reader_that_hangs_up_is_forgotten(api: HttpClient) -> None:
         connection.request("GET", "/v1/topics/left/records")
         connection.close()
     assert api.read("left") == []
+
+
+def test_large_records_are_read_one_reader_at_a_time(api: HttpClient) -> None:
+    api.make_topic("large-records", configs={"max.message.bytes": str(16 << 20)})
+    sizes = [1, 1_000_000, 2, 3_000_000, 3]
+    for size in sizes:
+        api.write("large-records", "v" * size)
+    with ThreadPoolExecutor(4) as readers:
+        for read in readers.map(lambda _: api.values("large-records"), range(8)):
+            assert [len(value) for value in read] == sizes
+    assert [len(value) for value in api.values("large-records", "limit=4")] == sizes[:4]
