@@ -25,7 +25,7 @@ from cordwood.cluster.groups.exchange import (
 from cordwood.cluster.groups.formats import encode_group
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.keeping import Keeper
-from cordwood.cluster.groups.shard import Shard
+from cordwood.cluster.groups.shard import SavedValue, Shard
 from cordwood.cluster.kafka.call import Refused
 from cordwood.replication.tasks import Tasks
 
@@ -138,8 +138,8 @@ class Performer:
                 # It came to nothing before anything was written.
                 return
         value = encode_group(store.group, now_ms)
-        before = shard.save(group.group_id, value)
-        write = self._tasks.spawn(self._write_group(shard, group, store, value, before))
+        saving = shard.save(group.group_id, value)
+        write = self._tasks.spawn(self._write_group(shard, group, store, value, saving))
         self._writes[group] = write
         write.add_done_callback(lambda _: self._written(group, write))
 
@@ -148,17 +148,19 @@ class Performer:
             del self._writes[group]
 
     async def _write_group(
-        self, shard: Shard, group: Group, store: Store, value: bytes, before: bytes | None
+        self, shard: Shard, group: Group, store: Store, value: bytes, saving: SavedValue
     ) -> ErrorCode:
         if shard.groups.get(group.group_id) is not group:
             # It was deleted meanwhile, and must not come back.
+            shard.not_saved(group.group_id, saving)
             return ErrorCode.none
         code = ErrorCode.none
         try:
             await self._keeper.write(shard, {}, {group.group_id: value})
+            shard.saved(group.group_id, saving)
         except Refused as refusal:
             code = refusal.code
-            shard.save(group.group_id, before)
+            shard.not_saved(group.group_id, saving)
             _events.warning("group.not_written", group=group.group_id, error=str(refusal))
         if code is ErrorCode.message_too_large:
             code = ErrorCode.unknown_server_error

@@ -47,14 +47,15 @@ class Removal:
         """Remove an empty group. Who joins while that is written comes into a new one."""
         group_id = group.group_id
         self._performer.forget(shard, group_id)
-        before = shard.save(group_id, None)
+        is_saved = shard.is_saved(group_id)
+        saving = shard.save(group_id, None)
         try:
-            await self._keeper.write(shard, dict.fromkeys(keys), {} if before is None else {group_id: None})
+            await self._keeper.write(shard, dict.fromkeys(keys), {group_id: None} if is_saved else {})
         except Refused:
-            if group_id not in shard.groups:
-                shard.groups[group_id] = group
-                shard.save(group_id, before)
+            shard.not_saved(group_id, saving)
+            shard.groups.setdefault(group_id, group)
             raise
+        shard.saved(group_id, saving)
 
     async def forget_topics(self, topics: frozenset[str]) -> None:
         for shard in self._keeper.shards:

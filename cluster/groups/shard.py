@@ -1,6 +1,7 @@
 """The groups of one partition of `__consumer_offsets`, in memory, as its records tell of them."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 
 from cordwood.cluster.groups.formats import (
@@ -26,6 +27,13 @@ Content = tuple[bytes, bytes | None]
 """Key and value of a record; without a value it is a tombstone."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedValue:
+    """A record of a group; None for a tombstone. Known by identity."""
+
+    value: bytes | None
+
+
 class Readiness(Enum):
     """Whether a partition's groups can be served."""
 
@@ -47,7 +55,8 @@ class Shard:
         self.offsets = Offsets()
         self.is_compacting = False
         self._settings = settings
-        self._saved: dict[str, bytes] = {}
+        self._saved: dict[str, list[SavedValue]] = {}
+        """What the log says of each group, and behind it what is being written, in that order."""
         self._unsaved: dict[str, None] = {}
 
     @property
@@ -68,7 +77,7 @@ class Shard:
                         self.groups[key.group_id] = Group(key.group_id, self._settings)
                 case GroupKey(group_id):
                     self.groups[group_id] = Group.restore(group_id, decode_group(value), self._settings)
-                    self._saved[group_id] = value
+                    self._saved[group_id] = [SavedValue(value)]
                 case None:
                     pass
             yield
@@ -96,22 +105,45 @@ class Shard:
 
     def is_kept(self, group_id: str) -> bool:
         """Whether the log knows of the group, or is about to."""
-        return group_id in self._saved or bool(self.offsets.keys_of(group_id))
+        return self.is_saved(group_id) or bool(self.offsets.keys_of(group_id))
+
+    def is_saved(self, group_id: str) -> bool:
+        """Whether the log has the group itself, or is about to."""
+        return group_id in self._saved
 
     def forget(self, group_id: str) -> Group | None:
         self._unsaved.pop(group_id, None)
         return self.groups.pop(group_id, None)
 
-    def save(self, group_id: str, value: bytes | None) -> bytes | None:
-        """This is what the log is about to say of the group; None if it is to be removed. Returns what it said before.
+    def save(self, group_id: str, value: bytes | None) -> SavedValue:
+        """This is what the log is about to say of the group; None if it is to be removed.
 
-        A copy is kept, since the group itself has moved on by the time that the partition is compacted.
+        A copy is kept, since the group itself has moved on by the time that the partition is compacted. `saved` or
+        `not_saved` is to follow.
         """
-        before = self._saved.pop(group_id, None)
+        saving = SavedValue(value)
+        self._saved.setdefault(group_id, []).append(saving)
         if value is not None:
-            self._saved[group_id] = value
             self._unsaved.pop(group_id, None)
-        return before
+        return saving
+
+    def saved(self, group_id: str, saving: SavedValue) -> None:
+        """The log says it now, in the place of all that it said before."""
+        values = self._saved.get(group_id, [])
+        if saving not in values:
+            # Something newer has been written meanwhile.
+            return
+        del values[: values.index(saving)]
+        if values == [saving] and saving.value is None:
+            del self._saved[group_id]
+
+    def not_saved(self, group_id: str, saving: SavedValue) -> None:
+        """It could not be written. What was, or is about to be, stays."""
+        values = self._saved.get(group_id, [])
+        if saving in values:
+            values.remove(saving)
+            if not values:
+                del self._saved[group_id]
 
     def all_keys(self) -> list[OffsetKey | GroupKey]:
         """The keys of all that the log has to keep."""
@@ -125,8 +157,8 @@ class Shard:
                 committed = self.offsets.newest(key)
                 if committed is not None:
                     contents.append((encode_offset_key(key), encode_offset(committed)))
-            elif (saved := self._saved.get(key.group_id)) is not None:
-                contents.append((encode_group_key(key.group_id), saved))
+            elif key.group_id in self._saved and (newest := self._saved[key.group_id][-1].value) is not None:
+                contents.append((encode_group_key(key.group_id), newest))
         return contents
 
 

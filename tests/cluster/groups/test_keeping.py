@@ -309,3 +309,27 @@ def test_a_group_that_became_empty_is_described_as_such() -> None:
         assert (group.state, group.emptied_ms) == (State.EMPTY, groups.wall_clock())
 
     run(story())
+
+
+def test_a_write_that_fails_takes_nothing_newer_back() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        await groups.stabilize("anna")
+        groups.topic.hold()
+        leaving = asyncio.ensure_future(groups.leave("anna"))
+        partition = groups.topic.partitions[groups.partition]
+        await groups.until(lambda: len(partition.waiting) == 1)
+        groups.members.clear()
+        await groups.join("ben")
+        syncing = asyncio.ensure_future(groups.sync("ben", ben=b"ben"))
+        await groups.until(lambda: len(partition.waiting) == 2)
+        partition.waiting[0].set_exception(Refused(ErrorCode.request_timed_out))
+        with pytest.raises(Refused):
+            await leaving
+        groups.topic.release()
+        assert (await syncing).assignment == b"ben"
+        await groups.compact()
+        await groups.restart()
+        assert groups.heartbeat("ben") is ErrorCode.none
+
+    run(story())
