@@ -52,6 +52,7 @@ def open_quorum(
             rng,
             node_id=node_id,
             cluster_id=settings.cluster_id,
+            run_blocking=run_blocking,
             snapshot_interval_bytes=snapshot_interval_bytes,
             on_failure=on_failure,
         )

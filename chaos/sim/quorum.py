@@ -58,6 +58,8 @@ class SimulatedQuorum:
         self.flush_s = (0.0001, 0.002)
         self.tells_late = False
         """Whether a sync covers only what was written until some moment before it is known to be done."""
+        self.run_beside: Callable[..., Any] = _call
+        """What a thread of a voter does with a function that is to run beside the loop."""
         self.processes: dict[int, Process] = {}
         self.quorums: dict[int, RaftQuorum] = {}
         self.observers: dict[int, Observer] = {}
@@ -371,7 +373,7 @@ class SimulatedQuorum:
     async def _run_blocking(self, function: Callable[..., Any], *arguments: Any) -> Any:
         takes_s, share = self.rng.uniform(*self.flush_s), self.rng.random() if self.tells_late else 1.0
         await asyncio.sleep(takes_s * share)
-        done = function(*arguments)
+        done = self.run_beside(function, *arguments)
         if self.tells_late:
             await asyncio.sleep(takes_s * (1 - share))
         return done
@@ -395,6 +397,10 @@ class SimulatedQuorum:
 
         self._spawn(self.processes[broker], work).add_done_callback(answered)
         return await answer
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 def setting(key: str, value: str | None = "1") -> AlterConfigs:

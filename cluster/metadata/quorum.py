@@ -9,7 +9,7 @@ import base64
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 import structlog
@@ -24,6 +24,7 @@ from cordwood.cluster.metadata.journal import NAME, Entry, Journal
 from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
 from cordwood.cluster.metadata.snapshot import Snapshot
+from cordwood.replication.housekeeping import RunBlocking
 from cordwood.storage.disk import Disk, Syncable, sync_directory
 from cordwood.storage.errors import DamagedLog
 
@@ -140,6 +141,7 @@ class SingleVoter:
         damage: list[DamagedLog],
         node_id: BrokerId,
         sync: Callable[[Syncable], Awaitable[None]],
+        run_blocking: RunBlocking,
         snapshot_interval_bytes: int,
         on_failure: Callable[[QuorumFailed], None] | None,
     ) -> None:
@@ -150,7 +152,7 @@ class SingleVoter:
         """What `open` found damaged in one copy, and repaired from the other."""
         self.files = FileMeasures(journal.end)
         self._node_id = node_id
-        self._sync, self._on_failure = sync, on_failure
+        self._sync, self._run_blocking, self._on_failure = sync, run_blocking, on_failure
         self._snapshot_interval_bytes = snapshot_interval_bytes
         self._listeners = Listeners()
         self._heartbeat_listeners: list[Callable[[Heartbeat], None]] = []
@@ -169,12 +171,14 @@ class SingleVoter:
         *,
         node_id: int = 1,
         cluster_id: str = "",
+        run_blocking: RunBlocking | None = None,
         snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES,
         on_failure: Callable[[QuorumFailed], None] | None = None,
     ) -> "SingleVoter":
         """Read the metadata back, or found a cluster where there is none. Blocks.
 
-        `sync` waits for an fdatasync without blocking the loop. A new cluster is called `cluster_id`, or by random;
+        `sync` waits for an fdatasync without blocking the loop, and `run_blocking` for a snapshot; None for a disk that
+        nobody waits for. A new cluster is called `cluster_id`, or by random;
         an old one that is called otherwise raises CommandRefused. `on_failure` is told once when writing has become
         impossible: then the broker has to stop. Raises DamagedLog with file and byte where both copies are damaged,
         and UnknownCommand after a downgrade.
@@ -190,7 +194,16 @@ class SingleVoter:
         image = _formatted(journal, image, cluster_id or image.cluster_id or new_cluster_id(rng))
         tidy(disk, directory)
         return cls(
-            mirrored, directory, journal, image, damage, BrokerId(node_id), sync, snapshot_interval_bytes, on_failure
+            mirrored,
+            directory,
+            journal,
+            image,
+            damage,
+            BrokerId(node_id),
+            sync,
+            run_blocking or _run_here,
+            snapshot_interval_bytes,
+            on_failure,
         )
 
     @property
@@ -250,7 +263,7 @@ class SingleVoter:
                 batch, self._waiting = self._waiting, []
                 await self._commit(batch)
                 if self._journal.end > self._snapshot_interval_bytes:
-                    self._take_snapshot()
+                    await self._take_snapshot()
         except Exception as error:
             # A broken disk and a broken invariant end alike: nothing that is not known to be written may follow.
             self._fail(f"the metadata in {self._directory} cannot be written: {error}", batch)
@@ -283,9 +296,10 @@ class SingleVoter:
         self._listeners.tell(old, self._image)
         return refusals
 
-    def _take_snapshot(self) -> None:
+    async def _take_snapshot(self) -> None:
+        """What is proposed meanwhile waits: nothing is written behind the image."""
         taken = Snapshot(self._image, self._journal.term)
-        size = snapshot.write_unless_lacking(self._disk, self._directory, taken)
+        size = await self._run_blocking(snapshot.write_unless_lacking, self._disk, self._directory, taken)
         if size is None:
             return
         self.files.snapshot_bytes = size
@@ -301,6 +315,10 @@ class SingleVoter:
         self._waiting = []
         if self._on_failure is not None:
             self._on_failure(QuorumFailed(failure))
+
+
+async def _run_here(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 def _replay(journal: Journal, image: Image) -> Image:

@@ -32,8 +32,8 @@ class Host(Protocol):
         """These entries are final."""
         ...
 
-    def packed_image(self) -> Install:
-        """The image as applied, to be sent in this term."""
+    def packed_image(self) -> Install | None:
+        """An image that the log goes on behind, to be sent in this term; None while it is being made ready."""
         ...
 
     def install(self, image: Install) -> None:

@@ -4,16 +4,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+import structlog
+
 from cordwood.cluster.metadata import journal, snapshot
 from cordwood.cluster.metadata.file_measures import FileMeasures
-from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.raft.log import RaftLog
-from cordwood.cluster.metadata.raft.machine import Machine
+from cordwood.cluster.metadata.raft.machine import Machine, unpacked
+from cordwood.cluster.metadata.raft.messages import Install, MalformedMessage
 from cordwood.cluster.metadata.raft.node import RaftNode
 from cordwood.cluster.metadata.raft.storage import content_of
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
+
+_events = structlog.get_logger("quorum")
 
 INSTALL_AGAIN_S = 1.0
 """After resources were lacking to install an image."""
@@ -46,7 +50,7 @@ class Keeper:
         self._snapshot_at_bytes = snapshot_interval_bytes
         self._snapshot_index = machine.image.index
         self.files = FileMeasures(log.bytes_on_disk)
-        self._to_install: Snapshot | None = None
+        self._to_install: Install | None = None
         self._has_work = asyncio.Event()
         self._lock = asyncio.Lock()
 
@@ -57,7 +61,7 @@ class Keeper:
             async with self._lock:
                 self._has_work.clear()
                 if self._to_install is not None:
-                    self._install(node)
+                    await self._install(node)
                 if self._log.is_dirty:
                     await self._flush(node)
                 if self._log.bytes_on_disk > self._snapshot_at_bytes and self._can_go_further:
@@ -69,9 +73,9 @@ class Keeper:
         if self._log.is_dirty or self._to_install is not None:
             self._has_work.set()
 
-    def install(self, image: Image, term: int) -> None:
+    def install(self, image: Install) -> None:
         """Have an image installed as soon as the disk is free for it."""
-        self._to_install = Snapshot(image, term)
+        self._to_install = image
         self.look()
 
     async def close(self, node: RaftNode, *, is_sound: bool) -> None:
@@ -149,20 +153,27 @@ class Keeper:
         self._snapshot_index = taken.image.index
         return taken.image.index
 
-    def _install(self, node: RaftNode) -> None:
-        taken, self._to_install = self._to_install, None
-        assert taken is not None, "there is an image to install"
-        index, term = taken.image.index, taken.term
+    async def _install(self, node: RaftNode) -> None:
+        message, self._to_install = self._to_install, None
+        assert message is not None, "there is an image to install"
+        index, term = message.index, message.index_term
         if index <= node.commit_index:
             return
-        size = snapshot.write_unless_lacking(self._disk, self._directory, taken)
+        try:
+            taken = Snapshot(await self._run_blocking(unpacked, message), term)
+        except MalformedMessage as malformed:
+            # The leader sends one again; a later leader may send a better one.
+            _events.error("image.malformed", index=index, reason=str(malformed))
+            return
+        size = await self._run_blocking(snapshot.write_unless_lacking, self._disk, self._directory, taken)
         if size is None:
-            self._to_install = taken
+            self._to_install = self._to_install or message
             asyncio.get_running_loop().call_later(INSTALL_AGAIN_S, self.look)
             return
         self.files.snapshot_bytes = size
-        self._machine.install(taken.image, term)
-        node.installed(index, term)
-        snapshot.remove_all_but_newest(self._disk, self._directory)
         self._snapshot_index = index
-        self._snapshot_at_bytes = self._log.bytes_on_disk + self._interval_bytes
+        if index > node.commit_index:
+            self._machine.install(taken.image, term)
+            node.installed(index, term)
+            self._snapshot_at_bytes = self._log.bytes_on_disk + self._interval_bytes
+        snapshot.remove_all_but_newest(self._disk, self._directory)

@@ -156,7 +156,7 @@ class RaftNode(Following):
         now_s = self._host.now_s()
         if progress.image_sent_at_s is None or now_s - progress.image_sent_at_s > IMAGE_TIMEOUT_S:
             image = self._host.packed_image()
-            if self._host.send(follower, image):
+            if image is not None and self._host.send(follower, image):
                 progress.sent_image(image.index, now_s)
 
     def _on_append_reply(self, sender: BrokerId, reply: AppendReply) -> None:

@@ -48,7 +48,7 @@ class Streams:
         node, applied = self._node, self._node.applied_index
         if stream.next_index <= node.log.base_index:
             image = self._host.packed_image()
-            if self._host.send(observer, image):
+            if image is not None and self._host.send(observer, image):
                 stream.next_index = image.index + 1
                 return True
             return False

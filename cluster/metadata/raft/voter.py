@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import structlog
 from kio.schema.errors import ErrorCode
@@ -27,7 +28,7 @@ from cordwood.cluster.metadata.raft.forwarding import Forwarding
 from cordwood.cluster.metadata.raft.handshake import Membership, Peer, PeerRole
 from cordwood.cluster.metadata.raft.keeper import Keeper, RunBlocking
 from cordwood.cluster.metadata.raft.library import DEFAULT_TIMING, Timing, check_source
-from cordwood.cluster.metadata.raft.machine import ENTRY_BYTES_MAX, Machine, unpacked
+from cordwood.cluster.metadata.raft.machine import ENTRY_BYTES_MAX, Machine
 from cordwood.cluster.metadata.raft.messages import (
     Alive,
     Append,
@@ -46,10 +47,20 @@ from cordwood.cluster.metadata.raft.standings import Standings
 from cordwood.cluster.metadata.raft.storage import Stored
 from cordwood.cluster.metadata.raft.streams import Streams
 from cordwood.cluster.metadata.raft.transport import Address, Transport
+from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
 
 _events = structlog.get_logger("quorum")
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedImage:
+    """The image after entry `index` of this term, as it is sent."""
+
+    index: int
+    term: int
+    image: bytes
 
 
 class RaftQuorum:
@@ -96,6 +107,9 @@ class RaftQuorum:
         self._was_leader = False
         self._formatted_in_term = 0
         self._applied_by: dict[BrokerId, int] = {}
+        self._run_blocking = run_blocking
+        self._packed: _PackedImage | None = None
+        self._packing: asyncio.Task[None] | None = None
 
     @classmethod
     def open(
@@ -174,6 +188,8 @@ class RaftQuorum:
         await self._transport.close()
         await self._keeper.close(self._node, is_sound=is_sound)
         self._keeping.cancel()
+        if self._packing is not None:
+            self._packing.cancel()
 
     @property
     def image(self) -> Image:
@@ -236,12 +252,26 @@ class RaftQuorum:
     def apply(self, rows: tuple[Row, ...]) -> None:
         self._machine.apply(rows)
 
-    def packed_image(self) -> Install:
-        whole = self._machine.whole
-        return Install(self._node.term, whole.image.index, whole.term, snapshot.encode(whole.image))
+    def packed_image(self) -> Install | None:
+        packed = self._packed
+        if packed is None or packed.index < self._log.base_index:
+            # What comes behind this one is no longer in the log: another is made ready for the next time.
+            if self._packing is None:
+                self._packing = self._loop.create_task(self._pack(self._machine.whole), name="metadata image")
+            return None
+        return Install(self._node.term, packed.index, packed.term, packed.image)
+
+    async def _pack(self, whole: Snapshot) -> None:
+        """Beside the loop: 10,000 partitions take some 50 ms."""
+        try:
+            image: bytes = await self._run_blocking(snapshot.encode, whole.image)
+            self._packed = _PackedImage(whole.image.index, whole.term, image)
+        finally:
+            self._packing = None
+        self._wake()
 
     def install(self, image: Install) -> None:
-        self._keeper.install(unpacked(image), image.index_term)
+        self._keeper.install(image)
 
     def readmitted(self) -> None:
         self._stand_as(Standing.MEMBER)
