@@ -16,7 +16,9 @@ from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.index import Index, Interval, load
 from cordwood.storage.marks import Mark
 from cordwood.storage.recovery import SCAN_BYTES, Window, has_hole
+from cordwood.storage.segment_files import loss_of, segment_path
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
+from cordwood.storage.state import load as load_state
 
 CHECKPOINTS = frozenset({RECOVERY_FILE, EPOCHS_FILE})
 
@@ -69,6 +71,7 @@ def verify_partition(disk: Disk, directory: str, mark: Mark | None) -> Iterator[
     for name in names:
         if name in CHECKPOINTS:
             yield from verify_checkpoint(disk, f"{directory}/{name}")
+    yield from _losses(disk, directory)
     check = _SegmentCheck(disk, mark)
     for name in names:
         path = f"{directory}/{name}"
@@ -78,6 +81,15 @@ def verify_partition(disk: Disk, directory: str, mark: Mark | None) -> Iterator[
             yield Finding(path, 0, "an index without its segment")
     if mark is not None and check.due < mark.end_offset:
         yield Finding(directory, 0, f"the log ends at offset {check.due}, but was flushed up to {mark.end_offset}")
+
+
+def _losses(disk: Disk, directory: str) -> Iterator[Finding]:
+    """Segments of the manifest that are missing or cut short. What is wrong with the manifest is for others to say."""
+    known = load_state(disk, directory)
+    for row in known.segments or ():
+        loss = loss_of(disk, segment_path(directory, row.base_offset), row.size)
+        if row.end_offset > known.log_start and loss is not None:
+            yield Finding(loss.path, loss.position, loss.what)
 
 
 def verify_checkpoint(disk: Disk, path: str) -> Iterator[Finding]:

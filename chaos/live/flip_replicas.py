@@ -1,4 +1,4 @@
-"""Bytes that rot on one replica, under load: `python -m cordwood.chaos.live.flip_replicas --rounds 100`."""
+"""Bytes and files that one replica loses, under load: `python -m cordwood.chaos.live.flip_replicas --rounds 100`."""
 
 import random
 import time
@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from confluent_kafka import Producer
 
 from cordwood.chaos.live import replica_logs
 from cordwood.chaos.live.clients import Workload
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.cluster_rounds import ClusterRounds
 from cordwood.chaos.live.flip import Flip
+from cordwood.chaos.live.lost_bytes import Harm, Removal, Shortening, Zeros
 from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, chosen, workplace
 from cordwood.chaos.live.process import run_cordwood, wait_for
 from cordwood.cluster.verify import verify
@@ -20,18 +22,29 @@ from cordwood.storage.real_disk import RealDisk
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
+SEGMENTS = "topics/*/*/*.log"
 KINDS = {
-    "segment": "topics/*/*/*.log",
-    "closed_segment_while_running": "topics/*/*/*.log",
+    "segment": SEGMENTS,
+    "closed_segment_while_running": SEGMENTS,
+    "zeroed_range_while_running": SEGMENTS,
+    "short_segment_while_running": SEGMENTS,
+    "missing_segment_while_running": SEGMENTS,
+    "missing_segment": SEGMENTS,
     "index": "topics/*/*/*.index",
     "epochs": "topics/*/*/leader-epochs",
     "journal": "metadata/journal",
     "snapshot": "metadata/*.snapshot",
 }
-"""What rots, by where it is in a log directory."""
+"""What is harmed, by where it is in a log directory."""
 
-WHILE_RUNNING = "closed_segment_while_running"
+WHILE_RUNNING = "_while_running"
+"""Kinds of this ending strike a closed segment of a broker that runs, and it has to be as it was before."""
+MISSING = "missing_segment"
 BYTES_MAX = 8
+PRELOADED = "preloaded"
+PRELOADED_VALUE_BYTES = 10_000
+CHECKPOINTED_S = 12.0
+"""By then a log that has come to rest is checkpointed."""
 REPAIRED_S = 60.0
 LOOKED_AT_S = 0.5
 SETTINGS = {
@@ -49,19 +62,38 @@ def main(
     per_second: PerSecond = 60,
     seed: Seed = 1,
     keep: Keep = None,
+    preload_mb: Annotated[int, typer.Option(help="Megabytes that each broker holds before the first round.")] = 0,
 ) -> None:
-    """Flip random bytes of one broker's files in turn while idempotent producers write, and see that all is repaired.
+    """Spoil or remove one broker's files in turn while idempotent producers write, and see that all is repaired.
 
-    Everything but closed segments is damaged while that broker is stopped; `cordwood log verify` must then name the
-    file. Within a minute the broker must have what the others have. No reader may ever be given a wrong byte. Exits
-    with 1 where it is not so.
+    What is damaged while that broker is stopped `cordwood log verify` must name. Within a minute the broker must have
+    what the others have, and a closed segment the very bytes that it had. No reader may ever be given a wrong byte.
+    Exits with 1 where it is not so.
     """
     workload = Workload(per_second=per_second, topic_configs=WORKLOAD_CONFIGS)
     turns = chosen(kinds, KINDS)
     with workplace(keep) as place:
         cluster = LocalCluster(place, settings=SETTINGS)
         run = ClusterRounds("flip_replicas", cluster, place, workload, seed)
-        run.run(rounds, lambda run: rot(run, turns[run.report.rounds % len(turns)])).tell()
+
+        def fault(run: ClusterRounds) -> None:
+            if not run.report.rounds and preload_mb:
+                preload(run.cluster, preload_mb)
+            rot(run, turns[run.report.rounds % len(turns)])
+
+        run.run(rounds, fault).tell()
+
+
+def preload(cluster: LocalCluster, megabytes: int) -> None:
+    """Fill a topic of its own, and wait until its closed segments are below the recovery point."""
+    cluster.create_topic(PRELOADED, 1, {"segment.bytes": str(16 << 20)})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True})
+    for number in range((megabytes << 20) // PRELOADED_VALUE_BYTES):
+        producer.produce(PRELOADED, b"%0*d" % (PRELOADED_VALUE_BYTES, number))
+        if number % 1000 == 0:
+            producer.flush(REPAIRED_S)
+    producer.flush(REPAIRED_S)
+    time.sleep(CHECKPOINTED_S)
 
 
 def rot(run: ClusterRounds, kind: str) -> None:
@@ -90,19 +122,28 @@ def rot(run: ClusterRounds, kind: str) -> None:
     run.wait_in_sync()
 
 
-def choose(data: Path, kind: str, rng: random.Random) -> list[Flip]:
-    """Bits of a few random bytes of one file of this kind; none where there is no such file yet."""
+def choose(data: Path, kind: str, rng: random.Random) -> list[Harm]:
+    """Harm to one file of this kind; none where there is no such file yet."""
     files = sorted(path for path in data.glob(KINDS[kind]) if path.is_file() and path.stat().st_size)
-    if kind == WHILE_RUNNING:
+    if kind.endswith(WHILE_RUNNING) or kind == MISSING:
         last = {max(path.parent.glob("*.log")) for path in files}
         files = [path for path in files if path not in last]
     files = [path for path in files if path.read_bytes().rstrip(b"\0")]
     if not files:
         return []
     path = rng.choice(files)
-    size = len(path.read_bytes().rstrip(b"\0"))
-    positions = rng.sample(range(size), min(rng.randint(1, BYTES_MAX), size))
-    return [Flip(path.relative_to(data), position, rng.randrange(8)) for position in sorted(positions)]
+    name, size = path.relative_to(data), len(path.read_bytes().rstrip(b"\0"))
+    match kind.removesuffix(WHILE_RUNNING):
+        case "zeroed_range":
+            start = rng.randrange(size)
+            return [Zeros(name, start, rng.randrange(size - start) + 1)]
+        case "short_segment":
+            return [Shortening(name, rng.randrange(size))]
+        case "missing_segment":
+            return [Removal(name, with_index=rng.random() < 0.5)]
+        case _:
+            positions = rng.sample(range(size), min(rng.randint(1, BYTES_MAX), size))
+            return [Flip(name, position, rng.randrange(8)) for position in sorted(positions)]
 
 
 def _ends(run: ClusterRounds, victim: int) -> dict[replica_logs.Replica, int]:
@@ -117,6 +158,14 @@ def _ends(run: ClusterRounds, victim: int) -> dict[replica_logs.Replica, int]:
 def _is_named(data: Path, path: Path) -> bool:
     verified = run_cordwood("log", "verify", str(data))
     return verified.returncode == 1 and str(path) in verified.stdout
+
+
+def _is_as_before(path: Path, before: bytes) -> bool:
+    time.sleep(LOOKED_AT_S)
+    try:
+        return path.read_bytes().rstrip(b"\0") == before.rstrip(b"\0")
+    except FileNotFoundError:
+        return False
 
 
 def _is_repaired(run: ClusterRounds, victim: int, path: Path, committed: dict[replica_logs.Replica, int]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from cordwood.chaos.report.story import Span
-from cordwood.chaos.sim.disk import UNLIMITED_BYTES
+from cordwood.chaos.sim.disk import UNLIMITED_BYTES, SimulatedDisk
 from cordwood.chaos.sim.disturbances import DISTURBANCES, Surrounding
 from cordwood.chaos.sim.host import Host
 from cordwood.chaos.sim.schedule import Aim, Fault, Kind
@@ -18,6 +18,8 @@ HURT_S = 45.0
 TRUSTED_S = 5.0
 """A disk that was replaced is as good as any once its broker is in sync, and a voter that counts."""
 CLOCK_JUMP_S = 600.0
+LOSS_SHARE = 0.5
+"""Of the flipped bits in closed segments come with more than that."""
 MOMENTARY = {Kind.RESTART, Kind.RESET, Kind.DIE_IN_WRITE, Kind.SYNC_ERROR, Kind.BIT_FLIP, Kind.CLOCK_JUMP}
 """Kinds that are over as they strike, whatever comes of them."""
 
@@ -142,7 +144,7 @@ class Trouble:
         self._world.later(fault.lasts_s, lambda: setattr(disk, "capacity_bytes", UNLIMITED_BYTES))
 
     def _bit_flip(self, host: Host, _fault: Fault, dice: random.Random) -> None:
-        """One bit of something that has been written."""
+        """One bit of something that has been written; where that is a closed segment, perhaps more of it is lost."""
         disk = host.disk
         written = {path: len(disk.content(path).rstrip(b"\0")) for path in disk.files()}
         paths = [path for path, length in written.items() if length]
@@ -152,6 +154,21 @@ class Trouble:
             self._injure(host, is_trusted=False)
             self._world.note(f"byte {position} of {path}")
             disk.flip(path, position, dice.randrange(8))
+            if _is_closed_segment(path, paths) and dice.random() < LOSS_SHARE:
+                self._lose(disk, path, position, dice)
+
+    def _lose(self, disk: SimulatedDisk, path: str, position: int, dice: random.Random) -> None:
+        how = dice.choice(("file", "end", "zeros", "unreadable"))
+        self._world.note(f"lost: {how}")
+        match how:
+            case "file":
+                disk.lose(path)
+            case "end":
+                disk.shorten(path, position)
+            case "zeros":
+                disk.zero(path, position, len(disk.content(path)) - position)
+            case _:
+                disk.faults.fail_reads(path, position, position + 1)
 
     def _wipe(self, host: Host, fault: Fault, _dice: random.Random) -> None:
         self._injure(host)
@@ -218,3 +235,10 @@ class Trouble:
                 self._replace_disk(host)
             else:
                 self._distrusted.add(host.broker_id)
+
+
+def _is_closed_segment(path: str, paths: Sequence[str]) -> bool:
+    """Whether another segment follows it."""
+    directory = path.rpartition("/")[0]
+    is_segment = path.endswith(".log") and "/topics/" in path
+    return is_segment and any(other > path for other in paths if other.startswith(directory) and other.endswith(".log"))

@@ -75,7 +75,7 @@ class SyncError(Fault):
 
 @dataclass(frozen=True, slots=True)
 class BitFlip(Fault):
-    """A few bits of one file, while the broker is down, or of a closed segment while it runs."""
+    """A file that is spoilt or removed while the broker is down, or a closed segment while it runs."""
 
     cluster: LocalCluster
     kinds: Sequence[str]
@@ -85,12 +85,12 @@ class BitFlip(Fault):
     def strike(self, victims: Sequence[int], rng: random.Random, /) -> str:
         [victim] = victims
         broker, kind = self.cluster.brokers[victim], rng.choice(self.kinds)
-        if kind != WHILE_RUNNING:
+        if not kind.endswith(WHILE_RUNNING):
             rng.choice((broker.kill, broker.stop))()
-        flips = choose(broker.data, kind, rng)
-        for flip in flips:
-            flip.apply(broker.data)
-        return f"{kind}: {', '.join(map(str, flips)) or 'there is none yet'}"
+        harm = choose(broker.data, kind, rng)
+        for one in harm:
+            one.apply(broker.data)
+        return f"{kind}: {', '.join(map(str, harm)) or 'there is none yet'}"
 
     def heal(self, victims: Sequence[int], /) -> None:
         self.cluster.begin(victim for victim in victims if not self.cluster.brokers[victim].is_running)
