@@ -98,7 +98,9 @@ class Bystander:
             self._producer.produce(self._topic, str(number), on_delivery=acknowledged)
             number += 1
             self._producer.poll(PAUSE_S)
-        self._producer.flush(0.1 if self._is_broker_gone else LAST_RECORDS_S)
+        unanswered = self._producer.flush(0.1 if self._is_broker_gone else LAST_RECORDS_S)
+        if unanswered:
+            self.observed.errors.append(f"{unanswered} records were neither acknowledged nor refused")
 
     def _consume(self) -> None:
         self._consumer.subscribe([self._topic], on_assign=self._assigned)

@@ -82,7 +82,7 @@ def announced(address: str) -> tuple[Api, ...]:
 
 
 def send_chunk(chunk: Chunk) -> list[Shot]:
-    """Raises OSError where a broker takes no connections."""
+    """One shot after the other; for a process of its own."""
     held: list[RawConnection] = []
     try:
         return [_shoot(chunk, number, held) for number in chunk.shots]
@@ -108,41 +108,32 @@ def _shoot(chunk: Chunk, number: int, held: list[RawConnection]) -> Shot:
 
 
 def _send(address: str, large: LargeRequest, manner: Manner, copies: int, held: list[RawConnection]) -> Outcome:
-    frame = large.frame
-    affordable = max(COPIES_BYTES_MAX // len(frame), 1)
-    if manner is Manner.UNREAD:
-        connection = RawConnection(address, SEND_S, SMALLEST_BUFFER_BYTES)
-        held.append(connection)
-        if len(held) > HELD_MAX:
-            held.pop(0).close()
-        return _send_all(connection, frame * min(affordable, UNREAD_COPIES_MAX)) or Outcome.LEFT
-    with RawConnection(address, ANSWER_S) as connection:
-        count = min(copies, affordable) if manner is Manner.PIPELINED else 1
-        failed = _send_all(connection, frame * count)
-        if failed or manner is Manner.ABANDONED or not large.is_answered:
-            return failed or Outcome.LEFT
-        return _read(connection, count)
-
-
-def _send_all(connection: RawConnection, frames: bytes) -> Outcome | None:
+    affordable = max(COPIES_BYTES_MAX // len(large.frame), 1)
     try:
-        connection.socket.sendall(frames)
-    except TimeoutError:
-        return Outcome.UNANSWERED
-    except OSError:
-        return Outcome.CLOSED
-    return None
-
-
-def _read(connection: RawConnection, answers: int) -> Outcome:
-    try:
-        for _ in range(answers):
-            connection.receive()
+        if manner is Manner.UNREAD:
+            return _leave_unread(address, large.frame * min(affordable, UNREAD_COPIES_MAX), held)
+        with RawConnection(address, ANSWER_S) as connection:
+            count = min(copies, affordable) if manner is Manner.PIPELINED else 1
+            connection.socket.sendall(large.frame * count)
+            if manner is Manner.ABANDONED or not large.is_answered:
+                return Outcome.LEFT
+            for _ in range(count):
+                connection.receive()
     except TimeoutError:
         return Outcome.UNANSWERED
     except OSError:
         return Outcome.CLOSED
     return Outcome.ANSWERED
+
+
+def _leave_unread(address: str, frames: bytes, held: list[RawConnection]) -> Outcome:
+    """Raises OSError."""
+    connection = RawConnection(address, SEND_S, SMALLEST_BUFFER_BYTES)
+    held.append(connection)
+    if len(held) > HELD_MAX:
+        held.pop(0).close()
+    connection.socket.sendall(frames)
+    return Outcome.LEFT
 
 
 def _get(address: str, request: HttpRequest, *, is_abandoned: bool) -> Outcome:
