@@ -1,10 +1,18 @@
 """Which offset stands for a point in time, whatever the order of the clocks that wrote them."""
 
+import struct
+import tracemalloc
+
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from log_fixture import START_MS, LogFixture
+from raw_batches import bomb, raw_batch, zero_deltas
 
+from cordwood.storage.batch import check
+from cordwood.storage.config import LogConfig
+from cordwood.storage.records import Record, encode
 from cordwood.storage.timestamps import Found, first_at_or_after, latest_by_time
 
 
@@ -58,6 +66,44 @@ def test_records_within_a_batch_are_told_apart() -> None:
     log.now = START_MS + 5
     log.append_batch("b", "c")
     assert (first(log, 1), first(log, 5), latest(log)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("poison", [zero_deltas(1000), raw_batch(b"\xff" * 30, 7)])
+def test_a_batch_that_cannot_be_decoded_is_answered_with_its_beginning(poison: bytes) -> None:
+    log = timed(0, 10)
+    log.log.append(poison, check(poison), 0, START_MS)
+    log.append("behind", timestamp=START_MS + 20)
+    assert (first(log, 5), first(log, 11)) == (1, log.end - 1)
+    assert first_at_or_after(log.log, check(poison).max_timestamp, log.end) is not None
+    assert latest(log) == log.end - 1
+
+
+def test_one_question_looks_at_so_many_records_and_no_more() -> None:
+    log = LogFixture()
+    liar = bytearray(encode([Record(0, START_MS, None, b"v")] * 1000))
+    struct.pack_into(">q", liar, 35, START_MS + 60_000)
+    struct.pack_into(">I", liar, 17, crc32c(bytes(liar[21:])))
+    for _ in range(5):
+        log.log.append(bytes(liar), check(bytes(liar)), 0, START_MS)
+    log.append("true", timestamp=START_MS + 60_000)
+    for looked_at_max, offset in ((5_001, 5000), (2_500, 2000), (0, 0)):
+        found = first_at_or_after(log.log, START_MS + 60_000, log.end, looked_at_max)
+        assert found == Found(offset, START_MS + 60_000, 0)
+        latest_found = latest_by_time(log.log, log.end, looked_at_max)
+        assert latest_found is not None
+        assert latest_found.timestamp == START_MS + 60_000
+
+
+def test_a_search_unpacks_no_more_than_it_needs() -> None:
+    log = LogFixture(config=LogConfig(segment_bytes=1 << 30, batch_bytes_max=1 << 30))
+    batch = bomb(300_000)
+    log.log.append(batch, check(batch), 0, START_MS)
+    tracemalloc.start()
+    assert first_at_or_after(log.log, START_MS, log.end) == Found(0, START_MS, 0)
+    assert latest_by_time(log.log, log.end) == Found(0, START_MS, 0)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 2 << 20
 
 
 @pytest.mark.parametrize("restart", ["close", "kill", "checkpoint"])
