@@ -319,7 +319,7 @@ class Broker:
             rng=self._rng,
             served_apis=served_apis(),
         )
-        producing = Producing(self._replicas, self._decoding, self._wall_clock, self._find_leader)
+        producing = Producing(self._replicas, self._decoding, self._wall_clock, self._find_leader, services.turns)
         slots = settings.max_incremental_fetch_session_cache_slots
         sessions = FetchSessions(slots, self._memory.sessions, self._rng)
         fetching = Fetching(

@@ -100,11 +100,10 @@ class Connection(asyncio.BufferedProtocol):
         """Of answers, counted since the client stopped taking them."""
         self.stalled_at = 0.0
         self._is_reading = True
-        self.is_alone = False
-        """Whether a request is under way, or waits, beside which no other one of this connection is handled."""
+        self.is_alone = self.is_frozen = False
+        """Whether no other request is handled beside one, and whether that one is still read from the buffer."""
         self.waits_for: MemoryPool | None = None
-        self._may_write = True
-        self._is_fetching_piece = False
+        self._may_write, self._is_fetching_piece = True, False
         self.partial_since = 0.0
 
     @property
@@ -297,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def shrink(self) -> None:
         """Give back a receive buffer with nothing in it."""
-        if self._start == self._end and self._transport is not None:
+        if self._start == self._end and self._transport is not None and not self.is_frozen:
             self._buffer = bytearray()
             self._start = self._end = self._room = 0
             self._room_wanted = BUFFER_BYTES_MIN
@@ -367,7 +366,8 @@ class Connection(asyncio.BufferedProtocol):
     def _make_room(self) -> None:
         """Have room for more behind what has arrived. The buffer grows as it fills, not by what a frame claims."""
         waiting = self._end - self._start
-        if self._transport is None:
+        if self.is_frozen or self._transport is None:
+            self._stop_reading()
             return
         if waiting == 0:
             self._start = self._end = 0

@@ -7,11 +7,16 @@ import struct
 from typing import NamedTuple
 
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.wire import Malformed, behind, check_items, read_count, read_string, read_uvarint, skip_tags
+from cordwood.cluster.kafka.turns import Steps
+from cordwood.cluster.kafka.wire import Malformed, behind, read_count, read_string, read_uvarint, skip_tags
 from cordwood.storage.disk import Bytes
 
 FLEXIBLE_FROM = 9
 TRANSACTIONAL_ID_FROM = 3
+
+ITEMS_MAX = 10_000
+"""Batches of a request, which may all be committed in the same turn of the loop."""
+ITEMS_PER_STEP = 8
 
 _SETTINGS = struct.Struct(">hi")
 _INDEX_AND_LENGTH = struct.Struct(">ii")
@@ -38,12 +43,12 @@ class ProduceRequest(NamedTuple):
     partitions: int = 1
 
 
-def read_produce(head: RequestHead, frame: memoryview) -> ProduceRequest:
+def read_produce(head: RequestHead, frame: memoryview) -> Steps[ProduceRequest]:
     """Versions 0 to 11. Raises Malformed."""
     try:
         if head.version >= FLEXIBLE_FROM and (lone := _read_lone(frame, head.body)) is not None:
             return lone
-        return _read(head.version, frame, head.body)
+        return (yield from _read(head.version, frame, head.body))
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Malformed(f"a produce request that does not parse: {error}") from error
 
@@ -68,7 +73,7 @@ def _read_lone(frame: memoryview, position: int) -> ProduceRequest | None:
     return ProduceRequest(None, acks, timeout_ms, [(str(frame[position:name_end], "utf-8"), [data])])
 
 
-def _read(version: int, frame: memoryview, position: int) -> ProduceRequest:
+def _read(version: int, frame: memoryview, position: int) -> Steps[ProduceRequest]:
     flexible = version >= FLEXIBLE_FROM
     transactional_id = None
     if version >= TRANSACTIONAL_ID_FROM:
@@ -82,33 +87,40 @@ def _read(version: int, frame: memoryview, position: int) -> ProduceRequest:
         name, position = read_string(frame, position, flexible)
         if name is None:
             raise Malformed("a topic without a name")
-        partitions, position = read_partitions(frame, position)
+        partitions, position = yield from read_partitions(frame, position)
         topics.append((name, partitions))
         items += len(partitions)
-        check_items(items)
+        if items > ITEMS_MAX:
+            raise Malformed(f"more than {ITEMS_MAX} batches in one request")
+        if len(topics) % ITEMS_PER_STEP == 0:
+            yield
     return ProduceRequest(transactional_id, acks, timeout_ms, topics, items)
 
 
-def _read_flexible_partitions(frame: memoryview, position: int) -> tuple[list[PartitionData], int]:
+def _read_flexible_partitions(frame: memoryview, position: int) -> Steps[tuple[list[PartitionData], int]]:
     count, position = read_count(frame, position, True, 5)
     partitions = []
-    for _ in range(count):
+    for number in range(1, count + 1):
         index = _read_index(frame, position)[0]
         length, position = read_uvarint(frame, position + 4)
         end = behind(frame, position, max(length - 1, 0))
         partitions.append(PartitionData(index, frame[position:end]))
         # Hardly anybody sends tagged fields: a zero says that there are none.
         position = end + 1 if frame[end] == 0 else skip_tags(frame, end)
+        if number % ITEMS_PER_STEP == 0:
+            yield
     return partitions, position + 1 if frame[position] == 0 else skip_tags(frame, position)
 
 
-def _read_legacy_partitions(frame: memoryview, position: int) -> tuple[list[PartitionData], int]:
+def _read_legacy_partitions(frame: memoryview, position: int) -> Steps[tuple[list[PartitionData], int]]:
     count, position = read_count(frame, position, False, 8)
     partitions = []
-    for _ in range(count):
+    for number in range(1, count + 1):
         index, length = _INDEX_AND_LENGTH.unpack_from(frame, position)
         position += _INDEX_AND_LENGTH.size
         end = behind(frame, position, max(length, 0))
         partitions.append(PartitionData(index, frame[position:end]))
         position = end
+        if number % ITEMS_PER_STEP == 0:
+            yield
     return partitions, position

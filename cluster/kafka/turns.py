@@ -122,6 +122,17 @@ def at_once(steps: Steps[_T]) -> _T:
             return result
 
 
+def some(steps: Steps[_T], count: int) -> _T | None:
+    """Take so many steps at most. None where they were not enough; `steps` goes on from there."""
+    try:
+        for _ in range(count):
+            next(steps)
+    except StopIteration as end:
+        result: _T = end.value
+        return result
+    return None
+
+
 def distinct(items: Iterable[_Item]) -> Steps[list[_Item]]:
     """The items without those that came before, in their order."""
     found: dict[_Item, None] = {}

@@ -8,6 +8,7 @@ from typing import Any
 
 from cordwood.chaos.sim.loop import PROCESS
 
+WORLD = "/chaos/sim/"
 _RUN = asyncio.Handle._run.__code__
 
 
@@ -36,14 +37,19 @@ class LongestStep:
             if frame.f_code is _RUN:
                 self._end_step()
                 self._is_brokers = _is_in_broker(frame.f_locals["self"]._context)
-            self._this_step += 1
+            self._this_step += not _is_of_the_world(frame)
         elif event == "c_call":
-            self._this_step += 1
+            self._this_step += not _is_of_the_world(frame)
 
     def _end_step(self) -> None:
         if self._is_brokers:
             self.calls = max(self.calls, self._this_step)
         self._this_step, self._is_brokers = 0, False
+
+
+def _is_of_the_world(frame: FrameType) -> bool:
+    """Whether it is the simulator's: what stands for the system's disk and network there is not Python."""
+    return WORLD in frame.f_code.co_filename
 
 
 def _is_in_broker(context: Context) -> bool:

@@ -15,13 +15,17 @@ from kio.schema.errors import ErrorCode
 from kio.schema.produce.v11 import ProduceRequest, ProduceResponse
 
 from cordwood.cluster.decoding import Decoding
+from cordwood.cluster.kafka import produce_request
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.codec import RequestHead
+from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.leader_hints import FindLeader, Leader, current_leader, node_endpoints
 from cordwood.cluster.kafka.produce_request import PartitionData, read_produce
+from cordwood.cluster.kafka.produce_request import ProduceRequest as Request
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.slot import Slot
+from cordwood.cluster.kafka.turns import Steps, Turns, some
 from cordwood.cluster.kafka.wire import Malformed, compact_string, legacy_string, uvarint
 from cordwood.cluster.topics import INTERNAL_TOPICS
 from cordwood.replication.replicas import Replicas
@@ -31,11 +35,18 @@ from cordwood.storage.budget import Budget, OverBudget
 from cordwood.storage.config import LogConfig
 
 KEY, VERSIONS = ApiKey.PRODUCE, range(3, 12)
+ITEMS_MAX = produce_request.ITEMS_MAX
 ADVERTISED_FROM = 0
 """librdkafka sends uncompressed to brokers that do not advertise Produce from 0 (KAFKA-18659); 0-2 are refused."""
 
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 NO_OFFSET = NO_TIME = -1
+STEPS_AT_ONCE = 32
+"""A request of more steps is handled in slices of the loop's time."""
+BYTES_PER_STEP = 256 << 10
+"""A batch of so many bytes is a step more."""
+PIECES_PER_STEP = 64
+"""Of the answer; a batch has one to five."""
 FEW_PARTITIONS = 32
 OUTCOME_BYTES = 400
 """What becomes of one batch, and its part of the answer."""
@@ -99,13 +110,20 @@ class Outcome:
         self.pending.one_done()
 
 
+FillLater = Callable[[Slot, Steps[bytes]], None]
+"""Writes an answer of very many partitions in slices of the loop's time, and fills its slot."""
+
+
 class PendingProduce:
     """A request whose batches are in memory and wait for their commit."""
 
-    __slots__ = ("deadline", "find_leader", "head", "is_misdirected", "left", "slot", "topics")
+    __slots__ = ("deadline", "fill_later", "find_leader", "head", "is_misdirected", "left", "slot", "topics")
 
-    def __init__(self, head: RequestHead, slot: Slot, deadline: float, find_leader: FindLeader) -> None:
-        self.head, self.slot, self.deadline, self.find_leader = head, slot, deadline, find_leader
+    def __init__(
+        self, head: RequestHead, slot: Slot, deadline: float, find_leader: FindLeader, fill_later: FillLater
+    ) -> None:
+        self.head, self.slot, self.deadline = head, slot, deadline
+        self.find_leader, self.fill_later = find_leader, fill_later
         self.left = 1
         self.is_misdirected = False
         """Whether another broker leads one of the partitions."""
@@ -117,7 +135,12 @@ class PendingProduce:
             # An outcome knows its request: letting go of them here spares the collector a cycle for every request.
             topics, self.topics = self.topics, []
             leaders = self._leaders(topics) if self.is_misdirected and self.head.version >= LEADERS_FROM else {}
-            self.slot.fill([encode(self.head, topics, leaders)])
+            encoding = encode(self.head, topics, leaders)
+            answer = some(encoding, STEPS_AT_ONCE)
+            if answer is None:
+                self.fill_later(self.slot, encoding)
+            else:
+                self.slot.fill([answer])
 
     def _leaders(self, topics: list[tuple[str, list[Outcome]]]) -> Leaders:
         listener = self.slot.connection.listener
@@ -142,8 +165,14 @@ class Producing:
     """The broker's Produce API."""
 
     def __init__(
-        self, replicas: Replicas, decoding: Decoding, wall_clock: Callable[[], int], find_leader: FindLeader
+        self,
+        replicas: Replicas,
+        decoding: Decoding,
+        wall_clock: Callable[[], int],
+        find_leader: FindLeader,
+        turns: Turns,
     ) -> None:
+        self._turns = turns
         self._replicas, self._decoding, self._wall_clock = replicas, decoding, wall_clock
         self._find_leader = find_leader
         self._loop = asyncio.get_running_loop()
@@ -155,10 +184,54 @@ class Producing:
         """Append what the request holds, and fill `slot` when that is committed. Raises Malformed."""
         if not 0 <= head.version <= VERSIONS[-1]:
             raise Malformed(f"Produce in version {head.version}, which this broker does not serve")
-        request = read_produce(head, frame)
-        if request.partitions > FEW_PARTITIONS and not slot.reserve(request.partitions * OUTCOME_BYTES):
-            return
-        pending = PendingProduce(head, slot, self._now() + request.timeout_ms / 1000, self._find_leader)
+        reading = read_produce(head, frame)
+        request = some(reading, STEPS_AT_ONCE)
+        if request is None:
+            self._begin(slot, self._read_on(head, reading, slot))
+        elif request.partitions <= FEW_PARTITIONS or slot.reserve(request.partitions * OUTCOME_BYTES):
+            appending = self._append_all(head, request, slot)
+            if some(appending, STEPS_AT_ONCE) is None:
+                self._begin(slot, appending)
+
+    def _read_on(self, head: RequestHead, reading: Steps[Request], slot: Slot) -> Steps[bool]:
+        request = yield from reading
+        slot.hold(request.partitions * OUTCOME_BYTES)
+        return (yield from self._append_all(head, request, slot))
+
+    def _begin(self, slot: Slot, steps: Steps[bool]) -> None:
+        """Handle the rest of a large request in slices of the loop's time. What its client sends next waits."""
+        slot.connection.is_alone = slot.connection.is_frozen = True
+        task = self._loop.create_task(self._in_turns(slot.connection, steps))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _in_turns(self, connection: Connection, steps: Steps[bool]) -> None:
+        is_handled = True
+        try:
+            is_handled = await self._turns.run(steps)
+        except Malformed as malformed:
+            connection.close(f"a malformed request: {malformed}")
+        except Exception as error:
+            _events.exception("request.failed", api=KEY.name, client=connection.client_host)
+            connection.close(f"{KEY.name} failed: {error!r}")
+        finally:
+            connection.is_frozen = False
+            if is_handled:
+                connection.is_alone = False
+                connection.wake()
+
+    def _fill_later(self, slot: Slot, encoding: Steps[bytes]) -> None:
+        async def fill() -> None:
+            slot.fill([await self._turns.run(encoding)])
+
+        task = self._loop.create_task(fill())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _append_all(self, head: RequestHead, request: Request, slot: Slot) -> Steps[bool]:
+        """Append every batch, a step or more for each. False where some are left to be checked beside the loop."""
+        deadline = self._now() + request.timeout_ms / 1000
+        pending = PendingProduce(head, slot, deadline, self._find_leader, self._fill_later)
         acks = request.acks
         now_ms = self._wall_clock()
         budget = self._budget
@@ -179,10 +252,13 @@ class Producing:
                 elif unchecked or not self._append(topic, data, outcome, acks, now_ms, budget):
                     # What comes behind it in the request stays behind it.
                     unchecked.append(Unchecked(topic, PartitionData(data.partition, bytes(data.records)), outcome))
+                for _ in range(len(data.records) // BYTES_PER_STEP + 1):
+                    yield
         if unchecked:
             self._check_beside(pending, unchecked, acks)
         else:
             self._end(pending, acks)
+        return not unchecked
 
     async def close(self) -> None:
         """Append nothing more."""
@@ -262,17 +338,18 @@ def _check_records(batch: bytes, config: LogConfig) -> None:
     admit_records(batch, check(batch), config, Budget())
 
 
-def encode(head: RequestHead, topics: list[tuple[str, list[Outcome]]], leaders: Leaders) -> bytes:
+def encode(head: RequestHead, topics: list[tuple[str, list[Outcome]]], leaders: Leaders) -> Steps[bytes]:
     """The response's frame in the request's version."""
     if head.version >= 9:
-        body = _encode_flexible(topics, leaders)
+        body = yield from _encode_flexible(topics, leaders)
         return _FRAME_V9(_HEAD_BYTES_V9 + len(body), head.correlation_id, 0) + body
-    body = _encode_legacy(head, topics)
+    body = yield from _encode_legacy(head, topics)
     return struct.pack(">i", len(body)) + body
 
 
-def _encode_flexible(topics: list[tuple[str, list[Outcome]]], leaders: Leaders) -> bytes:
+def _encode_flexible(topics: list[tuple[str, list[Outcome]]], leaders: Leaders) -> Steps[bytes]:
     out = [uvarint(len(topics) + 1)]
+    room = PIECES_PER_STEP
     for name, outcomes in topics:
         out += (_compact_name(name), uvarint(len(outcomes) + 1))
         for o in outcomes:
@@ -283,14 +360,18 @@ def _encode_flexible(topics: list[tuple[str, list[Outcome]]], leaders: Leaders) 
                 out.append(_PARTITION_V5(o.index, o.code, o.base_offset, o.append_time, o.log_start))
                 tags = current_leader(leaders.get((name, o.index)))
                 out += (b"\x01", uvarint(len(message) + 1), message, tags)
+            if len(out) >= room:
+                room = len(out) + PIECES_PER_STEP
+                yield
         out.append(b"\x00")
     out += (_NOT_THROTTLED, node_endpoints(leaders.values()) if leaders else b"\x00")
     return b"".join(out)
 
 
-def _encode_legacy(head: RequestHead, topics: list[tuple[str, list[Outcome]]]) -> bytes:
+def _encode_legacy(head: RequestHead, topics: list[tuple[str, list[Outcome]]]) -> Steps[bytes]:
     version = head.version
     out = [_HEAD(head.correlation_id, len(topics))]
+    room = PIECES_PER_STEP
     for name, outcomes in topics:
         out += (legacy_string(name), struct.pack(">i", len(outcomes)))
         for o in outcomes:
@@ -302,6 +383,9 @@ def _encode_legacy(head: RequestHead, topics: list[tuple[str, list[Outcome]]]) -
                 out.append(struct.pack(">ihq", o.index, o.code, o.base_offset))
             if version >= 8:
                 out += (b"\x00\x00\x00\x00", b"\xff\xff" if o.message is None else legacy_string(o.message))
+            if len(out) >= room:
+                room = len(out) + PIECES_PER_STEP
+                yield
     if version >= 1:
         out.append(b"\x00\x00\x00\x00")
     return b"".join(out)

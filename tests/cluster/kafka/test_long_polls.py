@@ -1,84 +1,16 @@
 """Long polls over many partitions: what moves is looked at alone, and what is asked for several times counts once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
 
 import pytest
 from loop_steps import LongestStep
+from many_partitions import BATCH, PARTITIONS, WAIT_S, fetch, produce, tell
 
-from cordwood.bench.counters.cluster import TIMEOUT_S, Cluster, batch, check_produced, fetched_bytes
-from cordwood.chaos.sim.kafka import Client, duration, message, part
-from cordwood.chaos.sim.loop import run
-from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.bench.counters.cluster import Cluster, check_produced, fetched_bytes
+from cordwood.chaos.sim.kafka import Client
 
-MANY = "many"
-PARTITIONS = 300
-BATCH = batch(100)
 CALLS_MAX = 2500
 """Of one step of the loop: a produce and a wake-up take some hundreds."""
-WAIT_S = 10.0
-
-
-def produce(partition: int) -> Any:
-    data = part(ApiKey.PRODUCE, "PartitionProduceData", index=partition, records=BATCH)
-    topic = part(ApiKey.PRODUCE, "TopicProduceData", name=MANY, partition_data=(data,))
-    return message(ApiKey.PRODUCE, transactional_id=None, acks=-1, timeout=duration(TIMEOUT_S), topic_data=(topic,))
-
-
-def fetch(partitions: Iterable[int], bytes_min: int, offset: int = 0) -> Any:
-    """Outside any session."""
-    wanted = tuple(
-        part(
-            ApiKey.FETCH,
-            "FetchPartition",
-            partition=index,
-            current_leader_epoch=-1,
-            fetch_offset=offset,
-            partition_max_bytes=1 << 20,
-        )
-        for index in partitions
-    )
-    topic = part(ApiKey.FETCH, "FetchTopic", topic=MANY, partitions=wanted)
-    return message(
-        ApiKey.FETCH,
-        max_wait=duration(WAIT_S),
-        min_bytes=bytes_min,
-        max_bytes=10 << 20,
-        topics=(topic,),
-        forgotten_topics_data=(),
-        rack_id="",
-    )
-
-
-async def create(cluster: Cluster, client: Client) -> None:
-    topic = part(
-        ApiKey.CREATE_TOPICS,
-        "CreatableTopic",
-        name=MANY,
-        num_partitions=PARTITIONS,
-        replication_factor=1,
-        assignments=(),
-        configs=(),
-    )
-    await client.ask(cluster.leader(0), message(ApiKey.CREATE_TOPICS, topics=(topic,), timeout=duration(TIMEOUT_S)))
-    await asyncio.sleep(1.0)
-
-
-Story = Callable[[Cluster, Client, Client], Awaitable[None]]
-
-
-def tell(story: Story) -> None:
-    """A story of one broker with a topic of many partitions, a producer and a consumer."""
-
-    async def told() -> None:
-        cluster = await Cluster(1).begin()
-        producing, consuming = cluster.client("producer"), cluster.client("consumer")
-        await cluster.by(create(cluster, producing), "producer")
-        await cluster.by(story(cluster, producing, consuming), "client")
-        cluster.check()
-
-    run(told())
 
 
 def test_a_partition_that_is_named_thousands_of_times_is_watched_once() -> None:

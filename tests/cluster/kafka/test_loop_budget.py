@@ -9,7 +9,6 @@ from loop_steps import LongestStep
 
 from cordwood.bench.counters.cluster import Cluster
 from cordwood.chaos.sim.loop import run
-from cordwood.cluster.kafka.api_keys import ApiKey
 
 ITEMS = 3000
 CALLS_MAX = 30_000
@@ -54,10 +53,7 @@ def longest_step(request: LargeRequest) -> tuple[int, int]:
     return run(story())
 
 
-BY_GENERIC_HANDLERS = [request for request in large_requests(ITEMS) if request.api.KEY is not ApiKey.PRODUCE]
-
-
-@pytest.mark.parametrize("request_", BY_GENERIC_HANDLERS, ids=str)
+@pytest.mark.parametrize("request_", large_requests(ITEMS), ids=str)
 def test_a_request_of_thousands_of_items_lets_others_in(request_: LargeRequest) -> None:
     calls, answer_bytes = longest_step(request_)
     assert answer_bytes, "it was refused"

@@ -6,6 +6,7 @@ import pytest
 
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.produce_request import ProduceRequest, read_produce
+from cordwood.cluster.kafka.turns import at_once
 from cordwood.cluster.kafka.wire import Malformed, uvarint
 
 ACKS_ALL, TIMEOUT_MS = -1, 30_000
@@ -28,7 +29,7 @@ def body(*topics: bytes, transactional_id: bytes = b"\x00", tags: bytes = b"\x00
 
 
 def read(content: bytes, version: int = 11) -> ProduceRequest:
-    return read_produce(RequestHead(0, version, 1, "", 0), memoryview(content))
+    return at_once(read_produce(RequestHead(0, version, 1, "", 0), memoryview(content)))
 
 
 def found(request: ProduceRequest) -> list[tuple[str, list[tuple[int, bytes]]]]:

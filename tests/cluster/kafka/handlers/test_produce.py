@@ -18,6 +18,7 @@ from cordwood.cluster.kafka.connection import Connection, Slot
 from cordwood.cluster.kafka.handlers.produce import Producing
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.questions import decode_response, encode_request
+from cordwood.cluster.kafka.turns import Turns
 from cordwood.replication.assignment import Assignment
 from cordwood.storage.batch import Compression
 from cordwood.storage.config import LogConfig
@@ -34,7 +35,9 @@ class ProduceStory(ReplicaStory):
     def __init__(self, config: LogConfig | None = None) -> None:
         super().__init__(config or LogConfig(segment_bytes=64 * MB, batch_bytes_max=64 * MB))
         self.beside: list[tuple[Callable[..., Any], tuple[Any, ...], asyncio.Future[Any]]] = []
-        producing = Producing(self.replicas, Decoding(self._beside), lambda: NOW_MS, lambda *_: None)
+        producing = Producing(
+            self.replicas, Decoding(self._beside), lambda: NOW_MS, lambda *_: None, Turns(lambda: 0.0)
+        )
 
         def handle(_connection: Connection, frame: memoryview, slot: Slot) -> None:
             producing.handle(read_head(frame, is_flexible), frame, slot)
