@@ -14,6 +14,7 @@ from cordwood.replication.frames import (
     Open,
     PushKind,
     PushRow,
+    Read,
     Report,
     Start,
     Suspect,
@@ -38,6 +39,8 @@ def test_every_frame_comes_back() -> None:
     starts = [Start(1, 7), Start(2, 1 << 50)]
     assert frames.decode_starts(body(frames.encode_starts(starts))) == starts
     assert frames.decode_suspect(body(frames.encode_suspect(Suspect(1, 2)))) == Suspect(1, 2)
+    read = Read(UUID(int=1), 2, 1 << 40, 1 << 20)
+    assert frames.decode_read(body(frames.encode_read(HELLO, read))) == (HELLO, read)
 
 
 def test_a_push_gives_each_row_its_bytes() -> None:
@@ -70,6 +73,7 @@ def test_noise_is_refused_or_read_and_never_anything_worse(noise: bytes) -> None
     for decode in (
         frames.key_of,
         frames.decode_open,
+        frames.decode_read,
         frames.decode_follow,
         frames.decode_leave,
         frames.decode_reports,
