@@ -3,6 +3,7 @@
 With them a batch sent again is recognised, and a gap is refused, across restarts and failover (rule 9).
 """
 
+import heapq
 import struct
 from collections import deque
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ FIRST_OF_ONE_BATCH = 1 << 62
 """Producer ids from here on are never handed out: each stands for a single batch that somebody may send again."""
 ONE_BATCH_PRODUCERS_MAX = 5000
 """So many of them are remembered, the latest: about 1 KB of memory each."""
+PRODUCERS_MAX = 10_000
+"""So many producers of a log are remembered, about 1 KB of memory each. The oldest tenth goes at once."""
 _PRODUCER = struct.Struct(">qhqB")
 _BATCH = struct.Struct(">iiqq")
 
@@ -104,6 +107,8 @@ class Producers:
             known = self._by_id[header.producer_id] = Producer(header.producer_epoch, timestamp)
             if header.producer_id >= FIRST_OF_ONE_BATCH:
                 self._remember_of_one_batch(header.producer_id)
+            if len(self._by_id) > PRODUCERS_MAX:
+                self._forget_oldest(header.producer_id)
         if timestamp > known.last_timestamp:
             known.last_timestamp = timestamp
         if header.base_sequence >= 0:
@@ -158,6 +163,18 @@ class Producers:
         if len(self._of_one_batch) > ONE_BATCH_PRODUCERS_MAX:
             first = next(iter(self._of_one_batch))
             del self._of_one_batch[first], self._by_id[first]
+
+    def _forget_oldest(self, newest: int) -> None:
+        """Those whose last batch lies furthest back in the log, on every replica alike."""
+
+        def end(producer_id: int) -> int:
+            batches = self._by_id[producer_id].batches
+            return batches[-1].end_offset if batches else -1
+
+        others = (producer_id for producer_id in self._by_id if producer_id != newest)
+        for producer_id in heapq.nsmallest(PRODUCERS_MAX // 10, others, key=end):
+            del self._by_id[producer_id]
+        self._recall_of_one_batch()
 
     def _recall_of_one_batch(self) -> None:
         """Producers are kept in the order in which they came."""

@@ -30,6 +30,11 @@ from cordwood.cluster.groups.roster import Member
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER
 
+METADATA_BYTES_MAX = 64 << 20
+"""What the members of a group tell about themselves: with more than that, nobody new is let in."""
+PENDING_MAX = 10_000
+"""Ids of a group that were given out, and have not come back yet."""
+
 
 class Group(Rebalance):
     """One group. `join` and `sync` answer by effects, sooner or later; all else answers at once."""
@@ -167,6 +172,9 @@ class Group(Rebalance):
 
     def _has_room_for(self, member_id: str) -> bool:
         roster, size_max = self.roster, self.settings.size_max
+        is_full = roster.metadata_bytes >= METADATA_BYTES_MAX or len(roster.pending) >= PENDING_MAX
+        if is_full and member_id not in roster.members and member_id not in roster.pending:
+            return False
         if self.state is State.EMPTY or len(roster) < size_max:
             return True
         member = roster.members.get(member_id)

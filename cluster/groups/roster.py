@@ -59,7 +59,7 @@ class Member:
 class Roster:
     """The members in the order in which they came. The first one leads."""
 
-    __slots__ = ("_supporters", "leader", "members", "pending", "static_ids")
+    __slots__ = ("_supporters", "leader", "members", "metadata_bytes", "pending", "static_ids")
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
@@ -68,6 +68,8 @@ class Roster:
         self.pending: dict[str, int] = {}
         """Ids that were given to newcomers who have yet to come back with them, and until when they may."""
         self.leader: str | None = None
+        self.metadata_bytes = 0
+        """Of all protocols of all members."""
         self._supporters: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Member]:
@@ -96,7 +98,7 @@ class Roster:
         if member.instance_id is not None:
             assert member.instance_id not in self.static_ids, "a static member is replaced, never added twice"
             self.static_ids[member.instance_id] = member.id
-        self._supporters.update(_names(member.protocols))
+        self._support(member.protocols, 1)
         if self.leader is None:
             self.leader = member.id
 
@@ -105,7 +107,7 @@ class Roster:
         self.pending.pop(member_id, None)
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._supporters.subtract(_names(member.protocols))
+            self._support(member.protocols, -1)
             if member.instance_id is not None:
                 self.static_ids.pop(member.instance_id, None)
         if self.leader == member_id:
@@ -121,9 +123,14 @@ class Roster:
             self.leader = new.id
 
     def change_protocols(self, member: Member, protocols: tuple[MemberProtocol, ...]) -> None:
-        self._supporters.subtract(_names(member.protocols))
+        self._support(member.protocols, -1)
         member.protocols = protocols
-        self._supporters.update(_names(protocols))
+        self._support(protocols, 1)
+
+    def _support(self, protocols: tuple[MemberProtocol, ...], times: int) -> None:
+        for name in _names(protocols):
+            self._supporters[name] += times
+        self.metadata_bytes += times * sum(len(protocol.metadata) for protocol in protocols)
 
     def all_know_one_of(self, protocols: tuple[MemberProtocol, ...]) -> bool:
         return any(self._supporters[protocol.name] == len(self.members) for protocol in protocols)

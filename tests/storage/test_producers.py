@@ -10,6 +10,7 @@ from cordwood.storage.producers import (
     BATCHES_REMEMBERED,
     FIRST_OF_ONE_BATCH,
     ONE_BATCH_PRODUCERS_MAX,
+    PRODUCERS_MAX,
     SEQUENCE_MAX,
     Producers,
 )
@@ -219,3 +220,17 @@ def test_a_truncation_makes_room_for_producers_of_a_single_batch() -> None:
     producers.truncate_end(ONE_BATCH_PRODUCERS_MAX - 1)
     producers.appended(one_batch(ONE_BATCH_PRODUCERS_MAX), ONE_BATCH_PRODUCERS_MAX - 1, ONE_BATCH_PRODUCERS_MAX, 0)
     assert producers.check(one_batch(0)) is not None
+
+
+def test_so_many_producers_are_remembered_and_the_oldest_are_forgotten_first() -> None:
+    producers, batch = Producers(), encode([Record(0, 0, None, b"")], producer_id=0, producer_epoch=0, base_sequence=0)
+    header = check(batch)
+    for producer_id in range(PRODUCERS_MAX):
+        producers.appended(header._replace(producer_id=producer_id), producer_id, producer_id + 1, 0)
+    producers.appended(header._replace(producer_id=0, base_sequence=1), PRODUCERS_MAX, PRODUCERS_MAX + 1, 0)
+    producers.appended(header._replace(producer_id=PRODUCERS_MAX), PRODUCERS_MAX + 1, PRODUCERS_MAX + 2, 0)
+    known = {producer_id for producer_id, _ in producers}
+    assert len(known) == PRODUCERS_MAX + 1 - PRODUCERS_MAX // 10
+    assert {0, PRODUCERS_MAX} <= known, "the one that has just written, and the one that is new"
+    assert not known & set(range(1, PRODUCERS_MAX // 10 + 1))
+    assert {known for known, _ in Producers.decode(producers.encode(PRODUCERS_MAX + 2))} == known

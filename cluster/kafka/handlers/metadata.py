@@ -33,6 +33,9 @@ from cordwood.cluster.topics import INTERNAL_TOPICS, PARTITIONS_PER_REQUEST_MAX,
 
 KEY, VERSIONS = ApiKey.METADATA, range(14)
 
+AUTO_CREATED_MAX = 100
+"""Topics that one request brings into being: clients ask for the rest again."""
+
 _FIRST_WITH_LISTENER_ERROR = 6
 _FIRST_BY_TOPIC_ID = 12
 _WITH_CLUSTER_OPERATIONS = range(8, 11)
@@ -85,7 +88,7 @@ async def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
 
 
 async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) -> dict[str, Refused]:
-    """Create what is missing and may be created, at most one request's worth. Why not, by name, where it was not."""
+    """Create what is missing and may be created, but AUTO_CREATED_MAX. Why not, by name, where it was not."""
     settings = call.services.settings
     refused: dict[str, Refused] = {}
     if not settings.auto_create_topics_enable:
@@ -109,7 +112,8 @@ async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) 
             is_open = refusal.code is ErrorCode.request_timed_out
             refused[name] = Refused(ErrorCode.leader_not_available, refusal.message) if is_open else refusal
 
-    await call.turns.gather(create, list(missing)[: PARTITIONS_PER_REQUEST_MAX // settings.num_partitions])
+    at_once = min(AUTO_CREATED_MAX, PARTITIONS_PER_REQUEST_MAX // settings.num_partitions)
+    await call.turns.gather(create, list(missing)[:at_once])
     return refused
 
 

@@ -10,7 +10,8 @@ from kio.schema.errors import ErrorCode
 from virtual_time import VirtualTimeLoop, run
 
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
-from cordwood.cluster.groups.exchange import Sync
+from cordwood.cluster.groups.exchange import Join, MemberProtocol, Sync
+from cordwood.cluster.groups.group import METADATA_BYTES_MAX, PENDING_MAX
 from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.kafka.call import Refused
 
@@ -323,5 +324,31 @@ def test_a_member_that_stays_silent_goes_a_little_later_where_the_loop_stood_sti
             groups.heartbeat("anna")
         await asyncio.sleep(0.1)
         assert len(groups.group_size()) == 1
+
+    run(story())
+
+
+def test_a_group_of_members_that_tell_too_much_lets_nobody_new_in() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        large = (MemberProtocol("range", bytes(METADATA_BYTES_MAX)),)
+        assert (await groups.join("anna", protocols=large)).code is ErrorCode.none
+        assert (await groups.join("ben")).code is ErrorCode.group_max_size_reached
+        assert (await groups.join("anna")).code is ErrorCode.none, "it may stay, and tell less"
+        joining = asyncio.ensure_future(groups.join("ben"))
+        await groups.until(lambda: len(groups.group_size()) == 2)
+        await groups.join("anna")
+        assert (await joining).code is ErrorCode.none
+
+    run(story())
+
+
+def test_ids_that_never_come_back_are_bounded() -> None:
+    async def story() -> None:
+        groups = CoordinatorFixture()
+        newcomer = Join("", "consumer", (MemberProtocol("range", b""),), 10_000, 10_000)
+        codes = [(await groups.coordinator.join(GROUP, newcomer)).code for _ in range(PENDING_MAX + 10)]
+        assert codes.count(ErrorCode.member_id_required) == PENDING_MAX
+        assert codes.count(ErrorCode.group_max_size_reached) == 10
 
     run(story())

@@ -196,3 +196,13 @@ def test_a_topic_whose_replicas_are_not_alive_is_not_created() -> None:
     response = admin.ask(metadata, 12, topics=named("new"), allow_auto_topic_creation=True)
     assert codes(response) == [("new", ErrorCode.invalid_replication_factor)]
     admin.close()
+
+
+def test_one_request_creates_so_many_topics_and_no_more() -> None:
+    admin = AdminFixture(num_partitions=1)
+    names = [f"new-{number}" for number in range(metadata.AUTO_CREATED_MAX + 50)]
+    topics = admin.ask(metadata, 12, topics=named(*names), allow_auto_topic_creation=True).topics
+    codes = [topic.error_code for topic in topics]
+    assert codes.count(ErrorCode.unknown_topic_or_partition) == 50
+    again = admin.ask(metadata, 12, topics=named(*names), allow_auto_topic_creation=True).topics
+    assert all(topic.error_code is not ErrorCode.unknown_topic_or_partition for topic in again)
