@@ -91,11 +91,11 @@ class Connection(asyncio.BufferedProtocol):
         """So much of the buffer may be written to: a large one is filled step by step."""
         self._room_wanted, self._whole_bytes = BUFFER_BYTES_MIN, 0
         """The room and the size that the buffer gets before it is read into; 0 where it has the room it should."""
-        self._receive_bytes = 0
+        self.receive_bytes = 0
         self._start = self._end = 0
         self._slots: deque[Slot] = deque()
         self._out: deque[Chunk] = deque()
-        self._pending_bytes = 0
+        self.pending_bytes = 0
         self.unsent_bytes = 0
         """Of answers, counted since the client stopped taking them."""
         self.stalled_at = 0.0
@@ -116,8 +116,8 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._slots or self._out)
 
     @property
-    def held_bytes(self) -> int:
-        return self._receive_bytes + self._pending_bytes
+    def is_arriving(self) -> bool:
+        return self._is_reading and self._end > self._start
 
     @property
     def partial_bytes(self) -> int:
@@ -226,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def hold(self, size: int) -> None:
         if self._transport is not None:
-            self._pending_bytes += size
+            self.pending_bytes += size
             self._pools.pending.used += size
 
     def try_again(self) -> None:
@@ -281,7 +281,7 @@ class Connection(asyncio.BufferedProtocol):
                 if now is None:
                     now = api.clock()
                 api.done(slot.size, chunks, now - slot.began)
-        self._pending_bytes -= answered_bytes
+        self.pending_bytes -= answered_bytes
         self._pools.pending.used -= answered_bytes
         if not slots:
             self.is_alone = False
@@ -307,8 +307,8 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.clear()
         self._out.clear()
         self._buffer = bytearray()
-        self._pools.pending.used -= self._pending_bytes
-        self._pending_bytes = 0
+        self._pools.pending.used -= self.pending_bytes
+        self.pending_bytes = 0
         self._count_received(0)
         self._pools.unsent.used -= self.unsent_bytes
         self.unsent_bytes = 0
@@ -349,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
         slot = Slot(self, size)
         slot.held_bytes = held_bytes = REQUEST_BYTES + (size >> SIZE_SHARE_SHIFT)
         self._slots.append(slot)
-        self._pending_bytes += held_bytes
+        self.pending_bytes += held_bytes
         self._pools.pending.used += held_bytes
         self._handle(self, frame, slot)
 
@@ -361,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._slots:
             return True
         pool = self._pools.pending
-        return not self.is_alone and self._pending_bytes <= PENDING_BYTES_MAX and pool.used <= pool.limit
+        return not self.is_alone and self.pending_bytes <= PENDING_BYTES_MAX and pool.used <= pool.limit
 
     def _make_room(self) -> None:
         """Have room for more behind what has arrived. The buffer grows as it fills, not by what a frame claims."""
@@ -397,7 +397,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _may_receive(self, size: int) -> bool:
-        before, pools = self._receive_bytes, self._pools
+        before, pools = self.receive_bytes, self._pools
         return pools.receive.has_room(size - before) and pools.large.has_room(_large(size) - _large(before))
 
     def _resize(self) -> None:
@@ -413,10 +413,10 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer[:end] = before[:end]
 
     def _count_received(self, size: int) -> None:
-        pools, before = self._pools, self._receive_bytes
+        pools, before = self._pools, self.receive_bytes
         pools.receive.used += size - before
         pools.large.used += _large(size) - _large(before)
-        self._receive_bytes = size
+        self.receive_bytes = size
 
     def _count_unsent(self) -> None:
         if self._transport is None:

@@ -25,13 +25,18 @@ class Holder(Protocol):
     partial_since: float
     """When the request began to arrive that is not whole yet, or its reading went on; 0 where there is none."""
 
-    @property
-    def held_bytes(self) -> int:
-        """Its receive buffer and its pending requests."""
-        ...
+    receive_bytes: int
+    """Its receive buffer."""
+    pending_bytes: int
+    """Its requests that wait for their answers."""
 
     @property
     def partial_bytes(self) -> int: ...
+
+    @property
+    def is_arriving(self) -> bool:
+        """Whether a part of a request is there, and the rest is read as it comes."""
+        ...
 
     @property
     def pending_since(self) -> float | None:
@@ -127,19 +132,33 @@ class ConnectionMemory:
             self._arrivals.clear()
 
     def _make_room(self) -> None:
-        now = self._loop.time()
-        holders = [each for each in self._connections() if each.held_bytes > HELD_BYTES_FREE and not each.is_broker]
-        stuck = [holder for holder in holders if holder.waits_for is None and self._is_stuck(holder, now)]
-        if not stuck and len(holders) > 1 and all(_waits_to_receive(holder, self.pools) for holder in holders):
-            stuck = [max(holders, key=lambda holder: holder.partial_since)]
-        for holder in stuck:
-            (self.pools.pending if holder.pending_since is not None else self.pools.receive).closes += 1
-            holder.close(f"it holds {holder.held_bytes} bytes, does not get on, and others wait for memory")
+        pools, clients = self.pools, [each for each in self._connections() if not each.is_broker]
+        wanted = [holder.waits_for for holder in self._waiting]
+        if pools.pending in wanted:
+            holders = [each for each in clients if each.pending_bytes > HELD_BYTES_FREE]
+            self._end(pools.pending, [holder for holder in holders if self._is_unanswered(holder)])
+        if pools.receive in wanted or pools.large in wanted:
+            holders = [each for each in clients if each.receive_bytes > HELD_BYTES_FREE]
+            stuck = [holder for holder in holders if holder.waits_for is None and self._is_stuck(holder)]
+            if not stuck and len(holders) > 1 and all(holder.waits_for is not None for holder in holders):
+                stuck = [max(holders, key=lambda holder: holder.partial_since)]
+            self._end(pools.receive, stuck)
 
-    def _is_stuck(self, holder: Holder, now: float) -> bool:
-        """Whether it keeps memory for longer than it may."""
-        if holder.pending_since is not None:
-            return now - holder.pending_since > HELD_S_MAX
+    def _end(self, pool: MemoryPool, holders: list[Holder]) -> None:
+        for holder in holders:
+            pool.closes += 1
+            size = holder.receive_bytes + holder.pending_bytes
+            holder.close(f"it holds {size} bytes, does not get on, and others wait for memory")
+
+    def _is_unanswered(self, holder: Holder) -> bool:
+        since = holder.pending_since
+        return since is not None and self._loop.time() - since > HELD_S_MAX
+
+    def _is_stuck(self, holder: Holder) -> bool:
+        """Whether a request does not go on arriving, or waits behind one that is not answered."""
+        if not holder.is_arriving:
+            return holder.partial_bytes > 0 and self._is_unanswered(holder)
+        now = self._loop.time()
         since, before = self._arrivals.setdefault(holder, (now, holder.partial_bytes))
         arrived = holder.partial_bytes - before
         if arrived >= 0 and now - since <= HELD_S_MAX:
@@ -147,7 +166,3 @@ class ConnectionMemory:
         self._arrivals[holder] = now, holder.partial_bytes
         # Less than before is another request: the earlier one has come to its end.
         return 0 <= arrived < (now - since) * ARRIVAL_BYTES_PER_SECOND_MIN
-
-
-def _waits_to_receive(holder: Holder, pools: Memory) -> bool:
-    return holder.waits_for is pools.receive or holder.waits_for is pools.large

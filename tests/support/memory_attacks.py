@@ -21,9 +21,14 @@ def frame(api: int, version: int, body: bytes, *, number: int = 7, flexible: boo
 
 def fetch_of_unknown(partitions: int, *, wait_ms: int = 0, session: tuple[int, int] = (0, 0)) -> bytes:
     """A Fetch that begins a session with so many partitions of a topic that does not exist."""
+    return fetch_of("missing", partitions, wait_ms, session)
+
+
+def fetch_of(topic: str, partitions: int, wait_ms: int, session: tuple[int, int] = (0, -1)) -> bytes:
+    """A Fetch of so many partitions; by default without a session."""
     rows = b"".join(struct.pack(">iiqiqi", index, -1, 0, -1, 0, 1 << 20) + b"\x00" for index in range(partitions))
     body = struct.pack(">iiiib", -1, wait_ms, 1, 1 << 20, 0) + struct.pack(">ii", *session)
-    body += b"\x02" + b"\x08missing" + _uvarint(partitions + 1) + rows + b"\x00"
+    body += b"\x02" + _uvarint(len(topic) + 1) + topic.encode() + _uvarint(partitions + 1) + rows + b"\x00"
     return frame(FETCH, 12, body + b"\x01\x01\x00", flexible=True)
 
 
@@ -35,6 +40,12 @@ def metadata_of_all(number: int = 7) -> bytes:
 def produce_head(size: int) -> bytes:
     """The first bytes of a Produce request of `size` bytes."""
     return HEAD.pack(size, PRODUCE, 7, 7, 0)
+
+
+def produce_of(topic: str, size: int) -> bytes:
+    """A Produce request with so many bytes that are no batch."""
+    body = struct.pack(">hhii", -1, -1, 30_000, 1) + struct.pack(">h", len(topic)) + topic.encode()
+    return frame(PRODUCE, 7, body + struct.pack(">iii", 1, 0, size) + bytes(size))
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import resource
-import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +11,16 @@ import pytest
 from broker_fixture import RunningBroker, wait_until
 from confluent_kafka.admin import AdminClient, NewTopic
 from memory_attacks import (
+    METADATA,
     Resident,
     connections,
+    fetch_of,
     fetch_of_unknown,
+    frame,
     is_hung_up,
     metadata_of_all,
     produce_head,
+    produce_of,
     read_frame,
     send_as_far_as_taken,
 )
@@ -108,7 +111,7 @@ def test_many_connections_with_a_part_of_a_request_each(running: RunningBroker) 
     assert resident.most_mb <= GROWTH_MB_MAX
 
 
-def test_long_polls_for_partitions_that_do_not_exist(running: RunningBroker) -> None:
+def test_fetches_of_very_many_partitions_that_do_not_exist(running: RunningBroker) -> None:
     resident = Resident(running.pid)
     request = fetch_of_unknown(20_000, wait_ms=600_000, session=(0, -1))
     with connections(running.port, 60) as opened:
@@ -121,16 +124,25 @@ def test_long_polls_for_partitions_that_do_not_exist(running: RunningBroker) -> 
 def test_a_large_request_gets_its_turn_among_those_that_do_not_get_on(running: RunningBroker) -> None:
     create(running, "large", 1)
     part = produce_head(100 << 20) + bytes(60 << 20)
-    head = struct.pack(">hiii", -1, 30_000, 1, 0)
     with connections(running.port, 4) as hogs, connections(running.port, 1) as (client,):
         for one in hogs:
             send_as_far_as_taken(one, part)
-        body = struct.pack(">h", -1) + head[:6] + struct.pack(">i", 1) + struct.pack(">h", 5) + b"large"
-        body += struct.pack(">iii", 1, 0, 50 << 20) + bytes(50 << 20)
         client.settimeout(30)
-        client.sendall(produce_head(10 + len(body)) + body)
+        client.sendall(produce_of("large", 50 << 20))
         assert read_frame(client)
         assert sum(is_hung_up(one) for one in hogs) > 0
+
+
+def test_requests_behind_a_long_poll_do_not_keep_the_memory_of_others(running: RunningBroker) -> None:
+    create(running, "large", 1)
+    waiting = fetch_of("large", 1, wait_ms=600_000)
+    behind = frame(METADATA, 1, bytes(250 << 10))
+    with connections(running.port, 500) as hogs:
+        for one in hogs:
+            send_as_far_as_taken(one, waiting + behind, silent_s=0.01)
+        with connections(running.port, 1) as (client,):
+            client.sendall(produce_of("large", 50 << 20))
+            assert read_frame(client)
 
 
 def test_the_oldest_idle_client_makes_room_for_another(tmp_path: Path) -> None:
