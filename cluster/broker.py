@@ -60,6 +60,7 @@ from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
 from cordwood.replication.surroundings import Surroundings
+from cordwood.replication.truncation import Truncations
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.open_segments import OpenSegments
@@ -147,6 +148,7 @@ class Broker:
         await self._groups.close()
         await self._dispatcher.close()
         await self._fetchers.close()
+        await self._truncations.close()
         await self._isr_changes.close()
         await self._scrubber.close()
         await self._repairs.close()
@@ -253,8 +255,17 @@ class Broker:
 
         def fetcher(leader: int) -> Fetcher:
             neighbours = self._neighbours
-            return Fetcher(leader, neighbours.address, neighbours.hello, peers.dial, self._wakeups, self._wall_clock)
+            return Fetcher(
+                leader,
+                neighbours.address,
+                neighbours.hello,
+                peers.dial,
+                self._wakeups,
+                self._wall_clock,
+                self._truncations,
+            )
 
+        self._truncations = Truncations(self._run_blocking)
         self._fetchers = Fetchers(fetcher)
         intervals = Intervals(
             retention_s=settings.log_retention_check_interval_ms / 1000,

@@ -69,14 +69,11 @@ class IsrChanges:
                 await self._quorum.propose(command)
             except CommandRefused as refusal:
                 _events.warning("isr.refused", reason=refusal.message)
-            except QuorumFailed as failure:
-                # It may have been applied: both sets count until that is known (rule 5).
+            except Exception as failure:
+                # It may have been applied: both sets count until that is known (rule 5), and nobody else will ask.
                 _events.warning("isr.unknown", partitions=len(changes), reason=str(failure))
-                await asyncio.sleep(RETRY_S)
-                continue
-            except Exception as error:
-                # Also of these it is not known whether they were applied, and nobody else will ask.
-                report("in-sync sets could not be proposed", error)
+                if not isinstance(failure, QuorumFailed):
+                    report("in-sync sets could not be proposed", failure)
                 await asyncio.sleep(RETRY_S)
                 continue
             break

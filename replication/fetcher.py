@@ -26,6 +26,7 @@ from cordwood.replication.frames import (
     encode_suspect,
 )
 from cordwood.replication.tasks import Tasks
+from cordwood.replication.truncation import Cut, Truncations
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import CorruptBatch, DamagedLog, StorageError
 
@@ -57,7 +58,9 @@ class Fetcher:
         dial: Dial,
         wakeups: Wakeups,
         wall_clock: Callable[[], int],
+        truncations: Truncations,
     ) -> None:
+        self._truncations = truncations
         self._leader, self._address_of, self._hello, self._dial = leader, address_of, hello, dial
         self._wakeups, self._wall_clock = wakeups, wall_clock
         self._loop = asyncio.get_running_loop()
@@ -183,7 +186,8 @@ class Fetcher:
                           reason=str(impossible))  # fmt: skip
             self._interrupt(following)
         except (StorageError, OSError) as error:
-            _events.error("replica.not_written", topic=partition.topic, partition=partition.index, error=str(error))
+            reason = str(partition.directory.write_failed(error))
+            _events.error("replica.not_written", topic=partition.topic, partition=partition.index, error=reason)
             self._interrupt(following)
         except Exception as error:
             partition.fail(error)
@@ -195,13 +199,22 @@ class Fetcher:
                     following.refusals = 0
                 following.replicate(data, row.first, row.second, now_ms)
             case PushKind.DIFFERS:
-                following.truncate(row.first, row.second)
-                self._begin_anew(following)
+                self._have_cut(following, following.truncation(row.first, row.second))
             case PushKind.TOO_OLD:
-                following.start_over(row.second)
-                self._begin_anew(following)
+                self._have_cut(following, following.new_start(row.second))
             case PushKind.REFUSED:
                 self._interrupt(following)
+
+    def _have_cut(self, following: Following, cut: Cut) -> None:
+        """Nothing that is still on its way may be appended before that."""
+        self.leave(following)
+        self._truncations.add(cut, lambda is_cut: self._cut_ended(following, is_cut=is_cut))
+
+    def _cut_ended(self, following: Following, *, is_cut: bool) -> None:
+        if is_cut:
+            self._begin_anew(following)
+        else:
+            self._try_later(following)
 
     def _complain(self, following: Following) -> None:
         """Nothing of it is kept. The leader looks at its own log; we ask for the same again in a while."""
@@ -211,6 +224,9 @@ class Fetcher:
     def _interrupt(self, following: Following) -> None:
         """What was not taken has to come first: nothing that is on its way behind it may take its place."""
         self.leave(following)
+        self._try_later(following)
+
+    def _try_later(self, following: Following) -> None:
         delay_s = ASK_AGAIN_S * ASK_AGAIN_GROWTH ** min(following.refusals, GROWTHS_MAX)
         delay_s = min(delay_s, ASK_AGAIN_MAX_S)
         self._loop.call_later(delay_s, self._try_again, following)

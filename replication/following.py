@@ -10,9 +10,11 @@ from cordwood.replication.follower import (
     committed_end,
     truncation_end,
 )
+from cordwood.replication.truncation import Cut
 from cordwood.storage.batch import headers
 from cordwood.storage.disk import Bytes, sync_directory
 from cordwood.storage.errors import DiskFailed
+from cordwood.storage.state import state_of_new_log
 from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:
@@ -86,25 +88,29 @@ class Following:
             partition.start_moved()
         partition.committed_to(committed_end(watermark, log.log_end, partition.high_watermark))
 
-    def truncate(self, leader_epoch: int, leader_end: int) -> None:
-        """Give up what the leader does not have. Sure when this returns: it waits for the disk.
+    def truncation(self, leader_epoch: int, leader_end: int) -> Cut:
+        """What the leader does not have, to be given up; its flush mark is lowered already.
 
-        Raises OutOfResources, DiskFailed, CheckpointUnderWay, ImpossibleAnswer.
+        Raises OSError, StorageError, CheckpointUnderWay, ImpossibleAnswer.
         """
-        partition = self._to_be_cut()
-        log = partition.log
+        log = self._to_be_cut().log
         end = truncation_end(log.epochs, log.log_end, leader_epoch, leader_end)
         if end < log.log_start:
-            start_over(partition, leader_end)
-            return
-        give_up(partition, end, log.truncate)
+            return self._new_start(leader_end)
+        state = log.state_before_cut(end)
+        lower_mark(self.partition, end)
+        return Cut(self, end, is_new_start=False, state=state)
 
-    def start_over(self, offset: int) -> None:
-        """Give up everything and begin at `offset`, where the leader's log begins. As `truncate`."""
-        partition = self._to_be_cut()
-        if offset <= partition.log.log_end:
-            raise ImpossibleAnswer(f"nothing is left before {offset}, where this log goes to {partition.log.log_end}")
-        start_over(partition, offset)
+    def new_start(self, offset: int) -> Cut:
+        """Everything, to be given up, since the leader's log begins at `offset`. As `truncation`."""
+        log_end = self._to_be_cut().log.log_end
+        if offset <= log_end:
+            raise ImpossibleAnswer(f"nothing is left before {offset}, where this log goes to {log_end}")
+        return self._new_start(offset)
+
+    def _new_start(self, offset: int) -> Cut:
+        self.partition.note_end(0, NO_EPOCH)
+        return Cut(self, offset, is_new_start=True, state=state_of_new_log(offset))
 
     def _to_be_cut(self) -> "Partition":
         partition = self._followed()
@@ -122,12 +128,17 @@ class Following:
         return partition
 
 
+def lower_mark(partition: "Partition", end: int) -> None:
+    """Note that nothing at or above `end` counts as flushed: a crash must not make a cut there look like a loss."""
+    log = partition.log
+    partition.note_end(min(end, log.flushed_end), log.epochs.epoch_at(end - 1))
+
+
 def give_up(partition: "Partition", end: int, cut: Callable[[int], None]) -> None:
     """Have `cut` take away what the log has at or above `end`. Sure when this returns; raises as `truncate`."""
     log = partition.log
     try:
-        # The mark first: a crash in between must not make the cut look like a loss.
-        partition.note_end(min(end, log.flushed_end), log.epochs.epoch_at(end - 1))
+        lower_mark(partition, end)
         partition.directory.marks.file.sync()
         cut(end)
         partition.note_end(log.flushed_end, log.epochs.latest)

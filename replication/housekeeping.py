@@ -23,6 +23,7 @@ CHECKPOINT_BYTES = 64 << 20
 """A log is checkpointed after so many new bytes, or so long after the last time: a restart reads no more than that."""
 CHECKPOINTS_PER_LOOK = 20
 """Of logs that are due by their age: thousands of them take turns, and a restart reads a little more of each."""
+CUT_LOOK_S = 0.01
 PARTITIONS_PER_TURN = 500
 """Looked at before others get a turn of the loop."""
 REMOVE_AGAIN_S = 10.0
@@ -87,6 +88,9 @@ class Housekeeping:
         # One at a time: a checkpoint is staged in one file, and an older one must not replace a newer.
         async with self._saving:
             directory = partition.directory
+            while partition.is_saving:
+                # It is about to be cut.
+                await asyncio.sleep(CUT_LOOK_S)
             directory.unsaved.pop(partition, None)
             if not partition.log.segments or partition.is_deleted:
                 return

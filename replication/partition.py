@@ -263,7 +263,7 @@ class Partition:
 
     def expire_waiters(self, now: float) -> None:
         """Refuse those whose time is over. `now` is the loop's time."""
-        for waiters in self._waiters():
+        for waiters in (self._commit_waiters, self._flush_waiters):
             if waiters:
                 waiters.expire(now, PartitionRefused(Refusal.TIMED_OUT))
 
@@ -362,9 +362,6 @@ class Partition:
         if self.following is not None:
             self.following.start_saved()
         self.deletion.moved()
-
-    def _waiters(self) -> tuple[OffsetWaiters, ...]:
-        return self._commit_waiters, self._flush_waiters, self.deletion.waiters
 
     def committed_to(self, end: int) -> None:
         """A follower has learned how far its log is committed; consumers read from it that far (KIP-392)."""
@@ -485,7 +482,7 @@ class Partition:
             self._surroundings.wakeups.moved(self.watchers)
 
     def _refuse_waiters(self, reason: Refusal) -> None:
-        for waiters in self._waiters():
+        for waiters in (self._commit_waiters, self._flush_waiters, self.deletion.waiters):
             waiters.fail(PartitionRefused(reason))
         self._surroundings.wakeups.moved(self.watchers)
 

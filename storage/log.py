@@ -21,7 +21,7 @@ from cordwood.storage.retention import droppable
 from cordwood.storage.rewriting import write_again
 from cordwood.storage.segment import Segment
 from cordwood.storage.slices import Slice
-from cordwood.storage.state import LogState, save, set_back
+from cordwood.storage.state import LogState, save, set_back, state_of_new_log
 from cordwood.storage.unsynced import Unsynced, UnsyncedEntries
 
 OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
@@ -188,27 +188,32 @@ class Log:
                 for position, header in segment.headers(start, segment.size):
                     yield segment, position, header
 
-    def truncate(self, end: int) -> None:
+    def state_before_cut(self, end: int) -> LogState | None:
+        """What has to be on disk (`set_back`) before a truncation to `end`; None where nothing has. Raises as that."""
+        if end >= self.log_end:
+            return None
+        _, _, end = self._place_of_cut(end)
+        if end >= self.recovery_point:
+            return None
+        producers, manifest = self.producers.encode(end), self._manifest(end)
+        return LogState(min(self.log_start, end), end, producers, self.epochs.encode(), manifest)
+
+    def truncate(self, end: int, *, sync: bool = True) -> None:
         """Give up every batch with a record at or above `end` (a follower whose leader does not have them).
 
-        A whole segment is cut unread, whatever is in it. Sure when this returns: it waits for the disk. Raises OSError,
-        OutOfResources, DamagedLog: then it may be done in part, and is to be called again.
+        A whole segment is cut unread, whatever is in it. Sure when this returns: it waits for the disk. Without `sync`
+        it does not: `state_before_cut` is on disk already, and the rest is sure with the next group commit. Raises
+        OSError, OutOfResources, DamagedLog: then it may be done in part, and is to be called again.
         """
         if end >= self.log_end:
             return
-        assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
-        segment, position = self._segment_of(end), 0
-        if end > segment.base_offset and not segment.is_lost:
-            end, position = batch_boundary(segment, end)
-            self.log_start = min(self.log_start, end)
-            self.saved_start = min(self.saved_start, end)
         # The recovery point comes down before the bytes do, or a crash in between would look like a loss.
-        self.producers.truncate_end(end)
-        if end < self.recovery_point:
-            producers, manifest = self.producers.encode(end), self._manifest(end)
-            state = LogState(self.log_start, end, producers, self.epochs.encode(), manifest)
+        if sync and (state := self.state_before_cut(end)) is not None:
             set_back(self.disk, self.directory, state)
-            self.recovery_point = end
+        segment, position, end = self._place_of_cut(end)
+        self.log_start, self.saved_start = min(self.log_start, end), min(self.saved_start, end)
+        self.producers.truncate_end(end)
+        self.recovery_point = min(self.recovery_point, end)
         while self.segments and self.segments[-1].base_offset >= end:
             self._remove(self.segments[-1])
             self.segments.pop()
@@ -218,8 +223,10 @@ class Log:
             segment.end_offset = min(segment.end_offset, end)
         elif not self.must_roll:
             segment.truncate(position, end)
-            segment.file.sync()
-        sync_directory(self.disk, self.directory)
+            self._unsynced.files[segment.path] = segment.file
+        self._unsynced.changed(self.directory)
+        if sync:
+            self._sync_cut()
         self._places.clear()
         self.log_end = end
         self.flushed_end = min(self.flushed_end, end)
@@ -227,18 +234,35 @@ class Log:
         self._covered_end = min(self._covered_end, end)
         self.epochs.truncate_end(end)
 
-    def start_over(self, offset: int) -> None:
-        """Give up everything and begin anew at `offset`. Sure when this returns: it waits for the disk."""
-        epochs = LeaderEpochs()
-        set_back(self.disk, self.directory, LogState(offset, offset, Producers().encode(offset), epochs.encode()))
+    def _place_of_cut(self, end: int) -> tuple[Segment, int, int]:
+        """The segment and the position where a cut at `end` begins, and the offset of the batch that is there."""
+        assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
+        segment, position = self._segment_of(end), 0
+        if end > segment.base_offset and not segment.is_lost:
+            end, position = batch_boundary(segment, end)
+        return segment, position, end
+
+    def _sync_cut(self) -> None:
+        files, directories = self._unsynced.take(self.disk)
+        for syncable in (*files, *directories):
+            syncable.sync()
+        for directory in directories:
+            directory.close()
+
+    def start_over(self, offset: int, *, sync: bool = True) -> None:
+        """Give up everything and begin anew at `offset`. `sync` as in `truncate`, with `state_of_new_log(offset)`."""
+        if sync:
+            set_back(self.disk, self.directory, state_of_new_log(offset))
         for segment in reversed(self.segments):  # A crash leaves a log that lacks its end, never its beginning.
             self._remove(segment)
         self.segments = []
-        sync_directory(self.disk, self.directory)
+        self._unsynced.changed(self.directory)
+        if sync:
+            self._sync_cut()
         self._places = {}
         self.log_start = self.log_end = self.flushed_end = self.recovery_point = self.saved_start = offset
         self._covered_end = min(self._covered_end, offset)
-        self.epochs, self.producers = epochs, Producers()
+        self.epochs, self.producers = LeaderEpochs(), Producers()
         self.damage = []
 
     def raise_log_start(self, offset: int) -> None:

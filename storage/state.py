@@ -60,6 +60,11 @@ def set_back(disk: Disk, directory: str, state: LogState) -> None:
     _write_epochs(disk, directory, state)
 
 
+def state_of_new_log(offset: int) -> LogState:
+    """That of a log which begins at `offset` and has nothing yet."""
+    return LogState(offset, offset, Producers().encode(offset), LeaderEpochs().encode())
+
+
 def load(disk: Disk, directory: str) -> Recovered:
     """What the checkpoint files of a log hold. Raises OSError."""
     damage: list[DamagedLog] = []

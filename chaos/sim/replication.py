@@ -43,6 +43,7 @@ from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
 from cordwood.replication.surroundings import Surroundings
 from cordwood.replication.syncers import Done, Failure
+from cordwood.replication.truncation import Truncations
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.disk import Syncable
 
@@ -212,12 +213,11 @@ class ReplicaBroker:
     ) -> None:
         self.broker_id, self.disk = broker_id, disk
         self.incarnation = UUID(int=rng.getrandbits(128), version=4)
-        self.damage, self.is_silent = DamageRegister(), False
-        self.has_declared = False
+        self.damage = DamageRegister()
+        self.is_silent = self.has_declared = False
         self._declared: asyncio.Task[None] | None = None
         self._metadata, self._wires, self._rng = metadata, wires, rng
-        loop = asyncio.get_running_loop()
-        wakeups = Wakeups(loop)
+        wakeups = Wakeups(loop := asyncio.get_running_loop())
         self._syncer = SlowSyncer(rng, sync_max_s)
         directory = LogDirectory(disk, "/data", self._directory_failed, disk.boot_id)
         self.member = metadata.join(broker_id)
@@ -234,19 +234,19 @@ class ReplicaBroker:
             partition_failed=lambda partition: self.repairs.failed(partition),
         )
         self.replicas = Replicas([directory], surroundings)
-        neighbours = Neighbours(self.member, broker_id, LISTENER, self.incarnation)  # type: ignore[arg-type]
-        self.links = Links(self.replicas, wakeups, _run_here, LinkLimits(100 << 20), neighbours.why_not)
+        peers = Neighbours(self.member, broker_id, LISTENER, self.incarnation)  # type: ignore[arg-type]
+        self.links = Links(self.replicas, wakeups, _run_here, LinkLimits(100 << 20), peers.why_not)
         wires.listen(broker_id, self.links.handle)
 
         async def dial(_host: str, port: int, received: Callable[[memoryview], None]) -> Any:
             return await wires.dial(broker_id, port, received)
 
         def fetcher(leader: int) -> Fetcher:
-            return Fetcher(leader, neighbours.address, neighbours.hello, dial, wakeups, lambda: NOW_MS)
+            return Fetcher(leader, peers.address, peers.hello, dial, wakeups, lambda: NOW_MS, self.truncations)
 
+        self.truncations = Truncations(_run_here)
         self.fetchers = Fetchers(fetcher)
         self.housekeeping = Housekeeping(self.replicas, _run_here, lambda: NOW_MS, Intervals(1e9, 0.1, LAG_MAX_S))
-        settings = Settings(node_id=broker_id, log_segment_bytes=2000)
         self.repairs = Repairs(
             self.member,  # type: ignore[arg-type]
             broker_id,
@@ -256,10 +256,11 @@ class ReplicaBroker:
             _run_here,
             lambda: self.assignments.open_more(self.member.image),
             self.damage,
-            lambda: RangeReader(neighbours.address, neighbours.hello, dial),
+            lambda: RangeReader(peers.address, peers.hello, dial),
         )
         self.unflushed = UnflushedReplicas(self.member, broker_id, self.replicas)  # type: ignore[arg-type]
         self.scrubber = Scrubber(self.replicas, _run_here, SCRUB_BYTES_PER_SECOND, _nothing)
+        settings = _settings(broker_id)
         self.assignments = Assignments(self.replicas, self.housekeeping, self.repairs, settings, lambda: NOW_MS)
 
     def register(self) -> None:
@@ -305,6 +306,7 @@ class ReplicaBroker:
         """As `fall_silent`, and nothing of it acts any more."""
         self.fall_silent()
         await self.fetchers.close()
+        await self.truncations.close()
         await self.isr_changes.close()
         if self._declared is not None:
             self._declared.cancel()
@@ -330,6 +332,10 @@ class ReplicaBroker:
 
     def _epoch(self) -> int:
         return self._metadata.newest.brokers[BrokerId(self.broker_id)].epoch
+
+
+def _settings(broker_id: int) -> Settings:
+    return Settings(node_id=broker_id, log_segment_bytes=2000)
 
 
 async def _nothing() -> None:

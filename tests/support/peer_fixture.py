@@ -11,9 +11,11 @@ from cordwood.replication.assignment import Assignment
 from cordwood.replication.channel import Channel, Chunk
 from cordwood.replication.fetcher import Fetcher
 from cordwood.replication.frames import Follow, MalformedFrame, Open, PushKind, PushRow
+from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.link import LinkLimits
 from cordwood.replication.links import Links
 from cordwood.replication.partition import Partition, Place
+from cordwood.replication.truncation import Truncations
 from cordwood.storage.config import LogConfig
 
 FOLLOWER, LEADER = 2, 3
@@ -97,12 +99,15 @@ class LeaderStory(ReplicaStory):
 class FollowerStory(ReplicaStory):
     """A broker that follows what another leads. The leader is the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, run_blocking: RunBlocking = run_here) -> None:
         super().__init__()
         self.dialled: list[RecordingChannel] = []
         self._received: Callable[[memoryview], None] | None = None
         address, hello = ("leader", 1), Open(ME, UUID(int=9), 1, "a cluster")
-        self.fetcher = Fetcher(LEADER, lambda _: address, lambda: hello, self._dial, self.wakeups, lambda: NOW_MS)
+        self.truncations = Truncations(run_blocking)
+        self.fetcher = Fetcher(
+            LEADER, lambda _: address, lambda: hello, self._dial, self.wakeups, lambda: NOW_MS, self.truncations
+        )
 
     @property
     def channel(self) -> RecordingChannel:

@@ -35,9 +35,9 @@ MUTANTS = (
     ),
     Mutant(
         "no-truncation",
-        "replication/following.py",
-        "        give_up(partition, end, log.truncate)\n",
-        "        return\n",
+        "replication/truncation.py",
+        "            log.truncate(cut.end, sync=False)\n",
+        "",
         "A follower gives up what its leader does not have (rule 4).",
         "A replica never comes back into the in-sync set.",
         Story.REPLICAS,
@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "records-that-could-not-be-taken-are-skipped",
         "replication/fetcher.py",
-        "        self.leave(following)\n        delay_s = ",
-        "        delay_s = ",
+        "        self.leave(following)\n        self._try_later(following)\n",
+        "        self._try_later(following)\n",
         "Behind what a follower could not take, it takes nothing.",
         "A replica has a gap, and says that it has everything.",
         Story.REPLICAS,

@@ -102,7 +102,7 @@ MUTANTS = (
     Mutant(
         "join-without-having-caught-up",
         "replication/leader.py",
-        "        return view is not None and view.flushed_end >= max(",
+        "        return view.flushed_end >= max(",
         "        return view is not None or view.flushed_end >= max(",
         "Whoever joins has caught up in this epoch (rule 6).",
         "A member that has just joined lacks what is committed.",
@@ -120,7 +120,7 @@ MUTANTS = (
     Mutant(
         "any-incarnation-may-join",
         "cluster/metadata/draft.py",
-        "(member in partition.isr or (brokers[member].is_alive and brokers[member].epoch == broker_epoch))",
+        "(member in partition.isr or self._is_alive_in(member, broker_epoch))",
         "True",
         "The metadata lets no member in that is not alive in the incarnation the leader knows (rule 6).",
         "A broker that was wiped is in sync with nothing.",

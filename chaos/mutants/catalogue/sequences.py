@@ -45,8 +45,8 @@ MUTANTS = (
     Mutant(
         "truncated-batches-are-repeats",
         "storage/log.py",
-        "        self.producers.truncate_end(end)\n        if end < self.recovery_point",
-        "        if end < self.recovery_point",
+        "        self.producers.truncate_end(end)\n        self.recovery_point = min(",
+        "        self.recovery_point = min(",
         "What was cut may be sent again.",
         GONE,
         Story.REPLICAS,

@@ -55,8 +55,7 @@ MUTANTS = (
     Mutant(
         "no-mark-before-truncation",
         "replication/following.py",
-        "        partition.note_end(min(end, log.flushed_end), log.epochs.epoch_at(end - 1))\n"
-        "        partition.directory.marks.file.sync()\n",
+        "        lower_mark(self.partition, end)\n",
         "",
         "The flush mark comes down, and is synced, before a log is cut.",
         "A crash within the cut looks like a loss of records, which nobody can send again.",
@@ -65,8 +64,8 @@ MUTANTS = (
     Mutant(
         "recovery-point-stays-above-truncation",
         "storage/log.py",
-        "        if end < self.recovery_point:\n            producers",
-        "        if False:\n            producers",
+        "        if end >= self.recovery_point:\n            return None\n",
+        "        return None\n",
         "The recovery point comes down before the bytes do.",
         "After a restart the cut records are missed, as if the disk had lost them.",
         Story.REPLICAS,
@@ -137,8 +136,8 @@ MUTANTS = (
     Mutant(
         "no-scrubbing",
         "replication/scrubber.py",
-        "        if self._bytes_per_second:\n            self._task =",
-        "        if False:\n            self._task =",
+        "        if self._bytes_per_second:\n            self._tasks.repeat(",
+        "        if False:\n            self._tasks.repeat(",
         "Damage is found, also where nobody reads.",
         "After peace a replica still has damage.",
         Story.REPLICAS,
@@ -224,8 +223,8 @@ MUTANTS = (
     Mutant(
         "epochs-are-not-truncated",
         "storage/log.py",
-        "        self.epochs.truncate_end(end)\n\n    def start_over",
-        "\n    def start_over",
+        "        self.epochs.truncate_end(end)\n\n    def _place_of_cut",
+        "\n    def _place_of_cut",
         "What was cut is no epoch of this log any more (rule 4).",
         "A follower is taken to have what it gave up.",
         Story.REPLICAS,

@@ -1,0 +1,127 @@
+"""Followers give up what their leader does not have, many partitions at a time, and the loop waits for no disk."""
+
+import asyncio
+from collections.abc import Callable
+
+from peer_fixture import FollowerStory
+from replica_fixture import ME
+from virtual_time import run
+
+from cordwood.chaos.sim.values import batch_of
+from cordwood.replication.assignment import Assignment
+from cordwood.replication.frames import Follow, PushKind, PushRow
+from cordwood.storage.batch import check, stamp
+
+PARTITIONS = 200
+OLD_LEADER, NEW_LEADER = 3, 4
+
+
+class Threads:
+    """Runs what waits for the disk beside the loop, and counts the syncs on both sides."""
+
+    def __init__(self) -> None:
+        self.is_beside = False
+        self.on_loop: list[str] = []
+        self.beside: list[str] = []
+
+    async def run(self, function: Callable[..., object], *arguments: object) -> object:
+        await asyncio.sleep(0.01)
+        self.is_beside = True
+        try:
+            return function(*arguments)
+        finally:
+            self.is_beside = False
+            await asyncio.sleep(0.01)
+
+    def synced(self, path: str) -> None:
+        (self.beside if self.is_beside else self.on_loop).append(path)
+
+
+def stamped(value: str, offset: int, epoch: int) -> bytes:
+    batch = batch_of(value)
+    return stamp(check(batch), offset, epoch) + batch[16:]
+
+
+async def flush(broker: FollowerStory) -> None:
+    for _ in range(3):
+        await broker.turn()
+        while broker.syncer.groups:
+            broker.syncer.let_go()
+
+
+async def diverged(threads: Threads) -> tuple[FollowerStory, list[Follow]]:
+    """Every partition has two records, and the new leader of all has the first alone. What it is asked for."""
+    broker = FollowerStory(threads.run)
+    partitions = [broker.follow(index) for index in range(PARTITIONS)]
+    await asyncio.sleep(0.2)
+    for row in broker.asked():
+        data = stamped("a", 0, 1) + stamped("b", 1, 1)
+        broker.answer(PushRow(row.stream, PushKind.DATA, 1, 0, len(data)), data=data)
+    await flush(broker)
+    broker.disk.on_sync = threads.synced
+    for partition in partitions:
+        assert partition.log.flushed_end == 2
+        assert partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({ME, OLD_LEADER}), 1))
+        broker.fetcher.follow(partition)
+    await asyncio.sleep(0.2)
+    return broker, broker.asked()
+
+
+def test_those_that_are_due_share_one_sync_of_the_marks_and_none_is_on_the_loop() -> None:
+    async def story() -> None:
+        threads = Threads()
+        broker, asked = await diverged(threads)
+        assert len(asked) == PARTITIONS
+        broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked))
+        await asyncio.sleep(1)
+        assert [partition.log.log_end for partition in broker.replicas] == [1] * PARTITIONS
+        assert threads.on_loop == []
+        assert threads.beside.count("/data0/flushed") == len(threads.beside) == 1
+        # It asks for the rest by itself, from where its logs end now.
+        assert [row.log_end for row in broker.asked()] == [1] * PARTITIONS
+        await flush(broker)
+        assert all(broker.disk.is_sure(one.log.segments[-1].path, one.log.segments[-1].size) for one in broker.replicas)
+        await broker.fetcher.close()
+
+    run(story())
+
+
+def test_a_replica_that_leads_before_it_is_cut_keeps_what_it_has() -> None:
+    async def story() -> None:
+        broker, asked = await diverged(Threads())
+        broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked[:2]))
+        partition = broker.partition(0)
+        partition.assigned(Assignment(ME, 3, 3, (ME, OLD_LEADER), frozenset({ME}), 1))
+        await asyncio.sleep(1)
+        assert (partition.log.log_end, partition.log.flushed_end) == (2, 2)
+        assert broker.partition(1).log.log_end == 1
+        await broker.fetcher.close()
+
+    run(story())
+
+
+def test_a_failed_sync_of_the_marks_cuts_nothing_and_takes_the_directory_offline() -> None:
+    async def story() -> None:
+        broker, asked = await diverged(Threads())
+        broker.disk.faults.fail_next_sync("/data0/flushed")
+        broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked))
+        await asyncio.sleep(1)
+        assert [partition.log.log_end for partition in broker.replicas] == [2] * PARTITIONS
+        assert broker.directories[0].is_offline
+        await broker.fetcher.close()
+
+    run(story())
+
+
+def test_a_log_that_starts_over_waits_for_no_disk_on_the_loop() -> None:
+    async def story() -> None:
+        threads = Threads()
+        broker, asked = await diverged(threads)
+        broker.answer(*(PushRow(row.stream, PushKind.TOO_OLD, 0, 50) for row in asked))
+        await asyncio.sleep(1)
+        ends = {(partition.log.log_start, partition.log.log_end) for partition in broker.replicas}
+        assert ends == {(50, 50)}
+        assert threads.on_loop == []
+        await broker.fetcher.close()
+
+    run(story())
