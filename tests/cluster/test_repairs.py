@@ -452,3 +452,21 @@ def test_a_lost_tail_costs_the_tail_alone() -> None:
         await is_whole_again(cluster)
 
     tell(story)
+
+
+def test_a_foreign_segment_is_put_into_quarantine() -> None:
+    async def story(cluster: Cluster) -> None:
+        await filled(cluster)
+        broker, image = a_follower(cluster), cluster.image()
+        disk, base = cluster.disks[broker], cluster.replica(broker).log.segments[1].base_offset
+        foreign = f"{PARTITION}/{base + 1:020d}.log"
+        disk.has_lied = True
+        file = disk.open(foreign, create=True)
+        file.pwrite([b"of another log"], 0)
+        await is_whole_again(cluster)
+        assert not disk.exists(foreign)
+        [copy] = [name for name in disk.files() if QUARANTINE in name]
+        assert disk.content(copy) == b"of another log"
+        assert cluster.image() == image
+
+    tell(story)
