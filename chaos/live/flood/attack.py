@@ -55,7 +55,7 @@ def flood(
     """Shots for so long, or until `is_over` says that there is nothing left to aim at. `sent` hears of each chunk."""
     end_s = time.monotonic() + seconds
     shots: list[Shot] = []
-    chunks = _chunks(aims, seed)
+    chunks = _chunks(aims, seed, end_s)
     with _processes(processes) as attackers:
         under_way: set[Future[list[Shot]]] = {attackers.submit(send_chunk, next(chunks)) for _ in range(processes)}
         while under_way:
@@ -76,11 +76,11 @@ def _chunk(aims: tuple[Aim, ...], seed: int, number: int, shots: range) -> Chunk
     return Chunk(aims, announced(aims[0].address), seed, number, shots)
 
 
-def _chunks(aims: tuple[Aim, ...], seed: int) -> Iterator[Chunk]:
+def _chunks(aims: tuple[Aim, ...], seed: int, end_s: float) -> Iterator[Chunk]:
     apis = announced(aims[0].address)
     number = 0
     while True:
-        yield Chunk(aims, apis, seed, number, range(SHOTS_PER_CHUNK))
+        yield Chunk(aims, apis, seed, number, range(SHOTS_PER_CHUNK), end_s)
         number += 1
 
 

@@ -1,6 +1,7 @@
 """Shots of a flood: one request each, drawn from a seed, and the manner in which a client sends it."""
 
 import http.client
+import math
 import random
 import time
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from cordwood.chaos.live.flood.large_requests import LargeRequest, large_request
 from cordwood.chaos.live.flood.raw_connection import RawConnection, ask
 
 ANSWER_S = 10.0
+SHORTEST_S = 0.01
 SEND_S = 1.0
 """How long a client that reads nothing tries to send on."""
 COPIES = (2, 5, 20)
@@ -69,6 +71,8 @@ class Chunk:
     seed: int
     number: int
     shots: range
+    end_s: float = math.inf
+    """No shot begins later, in seconds of the monotonic clock, which processes share."""
 
 
 def announced(address: str) -> tuple[Api, ...]:
@@ -85,7 +89,7 @@ def send_chunk(chunk: Chunk) -> list[Shot]:
     """One shot after the other; for a process of its own."""
     held: list[RawConnection] = []
     try:
-        return [_shoot(chunk, number, held) for number in chunk.shots]
+        return [_shoot(chunk, number, held) for number in chunk.shots if time.monotonic() < chunk.end_s]
     finally:
         for connection in held:
             connection.close()
@@ -117,7 +121,9 @@ def _send(address: str, large: LargeRequest, manner: Manner, copies: int, held: 
             connection.socket.sendall(large.frame * count)
             if manner is Manner.ABANDONED or not large.is_answered:
                 return Outcome.LEFT
+            deadline_s = time.monotonic() + ANSWER_S
             for _ in range(count):
+                connection.socket.settimeout(max(deadline_s - time.monotonic(), SHORTEST_S))
                 connection.receive()
     except TimeoutError:
         return Outcome.UNANSWERED
