@@ -26,11 +26,12 @@ from cordwood.chaos.live.flood.stage import NAMES, Stage
 from cordwood.chaos.live.flood.verdict import GROWTH_MB_MAX, WAIT_S_MAX, Verdict, judge
 from cordwood.chaos.live.flood.waits import MachineTime, Wait, stalls
 from cordwood.chaos.live.flood.watch import BrokerWatch
+from cordwood.chaos.live.valid_flood import flooded
 from cordwood.cluster.kafka.registry import HANDLERS
 
 PLANTED_STALL_S = 2.5
 PLANTED_MB = 200
-FLOOD_S = 120.0
+FLOOD_S, MINUTE_S = 120.0, 60.0
 EVERY_API = {int(module.KEY) for module in HANDLERS}
 
 
@@ -207,3 +208,11 @@ def test_a_harmless_scenario_is_no_reason_to_complain(tmp_path: Path) -> None:
         sent = attack.scenario(stage.aims(), "long-polls")
         assert (sent.complaints, sent.remark) == ((), "")
         assert stage.verdict(sent).complaints == ()
+
+
+@pytest.mark.timeout(240)
+def test_a_minute_of_the_largest_valid_requests_troubles_no_bystander(tmp_path: Path) -> None:
+    sent, verdict = flooded(tmp_path, seed=3, seconds=MINUTE_S)
+    assert verdict.complaints == (), verdict.figures
+    assert len(sent.shots) > 50
+    assert verdict.acknowledged > 500
