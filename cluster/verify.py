@@ -7,6 +7,7 @@ from cordwood.cluster.metadata import healing, journal
 from cordwood.cluster.metadata.mirror import copy_of
 from cordwood.cluster.metadata.raft import storage
 from cordwood.replication.log_directory import MARKS_FILE, METADATA, TOPICS, names_in, place_of
+from cordwood.replication.run_mark import RUN_FILE
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.marks import Marks
@@ -21,6 +22,8 @@ from cordwood.storage.verify import (
 )
 
 LOG, INDEX, SNAPSHOT = ".log", ".index", ".snapshot"
+WHOLE_FILES = frozenset((*CHECKPOINTS, identity.NAME, storage.STANDING, RUN_FILE))
+"""Files in the framing of `storage/checkpoint.py`."""
 
 
 def verify(disk: Disk, path: str) -> Iterator[Finding]:
@@ -82,7 +85,7 @@ def _verify_file(disk: Disk, path: str) -> Iterator[Finding]:
         yield from verify_segment(disk, path)
     elif name.endswith(INDEX):
         yield from verify_segment(disk, path.removesuffix(INDEX) + LOG)
-    elif name in CHECKPOINTS or name in (identity.NAME, storage.STANDING) or name.endswith(SNAPSHOT):
+    elif name in WHOLE_FILES or name.endswith(SNAPSHOT):
         yield from verify_checkpoint(disk, path)
     elif name == journal.NAME:
         file = disk.open(path)
