@@ -23,15 +23,7 @@ from cordwood.chaos.sim.run import run_plan, run_seed
 SOURCE = Path(cordwood.__file__).resolve().parent.parent
 OF_THE_WALL_CLOCK = ("wall_seconds", "simulated_seconds_per_wall_second")
 
-COUNTS_BEFORE_THE_DISK = Mutant(
-    "counts-before-the-disk-has-it",
-    "replication/partition.py",
-    "return log.log_end if log.config.flush_policy is FlushPolicy.OS else log.flushed_end",
-    "return log.log_end",
-    "Every running member of the in-sync set has on disk what is committed (rule 1).",
-    "In the rule itself.",
-    Story.BROKERS,
-)
+COUNTS_BEFORE_THE_DISK = BY_NAME["acknowledge-before-sync"]
 WAITS_FOR_NOBODY = Mutant(
     "watermark-waits-for-nobody",
     "replication/leader.py",
