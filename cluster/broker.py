@@ -343,7 +343,7 @@ class Broker:
             services.turns,
         )
         self._dispatcher = Dispatcher(services, producing, fetching, self._links, self._requests)
-        if self._descriptors.connections < settings.max_connections:
+        if settings.is_given("max.connections") and self._descriptors.connections < settings.max_connections:
             _events.warning(
                 "connections.limited",
                 max_connections=self._descriptors.connections,

@@ -5,7 +5,7 @@ records back. All partitions of a request are begun before the first is waited f
 """
 
 import asyncio
-from itertools import islice
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kio.schema.delete_records.v2 import DeleteRecordsRequest, DeleteRecordsResponse
@@ -17,6 +17,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
+from cordwood.cluster.kafka.turns import Steps
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
 
@@ -27,6 +28,14 @@ HIGH_WATERMARK = -1
 NO_OFFSET = -1
 TIMEOUT_MAX_S = 300.0
 """However long a client would wait."""
+
+
+class Asked(NamedTuple):
+    """A partition of the request's topic of this number."""
+
+    number: int
+    topic: str
+    wanted: DeleteRecordsPartition
 
 
 class Begun(NamedTuple):
@@ -40,15 +49,29 @@ class Begun(NamedTuple):
 async def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
     timeout_s = min(max(request.timeout.total_seconds(), 0.0), TIMEOUT_MAX_S)
     deadline = asyncio.get_running_loop().time() + timeout_s
-    asked = [(topic.name, wanted) for topic in request.topics for wanted in topic.partitions]
-    begun = [_begin(topic, wanted, call) async for topic, wanted in call.turns.each(asked)]
-    both = zip(asked, begun, strict=True)
-    results = iter([await _result(wanted, state, deadline) async for (_, wanted), state in call.turns.each(both)])
+    names: list[str] = []
+    asked = await call.turns.run(_asked(request.topics, names))
+    begun = [_begin(topic, wanted, call) async for _, topic, wanted in call.turns.each(asked)]
+    results: list[list[DeleteRecordsPartitionResult]] = [[] for _ in names]
+    async for (number, _, wanted), state in call.turns.each(zip(asked, begun, strict=True)):
+        results[number].append(await _result(wanted, state, deadline))
 
-    def topic_row(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
-        return DeleteRecordsTopicResult(name=topic.name, partitions=tuple(islice(results, len(topic.partitions))))
+    def topic_row(number: int) -> DeleteRecordsTopicResult:
+        return DeleteRecordsTopicResult(name=names[number], partitions=tuple(results[number]))
 
-    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
+    return DeleteRecordsResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, range(len(names))))
+
+
+def _asked(topics: Iterable[DeleteRecordsTopic], names: list[str]) -> Steps[list[Asked]]:
+    """The partitions of all topics, a step for each. `names` gets the topics' names."""
+    found: list[Asked] = []
+    for number, topic in enumerate(topics):
+        names.append(topic.name)
+        yield
+        for wanted in topic.partitions:
+            found.append(Asked(number, topic.name, wanted))
+            yield
+    return found
 
 
 def _begin(topic: str, wanted: DeleteRecordsPartition, call: Call) -> Begun:
