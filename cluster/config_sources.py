@@ -12,8 +12,16 @@ from cordwood.cluster.voters import VoterMistake, check_secret
 
 ENVIRONMENT_PREFIX = "CORDWOOD_"
 
-NOT_SETTINGS = frozenset({"CORDWOOD_CONFIG", "CORDWOOD_BOOTSTRAP_SERVERS"})
-"""Variables of the command line's own, which are no settings of a broker."""
+NOT_SETTINGS = frozenset(
+    {
+        "CORDWOOD_BOOTSTRAP_SERVERS",
+        "CORDWOOD_CONFIG",
+        "CORDWOOD_DOCKER_CACHE",
+        "CORDWOOD_RECORDS",
+        "CORDWOOD_REQUIRE",
+    }
+)
+"""Variables of the command line and of the tests, whose brokers inherit them: they are no settings of a broker."""
 
 
 class ConfigMistakes(Exception):

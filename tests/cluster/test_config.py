@@ -48,7 +48,8 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file()
 
 
 def test_variables_of_the_command_line_are_no_settings() -> None:
-    assert load(environ={"CORDWOOD_CONFIG": "x", "CORDWOOD_BOOTSTRAP_SERVERS": "y"}) == Settings()
+    others = ("CORDWOOD_CONFIG", "CORDWOOD_BOOTSTRAP_SERVERS", "CORDWOOD_REQUIRE")
+    assert load(environ=dict.fromkeys(others, "x")) == Settings()
 
 
 def test_every_mistake_is_named_with_its_place_and_what_to_do() -> None:
