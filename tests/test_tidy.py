@@ -54,7 +54,7 @@ def python_files(*folders: str) -> list[str]:
 
 
 def text_files() -> list[str]:
-    names = [path.relative_to(ROOT).as_posix() for path in ROOT.iterdir() if path.is_file()]
+    names = [path.relative_to(ROOT).as_posix() for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]
     docs = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
     return sorted(names + docs + python_files(*PROGRAMS, "tests"))
 
