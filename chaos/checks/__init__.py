@@ -1,6 +1,6 @@
 """What is wrong with a history: every anomaly that clients or the replicas themselves give evidence of."""
 
-from cordwood.chaos.checks.aborted_read import aborted_reads
+from cordwood.chaos.checks.aborted_read import aborted_reads, aborted_writes
 from cordwood.chaos.checks.anomaly import Anomaly, count_by_kind
 from cordwood.chaos.checks.duplicate import duplicates
 from cordwood.chaos.checks.evidence import Evidence
@@ -24,6 +24,7 @@ CHECKS = (
     unseen,
     unsent_reads,
     aborted_reads,
+    aborted_writes,
     duplicates,
     inconsistent_offsets,
     poll_skips,

@@ -1,22 +1,54 @@
-"""aborted-read (G1a): a value is read whose send definitely failed."""
+"""aborted-read (G1a): a value is read whose send definitely failed, by a consumer or from a replica's files."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from cordwood.chaos.checks.anomaly import Anomaly, accuse
-from cordwood.chaos.checks.evidence import NO_SEND, Evidence
-from cordwood.chaos.history import Outcome
+from cordwood.chaos.checks.anomaly import Anomaly, Proof, accuse
+from cordwood.chaos.checks.columns import Bools, Rows
+from cordwood.chaos.checks.evidence import NO_SEND, Evidence, SendRows
+from cordwood.chaos.history import Outcome, Table
 
 
 def aborted_reads(evidence: Evidence) -> Iterator[Anomaly]:
     """A case is a poll; its operations are the send and the poll."""
-    sends, polls, owner = evidence.history.sends, evidence.history.polls, evidence.polled_sends
+    history, owner = evidence.history, evidence.polled_sends
+    sentence = "A value was read whose send had failed"
+    yield from _accused(evidence, sentence, history.polls, owner, _refused(evidence, owner))
+
+
+def aborted_writes(evidence: Evidence) -> Iterator[Anomaly]:
+    """A case is a committed record of a replica that was in sync at the end; its operations are the send and it.
+
+    What was refused must not be committed, whether a consumer has come by or not.
+    """
+    history, owner = evidence.history, evidence.replicated_sends
+    rows = _refused(evidence, owner)
+    sentence = "A replica holds a value whose send had failed"
+    yield from _accused(evidence, sentence, history.replicas, owner, rows[_is_committed(evidence, rows)])
+
+
+def _refused(evidence: Evidence, owner: SendRows) -> Rows:
+    """The rows that hold the record of a send that failed."""
     known = np.flatnonzero(owner != NO_SEND)
-    rows = known[sends.outcome[owner[known]] == Outcome.FAIL]
-    yield from accuse(
-        "aborted-read",
-        "A value was read whose send had failed",
-        rows,
-        lambda row: (sends.operation(int(owner[row])), polls.operation(row)),
-    )
+    refused: Rows = known[evidence.history.sends.outcome[owner[known]] == Outcome.FAIL]
+    return refused
+
+
+def _is_committed(evidence: Evidence, rows: Rows) -> Bools:
+    """Which of those records of replicas lie below the watermark of their replica."""
+    logs, replicas = evidence.history.logs, evidence.history.replicas
+    watermark = {
+        (int(broker), int(partition)): int(end)
+        for broker, partition, end in zip(logs.broker, logs.partition, logs.high_watermark, strict=True)
+    }
+    ends = [watermark.get((int(replicas.broker[row]), int(replicas.partition[row])), 0) for row in rows]
+    is_committed: Bools = replicas.offset[rows] < np.array(ends, np.int64)
+    return is_committed
+
+
+def _accused(evidence: Evidence, sentence: str, table: Table, owner: SendRows, rows: Rows) -> Iterator[Anomaly]:
+    def proof(row: int) -> Proof:
+        return evidence.history.sends.operation(int(owner[row])), table.operation(row)
+
+    yield from accuse("aborted-read", sentence, rows, proof)

@@ -12,6 +12,7 @@ from cordwood.chaos.history import HistoryBuilder, Outcome
 from cordwood.chaos.live.client_rows import NONE, PollKind, RowArray, SendKind
 from cordwood.chaos.live.polls import NEVER_TOLD
 from cordwood.chaos.live.replica_logs import TOPICS, batches_in
+from cordwood.chaos.produce_errors import Promise, promise_of
 from cordwood.chaos.workload import decode as value_in
 from cordwood.storage.records import decode
 
@@ -26,12 +27,15 @@ def add_sends(history: HistoryBuilder, producers: Sequence[RowArray]) -> None:
     """What producers sent and were told; each one's number is its place."""
     for number, rows in enumerate(producers):
         sends: dict[int, int] = {}
-        for kind, sequence, partition, offset, _error, _invoked_ns, at_ns in rows.tolist():
+        for kind, sequence, partition, offset, error, _invoked_ns, at_ns in rows.tolist():
             if kind == SendKind.INVOKED:
                 sends[sequence] = history.invoke(number, sequence, partition, at_ns)
             elif kind == SendKind.ACKNOWLEDGED:
                 history.ok(sends[sequence], offset if offset >= 0 else NONE, at_ns)
+            elif promise_of(error) is Promise.NEVER:
+                history.fail(sends[sequence], at_ns)
             else:
+                # librdkafka tells what its last request was answered, and not what became of those before.
                 history.info(sends[sequence], at_ns)
 
 

@@ -4,10 +4,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from cordwood.chaos.history import UNKNOWN, HistoryBuilder
+from cordwood.chaos.produce_errors import Promise, promise_of
 from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.kafka import Client, NoAnswer, duration, message, part
 from cordwood.chaos.workload import AppendWorkload
@@ -45,6 +47,20 @@ class ProducerPlan:
     interval_s: float
     in_flight_max: int
     payload_bytes_max: int
+
+
+class _Answer(NamedTuple):
+    """What came of one Produce request."""
+
+    code: ErrorCode | None
+    """None where the leader did not answer, or was not asked."""
+    offset: int = UNKNOWN
+    promise: Promise = Promise.NOTHING
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same batch would be answered so again."""
+        return self.code is not None and self.code not in RETRIABLE
 
 
 @dataclass(slots=True)
@@ -123,23 +139,28 @@ class Lane:
         if self._producer.plan.is_idempotent and self._identity is None:
             self._identity = await self._introduce()
         batch = self._encode(records)
-        outcome, offset = await self._send(batch)
-        while outcome is None and self._producer.plan.is_idempotent:
+        answer = await self._send(batch)
+        is_open = answer.promise is Promise.NOTHING
+        while not answer.is_final and self._producer.plan.is_idempotent:
             await self._client.refresh_patiently()
-            outcome, offset = await self._send(batch)
-        self._end(records, outcome, offset)
+            answer = await self._send(batch)
+            is_open |= answer.promise is Promise.NOTHING
+        self._end(records, answer, is_open=is_open)
 
-    def _end(self, records: list[_Waiting], outcome: ErrorCode | None, offset: int) -> None:
+    def _end(self, records: list[_Waiting], answer: _Answer, *, is_open: bool) -> None:
+        """Write down the fate of a batch. `is_open` tells that one of its requests may have been appended."""
         producer, now_ns = self._producer, self._client.now_ns
         producer.in_flight -= len(records)
         for place, record in enumerate(records):
-            if outcome is ErrorCode.none:
-                producer.history.ok(record.send, UNKNOWN if offset < 0 else offset + place, now_ns)
+            if answer.code is ErrorCode.none:
+                producer.history.ok(record.send, UNKNOWN if answer.offset < 0 else answer.offset + place, now_ns)
                 producer.acknowledged += 1
-            else:
+            elif is_open:
                 producer.history.info(record.send, now_ns)
-        if outcome is not None and outcome is not ErrorCode.none:
-            sentence = f"{self._client.name} was told {outcome.name} for partition {self._partition}"
+            else:
+                producer.history.fail(record.send, now_ns)
+        if answer.is_final and answer.code is not None and answer.code is not ErrorCode.none:
+            sentence = f"{self._client.name} was told {answer.code.name} for partition {self._partition}"
             producer.alarm("refused-send", sentence)
             self._identity = None
         self._sequence += len(records)
@@ -170,12 +191,12 @@ class Lane:
         producer_id, producer_epoch = self._identity
         return encode(rows, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=self._sequence)
 
-    async def _send(self, batch: bytes) -> tuple[ErrorCode | None, int]:
-        """What the leader says, and the offset; None where it is to be sent again."""
+    async def _send(self, batch: bytes) -> _Answer:
+        """What the leader says."""
         address = self._client.leader(self._partition)
         if address is None:
             await self._client.refresh_patiently()
-            return None, UNKNOWN
+            return _Answer(None, promise=Promise.NOT_BY_THIS_REQUEST)
         data = part(ApiKey.PRODUCE, "PartitionProduceData", index=self._partition, records=batch)
         topic = part(ApiKey.PRODUCE, "TopicProduceData", name=self._client.topic, partition_data=(data,))
         request = message(
@@ -187,9 +208,12 @@ class Lane:
         )
         try:
             answer = await self._client.ask(address, request)
-        except (NoAnswer, OSError):
-            return None, UNKNOWN
+        except NoAnswer:
+            return _Answer(None)
+        except OSError:
+            # Nobody took the call: nothing was sent.
+            return _Answer(None, promise=Promise.NOT_BY_THIS_REQUEST)
         told = answer.responses[0].partition_responses[0]
         if told.error_code is ErrorCode.duplicate_sequence_number:
-            return ErrorCode.none, UNKNOWN
-        return (None if told.error_code in RETRIABLE else told.error_code), int(told.base_offset)
+            return _Answer(ErrorCode.none)
+        return _Answer(told.error_code, int(told.base_offset), promise_of(told.error_code))

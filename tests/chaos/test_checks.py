@@ -54,8 +54,8 @@ def test_a_planted_anomaly_is_found_and_no_other(story: HistoryStory, kind: str)
 def test_every_check_has_a_planted_anomaly() -> None:
     found = {anomaly.kind for plant in planted().values() for anomaly in plant(HistoryStory()).anomalies()}
     assert found == set(planted())
-    # A lost write is looked for twice: among what was read, and in the replicas.
-    assert len(found) == len(CHECKS) - 1
+    # Lost writes and aborted reads are looked for twice: among what was read, and in the replicas.
+    assert len(found) == len(CHECKS) - 2
 
 
 def test_a_lost_write_is_proved_by_the_send_and_by_what_was_read_behind_it(story: HistoryStory) -> None:
@@ -96,6 +96,13 @@ def test_nobody_may_claim_what_was_refused_left_open_or_not_meant_for_all_replic
     story.acknowledged("ab", at=1, acks=1).refused("c").unanswered("de").acknowledged("f", at=2)
     story.polled("f", at=2).replica(1, "f", at=2)
     assert story.kinds() == {}
+
+
+def test_what_was_refused_must_not_be_committed_although_nobody_read_it(story: HistoryStory) -> None:
+    story.refused("a").replica(1, "a").replica(2, "a", high_watermark=0)
+    [anomaly] = story.anomalies()
+    assert (anomaly.kind, anomaly.count) == ("aborted-read", 1)
+    assert [operation["operation"] for operation in anomaly.operations] == ["send", "replica"]
 
 
 def test_an_open_send_may_be_read(story: HistoryStory) -> None:

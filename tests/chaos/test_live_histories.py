@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import numpy as np
+from confluent_kafka import KafkaError
 
 from cordwood.chaos.checks import check, count_by_kind
-from cordwood.chaos.history import HistoryBuilder
+from cordwood.chaos.history import HistoryBuilder, Outcome
 from cordwood.chaos.live.client_rows import POLLS, SENDS, PollKind, PollRow, RowArray, SendKind, SendRow
 from cordwood.chaos.live.histories import (
     RawRecord,
@@ -68,6 +69,17 @@ def test_what_no_consumer_was_given_is_found() -> None:
     add_sends(history, [sends(*acknowledged(0, 0), *acknowledged(1, 1))])
     add_polls(history, [polls(PollRow(PollKind.ASSIGNED, 0, -1, -1, 1, 0), polled(0, 0))], frozenset())
     assert anomalies(history) == {"unseen": 1}
+
+
+def test_only_a_send_that_no_request_can_have_written_was_refused() -> None:
+    history, given_up = (
+        HistoryBuilder(),
+        (KafkaError.INVALID_RECORD, KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE),
+    )
+    for producer, error in enumerate(given_up):
+        rows = [SendRow(kind, 0, 0, -1, error, 0, 1) for kind in (SendKind.INVOKED, SendKind.GIVEN_UP)]
+        add_sends(history, [sends()] * producer + [sends(*rows)])
+    assert history.build().sends.outcome.tolist() == [Outcome.FAIL, Outcome.INFO, Outcome.FAIL]
 
 
 def test_copies_are_their_clients_own_only_in_another_epoch() -> None:

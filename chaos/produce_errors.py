@@ -1,0 +1,73 @@
+"""What each error code of a Produce answer promises about the batch: whether a send has failed, or is open."""
+
+from enum import Enum
+
+from confluent_kafka import KafkaError
+from kio.schema.errors import ErrorCode
+
+
+class Promise(Enum):
+    """What a producer knows of its batch once it was told an error."""
+
+    NOTHING = "It may be in the log, now or later."
+    NOT_BY_THIS_REQUEST = "This request has written nothing. An earlier one with the same batch may have."
+    NEVER = "No request with this batch has written it, or will."
+
+
+PROMISES: dict[ErrorCode, tuple[Promise, str]] = {
+    ErrorCode.message_too_large: (Promise.NEVER, "The batch is measured before it is appended, each time."),
+    ErrorCode.record_list_too_large: (Promise.NEVER, "The batch is measured before it is appended, each time."),
+    ErrorCode.invalid_record: (Promise.NEVER, "The records are checked before they are appended, each time."),
+    ErrorCode.unsupported_for_message_format: (Promise.NEVER, "The format is checked before all else, each time."),
+    ErrorCode.unsupported_compression_type: (Promise.NEVER, "The codec is checked before all else, each time."),
+    ErrorCode.invalid_timestamp: (Promise.NOT_BY_THIS_REQUEST, "Checked before the append, by a clock that moves on."),
+    ErrorCode.corrupt_message: (
+        Promise.NOT_BY_THIS_REQUEST,
+        "The checksum is checked first; the line may do harm once.",
+    ),
+    ErrorCode.invalid_required_acks: (Promise.NOT_BY_THIS_REQUEST, "Checked before the append."),
+    ErrorCode.invalid_topic_exception: (Promise.NOT_BY_THIS_REQUEST, "Internal topics are refused before the append."),
+    ErrorCode.topic_authorization_failed: (Promise.NOT_BY_THIS_REQUEST, "Checked before the append; ACLs change."),
+    ErrorCode.cluster_authorization_failed: (Promise.NOT_BY_THIS_REQUEST, "Checked before the append; ACLs change."),
+    ErrorCode.policy_violation: (Promise.NOT_BY_THIS_REQUEST, "Checked before the append; policies change."),
+    ErrorCode.unsupported_version: (Promise.NOT_BY_THIS_REQUEST, "The request was not read."),
+    ErrorCode.not_enough_replicas: (
+        Promise.NOT_BY_THIS_REQUEST,
+        "Counted before the append; the in-sync set that shrinks afterwards has a code of its own.",
+    ),
+    ErrorCode.out_of_order_sequence_number: (Promise.NOT_BY_THIS_REQUEST, "Sequences are compared before the append."),
+    ErrorCode.invalid_producer_epoch: (Promise.NOT_BY_THIS_REQUEST, "Epochs are compared before the append."),
+    ErrorCode.unknown_producer_id: (Promise.NOT_BY_THIS_REQUEST, "Producers are looked up before the append."),
+    ErrorCode.not_enough_replicas_after_append: (Promise.NOTHING, "It is in the leader's log, as the name says."),
+    ErrorCode.request_timed_out: (Promise.NOTHING, "It is in the leader's log; the followers were slow."),
+    ErrorCode.not_leader_or_follower: (
+        Promise.NOTHING,
+        "Told before the append and also to a batch that waits for its commit as the leader is deposed.",
+    ),
+    ErrorCode.unknown_topic_or_partition: (Promise.NOTHING, "Told also to a batch that waits as its topic is deleted."),
+    ErrorCode.kafka_storage_error: (Promise.NOTHING, "Told also to a batch whose flush failed: a part may be on disk."),
+    ErrorCode.unknown_server_error: (Promise.NOTHING, "The broker itself does not know what happened."),
+    ErrorCode.network_exception: (Promise.NOTHING, "The connection broke: before, within or after the append."),
+}
+"""A code that is not here promises nothing. "Each time" stands for a decision by nothing but the batch and the topic's
+configuration: NEVER holds as long as nobody changes that.
+"""
+
+LOCAL_PROMISES: dict[int, tuple[Promise, str]] = {
+    KafkaError._QUEUE_FULL: (Promise.NEVER, "librdkafka did not take the record."),
+    KafkaError._PURGE_QUEUE: (Promise.NEVER, "Purged from the queue; librdkafka has another code for what was sent."),
+    KafkaError._PURGE_INFLIGHT: (Promise.NOTHING, "Purged after it was sent."),
+    KafkaError._MSG_TIMED_OUT: (Promise.NOTHING, "librdkafka does not say whether it was ever sent."),
+    KafkaError._FATAL: (Promise.NOTHING, "The producer ended; what was on its way is open."),
+}
+"""By librdkafka's own numbers, which are below 0."""
+
+
+def promise_of(code: int) -> Promise:
+    """What an error code promises. Takes Kafka's numbers and, below 0, librdkafka's."""
+    if code < ErrorCode.unknown_server_error:
+        return LOCAL_PROMISES.get(code, (Promise.NOTHING, ""))[0]
+    try:
+        return PROMISES[ErrorCode(code)][0]
+    except (KeyError, ValueError):
+        return Promise.NOTHING
