@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SUITE := $(BIN)/python tests/support/second_chance.py --numprocesses 2 --dist loadgroup
 NIGHT_MINUTES ?= 480
 MINUTES ?= 60
 
@@ -15,15 +16,15 @@ help: ## Say what there is
 demo: $(READY) ## 336,776 flights through three brokers, one of them killed, while Spark looks on; checked against pandas
 	$(BIN)/python -m examples.flights
 
-test: $(READY) ## Run the tests
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup
+test: $(READY) ## Run the tests; those that fail once more, alone
+	$(SUITE)
 
 check: $(READY) ## What CI runs: ruff, mypy --strict, the import arrows, the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup
+	$(SUITE)
 
 docs: $(READY) ## Build the documentation into build/site
 	$(BIN)/python docs/generate

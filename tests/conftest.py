@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,7 +22,13 @@ for _flat in FLAT_NAMES:
 
 from broker_fixture import RunningBroker  # noqa: E402
 
-pytest_plugins = ["requirements"]
+pytest_plugins = ["requirements", "results_log"]
+
+# The same examples in each run, however slow the machine is; `--hypothesis-profile default` looks for others.
+hypothesis.settings.register_profile(
+    "suite", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
