@@ -16,7 +16,7 @@ from rich.console import Console
 from cordwood.bench import limits, machine, report
 from cordwood.bench.generator import Generator, LoadFailed, load_generator
 from cordwood.bench.kafka import Kafka
-from cordwood.bench.lines import Line, chosen, fitting
+from cordwood.bench.lines import WARM_UP_SHARE, Line, chosen, fitting
 from cordwood.bench.measured import Measured, Part
 from cordwood.bench.rounds import run_rounds
 from cordwood.bench.systems import CannotRun, Cordwood, System
@@ -77,6 +77,8 @@ def main(
             bench = _Bench(generator, rounds, Path(place), warm_gib, scale, progress.print)
             for systems in sets:
                 measured.parts.append(bench.measure(systems, lines, measured.limits))
+            if not all(part.results for part in measured.parts):
+                raise LoadFailed("\n".join(["No round succeeded, so there is nothing to report.", *bench.failures]))
             measured.about["notes"] += bench.failures
     except (CannotRun, LoadFailed, ValueError) as error:
         progress.print(str(error), style="not dim red", highlight=False)
@@ -102,7 +104,7 @@ class _Bench:
     def measure(self, systems: Sequence[System], lines: Sequence[Line], found: limits.Limits) -> Part:
         """The systems have the same number of brokers. What the machine can do is added to `found`."""
         brokers = systems[0].brokers
-        libs = next((system.libs for system in systems if isinstance(system, Kafka)), None)
+        libs = next((system.tools for system in systems if isinstance(system, Kafka)), None)
         fit = fitting(lines, brokers, has_java=libs is not None)
         _check_room(self.place, brokers, fit)
         seconds_each = min(limits.SECONDS_EACH, max(LIMITS_S_MIN, limits.SECONDS_EACH * self.scale))
@@ -148,7 +150,7 @@ def _has_kafka(progress: Console) -> bool:
 
 def _check_room(place: Path, brokers: int, lines: Sequence[Line]) -> None:
     """Raises CannotRun where the disk has too little room for what one system writes."""
-    needed = BYTES_PER_VALUE_BYTE * brokers * sum(line.written_gigabytes for line in lines)
+    needed = BYTES_PER_VALUE_BYTE * (1 + WARM_UP_SHARE) * brokers * sum(line.written_gigabytes for line in lines)
     free = shutil.disk_usage(place).free / 1e9
     if free < needed:
         raise CannotRun(
@@ -168,6 +170,7 @@ def _about(
         "generator": generator.name,
         "scale": scale,
         "rounds": rounds,
+        "warm_up_share": WARM_UP_SHARE,
         "versions": {system.name: system.version() for systems in sets for system in systems},
         "notes": [kept] if is_kept else [],
     }

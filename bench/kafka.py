@@ -8,17 +8,17 @@ from pathlib import Path
 from cordwood.bench.maven import fetch_jars
 from cordwood.bench.systems import KAFKA, CannotRun, Member, System, majority
 
-VERSION = "4.2.0"
+VERSION = "4.4.0"
+# ProducerPerformance. Maven Central has no kafka-tools of 4.4.0, so that they stand in a folder of their own.
+TOOLS_VERSION = "4.3.1"
 HEAP = "1G"
 # Those of Kafka's own start script.
 GARBAGE_COLLECTION = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 JAVA_MAJOR_MIN = 17
 CLUSTER_ID = "Q29yZHdvb2RCZW5jaDAwMQ"
-ARTIFACTS = (
-    ("org.apache.kafka", "kafka_2.13", VERSION),
-    ("org.apache.kafka", "kafka-tools", VERSION),
-    ("org.slf4j", "slf4j-simple", "1.7.36"),
-)
+LOGGER = ("org.slf4j", "slf4j-simple", "1.7.36")
+BROKER = (("org.apache.kafka", "kafka_2.13", VERSION), LOGGER)
+TOOLS = (("org.apache.kafka", "kafka-tools", TOOLS_VERSION), LOGGER)
 
 
 class Kafka(System):
@@ -29,6 +29,7 @@ class Kafka(System):
         super().__init__(brokers)
         self.name = f"{KAFKA}, fsync" if is_flushing else KAFKA
         self.libs = home / f"kafka-{VERSION}"
+        self.tools = home / f"kafka-tools-{TOOLS_VERSION}"
         self._settings = {"log.flush.interval.messages": "1"} if is_flushing else {}
 
     def version(self) -> str:
@@ -39,7 +40,8 @@ class Kafka(System):
             raise CannotRun("Apache Kafka is left out: there is no `java` on this machine.")
         if _java_major() < JAVA_MAJOR_MIN:
             raise CannotRun(f"Apache Kafka is left out: it needs Java {JAVA_MAJOR_MIN} or newer.")
-        fetch_jars("Apache Kafka", ARTIFACTS, self.libs)
+        fetch_jars("Apache Kafka", BROKER, self.libs)
+        fetch_jars("Kafka's ProducerPerformance", TOOLS, self.tools)
 
     def command(self, member: Member, members: Sequence[Member]) -> list[str]:
         properties = member.directory / "server.properties"

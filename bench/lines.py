@@ -42,6 +42,8 @@ class Line:
     """Whether the log files are put out of the page cache before."""
     is_replicated: bool = False
     """Whether it says something only where there are replicas."""
+    session_ms: int = 0
+    """Broker session timeout in ms, the same for every system, on brokers started for this line. 0: each its own."""
 
     @property
     def gigabytes(self) -> float:
@@ -55,9 +57,13 @@ class Line:
 
     def scaled(self, factor: float) -> "Line":
         """The same line with less work, to see that everything runs; its figures mean little."""
-        least = SECONDS_MIN.get(self.mode, 1.0)
+        least = SECONDS_MIN.get(self.mode, 1.0) + 1.5 * self.session_ms / 1000
         seconds = max(least, self.seconds * factor) if self.seconds else 0
         return replace(self, records=int(self.records * factor), seconds=seconds)
+
+    def warm_up(self) -> "Line | None":
+        """Return the uncounted load that warms every system on this line's path; None where it would spoil the line."""
+        return None if self.mode is Mode.FAILOVER else self.scaled(WARM_UP_SHARE)
 
     def arguments(self, bootstrap: str) -> list[str]:
         """The load generator's command line."""
@@ -81,6 +87,9 @@ TOPICS = (SMALL, LARGE, SLOW)
 PARTITIONS = 6
 # A leader must have been killed, and have been missed, before the last record is sent.
 SECONDS_MIN = {Mode.FAILOVER: 4.0}
+WARM_UP_SHARE = 0.1
+# Kafka's default broker.session.timeout.ms, and Cordwood's.
+LONG_SESSION_MS, SHORT_SESSION_MS = 9_000, 2_000
 
 WARM_UP = Line("warm-up", Mode.PRODUCE, SMALL, 3_000_000)
 LINES = (
@@ -102,6 +111,18 @@ LINES = (
     Line("16 connections, 1 in flight", Mode.ONE_IN_FLIGHT, SLOW, connections=16, seconds=8),
     Line("ProducerPerformance, 100 B", Mode.JAVA, SMALL, 3_000_000),
     Line("leader killed", Mode.FAILOVER, SLOW, rate=1000, seconds=6, is_replicated=True),
+    *(
+        Line(
+            f"leader killed, sessions of {session_ms // 1000} s",
+            Mode.FAILOVER,
+            SLOW,
+            rate=1000,
+            seconds=4 + 2 * session_ms / 1000,
+            is_replicated=True,
+            session_ms=session_ms,
+        )
+        for session_ms in (SHORT_SESSION_MS, LONG_SESSION_MS)
+    ),
 )
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -78,6 +78,15 @@ def ratio(ours: Samples, theirs: Samples) -> float:
     """How many times better the median of ours is: above 1 we win, whether more or less is better."""
     more, less = (ours.median, theirs.median) if ours.more_is_better else (theirs.median, ours.median)
     return more / less if less else float("inf")
+
+
+def ratios(ours: Samples, theirs: Samples) -> tuple[float, float]:
+    """Return the least and the most that `ratio` may be: our worst round against their best, and the reverse."""
+    worst, best = (min, max) if ours.more_is_better else (max, min)
+    return (
+        ratio(replace(ours, values=[worst(ours.values)]), replace(theirs, values=[best(theirs.values)])),
+        ratio(replace(ours, values=[best(ours.values)]), replace(theirs, values=[worst(theirs.values)])),
+    )
 
 
 def _rows(part: Part) -> Iterator[dict[str, Any]]:

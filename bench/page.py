@@ -31,7 +31,7 @@ METHOD = """\
 turn, three rounds of each, in some forty minutes. Both start the brokers that they need on free ports, and stop
 them again.
 
-- Every topic has {partitions} partitions. A load of {warm_up} records comes before the first line.
+- Every topic has {partitions} partitions. A load of {warm_up} records comes before the first line{each_line}.
 - The systems take turns, each with fresh brokers and all lines; every round begins with another one. Memory is
   touched before each, since a page that a virtual machine touches for the first time costs many times a warm one.
 - The load is a small Go program (`bench/load/`, with franz-go), the same for all and with the same settings: no
@@ -48,6 +48,12 @@ them again.
   several sizes of appends that are flushed one by one. All replicas count there, as all of them are on this one
   disk.
 """
+
+
+# Results of before have no such share: their page must not claim it.
+EACH_LINE = """, and {share:.0%} of
+  a line's own load before that line, uncounted, so that every system is warm on its path. A line that fails on one
+  system fails its round: no figure of that round counts, for no system"""
 
 
 def main(
@@ -115,7 +121,9 @@ def _lines(measured: Measured) -> Iterator[str]:
     yield "<!-- Written by `python -m cordwood.bench.page` from what `make bench-compare` measured. -->"
     yield ""
     settings = ", ".join(f"`{key}={value}`" for key, value in SETTINGS.items())
-    yield METHOD.format(partitions=PARTITIONS, warm_up=f"{WARM_UP.records:,}", settings=settings)
+    share = measured.about.get("warm_up_share")
+    each_line = EACH_LINE.format(share=share) if share else ""
+    yield METHOD.format(partitions=PARTITIONS, warm_up=f"{WARM_UP.records:,}", each_line=each_line, settings=settings)
     yield "## What was run on what"
     yield ""
     rounds = int(measured.about["rounds"])

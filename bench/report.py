@@ -13,10 +13,10 @@ from cordwood.bench.goals import (
     Verdict,
     against_kafka,
     against_limit,
-    against_linkedin,
     held_back,
     shares,
     verdicts,
+    winner,
 )
 from cordwood.bench.limits import (
     DISK_READ,
@@ -31,6 +31,8 @@ from cordwood.bench.lines import LINES
 from cordwood.bench.measured import Measured, Part, ratio
 from cordwood.bench.rounds import Samples
 from cordwood.bench.systems import KAFKA, OURS
+
+_WON = {"ours": "", "theirs": ", Kafka wins", "level": ", level"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +82,10 @@ def _worth(part: Part, name: str, limits: Limits) -> list[str]:
     cells: list[str] = []
     if len(_worth_header(part)) > 3:
         pair, asked = part.ours_and_kafkas(name), against_kafka(part, name)
-        times = ratio(*pair) if pair else None
-        cells.append("" if times is None else f"{number(times)}{', Kafka wins' if times < 1 else ''}")
+        cells.append(f"{number(ratio(*pair))}{_WON[winner(*pair)]}" if pair else "")
         cells.append("" if asked is None else f"{number(asked.asked)}: {asked.word}{_at_best(part, asked, limits)}")
-    linkedin = against_linkedin(part, name)
-    theirs = LINKEDIN.get((part.replicas, name), 0.0)
-    told = "" if linkedin is None else f"{number(theirs)}: {linkedin.word}, {number(linkedin.reached)} times"
-    cells.append(told)
+    linkedin = LINKEDIN.get((part.replicas, name))
+    cells.append("" if linkedin is None else number(linkedin))
     reached = shares(part.results[name][OURS], limits) if OURS in part.results[name] else {}
     of_limit = against_limit(part, name, limits) if KAFKA in part.systems else None
     asked_share = f"; {of_limit.asked:.0%} asked: {of_limit.word}" if of_limit else ""
@@ -96,7 +95,7 @@ def _worth(part: Part, name: str, limits: Limits) -> list[str]:
 
 def _at_best(part: Part, asked: Verdict, limits: Limits) -> str:
     """What to say beside a goal that was not reached."""
-    best = None if asked.is_passed else at_best(part, asked.figure, limits)
+    best = at_best(part, asked.figure, limits) if asked.is_short else None
     return "" if best is None else f", {number(best)} at best"
 
 
@@ -129,10 +128,14 @@ def sentences(measured: Measured) -> Iterator[str]:
         yield f"Medians of {about['rounds']} rounds; below them the least and the most."
     if measured.has_kafka:
         yield "“times Kafka” compares cordwood with kafka, which has no fsync: more than 1 is better in every row."
-    if any(against_linkedin(part, name) for part in measured.parts for name in part.results):
         yield (
-            "“LinkedIn 2014” is what Kafka did there on three machines of six cores and six disks each, with the load "
-            "on three more; in the unit of the row."
+            "A difference within the spread of the rounds is level: neither system has won, and a goal within it is "
+            "neither passed nor missed. A single round has no spread."
+        )
+    if any((part.replicas, name) in LINKEDIN for part in measured.parts for name in part.results):
+        yield (
+            "“LinkedIn 2014” is context, not a goal: what Kafka did there on three machines of six cores and six disks "
+            "each, with the load on three more; in the unit of the row."
         )
     if any(part.replicas > 1 for part in measured.parts):
         yield "CPU is that of all brokers together; memory that of the broker that has most. They share one disk."
@@ -172,20 +175,26 @@ def _machine(disk: str, limits: Limits) -> Iterator[str]:
 
 
 def _falls_short(part: Part, asked: list[Verdict]) -> Iterator[str]:
-    short = [verdict for verdict in asked if not verdict.is_passed]
-    if short:
-        told = "; ".join(
-            f"{verdict.figure} ({number(verdict.reached)} of {number(verdict.asked)}, {verdict.against})"
-            for verdict in short
-        )
-        yield f"{part.title}: {len(asked) - len(short)} of {len(asked)} goals passed. Fallen short of: {told}."
+    short, level = [each for each in asked if each.is_short], [each for each in asked if each.is_level]
+    if short or level:
+        passed = len(asked) - len(short) - len(level)
+        sentences = [f"{passed} of {len(asked)} goals passed."]
+        sentences += [f"Level: {_listed(level)}."] if level else []
+        sentences += [f"Fallen short of: {_listed(short)}."] if short else []
+        yield f"{part.title}: {' '.join(sentences)}"
     elif asked:
         yield f"{part.title}: all goals passed, {len(asked)} of them."
 
 
+def _listed(goals: list[Verdict]) -> str:
+    return "; ".join(
+        f"{goal.figure} ({number(goal.reached)} of {number(goal.asked)}, {goal.against})" for goal in goals
+    )
+
+
 def _not_to_be_had(part: Part, limits: Limits) -> Iterator[str]:
     """What was asked and is more than a flush before the answer leaves."""
-    asked = [verdict for name in part.results if (verdict := against_kafka(part, name)) and not verdict.is_passed]
+    asked = [verdict for name in part.results if (verdict := against_kafka(part, name)) and verdict.is_short]
     best = [(verdict, at_best(part, verdict.figure, limits)) for verdict in asked]
     beyond = [f"{v.figure} ({number(most)} of {number(v.asked)})" for v, most in best if most and most < v.asked]
     if beyond:

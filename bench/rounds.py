@@ -46,31 +46,35 @@ def run_rounds(
 ) -> Results:
     """Measure every line on every system, `rounds` times. Raises CannotRun, and LoadFailed without `on_failure`.
 
-    That gets a sentence on each line that failed, which is left out of its round. Lines for Java need its libs. Each
-    round begins with another system, so that none is always the first or the last.
+    A line that fails on one system fails its round: no figure of that round counts, for no system, and `on_failure`
+    gets a sentence. Lines for Java need its libs. Each round begins with another system, so that none is always the
+    first or the last.
     """
     results: Results = {}
     for number in range(rounds):
         before_round()
+        found: list[tuple[System, Figure]] = []
         for turn in range(len(systems)):
             system = systems[(number + turn) % len(systems)]
             warmed = warm_memory(warm_gib)
             say(f"round {number + 1} of {rounds}: {system.name}" + (f", {warmed} GiB of memory warm" if warmed else ""))
-            with system.running(directory / f"{number}-{turn}") as running:
-                tell = _told(f"{system.name}, brokers: {system.brokers}, round {number + 1}", on_failure)
-                for figure in _Round(running, system.brokers, generator, java_libs, say, tell).measure(lines):
-                    new = Samples(figure.unit, figure.more_is_better, uses=figure.uses)
-                    results.setdefault(figure.name, {}).setdefault(system.name, new).values.append(figure.value)
+            one = _Round(system, directory / f"{number}-{turn}", generator, java_libs, say)
+            try:
+                found += [(system, figure) for figure in one.measure(lines)]
+            except LoadFailed as failure:
+                if on_failure is None:
+                    raise
+                on_failure(f"Round {number + 1} failed ({system.name}, brokers: {system.brokers}): {failure}")
+                break
+        else:
+            _add(results, found)
     return {name: _in_order(of, systems) for name, of in results.items()}
 
 
-def _told(where: str, on_failure: Callable[[str], None] | None) -> Callable[[LoadFailed], None]:
-    def tell(failure: LoadFailed) -> None:
-        if on_failure is None:
-            raise failure
-        on_failure(f"Failed ({where}): {failure}")
-
-    return tell
+def _add(results: Results, found: Sequence[tuple[System, Figure]]) -> None:
+    for system, figure in found:
+        new = Samples(figure.unit, figure.more_is_better, uses=figure.uses)
+        results.setdefault(figure.name, {}).setdefault(system.name, new).values.append(figure.value)
 
 
 def _in_order(samples: dict[str, Samples], systems: Sequence[System]) -> dict[str, Samples]:
@@ -81,45 +85,53 @@ def _in_order(samples: dict[str, Samples], systems: Sequence[System]) -> dict[st
 class _Round:
     """One system in one round, and what loads it."""
 
-    running: Running
-    replicas: int
+    system: System
+    directory: Path
     generator: Generator
     java_libs: Path | None
     say: Callable[[str], None]
-    failed: Callable[[LoadFailed], None]
 
     def measure(self, lines: Sequence[Line]) -> Iterator[Figure]:
-        yield Figure("start to ready", self.running.start_to_ready_s, "s", False)
-        yield Figure("memory at rest", largest_resident_mb(self.running.pids), "MB", False)
+        """Yield the figures of all lines. A line with a session timeout of its own gets brokers of its own."""
+        with self.system.running(self.directory) as running:
+            yield from self._measure_on(running, [line for line in lines if not line.session_ms])
+        for line in lines:
+            if line.session_ms:
+                with self.system.with_sessions(line.session_ms).running(self.directory) as running:
+                    self.generator.create_topic(running.bootstrap, line.topic, PARTITIONS, self.system.brokers)
+                    yield from self._figures(line, running)
+
+    def _measure_on(self, running: Running, lines: Sequence[Line]) -> Iterator[Figure]:
+        yield Figure("start to ready", running.start_to_ready_s, "s", False)
+        yield Figure("memory at rest", largest_resident_mb(running.pids), "MB", False)
         for topic in TOPICS:
-            self.generator.create_topic(self.running.bootstrap, topic, PARTITIONS, self.replicas)
+            self.generator.create_topic(running.bootstrap, topic, PARTITIONS, self.system.brokers)
         last = [line for line in lines if line.mode is Mode.FAILOVER]
         for line in lines:
             if line not in last:
-                yield from self._figures(line)
-        yield Figure("memory after the load", largest_resident_mb(self.running.pids), "MB", False)
+                yield from self._figures(line, running)
+        yield Figure("memory after the load", largest_resident_mb(running.pids), "MB", False)
         for line in last:
-            yield from self._figures(line)
+            yield from self._figures(line, running)
 
-    def _figures(self, line: Line) -> Iterator[Figure]:
-        if line.is_cold and not forget_files(self.running.directory):
+    def _figures(self, line: Line, running: Running) -> Iterator[Figure]:
+        self.say(f"  {line.name}")
+        if line.name == WARM_UP.name:
+            self._carry_out(line, running)
+            return
+        if warm_up := line.warm_up():
+            self._carry_out(warm_up, running)
+        if line.is_cold and not forget_files(running.directory):
             self.say(f"  {line.name}: left out, as this system cannot be told to put a file out of its page cache")
             return
-        self.say(f"  {line.name}")
-        try:
-            outcome = self._carry_out(line)
-        except LoadFailed as failure:
-            self.failed(failure)
-            return
-        if line.name != WARM_UP.name:
-            yield from figures(line, outcome, self.replicas)
+        yield from figures(line, self._carry_out(line, running), self.system.brokers)
 
-    def _carry_out(self, line: Line) -> Outcome:
+    def _carry_out(self, line: Line, running: Running) -> Outcome:
         match line.mode:
             case Mode.FAILOVER:
-                return failover.run(line, self.running, self.generator)
+                return failover.run(line, running, self.generator)
             case Mode.JAVA:
                 assert self.java_libs is not None, "lines for Java are left out where there is none"
-                return second_opinion.run(line, self.running.bootstrap, self.running.pids, self.java_libs)
+                return second_opinion.run(line, running.bootstrap, running.pids, self.java_libs)
             case _:
-                return self.generator.run(line, self.running.bootstrap, self.running.pids)
+                return self.generator.run(line, running.bootstrap, running.pids)

@@ -1,6 +1,7 @@
 """The systems that are measured: how the brokers of each are started on free ports, told apart and stopped."""
 
 import contextlib
+import copy
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from cordwood.chaos.live.process import free_port
 
@@ -73,6 +75,7 @@ class System(ABC):
     def __init__(self, brokers: int) -> None:
         """One broker, or as many as can be outvoted: 3 or 5."""
         self.brokers = brokers
+        self._session: dict[str, str] = {}
 
     @abstractmethod
     def version(self) -> str:
@@ -85,6 +88,15 @@ class System(ABC):
     @abstractmethod
     def command(self, member: Member, members: Sequence[Member]) -> list[str]:
         """Write the configuration of one of the members into its directory and return what starts it."""
+
+    def with_sessions(self, session_ms: int) -> Self:
+        """Return the same system with this broker session timeout, in ms, and four heartbeats in each session."""
+        other = copy.copy(self)
+        other._session = {
+            "broker.session.timeout.ms": str(session_ms),
+            "broker.heartbeat.interval.ms": str(session_ms // 4),
+        }
+        return other
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
@@ -118,6 +130,7 @@ class System(ABC):
             "default.replication.factor": replicas,
             "offsets.topic.replication.factor": replicas,
             "min.insync.replicas": str(majority(self.brokers)),
+            **self._session,
         }
 
     def _wait(self, member: Member, process: subprocess.Popen[bytes], until: float) -> None:

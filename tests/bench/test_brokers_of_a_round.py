@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from cordwood.bench.generator import Generator, LoadFailed
 from cordwood.bench.lines import SMALL, Line, Mode
 from cordwood.bench.rounds import run_rounds
-from cordwood.bench.systems import CannotRun, Cordwood
+from cordwood.bench.systems import CannotRun, Cordwood, Member
 
 LOAD = Generator("librdkafka from Python", (sys.executable, "-m", "cordwood.bench.load_in_python"))
 # Makes topics, and fails at everything else but producing.
@@ -59,15 +59,23 @@ def test_a_round_on_three_brokers_has_every_figure(tmp_path: Path) -> None:
     assert results["memory after the load"]["cordwood"].median > results["memory at rest"]["cordwood"].median > 0
 
 
-def test_a_line_that_fails_is_told_and_costs_no_other_line(tmp_path: Path) -> None:
+def test_a_line_that_fails_fails_its_round(tmp_path: Path) -> None:
     generator = Generator("broken", (sys.executable, "-c", BROKEN))
     failures: list[str] = []
-    results = run_rounds(
-        [Cordwood()], [*reversed(LINES)], generator, 1, tmp_path, 0, say=lambda _: None, on_failure=failures.append
-    )
-    assert "a producer" in results
-    assert "a consumer" not in results
-    assert failures == ["Failed (cordwood, brokers: 1, round 1): consume: the load is refused"]
+    results = run_rounds([Cordwood()], LINES, generator, 1, tmp_path, 0, say=lambda _: None, on_failure=failures.append)
+    assert results == {}
+    assert failures == ["Round 1 failed (cordwood, brokers: 1): consume: the load is refused"]
+
+
+def test_a_line_may_ask_for_brokers_with_a_session_timeout_of_its_own(tmp_path: Path) -> None:
+    running = [Member(id_, 1, 2, tmp_path) for id_ in (1, 2, 3)]
+    plain, long = Cordwood(3), Cordwood(3).with_sessions(9_000)
+    assert "broker.session.timeout.ms=9000" in long.command(running[0], running)
+    assert "broker.heartbeat.interval.ms=2250" in long.command(running[0], running)
+    assert not any("session" in word for word in plain.command(running[0], running))
+    failover = Line("killed", Mode.FAILOVER, SMALL, rate=100, seconds=9, session_ms=2_000)
+    results = run_rounds([plain], [failover], LOAD, 1, tmp_path, 0, say=lambda _: None)
+    assert results["killed, longest time without an ack"]["cordwood"].median > 0
 
 
 def test_every_round_begins_with_another_system(tmp_path: Path) -> None:
