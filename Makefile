@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SUITE := $(BIN)/python tests/support/second_chance.py --numprocesses 2 --dist loadgroup
+# The tests wait more than they work: three processes on two cores.
+SUITE := $(BIN)/python tests/support/second_chance.py --numprocesses 3 --dist loadfile
 NIGHT_MINUTES ?= 480
 MINUTES ?= 60
 

@@ -1,5 +1,6 @@
 """Jars from Maven Central, fetched once and kept in a folder."""
 
+import fcntl
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -16,16 +17,23 @@ _NOTHING_MORE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artif
 def fetch_jars(what: str, artifacts: Iterable[Artifact], folder: Path, *, with_dependencies: bool = True) -> None:
     """Have Maven copy the jars to `folder`, which gets its name only when all are there.
 
-    Raises CannotRun with a sentence on `what` they are for.
+    Processes that want the same folder fetch one after the other. Raises CannotRun with a sentence on `what` the jars
+    are for.
     """
-    if folder.is_dir():
-        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(folder.name + ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            _fetch(what, artifacts, folder, "" if with_dependencies else _NOTHING_MORE)
+
+
+def _fetch(what: str, artifacts: Iterable[Artifact], folder: Path, exclusions: str) -> None:
     if shutil.which("mvn") is None:
         raise CannotRun(f"{what} is left out: there is no `mvn` on this machine.")
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    (part / "pom.xml").write_text(_project(artifacts, "" if with_dependencies else _NOTHING_MORE))
+    part.mkdir()
+    (part / "pom.xml").write_text(_project(artifacts, exclusions))
     maven = subprocess.run(
         ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=."],
         cwd=part,

@@ -22,21 +22,13 @@ for _flat in FLAT_NAMES:
 
 from broker_fixture import RunningBroker  # noqa: E402
 
-pytest_plugins = ["requirements", "results_log"]
+pytest_plugins = ["requirements", "results_log", "longest_first"]
 
 # The same examples in each run, however slow the machine is; `--hypothesis-profile default` looks for others.
 hypothesis.settings.register_profile(
     "suite", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("suite")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several workers share the tests, what shares a network or a Spark session stays with one of them."""
-    for item in items:
-        folders = item.path.relative_to(ROOT / "tests").parts
-        group = folders[:2] if folders[0] == "cluster" else folders[:1]
-        item.add_marker(pytest.mark.xdist_group("/".join(group)))
 
 
 @pytest.fixture

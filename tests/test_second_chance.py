@@ -55,7 +55,7 @@ def test_broken(a_place_that_is_never_left):
 def run(folder: Path, suite: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {SUPPORT}\n")
     (folder / "conftest.py").write_text(
-        "import results_log\nresults_log.HANG_GRACE_S = 0.5\npytest_plugins = ['results_log']\n"
+        "import results_log\nresults_log.HANG_GRACE_S = 0.5\npytest_plugins = ['results_log', 'longest_first']\n"
     )
     (folder / "test_suite.py").write_text(suite)
     plugins = ["-p", "xdist", "-p", "pytest_timeout", "-p", "no:cacheprovider"]
@@ -67,7 +67,7 @@ def run(folder: Path, suite: str, *arguments: str) -> "subprocess.CompletedProce
 
 
 def test_what_passes_alone_is_flaky_and_fails_no_build(tmp_path: Path) -> None:
-    done = run(tmp_path, SUITE + CRASH + HANG, "-n", "2")
+    done = run(tmp_path, SUITE + CRASH + HANG, "-n", "2", "--dist", "loadfile")
     assert done.returncode == 0, done.stdout + done.stderr
     flaky = (tmp_path / "build" / "flaky.txt").read_text()
     assert flaky in done.stdout

@@ -19,8 +19,6 @@ from cordwood.bench.systems import Cordwood, Running
 RECORDS = 6_000
 TOPIC = "modes"
 
-pytestmark = pytest.mark.xdist_group("bench-generators")
-
 
 @pytest.fixture(scope="module", params=["go", "python"])
 def generator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator:

@@ -94,7 +94,9 @@ class LocalCluster:
 
 def free_ports(count: int) -> int:
     """The first of so many ports in a row that nobody listens on now, with as many above for HTTP."""
-    begin = FIRST_PORT + os.getpid() % 20 * PORT_STEP
+    # Workers that look at the same time begin apart.
+    worker = os.environ.get("PYTEST_XDIST_WORKER", f"gw{os.getpid()}").removeprefix("gw")
+    begin = FIRST_PORT + int(worker) % 20 * PORT_STEP
     for port in range(begin, begin + 20 * PORT_STEP, 2 * count):
         ports = [port + at + apart for at in range(count) for apart in (0, PORTS_APART)]
         if all(why_not_free(f"127.0.0.1:{each}") is None for each in ports):

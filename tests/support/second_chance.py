@@ -2,8 +2,7 @@
 
 `python tests/support/second_chance.py [arguments of pytest]` runs pytest. The tests that failed, crashed, hung or were
 never reached run again in one process, where they are at most `SECOND_CHANCES_MAX`. One that fails again fails the
-build.
-One that passes is flaky: its first failure stands at the end of the output and in build/flaky.txt.
+build. One that passes is flaky: its first failure stands at the end of the output and in build/flaky.txt.
 """
 
 import ctypes
