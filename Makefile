@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The tests wait more than they work: three processes on two cores.
-SUITE := $(BIN)/python tests/support/second_chance.py --numprocesses 3 --dist loadfile
+SUITE := $(BIN)/python tests/support/second_chance.py --numprocesses 3 --dist loadfile $(ARGS)
 NIGHT_MINUTES ?= 480
 MINUTES ?= 60
 
