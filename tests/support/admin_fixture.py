@@ -109,7 +109,7 @@ class AdminFixture:
 
     async def answer(self, api: ModuleType, version: int, listener: str = "PLAINTEXT", **fields: Any) -> Any:
         """As `ask`, for stories in which several ask at once."""
-        request = _message(load_request_schema(api.KEY, version), fields)
+        request = message_of(load_request_schema(api.KEY, version), fields)
         called, turns = Api.of(api), self.services.turns
         head = RequestHead(api.KEY, version, 7, "test", 0)
         decoded = await turns.run(called.decoding(head, memoryview(_written(request))))
@@ -133,7 +133,7 @@ async def _run_here(function: Any, *arguments: Any) -> Any:
     return function(*arguments)
 
 
-def _message(schema: Any, fields: Mapping[str, Any]) -> Any:
+def message_of(schema: Any, fields: Mapping[str, Any]) -> Any:
     """The message with these fields; those that its version does not have are left out."""
     values = {}
     for field in dataclasses.fields(schema):
@@ -149,8 +149,8 @@ def _value(annotation: Any, value: Any) -> Any:
     if entity is None or value is None:
         return value
     if isinstance(value, Mapping):
-        return _message(entity, value)
-    return tuple(_message(entity, item) for item in value)
+        return message_of(entity, value)
+    return tuple(message_of(entity, item) for item in value)
 
 
 def _entity_in(annotation: Any) -> Any:

@@ -1,0 +1,723 @@
+"""Fetch by raw frames: what a reader is given, what it is refused, and how long it waits."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import pytest
+from handlers_fixture import (
+    MB,
+    OF_APPENDS,
+    SESSION_PARTITIONS_MAX,
+    TOPIC,
+    Client,
+    HandlersStory,
+    Provocations,
+    milliseconds,
+    stamped,
+    tell,
+    values_in,
+)
+from kio.schema.errors import ErrorCode
+from peer_fixture import FOLLOWER
+from replica_fixture import ME, NOW_MS, TOPIC_ID
+
+from cordwood.chaos.sim.values import batch_of
+from cordwood.cluster.kafka.handlers import fetch as handler
+from cordwood.storage.records import Record, encode
+
+NAMED = 12
+"""The last version that names topics."""
+SIZE = len(batch_of("a"))
+NO_SESSION, FULL, INITIAL = 0, -1, 0
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+RACK = "east"
+WAIT_MS = 500
+
+
+class Row(NamedTuple):
+    """One partition's part of an answer."""
+
+    code: ErrorCode
+    values: list[tuple[int, str]]
+    high_watermark: int
+    log_start: int
+    preferred: int
+
+
+def wanted(offset: int = 0, *, index: int = 0, epoch: int = -1, bytes_max: int = MB) -> dict[str, Any]:
+    return {
+        "partition": index,
+        "fetch_offset": offset,
+        "current_leader_epoch": epoch,
+        "partition_max_bytes": bytes_max,
+    }
+
+
+def fields(
+    partitions: Sequence[dict[str, Any]],
+    *,
+    topic: str = TOPIC,
+    topic_id: UUID = TOPIC_ID,
+    wait_ms: int = 0,
+    bytes_min: int = 1,
+    bytes_max: int = MB,
+    session: tuple[int, int] = (NO_SESSION, FULL),
+    forgotten: Sequence[int] = (),
+    rack: str = "",
+    isolation: int = READ_UNCOMMITTED,
+) -> dict[str, Any]:
+    return {
+        "max_wait": milliseconds(wait_ms),
+        "min_bytes": bytes_min,
+        "max_bytes": bytes_max,
+        "isolation_level": isolation,
+        "session_id": session[0],
+        "session_epoch": session[1],
+        "topics": ({"topic": topic, "topic_id": topic_id, "partitions": partitions},) if partitions else (),
+        "forgotten_topics_data": ({"topic": topic, "topic_id": topic_id, "partitions": tuple(forgotten)},)
+        if forgotten
+        else (),
+        "rack_id": rack,
+    }
+
+
+async def fetch(story: HandlersStory, *partitions: dict[str, Any], version: int = NAMED, **options: Any) -> Any:
+    return await story.ask(handler.KEY, version, **fields(partitions, **options))
+
+
+def send(
+    story: HandlersStory, *partitions: dict[str, Any], client: Client | None = None, **options: Any
+) -> "asyncio.Future[Any]":
+    """A fetch that may have to wait."""
+    return (client or story.client).send(handler.KEY, NAMED, **fields(partitions, **options))
+
+
+def rows(response: Any) -> dict[int, Row]:
+    """By partition, in the order in which they were answered."""
+    return {
+        row.partition_index: Row(
+            row.error_code,
+            values_in(row.records),
+            row.high_watermark,
+            getattr(row, "log_start_offset", -1),
+            getattr(row, "preferred_read_replica", -1),
+        )
+        for topic in response.responses
+        for row in topic.partitions
+    }
+
+
+async def fetch_one(story: HandlersStory, *args: Any, **options: Any) -> Row:
+    """The row of partition 0, fetched with what `wanted` and `fields` take."""
+    of_partition = {name: options.pop(name) for name in ("epoch", "bytes_max") if name in options}
+    (row,) = rows(await fetch(story, wanted(*args, **of_partition), **options)).values()
+    return row
+
+
+@pytest.mark.parametrize("version", handler.VERSIONS)
+def test_every_version_gets_what_is_committed(version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        await broker.commit("a", "b", "c")
+        row = await fetch_one(broker, 1, version=version)
+        assert (row.code, row.values, row.high_watermark) == (ErrorCode.none, [(1, "b"), (2, "c")], 3)
+        assert row.log_start == (0 if version >= 5 else -1)
+
+    tell(story)
+
+
+def test_a_fetch_within_a_batch_returns_all_of_it() -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        partition.append(encode([Record(0, NOW_MS, b"k", value.encode()) for value in "abc"]), NOW_MS)
+        await broker.commit("d")
+        assert (await fetch_one(broker, 2)).values == [(0, "a"), (1, "b"), (2, "c"), (3, "d")]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("isolation", [READ_UNCOMMITTED, READ_COMMITTED])
+def test_nothing_is_served_that_is_not_committed(isolation: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect(isr=(ME, FOLLOWER))
+        broker.follow()
+        await broker.commit("a", "b")
+        assert (await fetch_one(broker, isolation=isolation)).values == []
+        broker.report(1)
+        row = await fetch_one(broker, isolation=isolation)
+        assert (row.values, row.high_watermark) == ([(0, "a")], 1)
+        assert (await fetch_one(broker, 1, isolation=isolation)).values == []
+
+    tell(story)
+
+
+def test_a_follower_serves_what_its_leader_said_is_committed() -> None:
+    async def story(broker: HandlersStory) -> None:
+        following = broker.begin_to_follow()
+        data = stamped("a", 0, 1) + stamped("b", 1, 1) + stamped("c", 2, 1)
+        following.replicate(data, 2, 0, NOW_MS)
+        row = await fetch_one(broker, rack=RACK)
+        assert (row.code, row.values, row.high_watermark) == (ErrorCode.none, [(0, "a"), (1, "b")], 2)
+        assert (await fetch_one(broker, 2, rack=RACK)).values == []
+        following.replicate(b"", 3, 0, NOW_MS)
+        assert (await fetch_one(broker, 2, rack=RACK)).values == [(2, "c")]
+
+    tell(story)
+
+
+def test_a_follower_that_lags_has_a_reader_wait_who_is_ahead_of_it() -> None:
+    async def story(broker: HandlersStory) -> None:
+        following = broker.begin_to_follow()
+        following.replicate(stamped("a", 0, 1), 1, 0, NOW_MS)
+        row = await fetch_one(broker, 7, rack=RACK)
+        assert (row.code, row.values) == (ErrorCode.none, [])
+
+    tell(story)
+
+
+def test_a_follower_begins_where_its_leader_does() -> None:
+    async def story(broker: HandlersStory) -> None:
+        following = broker.begin_to_follow()
+        following.replicate(stamped("a", 0, 1) + stamped("b", 1, 1), 2, 0, NOW_MS)
+        following.replicate(b"", 2, 1, NOW_MS)
+        assert (await fetch_one(broker, 0, rack=RACK)).code is ErrorCode.offset_out_of_range
+        row = await fetch_one(broker, 1, rack=RACK)
+        assert (row.values, row.log_start) == ([(1, "b")], 1)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [version for version in handler.VERSIONS if version >= 9])
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [
+        (-1, ErrorCode.none),
+        (0, ErrorCode.fenced_leader_epoch),
+        (4, ErrorCode.fenced_leader_epoch),
+        (5, ErrorCode.none),
+        (6, ErrorCode.unknown_leader_epoch),
+    ],
+)
+def test_only_the_present_leader_epoch_is_served(version: int, epoch: int, code: ErrorCode) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect(epoch=5)
+        await broker.commit("a")
+        row = await fetch_one(broker, epoch=epoch, version=version)
+        assert (row.code, row.values) == (code, [] if code else [(0, "a")])
+        assert row.high_watermark == (-1 if code else 1), "who is refused learns nothing of the log"
+
+    tell(story)
+
+
+@pytest.mark.parametrize(("epoch", "code"), [(1, ErrorCode.fenced_leader_epoch), (3, ErrorCode.unknown_leader_epoch)])
+def test_a_follower_serves_its_own_leader_epoch_only(epoch: int, code: ErrorCode) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.begin_to_follow(epoch=2)
+        assert (await fetch_one(broker, epoch=epoch, rack=RACK)).code is code
+        assert (await fetch_one(broker, epoch=2, rack=RACK)).code is ErrorCode.none
+
+    tell(story)
+
+
+def test_a_poll_of_a_leader_epoch_that_ends_is_fenced_at_once() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect(epoch=5)
+        polling = send(broker, wanted(epoch=5), wait_ms=WAIT_MS)
+        await broker.turn()
+        assert not polling.done()
+        broker.elect(epoch=6)
+        await broker.sync()
+        assert rows(polling.result())[0].code is ErrorCode.fenced_leader_epoch
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("offset", "code"),
+    [
+        (-1, ErrorCode.offset_out_of_range),
+        (1, ErrorCode.offset_out_of_range),
+        (2, ErrorCode.none),
+        (4, ErrorCode.none),
+        (5, ErrorCode.none),
+        (6, ErrorCode.offset_out_of_range),
+    ],
+)
+def test_offsets_from_the_logs_start_to_its_end_are_in_range(offset: int, code: ErrorCode) -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect(isr=(ME, FOLLOWER))
+        broker.follow()
+        await broker.commit("a", "b", "c", "d", "e")
+        broker.report(4)
+        partition.delete_records(2)
+        row = await fetch_one(broker, offset)
+        assert row.code is code
+        assert row.values == ([(2, "c"), (3, "d")] if offset == 2 else [])
+        assert row.log_start == 2
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("bytes_max", "count"),
+    [(-1, 1), (0, 1), (1, 1), (SIZE, 1), (2 * SIZE - 1, 1), (2 * SIZE, 2), (3 * SIZE + 1, 3), (MB, 4)],
+)
+def test_a_partition_gives_whole_batches_within_its_limit_and_at_least_one(bytes_max: int, count: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        await broker.commit("a", "b", "c", "d")
+        assert len((await fetch_one(broker, bytes_max=bytes_max)).values) == count
+        # The same limit for the answer as a whole.
+        answered = rows(await fetch(broker, wanted(), bytes_max=bytes_max))
+        assert len(answered[0].values) == count
+
+    tell(story)
+
+
+def test_all_partitions_share_the_answers_limit_and_only_the_first_may_exceed_it() -> None:
+    async def story(broker: HandlersStory) -> None:
+        for index in range(3):
+            broker.elect(index)
+            await broker.commit("a", "b", index=index)
+        partitions = [wanted(index=index) for index in range(3)]
+
+        async def counts(bytes_max: int) -> list[int]:
+            answered = rows(await fetch(broker, *partitions, bytes_max=bytes_max))
+            return [len(answered[index].values) for index in range(3)]
+
+        assert await counts(1) == [1, 0, 0]
+        assert await counts(2 * SIZE) == [2, 0, 0]
+        assert await counts(3 * SIZE - 1) == [2, 0, 0], "a batch that exceeds what is left is not the first"
+        assert await counts(3 * SIZE) == [2, 1, 0]
+        assert await counts(MB) == [2, 2, 2]
+
+    tell(story)
+
+
+def test_the_broker_has_a_limit_of_its_own_for_answers() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        await broker.commit("a", "b", "c")
+        assert len((await fetch_one(broker)).values) == 2
+        # More than that is not waited for.
+        polling = send(broker, wanted(), wait_ms=WAIT_MS, bytes_min=MB)
+        await broker.turn()
+        assert polling.done()
+
+    tell(story, response_bytes_max=2 * SIZE)
+
+
+def test_a_poll_waits_for_as_many_bytes_as_it_wants() -> None:
+    async def story(broker: HandlersStory) -> None:
+        for index in (0, 1):
+            broker.elect(index)
+        polling = send(broker, wanted(), wanted(index=1), wait_ms=WAIT_MS, bytes_min=2 * SIZE)
+        await broker.commit("a")
+        assert not polling.done()
+        await broker.commit("b", index=1)
+        assert polling.done()
+        assert [row.values for row in rows(polling.result()).values()] == [[(0, "a")], [(0, "b")]]
+
+    tell(story)
+
+
+def test_a_poll_that_is_not_satisfied_ends_with_its_time() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        await broker.commit("a")
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        row = await fetch_one(broker, wait_ms=WAIT_MS, bytes_min=2 * SIZE)
+        assert row.values == [(0, "a")]
+        assert loop.time() - began == pytest.approx(WAIT_MS / 1000)
+        assert not broker.elect().watchers, "nobody is woken any more"
+
+    tell(story)
+
+
+def test_a_poll_without_partitions_is_answered_at_once() -> None:
+    async def story(broker: HandlersStory) -> None:
+        polling = send(broker, wait_ms=WAIT_MS)
+        await broker.turn()
+        assert polling.result().responses == ()
+
+    tell(story)
+
+
+def test_an_error_is_told_at_once() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        polling = send(broker, wanted(), wanted(index=9), wait_ms=WAIT_MS)
+        await broker.turn()
+        answered = rows(polling.result())
+        assert [(index, row.code) for index, row in answered.items()] == [
+            (0, ErrorCode.none),
+            (9, ErrorCode.unknown_topic_or_partition),
+        ]
+
+    tell(story)
+
+
+def test_of_a_partition_that_is_named_twice_the_last_counts() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        await broker.commit("a", "b", "c")
+        response = await fetch(broker, wanted(0), wanted(2))
+        assert [len(topic.partitions) for topic in response.responses] == [1]
+        assert rows(response)[0].values == [(2, "c")]
+
+    tell(story)
+
+
+def test_what_was_cut_off_a_log_is_not_found_where_it_was() -> None:
+    """Readers at the tail are served from remembered positions: none of them outlives a truncation."""
+
+    async def story(broker: HandlersStory) -> None:
+        following = broker.begin_to_follow(epoch=1)
+        following.replicate(stamped("a", 0, 1) + stamped("b", 1, 1) + stamped("c", 2, 1), 3, 0, NOW_MS)
+        await broker.sync()
+        for offset in range(4):
+            await fetch_one(broker, offset, rack=RACK)
+        partition = following.partition
+        partition.log.truncate(1)
+        partition.was_cut()
+        assert (await fetch_one(broker, 0, rack=RACK)).values == [(0, "a")]
+        following = broker.begin_to_follow(epoch=2)
+        data = stamped("a longer one", 1, 2) + stamped("d", 2, 2) + stamped("e", 3, 2)
+        following.replicate(data, 4, 0, NOW_MS)
+        for offset, expected in ((0, "a"), (1, "a longer one"), (2, "d"), (3, "e")):
+            assert (await fetch_one(broker, offset, rack=RACK)).values[0] == (offset, expected)
+
+    tell(story)
+
+
+def test_two_readers_of_one_turn_get_the_same() -> None:
+    """What a log is read for once is shared within the turn of the loop, and no longer."""
+
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        first, second = (send(broker, wanted(), client=broker.connect(), wait_ms=WAIT_MS) for _ in range(2))
+        await broker.commit("a")
+        assert rows(first.result())[0].values == rows(second.result())[0].values == [(0, "a")]
+        assert (await fetch_one(broker)).values == [(0, "a")]
+
+    tell(story)
+
+
+def test_a_client_in_another_rack_is_sent_to_its_nearest_replica() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        await broker.commit("a")
+        broker.near[TOPIC, RACK, 0] = FOLLOWER
+        row = await fetch_one(broker, rack=RACK, wait_ms=WAIT_MS)
+        assert (row.code, row.values, row.preferred, row.high_watermark) == (ErrorCode.none, [], FOLLOWER, 1)
+        for rack, offset in (("", 0), ("west", 0), (RACK, 1)):
+            assert (await fetch_one(broker, offset, rack=rack)).preferred == -1
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [version for version in handler.VERSIONS if version < 11])
+def test_before_version_11_nobody_has_a_rack(version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        await broker.commit("a")
+        broker.near[TOPIC, RACK, 0] = FOLLOWER
+        assert (await fetch_one(broker, rack=RACK, version=version)).values == [(0, "a")]
+
+    tell(story)
+
+
+class Session:
+    """A consumer's fetch session, counted as a client counts it."""
+
+    def __init__(self, broker: HandlersStory, client: Client | None = None) -> None:
+        self.broker, self.client = broker, client or broker.client
+        self.id, self.epoch = NO_SESSION, INITIAL
+
+    async def fetch(self, *partitions: dict[str, Any], forgotten: Sequence[int] = ()) -> dict[int, Row]:
+        response = await send(
+            self.broker, *partitions, client=self.client, session=(self.id, self.epoch), forgotten=forgotten
+        )
+        assert response.error_code is ErrorCode.none
+        self.id, self.epoch = response.session_id, self.epoch + 1
+        return rows(response)
+
+
+def test_a_session_tells_only_what_has_changed() -> None:
+    async def story(broker: HandlersStory) -> None:
+        for index in range(3):
+            broker.elect(index)
+        session = Session(broker)
+        assert set(await session.fetch(*(wanted(index=index) for index in range(3)))) == {0, 1, 2}
+        assert session.id != NO_SESSION
+        assert await session.fetch() == {}
+        await broker.commit("a", index=1)
+        assert await session.fetch() == {1: Row(ErrorCode.none, [(0, "a")], 1, 0, -1)}
+        assert (await session.fetch())[1].values == [(0, "a")], "the client says itself how far it is"
+        assert await session.fetch(wanted(1, index=1)) == {}
+        broker.elect(1).delete_records(1)
+        assert await session.fetch() == {1: Row(ErrorCode.none, [], 1, 1, -1)}
+        assert await session.fetch() == {}
+
+    tell(story)
+
+
+def test_a_session_tells_of_an_error_and_that_it_is_over() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect(0)
+        session = Session(broker)
+        first = await session.fetch(wanted(), wanted(index=1))
+        assert [row.code for row in first.values()] == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
+        again = await session.fetch()
+        assert {index: row.code for index, row in again.items()} == {1: ErrorCode.unknown_topic_or_partition}
+        broker.elect(1)
+        assert {index: row.code for index, row in (await session.fetch()).items()} == {1: ErrorCode.none}
+        assert await session.fetch() == {}
+
+    tell(story)
+
+
+def test_a_session_forgets_what_its_client_no_longer_wants() -> None:
+    async def story(broker: HandlersStory) -> None:
+        for index in (0, 1):
+            broker.elect(index)
+        session = Session(broker)
+        await session.fetch(wanted(), wanted(index=1))
+        await session.fetch(forgotten=[1])
+        await broker.commit("a")
+        await broker.commit("b", index=1)
+        assert list(await session.fetch()) == [0]
+        assert list(await session.fetch(wanted(index=1), forgotten=[0])) == [1]
+
+    tell(story)
+
+
+def test_in_a_session_the_leader_epoch_of_each_partition_is_checked_every_time() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect(epoch=5)
+        session = Session(broker)
+        await session.fetch(wanted(epoch=5))
+        broker.elect(epoch=6)
+        assert [row.code for row in (await session.fetch()).values()] == [ErrorCode.fenced_leader_epoch]
+        assert [row.code for row in (await session.fetch(wanted(epoch=6))).values()] == [ErrorCode.none]
+
+    tell(story)
+
+
+def test_within_a_session_who_got_data_goes_last() -> None:
+    async def story(broker: HandlersStory) -> None:
+        for index in range(3):
+            broker.elect(index)
+            await broker.commit("a", index=index)
+        client = broker.connect()
+        session, given = Session(broker, client), []
+        for _ in range(3):
+            response = await client.send(
+                handler.KEY,
+                NAMED,
+                **fields(
+                    [wanted(index=index) for index in range(3)] if not session.id else [],
+                    session=(session.id, session.epoch),
+                    bytes_max=1,
+                ),
+            )
+            session.id, session.epoch = response.session_id, session.epoch + 1
+            given += [index for index, row in rows(response).items() if row.values]
+        assert given == [0, 1, 2]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("epoch", [2, 3, 1000])
+def test_a_session_counts_its_requests(epoch: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        session = Session(broker)
+        await session.fetch(wanted())
+        refused = await fetch(broker, session=(session.id, epoch))
+        assert refused.error_code is ErrorCode.invalid_fetch_session_epoch
+        assert (refused.session_id, refused.responses) == (NO_SESSION, ())
+        assert await session.fetch() == {}, "the session has not noticed"
+
+    tell(story)
+
+
+def test_a_request_that_is_sent_twice_is_refused() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        session = Session(broker)
+        await session.fetch(wanted())
+        await session.fetch()
+        refused = await fetch(broker, session=(session.id, session.epoch - 1))
+        assert refused.error_code is ErrorCode.invalid_fetch_session_epoch
+
+    tell(story)
+
+
+@pytest.mark.parametrize("end", [FULL, INITIAL])
+def test_a_client_ends_its_session_by_a_full_fetch(end: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        session = Session(broker)
+        await session.fetch(wanted())
+        full = await fetch(broker, wanted(), session=(session.id, end))
+        assert set(rows(full)) == {0}
+        assert (full.session_id == NO_SESSION) == (end == FULL)
+        assert len(broker.sessions) == (0 if end == FULL else 1)
+        gone = await fetch(broker, session=(session.id, session.epoch))
+        assert gone.error_code is ErrorCode.fetch_session_id_not_found
+
+    tell(story)
+
+
+def test_where_there_is_no_room_for_a_session_everything_is_told_without_one() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        first = Session(broker, broker.connect())
+        await first.fetch(wanted())
+        second = await fetch(broker, wanted(), session=(NO_SESSION, INITIAL))
+        assert (second.session_id, set(rows(second))) == (NO_SESSION, {0})
+
+    tell(story, sessions=1)
+
+
+def test_a_session_that_grows_too_large_is_ended() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        session = Session(broker)
+        await session.fetch(wanted())
+        refused = await fetch(
+            broker,
+            *(wanted(index=index) for index in range(SESSION_PARTITIONS_MAX + 1)),
+            session=(session.id, session.epoch),
+        )
+        assert refused.error_code is ErrorCode.fetch_session_id_not_found
+        assert len(broker.sessions) == 0
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [version for version in handler.VERSIONS if version >= 7])
+def test_the_errors_of_sessions_are_told_in_every_version(version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        response = await fetch(broker, session=(7, 1), version=version)
+        assert response.error_code is ErrorCode.fetch_session_id_not_found
+
+    tell(story)
+
+
+def test_damage_in_one_partition_is_told_of_that_one_alone() -> None:
+    async def story(broker: HandlersStory) -> None:
+        for index in (0, 1):
+            broker.elect(index)
+            await broker.commit("a", index=index)
+        segment = broker.elect(0).log.segments[0]
+        broker.disk.flip(segment.path, SIZE - 1, 0)
+        answered = rows(await fetch(broker, wanted(), wanted(index=1)))
+        assert [(row.code, row.values) for row in answered.values()] == [
+            (ErrorCode.corrupt_message, []),
+            (ErrorCode.none, [(0, "a")]),
+        ]
+
+    tell(story)
+
+
+def test_a_leader_that_has_just_begun_does_not_say_that_there_is_nothing_more() -> None:
+    """What it knows to be committed may be less than what its predecessor has shown."""
+
+    async def story(broker: HandlersStory) -> None:
+        following = broker.begin_to_follow()
+        following.replicate(stamped("a", 0, 1) + stamped("b", 1, 1), 1, 0, NOW_MS)
+        await broker.sync()
+        broker.elect(epoch=2, isr=(ME, FOLLOWER))
+        row = await fetch_one(broker, 0)
+        assert (row.values, row.high_watermark) == ([(0, "a")], -1)
+        assert (await fetch_one(broker, 1)).code is ErrorCode.offset_not_available
+        broker.follow(end=2)
+        row = await fetch_one(broker, 1)
+        assert (row.values, row.high_watermark) == ([(1, "b")], 2)
+
+    tell(story)
+
+
+PROVOKED = Provocations(handler, never=OF_APPENDS | {ErrorCode.request_timed_out, ErrorCode.unknown_server_error})
+"""A fetch appends nothing, waits for no replica, and no error of a log lacks a code."""
+
+
+@PROVOKED.of(ErrorCode.offset_out_of_range)
+async def _beyond_the_end(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    return (await fetch_one(broker, 1)).code
+
+
+@PROVOKED.of(ErrorCode.corrupt_message)
+async def _damaged(broker: HandlersStory) -> ErrorCode:
+    partition = broker.elect()
+    await broker.commit("a")
+    broker.disk.flip(partition.log.segments[0].path, SIZE - 1, 0)
+    return (await fetch_one(broker)).code
+
+
+@PROVOKED.of(ErrorCode.unknown_topic_or_partition)
+async def _unknown(broker: HandlersStory) -> ErrorCode:
+    return (await fetch_one(broker, topic="nowhere")).code
+
+
+@PROVOKED.of(ErrorCode.unknown_topic_id)
+async def _unknown_id(broker: HandlersStory) -> ErrorCode:
+    return (await fetch_one(broker, topic_id=UUID(int=99), version=13)).code
+
+
+@PROVOKED.of(ErrorCode.not_leader_or_follower)
+async def _follower(broker: HandlersStory) -> ErrorCode:
+    broker.begin_to_follow()
+    return (await fetch_one(broker)).code
+
+
+@PROVOKED.of(ErrorCode.fenced_leader_epoch)
+async def _old_epoch(broker: HandlersStory) -> ErrorCode:
+    broker.elect(epoch=5)
+    return (await fetch_one(broker, epoch=4)).code
+
+
+@PROVOKED.of(ErrorCode.unknown_leader_epoch)
+async def _future_epoch(broker: HandlersStory) -> ErrorCode:
+    broker.elect(epoch=5)
+    return (await fetch_one(broker, epoch=6)).code
+
+
+@PROVOKED.of(ErrorCode.offset_not_available)
+async def _just_elected(broker: HandlersStory) -> ErrorCode:
+    broker.elect(isr=(ME, FOLLOWER))
+    await broker.commit("a")
+    broker.elect(epoch=2, isr=(ME, FOLLOWER))
+    return (await fetch_one(broker)).code
+
+
+@PROVOKED.of(ErrorCode.kafka_storage_error)
+async def _offline(broker: HandlersStory) -> ErrorCode:
+    partition = broker.elect()
+    partition.directory.fail(OSError("the disk is gone"))
+    return (await fetch_one(broker)).code
+
+
+@PROVOKED.of(ErrorCode.fetch_session_id_not_found)
+async def _unknown_session(broker: HandlersStory) -> ErrorCode:
+    code: ErrorCode = (await fetch(broker, session=(7, 1))).error_code
+    return code
+
+
+@PROVOKED.of(ErrorCode.invalid_fetch_session_epoch)
+async def _wrong_session_epoch(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    session = Session(broker)
+    await session.fetch(wanted())
+    code: ErrorCode = (await fetch(broker, session=(session.id, session.epoch + 1))).error_code
+    return code
+
+
+def test_every_error_code_of_the_handler_is_provoked() -> None:
+    PROVOKED.check_all()
