@@ -73,12 +73,18 @@ class Client:
         self._channel.push([encode_request(request, self._next_id, b"client")])
         return future
 
-    def close(self) -> None:
-        self._channel.close()
+    async def exchange(self, frame: bytes) -> bytes:
+        """The answer's frame to a request's, of correlation id 1, both without their lengths."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[1] = None, future
+        self._channel.push([len(frame).to_bytes(4, "big") + frame])
+        async with asyncio.timeout(ANSWER_S):
+            answer: bytes = await future
+        return answer
 
     def _answered(self, frame: memoryview) -> None:
         request, future = self._asked.pop(correlation_id_of(frame))
-        future.set_result(decode_response(request, frame))
+        future.set_result(bytes(frame) if request is None else decode_response(request, frame))
 
 
 class HandlersStory(LeaderStory):
@@ -122,14 +128,14 @@ class HandlersStory(LeaderStory):
         self, index: int = 0, *, epoch: int = 1, isr: tuple[int, ...] = (ME,), min_isr: int = 1, leader: int = ME
     ) -> Partition:
         """Another leader epoch begins, and this broker leads in it."""
-        partition = self._held(index)
+        partition = self.held(index)
         partition.assigned(Assignment(leader, epoch, epoch, (ME, FOLLOWER), frozenset(isr), min_isr))
         return partition
 
     def follow(self, index: int = 0, end: int = 0, *, stream: int | None = None) -> None:
         """The follower has everything below `end`, all of it of the present epoch where there is something."""
-        epoch = self._held(index).leader_epoch
-        last_epoch = self._held(index).log.epochs.epoch_at(end - 1) if end else -1
+        epoch = self.held(index).leader_epoch
+        last_epoch = self.held(index).log.epochs.epoch_at(end - 1) if end else -1
         row = Follow(index if stream is None else stream, TOPIC_ID, index, epoch, end, last_epoch, end)
         self.send(frames.encode_follow([row]))
 
@@ -139,7 +145,7 @@ class HandlersStory(LeaderStory):
 
     def begin_to_follow(self, index: int = 0, *, epoch: int = 1) -> Following:
         """Another leader epoch begins, and another broker leads in it."""
-        partition = self._held(index)
+        partition = self.held(index)
         isr = frozenset({ME, LEADER})
         assert partition.assigned(Assignment(LEADER, epoch, epoch, (ME, LEADER), isr, 1))
         partition.following = Following(_Nobody(), partition, index)
@@ -147,7 +153,7 @@ class HandlersStory(LeaderStory):
 
     def append(self, *values: str, index: int = 0, now_ms: int = NOW_MS) -> None:
         """A batch with one record for each value, in memory."""
-        partition = self._held(index)
+        partition = self.held(index)
         for value in values:
             partition.append(batch_of(value), now_ms)
 
@@ -155,6 +161,10 @@ class HandlersStory(LeaderStory):
         """As `append`, and the group commit that makes them sure, here."""
         self.append(*values, index=index)
         await self.sync()
+
+    def damage(self, index: int = 0) -> None:
+        """A bit flips on disk, in the first batch."""
+        self.disk.flip(self.held(index).log.segments[0].path, 20, 0)
 
     async def sync(self) -> None:
         """All group commits that are due, and what follows from them."""
@@ -165,11 +175,13 @@ class HandlersStory(LeaderStory):
         await self.turn()
 
     async def save(self, index: int = 0) -> None:
-        """Checkpoint a log."""
-        await self._housekeeping.save(self._held(index))
+        """As `sync`, and then checkpoint a log."""
+        await self.sync()
+        await self._housekeeping.save(self.held(index))
         await self.turn()
 
-    def _held(self, index: int) -> Partition:
+    def held(self, index: int = 0) -> Partition:
+        """The partition, opened at the first call, in the role that it has."""
         if self.replicas.get(TOPIC, index) is None:
             self.replicas.open(Place(TOPIC, index, TOPIC_ID), self.config, NOW_MS)
         partition = self.replicas.get(TOPIC, index)
@@ -212,13 +224,11 @@ def milliseconds(count: int) -> timedelta:
     return timedelta(milliseconds=count)
 
 
-def tell(
-    story: Callable[..., Awaitable[None]], *arguments: Any, config: LogConfig | None = None, **options: Any
-) -> None:
+def tell(story: Callable[[HandlersStory], Awaitable[None]], config: LogConfig | None = None, **options: Any) -> None:
     """Run a story of a broker with these settings, in no time."""
 
     async def told() -> None:
-        await story(HandlersStory(config, **options), *arguments)
+        await story(HandlersStory(config, **options))
 
     run(told())
 
@@ -256,6 +266,36 @@ class Provocations:
             return provoke
 
         return note
+
+    def of_places(self, ask: Callable[[HandlersStory, str, int], Awaitable[ErrorCode]]) -> None:
+        """The codes for a place that is not served; `ask` takes a topic and the leader epoch that a client knows."""
+
+        async def unknown(broker: HandlersStory) -> ErrorCode:
+            return await ask(broker, "nowhere", -1)
+
+        async def follower(broker: HandlersStory) -> ErrorCode:
+            broker.begin_to_follow()
+            return await ask(broker, TOPIC, -1)
+
+        async def old_epoch(broker: HandlersStory) -> ErrorCode:
+            broker.elect(epoch=5)
+            return await ask(broker, TOPIC, 4)
+
+        async def future_epoch(broker: HandlersStory) -> ErrorCode:
+            broker.elect(epoch=5)
+            return await ask(broker, TOPIC, 6)
+
+        async def offline(broker: HandlersStory) -> ErrorCode:
+            broker.elect().directory.fail(OSError("the disk is gone"))
+            return await ask(broker, TOPIC, -1)
+
+        self.by_code |= {
+            ErrorCode.unknown_topic_or_partition: unknown,
+            ErrorCode.not_leader_or_follower: follower,
+            ErrorCode.fenced_leader_epoch: old_epoch,
+            ErrorCode.unknown_leader_epoch: future_epoch,
+            ErrorCode.kafka_storage_error: offline,
+        }
 
     def check_all(self) -> None:
         """None that the handler's source names is missing, and each is the answer of its story."""

@@ -23,6 +23,8 @@ DEBUGGER = -2
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 NONE = -1
+NOT_AVAILABLE_FROM = 5
+"""The version from which on a client knows OFFSET_NOT_AVAILABLE (KIP-207)."""
 
 _FIRST_WITH = {
     LATEST: 1,
@@ -73,7 +75,7 @@ async def _partition(
         if debugs and timestamp == LATEST:
             found = Found(partition.log.log_end, NONE, partition.leader_epoch)
     except EXPECTED as error:
-        return ListOffsetsPartitionResponse(partition_index=index, error_code=code_of(error))
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=_code_of(error, call.version))
     if found is None:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.none)
     return ListOffsetsPartitionResponse(
@@ -83,6 +85,14 @@ async def _partition(
         offset=found.offset,
         leader_epoch=found.leader_epoch,
     )
+
+
+def _code_of(error: Exception, version: int) -> ErrorCode:
+    code = code_of(error)
+    if code is ErrorCode.offset_not_available and version < NOT_AVAILABLE_FROM:
+        # Clients of that age come again for this one, as with Kafka, and give up for one that they do not know.
+        return ErrorCode.leader_not_available
+    return code
 
 
 async def _look_up(partition: Partition, timestamp: int, call: Call) -> Found | None:

@@ -332,7 +332,7 @@ def test_a_poll_that_is_not_satisfied_ends_with_its_time() -> None:
         row = await fetch_one(broker, wait_ms=WAIT_MS, bytes_min=2 * SIZE)
         assert row.values == [(0, "a")]
         assert loop.time() - began == pytest.approx(WAIT_MS / 1000)
-        assert not broker.elect().watchers, "nobody is woken any more"
+        assert not broker.held().watchers, "nobody is woken any more"
 
     tell(story)
 
@@ -458,7 +458,7 @@ def test_a_session_tells_only_what_has_changed() -> None:
         assert await session.fetch() == {1: Row(ErrorCode.none, [(0, "a")], 1, 0, -1)}
         assert (await session.fetch())[1].values == [(0, "a")], "the client says itself how far it is"
         assert await session.fetch(wanted(1, index=1)) == {}
-        broker.elect(1).delete_records(1)
+        broker.held(1).delete_records(1)
         assert await session.fetch() == {1: Row(ErrorCode.none, [], 1, 1, -1)}
         assert await session.fetch() == {}
 
@@ -614,8 +614,7 @@ def test_damage_in_one_partition_is_told_of_that_one_alone() -> None:
         for index in (0, 1):
             broker.elect(index)
             await broker.commit("a", index=index)
-        segment = broker.elect(0).log.segments[0]
-        broker.disk.flip(segment.path, SIZE - 1, 0)
+        broker.damage()
         answered = rows(await fetch(broker, wanted(), wanted(index=1)))
         assert [(row.code, row.values) for row in answered.values()] == [
             (ErrorCode.corrupt_message, []),
@@ -655,15 +654,10 @@ async def _beyond_the_end(broker: HandlersStory) -> ErrorCode:
 
 @PROVOKED.of(ErrorCode.corrupt_message)
 async def _damaged(broker: HandlersStory) -> ErrorCode:
-    partition = broker.elect()
+    broker.elect()
     await broker.commit("a")
-    broker.disk.flip(partition.log.segments[0].path, SIZE - 1, 0)
+    broker.damage()
     return (await fetch_one(broker)).code
-
-
-@PROVOKED.of(ErrorCode.unknown_topic_or_partition)
-async def _unknown(broker: HandlersStory) -> ErrorCode:
-    return (await fetch_one(broker, topic="nowhere")).code
 
 
 @PROVOKED.of(ErrorCode.unknown_topic_id)
@@ -671,36 +665,11 @@ async def _unknown_id(broker: HandlersStory) -> ErrorCode:
     return (await fetch_one(broker, topic_id=UUID(int=99), version=13)).code
 
 
-@PROVOKED.of(ErrorCode.not_leader_or_follower)
-async def _follower(broker: HandlersStory) -> ErrorCode:
-    broker.begin_to_follow()
-    return (await fetch_one(broker)).code
-
-
-@PROVOKED.of(ErrorCode.fenced_leader_epoch)
-async def _old_epoch(broker: HandlersStory) -> ErrorCode:
-    broker.elect(epoch=5)
-    return (await fetch_one(broker, epoch=4)).code
-
-
-@PROVOKED.of(ErrorCode.unknown_leader_epoch)
-async def _future_epoch(broker: HandlersStory) -> ErrorCode:
-    broker.elect(epoch=5)
-    return (await fetch_one(broker, epoch=6)).code
-
-
 @PROVOKED.of(ErrorCode.offset_not_available)
 async def _just_elected(broker: HandlersStory) -> ErrorCode:
     broker.elect(isr=(ME, FOLLOWER))
     await broker.commit("a")
     broker.elect(epoch=2, isr=(ME, FOLLOWER))
-    return (await fetch_one(broker)).code
-
-
-@PROVOKED.of(ErrorCode.kafka_storage_error)
-async def _offline(broker: HandlersStory) -> ErrorCode:
-    partition = broker.elect()
-    partition.directory.fail(OSError("the disk is gone"))
     return (await fetch_one(broker)).code
 
 
@@ -717,6 +686,13 @@ async def _wrong_session_epoch(broker: HandlersStory) -> ErrorCode:
     await session.fetch(wanted())
     code: ErrorCode = (await fetch(broker, session=(session.id, session.epoch + 1))).error_code
     return code
+
+
+async def _place(broker: HandlersStory, topic: str, epoch: int) -> ErrorCode:
+    return (await fetch_one(broker, topic=topic, epoch=epoch)).code
+
+
+PROVOKED.of_places(_place)
 
 
 def test_every_error_code_of_the_handler_is_provoked() -> None:

@@ -1,0 +1,552 @@
+"""Produce by raw frames: when each kind of acknowledgement comes, and every reason for which a batch is refused."""
+
+import asyncio
+import struct
+from typing import Any, NamedTuple
+
+import pytest
+from handlers_fixture import HandlersStory, Provocations, milliseconds, tell
+from kio.schema.errors import ErrorCode
+from peer_fixture import FOLLOWER
+from raw_batches import raw_batch
+from replica_fixture import ME, NOW_MS
+
+from cordwood.cluster.kafka.handlers import produce as handler
+from cordwood.cluster.kafka.leader_hints import Leader
+from cordwood.cluster.metadata.commands import BrokerId, Endpoint
+from cordwood.cluster.topics import INTERNAL_TOPICS
+from cordwood.storage.batch import CONTROL, TRANSACTIONAL, headers
+from cordwood.storage.budget import RECORDS_MAX
+from cordwood.storage.config import FlushPolicy, LogConfig
+from cordwood.storage.records import Record, encode
+
+ALL, LEADER_ONLY, NONE = -1, 1, 0
+NEWEST = handler.VERSIONS[-1]
+TIMEOUT_MS = 30_000
+MAX_BYTES = 1000
+SEQUENCE_MAX = 0x7FFFFFFF
+HOUR_MS = 3_600_000
+
+
+class Row(NamedTuple):
+    """What became of one batch."""
+
+    code: ErrorCode
+    offset: int
+
+
+def batch(*, count: int = 1, time_ms: int = NOW_MS, key: bytes | None = b"k", size: int = 1, **producer: int) -> bytes:
+    return encode([Record(0, time_ms, key, b"v" * size)] * count, **producer)
+
+
+def sent(sequence: int, *, producer: int = 7, epoch: int = 0, count: int = 1) -> bytes:
+    """A batch of an idempotent producer."""
+    return batch(count=count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+
+
+def send(
+    broker: HandlersStory,
+    records: bytes | None,
+    *more: bytes,
+    acks: int = ALL,
+    version: int = NEWEST,
+    topic: str = "t",
+    timeout_ms: int = TIMEOUT_MS,
+) -> "asyncio.Future[Any]":
+    """One request with these batches, all for partition 0."""
+    data = tuple({"index": 0, "records": each} for each in (records, *more))
+    return broker.client.send(
+        handler.KEY,
+        version,
+        acks=acks,
+        timeout=milliseconds(timeout_ms),
+        topic_data=({"name": topic, "partition_data": data},),
+    )
+
+
+def rows(response: Any) -> list[Row]:
+    return [Row(row.error_code, row.base_offset) for topic in response.responses for row in topic.partition_responses]
+
+
+async def produce(broker: HandlersStory, records: bytes | None, **options: Any) -> Row:
+    """What becomes of a batch whose group commits end as they begin."""
+    answer = send(broker, records, **options)
+    await broker.sync()
+    assert answer.done(), "it is answered"
+    (row,) = rows(answer.result())
+    return row
+
+
+@pytest.mark.parametrize("version", handler.VERSIONS)
+def test_every_version_is_told_where_its_batch_stands(version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        assert await produce(broker, batch(count=3), version=version) == Row(ErrorCode.none, 0)
+        partition.delete_records(2)
+        answer = send(broker, batch(), version=version)
+        await broker.sync()
+        (row,) = answer.result().responses[0].partition_responses
+        assert (row.error_code, row.base_offset) == (ErrorCode.none, 3)
+        assert getattr(row, "log_start_offset", 2) == 2
+        assert row.log_append_time is None
+        stored = headers(partition.log.read(2, 1 << 20, 4))
+        assert [(each.base_offset, each.leader_epoch) for each in stored] == [(0, 1), (3, 1)]
+
+    tell(story)
+
+
+def test_acks_all_waits_for_every_in_sync_replica() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect(isr=(ME, FOLLOWER), min_isr=2)
+        broker.follow()
+        answer = send(broker, batch(), acks=ALL)
+        await broker.turn()
+        broker.report(1)
+        await broker.turn()
+        assert not answer.done(), "the leader has not flushed it"
+        await broker.sync()
+        assert rows(answer.result()) == [Row(ErrorCode.none, 0)]
+        answer = send(broker, batch(), acks=ALL)
+        await broker.sync()
+        assert not answer.done(), "the follower has not flushed it"
+        broker.report(2)
+        await broker.turn()
+        assert rows(answer.result()) == [Row(ErrorCode.none, 1)]
+
+    tell(story)
+
+
+def test_acks_1_waits_for_the_leaders_own_flush_and_for_nobody_else() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect(isr=(ME, FOLLOWER), min_isr=2)
+        answer = send(broker, batch(), acks=LEADER_ONLY)
+        await broker.turn()
+        assert broker.syncer.groups, "it is to be flushed"
+        assert not answer.done()
+        await broker.sync()
+        assert rows(answer.result()) == [Row(ErrorCode.none, 0)]
+
+    tell(story)
+
+
+def test_a_flush_that_began_before_a_batch_does_not_acknowledge_it() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        first = send(broker, batch(), acks=LEADER_ONLY)
+        await broker.turn()
+        second = send(broker, batch(), acks=LEADER_ONLY)
+        await broker.turn()
+        broker.syncer.let_go()
+        await broker.turn()
+        assert (first.done(), second.done()) == (True, False)
+        await broker.sync()
+        assert rows(second.result()) == [Row(ErrorCode.none, 1)]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("acks", [ALL, LEADER_ONLY])
+def test_with_flush_policy_os_nobody_waits_for_the_disk(acks: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        answer = send(broker, batch(), acks=acks)
+        await broker.turn()
+        assert rows(answer.result()) == [Row(ErrorCode.none, 0)]
+
+    tell(story, LogConfig(flush_policy=FlushPolicy.OS))
+
+
+def test_acks_0_is_answered_by_nothing() -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        unanswered = send(broker, batch(), acks=NONE)
+        answered = send(broker, batch(), acks=LEADER_ONLY)
+        await broker.sync()
+        assert (unanswered.done(), partition.log.log_end) == (False, 2)
+        assert rows(answered.result()) == [Row(ErrorCode.none, 1)]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("acks", [ALL, LEADER_ONLY])
+def test_a_repeated_batch_is_acknowledged_where_it_stands_and_not_before_it_is_safe(acks: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        answers = [send(broker, sent(0, count=2), acks=acks) for _ in range(3)]
+        await broker.turn()
+        assert not any(answer.done() for answer in answers)
+        await broker.sync()
+        assert [rows(answer.result()) for answer in answers] == [[Row(ErrorCode.none, 0)]] * 3
+        assert partition.log.log_end == 2
+
+    tell(story)
+
+
+def test_sequences_wrap_to_zero() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        assert await produce(broker, sent(SEQUENCE_MAX - 1, count=2)) == Row(ErrorCode.none, 0)
+        assert await produce(broker, sent(0)) == Row(ErrorCode.none, 2)
+        assert await produce(broker, sent(SEQUENCE_MAX - 1, count=2)) == Row(ErrorCode.none, 0)
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("after", "next_one", "code"),
+    [
+        pytest.param(sent(0, count=2), sent(3), ErrorCode.out_of_order_sequence_number, id="a gap of one"),
+        pytest.param(sent(0, count=2), sent(1), ErrorCode.out_of_order_sequence_number, id="an overlap"),
+        pytest.param(sent(0, count=2), sent(0), ErrorCode.out_of_order_sequence_number, id="a part of a repeat"),
+        pytest.param(sent(0), sent(1, epoch=1), ErrorCode.out_of_order_sequence_number, id="a new epoch not at 0"),
+        pytest.param(sent(0), sent(0, epoch=1), ErrorCode.none, id="a new epoch"),
+        pytest.param(sent(0, epoch=1), sent(0, epoch=0), ErrorCode.invalid_producer_epoch, id="an old epoch"),
+        pytest.param(sent(0), sent(5, producer=8), ErrorCode.none, id="a producer that nobody knows"),
+    ],
+)
+def test_a_producers_batches_follow_on(after: bytes, next_one: bytes, code: ErrorCode) -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        await produce(broker, after)
+        end = partition.log.log_end
+        row = await produce(broker, next_one)
+        assert row == Row(code, -1 if code else end)
+        assert partition.log.log_end == end + (not code)
+
+    tell(story)
+
+
+def test_what_follows_a_refused_batch_is_refused_until_that_one_has_come_again() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect(isr=(ME,), min_isr=2)
+        assert (await produce(broker, sent(0))).code is ErrorCode.not_enough_replicas
+        broker.elect(epoch=2)
+        assert (await produce(broker, sent(1))).code is ErrorCode.not_enough_replicas
+        assert await produce(broker, sent(0)) == Row(ErrorCode.none, 0)
+        assert await produce(broker, sent(1)) == Row(ErrorCode.none, 1)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("acks", [LEADER_ONLY, NONE])
+def test_min_insync_replicas_is_for_acks_all(acks: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect(isr=(ME,), min_isr=2)
+        answer = send(broker, batch(), acks=acks)
+        await broker.sync()
+        assert partition.log.log_end == 1
+        assert acks == NONE or rows(answer.result()) == [Row(ErrorCode.none, 0)]
+        assert (await produce(broker, batch(), acks=ALL)).code is ErrorCode.not_enough_replicas
+        assert partition.log.log_end == 1
+
+    tell(story)
+
+
+def with_bytes(records: bytes, place: int, *new: int) -> bytes:
+    changed = bytearray(records)
+    changed[place : place + len(new)] = bytes(new)
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param(None, id="null"),
+        pytest.param(b"", id="nothing"),
+        pytest.param(batch()[:60], id="less than a header"),
+        pytest.param(batch()[:-1], id="a batch without its last byte"),
+        pytest.param(with_bytes(batch(), len(batch()) - 1, 0xFF), id="a flipped byte in the last record"),
+        pytest.param(with_bytes(batch(), 17, 0, 0, 0, 0), id="another checksum"),
+        pytest.param(with_bytes(batch(), 21, 0x00, 0x08), id="a flipped attribute"),
+        pytest.param(with_bytes(batch(), 16, 1), id="magic 1"),
+        pytest.param(with_bytes(batch(), 16, 3), id="magic 3"),
+        pytest.param(with_bytes(batch(), 8, *struct.pack(">i", -1)), id="a negative length"),
+        pytest.param(with_bytes(batch(), 8, *struct.pack(">i", SEQUENCE_MAX)), id="an enormous length"),
+    ],
+)
+def test_what_is_no_sound_batch_is_corrupt(records: bytes | None) -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        assert await produce(broker, records) == Row(ErrorCode.corrupt_message, -1)
+        assert partition.log.log_end == 0
+        assert await produce(broker, batch()) == Row(ErrorCode.none, 0), "the next one is taken"
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("records", "config"),
+    [
+        pytest.param(batch() + batch(), LogConfig(), id="two batches"),
+        pytest.param(batch() + b"\x00", LogConfig(), id="a byte more"),
+        pytest.param(batch(attributes=CONTROL), LogConfig(), id="a control batch"),
+        pytest.param(batch(attributes=TRANSACTIONAL), LogConfig(), id="a transaction"),
+        pytest.param(batch(producer_id=7), LogConfig(), id="a producer without an epoch"),
+        pytest.param(batch(producer_id=7, producer_epoch=0), LogConfig(), id="a producer without a sequence number"),
+        pytest.param(batch(producer_id=-2, producer_epoch=0, base_sequence=0), LogConfig(), id="a negative producer"),
+        pytest.param(batch(attributes=5), LogConfig(), id="an unknown codec"),
+        pytest.param(raw_batch(b"", 0), LogConfig(), id="no record"),
+        pytest.param(raw_batch(batch()[61:], 2), LogConfig(), id="fewer records than it says"),
+        pytest.param(batch(key=None), LogConfig(compacted=True), id="no key where the topic is compacted"),
+    ],
+)
+def test_what_a_log_does_not_take_is_invalid(records: bytes, config: LogConfig) -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        code = (await produce(broker, records)).code
+        assert code in (ErrorCode.invalid_record, ErrorCode.corrupt_message)
+        assert (code is ErrorCode.corrupt_message) == (len(records) == 61), "a batch of no records is not even one"
+        assert partition.log.log_end == 0
+
+    tell(story, config)
+
+
+@pytest.mark.parametrize(("size", "code"), [(0, ErrorCode.none), (1, ErrorCode.message_too_large)])
+def test_a_batch_has_max_message_bytes_at_the_most(size: int, code: ErrorCode) -> None:
+    room = MAX_BYTES - len(batch(size=MAX_BYTES // 2)) + MAX_BYTES // 2
+
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        records = batch(size=room + size)
+        assert len(records) == MAX_BYTES + size
+        assert (await produce(broker, records)).code is code
+
+    tell(story, LogConfig(batch_bytes_max=MAX_BYTES))
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "code"),
+    [
+        (HOUR_MS, ErrorCode.none),
+        (HOUR_MS + 1, ErrorCode.invalid_timestamp),
+        (-HOUR_MS, ErrorCode.none),
+        (-HOUR_MS - 1, ErrorCode.invalid_timestamp),
+    ],
+)
+def test_timestamps_are_as_near_to_the_brokers_clock_as_the_topic_says(ahead_ms: int, code: ErrorCode) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        assert (await produce(broker, batch(time_ms=NOW_MS + ahead_ms))).code is code
+
+    tell(story, LogConfig(timestamp_before_max_ms=HOUR_MS, timestamp_after_max_ms=HOUR_MS))
+
+
+def test_with_log_append_time_the_broker_says_when() -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect()
+        broker.now_ms = NOW_MS + 5
+        answer = send(broker, batch(time_ms=NOW_MS - 10 * HOUR_MS))
+        await broker.sync()
+        (row,) = answer.result().responses[0].partition_responses
+        assert row.log_append_time.timestamp() * 1000 == NOW_MS + 5
+        (header,) = headers(partition.log.read(0, 1 << 20, 1))
+        assert header.max_timestamp == NOW_MS + 5
+
+    tell(story, LogConfig(log_append_time=True, timestamp_before_max_ms=HOUR_MS))
+
+
+def test_one_batch_that_is_refused_leaves_the_others_of_its_request_alone() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        answer = send(broker, batch(), batch(attributes=CONTROL), batch())
+        await broker.sync()
+        assert rows(answer.result()) == [
+            Row(ErrorCode.none, 0),
+            Row(ErrorCode.invalid_record, -1),
+            Row(ErrorCode.none, 1),
+        ]
+
+    tell(story)
+
+
+def test_who_waits_is_refused_when_his_time_is_over() -> None:
+    async def story(broker: HandlersStory) -> None:
+        partition = broker.elect(isr=(ME, FOLLOWER))
+        answer = send(broker, batch(), timeout_ms=500)
+        await broker.sync()
+        now = asyncio.get_running_loop().time()
+        partition.expire_waiters(now + 0.4)
+        await broker.turn()
+        assert not answer.done()
+        partition.expire_waiters(now + 0.5)
+        await broker.turn()
+        assert rows(answer.result()) == [Row(ErrorCode.request_timed_out, -1)]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("acks", [ALL, LEADER_ONLY])
+def test_a_deposed_leader_acknowledges_nothing(acks: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        answer = send(broker, batch(), acks=acks)
+        await broker.turn()
+        broker.begin_to_follow(epoch=2)
+        await broker.sync()
+        assert rows(answer.result()) == [Row(ErrorCode.not_leader_or_follower, -1)]
+
+    tell(story)
+
+
+def test_who_waits_for_a_topic_that_is_deleted_is_told() -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.elect()
+        answer = send(broker, batch())
+        await broker.turn()
+        broker.replicas.remove("t")
+        await broker.sync()
+        assert rows(answer.result()) == [Row(ErrorCode.unknown_topic_or_partition, -1)]
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", handler.VERSIONS)
+def test_who_is_refused_is_told_the_leader_from_version_10_on(version: int) -> None:
+    async def story(broker: HandlersStory) -> None:
+        broker.begin_to_follow(epoch=4)
+        broker.leaders["t", 0] = Leader(BrokerId(3), 4, Endpoint("PLAINTEXT", "east", 9092), None)
+        answer = send(broker, batch(), version=version)
+        await broker.turn()
+        response = answer.result()
+        assert rows(response) == [Row(ErrorCode.not_leader_or_follower, -1)]
+        nodes = [(node.node_id, node.host, node.port) for node in getattr(response, "node_endpoints", ())]
+        assert nodes == ([(3, "east", 9092)] if version >= 10 else [])
+        if version >= 10:
+            hint = response.responses[0].partition_responses[0].current_leader
+            assert (hint.leader_id, hint.leader_epoch) == (3, 4)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_versions_that_are_only_advertised_are_refused(version: int) -> None:
+    """librdkafka sends uncompressed to a broker that does not advertise them, and uses none of them."""
+    partition = struct.pack(">ii", 0, len(batch())) + batch()
+    body = struct.pack(">hiih", ALL, TIMEOUT_MS, 1, 1) + b"t" + struct.pack(">i", 1) + partition
+
+    async def story(broker: HandlersStory) -> None:
+        held = broker.elect()
+        head = struct.pack(">hhih", handler.KEY, version, 1, -1)
+        frame = await broker.client.exchange(head + body)
+        correlation, topics, length = struct.unpack_from(">iih", frame)
+        assert (correlation, topics, length) == (1, 1, 1)
+        count, index, code, offset = struct.unpack_from(">iihq", frame, 11)
+        assert (count, index, code, offset) == (1, 0, ErrorCode.unsupported_version, -1)
+        assert held.log.log_end == 0
+
+    tell(story)
+
+
+PROVOKED = Provocations(
+    handler,
+    never=frozenset(
+        {
+            ErrorCode.unknown_topic_id,
+            ErrorCode.offset_out_of_range,
+            ErrorCode.offset_not_available,
+            ErrorCode.fenced_leader_epoch,
+            ErrorCode.unknown_leader_epoch,
+            ErrorCode.unknown_server_error,
+        }
+    ),
+)
+"""A producer names topics by name, no offset and no leader epoch, and no error of a log lacks a code."""
+
+
+@PROVOKED.of(ErrorCode.corrupt_message)
+async def _bad_checksum(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    return (await produce(broker, with_bytes(batch(), 17, 0, 0, 0, 0))).code
+
+
+@PROVOKED.of(ErrorCode.invalid_record)
+async def _control_batch(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    return (await produce(broker, batch(attributes=CONTROL))).code
+
+
+@PROVOKED.of(ErrorCode.invalid_timestamp)
+async def _from_the_future(broker: HandlersStory) -> ErrorCode:
+    broker.elect().configure(LogConfig(timestamp_after_max_ms=0))
+    return (await produce(broker, batch(time_ms=NOW_MS + 1))).code
+
+
+@PROVOKED.of(ErrorCode.message_too_large)
+async def _too_many_records(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    return (await produce(broker, raw_batch(batch()[61:], RECORDS_MAX + 1))).code
+
+
+@PROVOKED.of(ErrorCode.out_of_order_sequence_number)
+async def _gap(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    await produce(broker, sent(0))
+    return (await produce(broker, sent(2))).code
+
+
+@PROVOKED.of(ErrorCode.invalid_producer_epoch)
+async def _replaced_producer(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    await produce(broker, sent(0, epoch=2))
+    return (await produce(broker, sent(1, epoch=1))).code
+
+
+@PROVOKED.of(ErrorCode.kafka_storage_error)
+async def _failed_disk(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    answer = send(broker, batch())
+    await broker.turn()
+    broker.directories[0].fail(OSError("the disk is gone"))
+    await broker.turn()
+    assert rows(answer.result()) == [Row(ErrorCode.kafka_storage_error, -1)], "who waited"
+    return (await produce(broker, batch())).code
+
+
+@PROVOKED.of(ErrorCode.unknown_topic_or_partition)
+async def _unknown_topic(broker: HandlersStory) -> ErrorCode:
+    return (await produce(broker, batch(), topic="nowhere")).code
+
+
+@PROVOKED.of(ErrorCode.not_leader_or_follower)
+async def _follower(broker: HandlersStory) -> ErrorCode:
+    broker.begin_to_follow()
+    return (await produce(broker, batch(), acks=LEADER_ONLY)).code
+
+
+@PROVOKED.of(ErrorCode.not_enough_replicas)
+async def _too_few_in_sync(broker: HandlersStory) -> ErrorCode:
+    broker.elect(isr=(ME,), min_isr=2)
+    return (await produce(broker, batch())).code
+
+
+@PROVOKED.of(ErrorCode.request_timed_out)
+async def _nobody_confirms(broker: HandlersStory) -> ErrorCode:
+    partition = broker.elect(isr=(ME, FOLLOWER))
+    answer = send(broker, batch())
+    await broker.sync()
+    partition.expire_waiters(asyncio.get_running_loop().time() + TIMEOUT_MS / 1000)
+    await broker.turn()
+    return rows(answer.result())[0].code
+
+
+@PROVOKED.of(ErrorCode.invalid_required_acks)
+async def _two_acknowledgements(broker: HandlersStory) -> ErrorCode:
+    broker.elect()
+    return (await produce(broker, batch(), acks=2)).code
+
+
+@PROVOKED.of(ErrorCode.invalid_topic_exception)
+async def _internal_topic(broker: HandlersStory) -> ErrorCode:
+    (code,) = {(await produce(broker, batch(), topic=topic)).code for topic in INTERNAL_TOPICS}
+    return code
+
+
+@PROVOKED.of(ErrorCode.unsupported_version)
+async def _version_0(broker: HandlersStory) -> ErrorCode:
+    body = struct.pack(">hiih", ALL, TIMEOUT_MS, 1, 1) + b"t" + struct.pack(">iii", 1, 0, 0)
+    frame = await broker.client.exchange(struct.pack(">hhih", handler.KEY, 0, 1, -1) + body)
+    return ErrorCode(struct.unpack_from(">h", frame, 19)[0])
+
+
+def test_every_error_code_of_the_handler_is_provoked() -> None:
+    PROVOKED.check_all()
