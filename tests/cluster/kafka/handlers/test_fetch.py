@@ -1,119 +1,30 @@
 """Fetch by raw frames: what a reader is given, what it is refused, and how long it waits."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
+from fetch_requests import READ_COMMITTED, READ_UNCOMMITTED, Session, fetch, fetch_one, rows, send, wanted
 from handlers_fixture import (
     MB,
     OF_APPENDS,
-    SESSION_PARTITIONS_MAX,
     TOPIC,
-    Client,
     HandlersStory,
     Provocations,
-    milliseconds,
     stamped,
     tell,
-    values_in,
 )
 from kio.schema.errors import ErrorCode
 from peer_fixture import FOLLOWER
-from replica_fixture import ME, NOW_MS, TOPIC_ID
+from replica_fixture import ME, NOW_MS
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.cluster.kafka.handlers import fetch as handler
 from cordwood.storage.records import Record, encode
 
-NAMED = 12
-"""The last version that names topics."""
 SIZE = len(batch_of("a"))
-NO_SESSION, FULL, INITIAL = 0, -1, 0
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 RACK = "east"
 WAIT_MS = 500
-
-
-class Row(NamedTuple):
-    """One partition's part of an answer."""
-
-    code: ErrorCode
-    values: list[tuple[int, str]]
-    high_watermark: int
-    log_start: int
-    preferred: int
-
-
-def wanted(offset: int = 0, *, index: int = 0, epoch: int = -1, bytes_max: int = MB) -> dict[str, Any]:
-    return {
-        "partition": index,
-        "fetch_offset": offset,
-        "current_leader_epoch": epoch,
-        "partition_max_bytes": bytes_max,
-    }
-
-
-def fields(
-    partitions: Sequence[dict[str, Any]],
-    *,
-    topic: str = TOPIC,
-    topic_id: UUID = TOPIC_ID,
-    wait_ms: int = 0,
-    bytes_min: int = 1,
-    bytes_max: int = MB,
-    session: tuple[int, int] = (NO_SESSION, FULL),
-    forgotten: Sequence[int] = (),
-    rack: str = "",
-    isolation: int = READ_UNCOMMITTED,
-) -> dict[str, Any]:
-    return {
-        "max_wait": milliseconds(wait_ms),
-        "min_bytes": bytes_min,
-        "max_bytes": bytes_max,
-        "isolation_level": isolation,
-        "session_id": session[0],
-        "session_epoch": session[1],
-        "topics": ({"topic": topic, "topic_id": topic_id, "partitions": partitions},) if partitions else (),
-        "forgotten_topics_data": ({"topic": topic, "topic_id": topic_id, "partitions": tuple(forgotten)},)
-        if forgotten
-        else (),
-        "rack_id": rack,
-    }
-
-
-async def fetch(story: HandlersStory, *partitions: dict[str, Any], version: int = NAMED, **options: Any) -> Any:
-    return await story.ask(handler.KEY, version, **fields(partitions, **options))
-
-
-def send(
-    story: HandlersStory, *partitions: dict[str, Any], client: Client | None = None, **options: Any
-) -> "asyncio.Future[Any]":
-    """A fetch that may have to wait."""
-    return (client or story.client).send(handler.KEY, NAMED, **fields(partitions, **options))
-
-
-def rows(response: Any) -> dict[int, Row]:
-    """By partition, in the order in which they were answered."""
-    return {
-        row.partition_index: Row(
-            row.error_code,
-            values_in(row.records),
-            row.high_watermark,
-            getattr(row, "log_start_offset", -1),
-            getattr(row, "preferred_read_replica", -1),
-        )
-        for topic in response.responses
-        for row in topic.partitions
-    }
-
-
-async def fetch_one(story: HandlersStory, *args: Any, **options: Any) -> Row:
-    """The row of partition 0, fetched with what `wanted` and `fields` take."""
-    of_partition = {name: options.pop(name) for name in ("epoch", "bytes_max") if name in options}
-    (row,) = rows(await fetch(story, wanted(*args, **of_partition), **options)).values()
-    return row
 
 
 @pytest.mark.parametrize("version", handler.VERSIONS)
@@ -426,185 +337,6 @@ def test_before_version_11_nobody_has_a_rack(version: int) -> None:
         await broker.commit("a")
         broker.near[TOPIC, RACK, 0] = FOLLOWER
         assert (await fetch_one(broker, rack=RACK, version=version)).values == [(0, "a")]
-
-    tell(story)
-
-
-class Session:
-    """A consumer's fetch session, counted as a client counts it."""
-
-    def __init__(self, broker: HandlersStory, client: Client | None = None) -> None:
-        self.broker, self.client = broker, client or broker.client
-        self.id, self.epoch = NO_SESSION, INITIAL
-
-    async def fetch(self, *partitions: dict[str, Any], forgotten: Sequence[int] = ()) -> dict[int, Row]:
-        response = await send(
-            self.broker, *partitions, client=self.client, session=(self.id, self.epoch), forgotten=forgotten
-        )
-        assert response.error_code is ErrorCode.none
-        self.id, self.epoch = response.session_id, self.epoch + 1
-        return rows(response)
-
-
-def test_a_session_tells_only_what_has_changed() -> None:
-    async def story(broker: HandlersStory) -> None:
-        for index in range(3):
-            broker.elect(index)
-        session = Session(broker)
-        assert set(await session.fetch(*(wanted(index=index) for index in range(3)))) == {0, 1, 2}
-        assert session.id != NO_SESSION
-        assert await session.fetch() == {}
-        await broker.commit("a", index=1)
-        assert await session.fetch() == {1: Row(ErrorCode.none, [(0, "a")], 1, 0, -1)}
-        assert (await session.fetch())[1].values == [(0, "a")], "the client says itself how far it is"
-        assert await session.fetch(wanted(1, index=1)) == {}
-        broker.held(1).delete_records(1)
-        assert await session.fetch() == {1: Row(ErrorCode.none, [], 1, 1, -1)}
-        assert await session.fetch() == {}
-
-    tell(story)
-
-
-def test_a_session_tells_of_an_error_and_that_it_is_over() -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect(0)
-        session = Session(broker)
-        first = await session.fetch(wanted(), wanted(index=1))
-        assert [row.code for row in first.values()] == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
-        again = await session.fetch()
-        assert {index: row.code for index, row in again.items()} == {1: ErrorCode.unknown_topic_or_partition}
-        broker.elect(1)
-        assert {index: row.code for index, row in (await session.fetch()).items()} == {1: ErrorCode.none}
-        assert await session.fetch() == {}
-
-    tell(story)
-
-
-def test_a_session_forgets_what_its_client_no_longer_wants() -> None:
-    async def story(broker: HandlersStory) -> None:
-        for index in (0, 1):
-            broker.elect(index)
-        session = Session(broker)
-        await session.fetch(wanted(), wanted(index=1))
-        await session.fetch(forgotten=[1])
-        await broker.commit("a")
-        await broker.commit("b", index=1)
-        assert list(await session.fetch()) == [0]
-        assert list(await session.fetch(wanted(index=1), forgotten=[0])) == [1]
-
-    tell(story)
-
-
-def test_in_a_session_the_leader_epoch_of_each_partition_is_checked_every_time() -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect(epoch=5)
-        session = Session(broker)
-        await session.fetch(wanted(epoch=5))
-        broker.elect(epoch=6)
-        assert [row.code for row in (await session.fetch()).values()] == [ErrorCode.fenced_leader_epoch]
-        assert [row.code for row in (await session.fetch(wanted(epoch=6))).values()] == [ErrorCode.none]
-
-    tell(story)
-
-
-def test_within_a_session_who_got_data_goes_last() -> None:
-    async def story(broker: HandlersStory) -> None:
-        for index in range(3):
-            broker.elect(index)
-            await broker.commit("a", index=index)
-        client = broker.connect()
-        session, given = Session(broker, client), []
-        for _ in range(3):
-            response = await client.send(
-                handler.KEY,
-                NAMED,
-                **fields(
-                    [wanted(index=index) for index in range(3)] if not session.id else [],
-                    session=(session.id, session.epoch),
-                    bytes_max=1,
-                ),
-            )
-            session.id, session.epoch = response.session_id, session.epoch + 1
-            given += [index for index, row in rows(response).items() if row.values]
-        assert given == [0, 1, 2]
-
-    tell(story)
-
-
-@pytest.mark.parametrize("epoch", [2, 3, 1000])
-def test_a_session_counts_its_requests(epoch: int) -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect()
-        session = Session(broker)
-        await session.fetch(wanted())
-        refused = await fetch(broker, session=(session.id, epoch))
-        assert refused.error_code is ErrorCode.invalid_fetch_session_epoch
-        assert (refused.session_id, refused.responses) == (NO_SESSION, ())
-        assert await session.fetch() == {}, "the session has not noticed"
-
-    tell(story)
-
-
-def test_a_request_that_is_sent_twice_is_refused() -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect()
-        session = Session(broker)
-        await session.fetch(wanted())
-        await session.fetch()
-        refused = await fetch(broker, session=(session.id, session.epoch - 1))
-        assert refused.error_code is ErrorCode.invalid_fetch_session_epoch
-
-    tell(story)
-
-
-@pytest.mark.parametrize("end", [FULL, INITIAL])
-def test_a_client_ends_its_session_by_a_full_fetch(end: int) -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect()
-        session = Session(broker)
-        await session.fetch(wanted())
-        full = await fetch(broker, wanted(), session=(session.id, end))
-        assert set(rows(full)) == {0}
-        assert (full.session_id == NO_SESSION) == (end == FULL)
-        assert len(broker.sessions) == (0 if end == FULL else 1)
-        gone = await fetch(broker, session=(session.id, session.epoch))
-        assert gone.error_code is ErrorCode.fetch_session_id_not_found
-
-    tell(story)
-
-
-def test_where_there_is_no_room_for_a_session_everything_is_told_without_one() -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect()
-        first = Session(broker, broker.connect())
-        await first.fetch(wanted())
-        second = await fetch(broker, wanted(), session=(NO_SESSION, INITIAL))
-        assert (second.session_id, set(rows(second))) == (NO_SESSION, {0})
-
-    tell(story, sessions=1)
-
-
-def test_a_session_that_grows_too_large_is_ended() -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect()
-        session = Session(broker)
-        await session.fetch(wanted())
-        refused = await fetch(
-            broker,
-            *(wanted(index=index) for index in range(SESSION_PARTITIONS_MAX + 1)),
-            session=(session.id, session.epoch),
-        )
-        assert refused.error_code is ErrorCode.fetch_session_id_not_found
-        assert len(broker.sessions) == 0
-
-    tell(story)
-
-
-@pytest.mark.parametrize("version", [version for version in handler.VERSIONS if version >= 7])
-def test_the_errors_of_sessions_are_told_in_every_version(version: int) -> None:
-    async def story(broker: HandlersStory) -> None:
-        response = await fetch(broker, session=(7, 1), version=version)
-        assert response.error_code is ErrorCode.fetch_session_id_not_found
 
     tell(story)
 

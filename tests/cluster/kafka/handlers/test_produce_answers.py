@@ -1,13 +1,13 @@
-"""Produce by raw frames: when each kind of acknowledgement comes, and every reason for which a batch is refused."""
+"""Produce by raw frames: which batches are taken, and every reason for which one is refused."""
 
 import asyncio
 import struct
-from typing import Any, NamedTuple
 
 import pytest
-from handlers_fixture import HandlersStory, Provocations, milliseconds, tell
+from handlers_fixture import HandlersStory, Provocations, tell
 from kio.schema.errors import ErrorCode
 from peer_fixture import FOLLOWER
+from produce_requests import ALL, LEADER_ONLY, TIMEOUT_MS, Row, batch, produce, rows, send, sent
 from raw_batches import raw_batch
 from replica_fixture import ME, NOW_MS
 
@@ -17,64 +17,11 @@ from cordwood.cluster.metadata.commands import BrokerId, Endpoint
 from cordwood.cluster.topics import INTERNAL_TOPICS
 from cordwood.storage.batch import CONTROL, TRANSACTIONAL, headers
 from cordwood.storage.budget import RECORDS_MAX
-from cordwood.storage.config import FlushPolicy, LogConfig
-from cordwood.storage.records import Record, encode
+from cordwood.storage.config import LogConfig
 
-ALL, LEADER_ONLY, NONE = -1, 1, 0
-NEWEST = handler.VERSIONS[-1]
-TIMEOUT_MS = 30_000
 MAX_BYTES = 1000
 SEQUENCE_MAX = 0x7FFFFFFF
 HOUR_MS = 3_600_000
-
-
-class Row(NamedTuple):
-    """What became of one batch."""
-
-    code: ErrorCode
-    offset: int
-
-
-def batch(*, count: int = 1, time_ms: int = NOW_MS, key: bytes | None = b"k", size: int = 1, **producer: int) -> bytes:
-    return encode([Record(0, time_ms, key, b"v" * size)] * count, **producer)
-
-
-def sent(sequence: int, *, producer: int = 7, epoch: int = 0, count: int = 1) -> bytes:
-    """A batch of an idempotent producer."""
-    return batch(count=count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
-
-
-def send(
-    broker: HandlersStory,
-    records: bytes | None,
-    *more: bytes,
-    acks: int = ALL,
-    version: int = NEWEST,
-    topic: str = "t",
-    timeout_ms: int = TIMEOUT_MS,
-) -> "asyncio.Future[Any]":
-    """One request with these batches, all for partition 0."""
-    data = tuple({"index": 0, "records": each} for each in (records, *more))
-    return broker.client.send(
-        handler.KEY,
-        version,
-        acks=acks,
-        timeout=milliseconds(timeout_ms),
-        topic_data=({"name": topic, "partition_data": data},),
-    )
-
-
-def rows(response: Any) -> list[Row]:
-    return [Row(row.error_code, row.base_offset) for topic in response.responses for row in topic.partition_responses]
-
-
-async def produce(broker: HandlersStory, records: bytes | None, **options: Any) -> Row:
-    """What becomes of a batch whose group commits end as they begin."""
-    answer = send(broker, records, **options)
-    await broker.sync()
-    assert answer.done(), "it is answered"
-    (row,) = rows(answer.result())
-    return row
 
 
 @pytest.mark.parametrize("version", handler.VERSIONS)
@@ -91,93 +38,6 @@ def test_every_version_is_told_where_its_batch_stands(version: int) -> None:
         assert row.log_append_time is None
         stored = headers(partition.log.read(2, 1 << 20, 4))
         assert [(each.base_offset, each.leader_epoch) for each in stored] == [(0, 1), (3, 1)]
-
-    tell(story)
-
-
-def test_acks_all_waits_for_every_in_sync_replica() -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect(isr=(ME, FOLLOWER), min_isr=2)
-        broker.follow()
-        answer = send(broker, batch(), acks=ALL)
-        await broker.turn()
-        broker.report(1)
-        await broker.turn()
-        assert not answer.done(), "the leader has not flushed it"
-        await broker.sync()
-        assert rows(answer.result()) == [Row(ErrorCode.none, 0)]
-        answer = send(broker, batch(), acks=ALL)
-        await broker.sync()
-        assert not answer.done(), "the follower has not flushed it"
-        broker.report(2)
-        await broker.turn()
-        assert rows(answer.result()) == [Row(ErrorCode.none, 1)]
-
-    tell(story)
-
-
-def test_acks_1_waits_for_the_leaders_own_flush_and_for_nobody_else() -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect(isr=(ME, FOLLOWER), min_isr=2)
-        answer = send(broker, batch(), acks=LEADER_ONLY)
-        await broker.turn()
-        assert broker.syncer.groups, "it is to be flushed"
-        assert not answer.done()
-        await broker.sync()
-        assert rows(answer.result()) == [Row(ErrorCode.none, 0)]
-
-    tell(story)
-
-
-def test_a_flush_that_began_before_a_batch_does_not_acknowledge_it() -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect()
-        first = send(broker, batch(), acks=LEADER_ONLY)
-        await broker.turn()
-        second = send(broker, batch(), acks=LEADER_ONLY)
-        await broker.turn()
-        broker.syncer.let_go()
-        await broker.turn()
-        assert (first.done(), second.done()) == (True, False)
-        await broker.sync()
-        assert rows(second.result()) == [Row(ErrorCode.none, 1)]
-
-    tell(story)
-
-
-@pytest.mark.parametrize("acks", [ALL, LEADER_ONLY])
-def test_with_flush_policy_os_nobody_waits_for_the_disk(acks: int) -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect()
-        answer = send(broker, batch(), acks=acks)
-        await broker.turn()
-        assert rows(answer.result()) == [Row(ErrorCode.none, 0)]
-
-    tell(story, LogConfig(flush_policy=FlushPolicy.OS))
-
-
-def test_acks_0_is_answered_by_nothing() -> None:
-    async def story(broker: HandlersStory) -> None:
-        partition = broker.elect()
-        unanswered = send(broker, batch(), acks=NONE)
-        answered = send(broker, batch(), acks=LEADER_ONLY)
-        await broker.sync()
-        assert (unanswered.done(), partition.log.log_end) == (False, 2)
-        assert rows(answered.result()) == [Row(ErrorCode.none, 1)]
-
-    tell(story)
-
-
-@pytest.mark.parametrize("acks", [ALL, LEADER_ONLY])
-def test_a_repeated_batch_is_acknowledged_where_it_stands_and_not_before_it_is_safe(acks: int) -> None:
-    async def story(broker: HandlersStory) -> None:
-        partition = broker.elect()
-        answers = [send(broker, sent(0, count=2), acks=acks) for _ in range(3)]
-        await broker.turn()
-        assert not any(answer.done() for answer in answers)
-        await broker.sync()
-        assert [rows(answer.result()) for answer in answers] == [[Row(ErrorCode.none, 0)]] * 3
-        assert partition.log.log_end == 2
 
     tell(story)
 
@@ -224,20 +84,6 @@ def test_what_follows_a_refused_batch_is_refused_until_that_one_has_come_again()
         assert (await produce(broker, sent(1))).code is ErrorCode.not_enough_replicas
         assert await produce(broker, sent(0)) == Row(ErrorCode.none, 0)
         assert await produce(broker, sent(1)) == Row(ErrorCode.none, 1)
-
-    tell(story)
-
-
-@pytest.mark.parametrize("acks", [LEADER_ONLY, NONE])
-def test_min_insync_replicas_is_for_acks_all(acks: int) -> None:
-    async def story(broker: HandlersStory) -> None:
-        partition = broker.elect(isr=(ME,), min_isr=2)
-        answer = send(broker, batch(), acks=acks)
-        await broker.sync()
-        assert partition.log.log_end == 1
-        assert acks == NONE or rows(answer.result()) == [Row(ErrorCode.none, 0)]
-        assert (await produce(broker, batch(), acks=ALL)).code is ErrorCode.not_enough_replicas
-        assert partition.log.log_end == 1
 
     tell(story)
 
@@ -355,47 +201,6 @@ def test_one_batch_that_is_refused_leaves_the_others_of_its_request_alone() -> N
             Row(ErrorCode.invalid_record, -1),
             Row(ErrorCode.none, 1),
         ]
-
-    tell(story)
-
-
-def test_who_waits_is_refused_when_his_time_is_over() -> None:
-    async def story(broker: HandlersStory) -> None:
-        partition = broker.elect(isr=(ME, FOLLOWER))
-        answer = send(broker, batch(), timeout_ms=500)
-        await broker.sync()
-        now = asyncio.get_running_loop().time()
-        partition.expire_waiters(now + 0.4)
-        await broker.turn()
-        assert not answer.done()
-        partition.expire_waiters(now + 0.5)
-        await broker.turn()
-        assert rows(answer.result()) == [Row(ErrorCode.request_timed_out, -1)]
-
-    tell(story)
-
-
-@pytest.mark.parametrize("acks", [ALL, LEADER_ONLY])
-def test_a_deposed_leader_acknowledges_nothing(acks: int) -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect()
-        answer = send(broker, batch(), acks=acks)
-        await broker.turn()
-        broker.begin_to_follow(epoch=2)
-        await broker.sync()
-        assert rows(answer.result()) == [Row(ErrorCode.not_leader_or_follower, -1)]
-
-    tell(story)
-
-
-def test_who_waits_for_a_topic_that_is_deleted_is_told() -> None:
-    async def story(broker: HandlersStory) -> None:
-        broker.elect()
-        answer = send(broker, batch())
-        await broker.turn()
-        broker.replicas.remove("t")
-        await broker.sync()
-        assert rows(answer.result()) == [Row(ErrorCode.unknown_topic_or_partition, -1)]
 
     tell(story)
 
