@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, fields
 from enum import IntEnum
+from hashlib import blake2b
 from typing import Any, BinaryIO, Generic, TypeVar
 
 import numpy as np
@@ -16,6 +17,8 @@ Operation = dict[str, int | str]
 
 UNKNOWN = -1
 """In the place of an offset or a time that nobody was told."""
+BY_FOLLOWER = -2
+"""In the place of a leader's epoch: a follower has answered, and may lag."""
 ACKS_ALL = -1
 SEQUENCE_BITS = 40
 PRODUCERS_MAX = 1 << (63 - SEQUENCE_BITS)
@@ -38,6 +41,12 @@ def value_of(producer: int, sequence: int) -> int:
     assert 0 <= producer < PRODUCERS_MAX, f"there is no producer {producer}"
     assert 0 <= sequence < 1 << SEQUENCE_BITS, f"there is no sequence {sequence}"
     return producer << SEQUENCE_BITS | sequence
+
+
+def content_of(key: bytes | None, headers: Iterable[tuple[str, bytes | None]], timestamp: int) -> int:
+    """A number for all of a record but its value: equal numbers stand for equal contents."""
+    parts = (b"\0" if key is None else b"\1" + key, repr([*headers]).encode(), b"%d" % timestamp)
+    return int.from_bytes(blake2b(b"\n".join(parts), digest_size=8).digest(), "big") >> 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +76,10 @@ class Sends(Table):
     outcome: Column
     offset: Column
     acks: Column
+    timestamp: Column
+    """In milliseconds, as the producer gave it; UNKNOWN where the broker sets another."""
+    content: Column
+    """See `content_of`."""
 
     @property
     def value(self) -> Column:
@@ -88,6 +101,8 @@ class Polls(Table):
     value: Column
     polled_ns: Column
     batch: Column
+    content: Column
+    """See `content_of`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,13 +128,93 @@ class Commits(Table):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watermarks(Table):
-    """A row for each time that a client was told how far a partition is committed, and where it starts."""
+    """A row for each time that a client was told how far a partition is committed, or where it starts, by either of
+    Fetch and ListOffsets. UNKNOWN stands for all that was not told."""
 
     client: Column
     partition: Column
     high_watermark: Column
     log_start: Column
     at_ns: Column
+    invoked_ns: Column
+    """When it was asked for."""
+    leader_epoch: Column
+    """Of the leader that answered; BY_FOLLOWER for another replica."""
+    last_stable: Column
+    read_end: Column
+    """The end of the last batch that came with it."""
+    leaders_end: Column
+    """The largest high watermark that any leader has had until then, as seen from outside of the brokers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Elections(Table):
+    """A row for each leader epoch of a partition, as seen in the metadata: it has begun after that time."""
+
+    partition: Column
+    leader_epoch: Column
+    after_ns: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookups(Table):
+    """A row for each time that a client asked for the first record at or after a time, in milliseconds (ListOffsets).
+
+    UNKNOWN is the answer that there is none.
+    """
+
+    client: Column
+    partition: Column
+    invoked_ns: Column
+    at_ns: Column
+    leader_epoch: Column
+    wanted: Column
+    offset: Column
+    timestamp: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EpochEnds(Table):
+    """A row for each time that a client asked a leader where an epoch ended (OffsetForLeaderEpoch)."""
+
+    client: Column
+    partition: Column
+    invoked_ns: Column
+    at_ns: Column
+    leader_epoch: Column
+    """Of the leader that answered."""
+    wanted: Column
+    epoch: Column
+    """The one that was told of: the largest that is not above `wanted`."""
+    end: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batches(Table):
+    """A row for each batch that a consumer was given."""
+
+    partition: Column
+    base: Column
+    end: Column
+    leader_epoch: Column
+    at_ns: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Deletions(Table):
+    """A row for each time that an administrator allowed a partition's oldest records to be deleted. UNKNOWN in every
+    column but one of `before`, `age_ms` and `keep_records`."""
+
+    partition: Column
+    before: Column
+    """DeleteRecords: every record below this offset is to go."""
+    age_ms: Column
+    """Retention by time: records may go whose timestamp is so far in the past, by the shared clock."""
+    keep_records: Column
+    """Retention by size: at least so many of the youngest records stay."""
+    invoked_ns: Column
+    ended_ns: Column
+    outcome: Column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,6 +246,11 @@ class History:
     assignments: Assignments
     commits: Commits
     watermarks: Watermarks
+    elections: Elections
+    lookups: Lookups
+    epoch_ends: EpochEnds
+    batches: Batches
+    deletions: Deletions
     logs: Logs
     replicas: Replicas
 
@@ -211,13 +311,34 @@ class HistoryBuilder:
         self._assignments = _Rows(Assignments)
         self._commits = _Rows(Commits)
         self._watermarks = _Rows(Watermarks)
+        self._elections = _Rows(Elections)
+        self._lookups = _Rows(Lookups)
+        self._epoch_ends = _Rows(EpochEnds)
+        self._batches = _Rows(Batches)
+        self._deletions = _Rows(Deletions)
         self._logs = _Rows(Logs)
         self._replicas = _Rows(Replicas)
 
-    def invoke(self, producer: int, sequence: int, partition: int, at_ns: int, acks: int = ACKS_ALL) -> int:
+    def invoke(
+        self,
+        producer: int,
+        sequence: int,
+        partition: int,
+        at_ns: int,
+        acks: int = ACKS_ALL,
+        timestamp: int = UNKNOWN,
+        content: int = UNKNOWN,
+    ) -> int:
         """A send begins. Its outcome is INFO until another is told; returns the number to tell it by."""
-        self._sends.append(producer, sequence, partition, at_ns, UNKNOWN, Outcome.INFO, UNKNOWN, acks)
+        self._sends.append(
+            producer, sequence, partition, at_ns, UNKNOWN, Outcome.INFO, UNKNOWN, acks, timestamp, content
+        )
         return len(self._sends) - 1
+
+    def sealed(self, send: int, timestamp: int, content: int) -> None:
+        """Its record has got the timestamp, and the content, that it is sent with."""
+        self._sends.columns["timestamp"][send] = timestamp
+        self._sends.columns["content"][send] = content
 
     def ok(self, send: int, offset: int, at_ns: int) -> None:
         """It was acknowledged. `offset` is UNKNOWN for a repeat whose place the broker no longer knew."""
@@ -236,9 +357,22 @@ class HistoryBuilder:
         self._sends.columns["outcome"][send] = outcome
         self._sends.columns["ended_ns"][send] = at_ns
 
-    def poll(self, consumer: int, partition: int, offset: int, value: int, at_ns: int, batch: int = 0) -> None:
+    def poll(
+        self,
+        consumer: int,
+        partition: int,
+        offset: int,
+        value: int,
+        at_ns: int,
+        batch: int = 0,
+        content: int = UNKNOWN,
+    ) -> None:
         """A consumer was given a record."""
-        self._polls.append(consumer, partition, offset, value, at_ns, batch)
+        self._polls.append(consumer, partition, offset, value, at_ns, batch, content)
+
+    def batch(self, partition: int, base: int, end: int, leader_epoch: int, at_ns: int) -> None:
+        """A consumer was given a batch: its offsets, and the epoch of the leader that appended it."""
+        self._batches.append(partition, base, end, leader_epoch, at_ns)
 
     def assign(self, consumer: int, partition: int, at_ns: int) -> None:
         """A consumer begins at some place of a partition; what it was given before is no longer continued."""
@@ -252,9 +386,79 @@ class HistoryBuilder:
         """A member of that generation asked for the committed offset; UNKNOWN where it was told that there is none."""
         self._commits.append(group, generation, partition, offset, Outcome.OK, True)
 
-    def watermark(self, client: int, partition: int, high_watermark: int, log_start: int, at_ns: int) -> None:
-        """A client was told how far a partition is committed, and where it starts."""
-        self._watermarks.append(client, partition, high_watermark, log_start, at_ns)
+    def watermark(
+        self,
+        client: int,
+        partition: int,
+        high_watermark: int,
+        log_start: int,
+        at_ns: int,
+        *,
+        invoked_ns: int = UNKNOWN,
+        leader_epoch: int = UNKNOWN,
+        last_stable: int = UNKNOWN,
+        read_end: int = UNKNOWN,
+        leaders_end: int = UNKNOWN,
+    ) -> None:
+        """A client was told how far a partition is committed, or where it starts; see Watermarks."""
+        self._watermarks.append(
+            client,
+            partition,
+            high_watermark,
+            log_start,
+            at_ns,
+            invoked_ns,
+            leader_epoch,
+            last_stable,
+            read_end,
+            leaders_end,
+        )
+
+    def elected(self, partition: int, leader_epoch: int, after_ns: int) -> None:
+        """A leader epoch was first seen; at that time it had not begun. Those of a partition rise."""
+        self._elections.append(partition, leader_epoch, after_ns)
+
+    def looked_up(
+        self,
+        client: int,
+        partition: int,
+        wanted: int,
+        answer: tuple[int, int],
+        times_ns: tuple[int, int],
+        leader_epoch: int = UNKNOWN,
+    ) -> None:
+        """A client was told the first record at or after a time: offset and timestamp, or UNKNOWN twice."""
+        self._lookups.append(client, partition, *times_ns, leader_epoch, wanted, *answer)
+
+    def epoch_end(
+        self,
+        client: int,
+        partition: int,
+        wanted: int,
+        answer: tuple[int, int],
+        times_ns: tuple[int, int],
+        leader_epoch: int,
+    ) -> None:
+        """A client was told by a leader of this epoch where another ended: which epoch that is, and its end."""
+        self._epoch_ends.append(client, partition, *times_ns, leader_epoch, wanted, *answer)
+
+    def delete(
+        self,
+        partition: int,
+        at_ns: int,
+        *,
+        before: int = UNKNOWN,
+        age_ms: int = UNKNOWN,
+        keep_records: int = UNKNOWN,
+    ) -> int:
+        """An administrator begins to allow it; see Deletions. Returns the number to tell its end by."""
+        self._deletions.append(partition, before, age_ms, keep_records, at_ns, UNKNOWN, Outcome.INFO)
+        return len(self._deletions) - 1
+
+    def deleted(self, deletion: int, at_ns: int) -> None:
+        """All of it is gone for good, or may go from now on."""
+        self._deletions.columns["outcome"][deletion] = Outcome.OK
+        self._deletions.columns["ended_ns"][deletion] = at_ns
 
     def replica(
         self, broker: int, partition: int, log_start: int, high_watermark: int, records: Iterable[tuple[int, int]]
@@ -272,6 +476,11 @@ class HistoryBuilder:
             assignments=self._assignments.table(),
             commits=self._commits.table(),
             watermarks=self._watermarks.table(),
+            elections=self._elections.table(),
+            lookups=self._lookups.table(),
+            epoch_ends=self._epoch_ends.table(),
+            batches=self._batches.table(),
+            deletions=self._deletions.table(),
             logs=self._logs.table(),
             replicas=self._replicas.table(),
         )

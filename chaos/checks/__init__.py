@@ -1,19 +1,26 @@
 """What is wrong with a history: every anomaly that clients or the replicas themselves give evidence of."""
 
 from cordwood.chaos.checks.aborted_read import aborted_reads, aborted_writes
+from cordwood.chaos.checks.altered_read import altered_reads
 from cordwood.chaos.checks.anomaly import Anomaly, count_by_kind
 from cordwood.chaos.checks.duplicate import duplicates
 from cordwood.chaos.checks.evidence import Evidence
 from cordwood.chaos.checks.group_regress import group_regresses
 from cordwood.chaos.checks.inconsistent_offsets import inconsistent_offsets
+from cordwood.chaos.checks.last_stable import wrong_last_stables
+from cordwood.chaos.checks.log_start import invented_log_starts, log_start_regresses, undone_deletions
 from cordwood.chaos.checks.lost_write import lost_from_replicas, lost_writes
 from cordwood.chaos.checks.nonmonotonic_poll import nonmonotonic_polls
 from cordwood.chaos.checks.nonmonotonic_send import nonmonotonic_sends
 from cordwood.chaos.checks.poll_skip import poll_skips
 from cordwood.chaos.checks.replica_divergence import replica_divergences
+from cordwood.chaos.checks.stale_read import stale_epoch_ends, stale_reads
+from cordwood.chaos.checks.uncommitted_read import uncommitted_reads
 from cordwood.chaos.checks.unseen import unseen
 from cordwood.chaos.checks.unsent_read import unsent_reads
 from cordwood.chaos.checks.watermark_regress import watermark_regresses
+from cordwood.chaos.checks.wrong_epoch_end import wrong_epoch_ends
+from cordwood.chaos.checks.wrong_lookup import wrong_lookups
 from cordwood.chaos.history import History
 
 __all__ = ["CHECKS", "Anomaly", "check", "count_by_kind"]
@@ -25,6 +32,8 @@ CHECKS = (
     unsent_reads,
     aborted_reads,
     aborted_writes,
+    altered_reads,
+    uncommitted_reads,
     duplicates,
     inconsistent_offsets,
     poll_skips,
@@ -32,6 +41,14 @@ CHECKS = (
     nonmonotonic_sends,
     replica_divergences,
     watermark_regresses,
+    stale_reads,
+    stale_epoch_ends,
+    wrong_last_stables,
+    wrong_epoch_ends,
+    wrong_lookups,
+    invented_log_starts,
+    log_start_regresses,
+    undone_deletions,
     group_regresses,
 )
 

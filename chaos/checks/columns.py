@@ -43,6 +43,29 @@ def per_partition(partitions: int, start: int) -> Column:
     return np.full(partitions, start, np.int64)
 
 
+class RunningMax:
+    """The largest number that each partition has reached by a time, out of (partition, time, number) in any order."""
+
+    def __init__(self, partition: Column, time: Column, number: Column) -> None:
+        order = np.lexsort((time, partition))
+        partition, self._time, self._number = partition[order], time[order], number[order].copy()
+        begins = np.flatnonzero(np.diff(partition, prepend=partition[:1] - 1)).tolist()
+        ends = begins[1:] + [len(partition)] * bool(begins)
+        self._spans = [(int(partition[begin]), begin, end) for begin, end in zip(begins, ends, strict=True)]
+        for _, begin, end in self._spans:
+            np.maximum.accumulate(self._number[begin:end], out=self._number[begin:end])
+
+    def before(self, partition: Column, time: Column) -> Column:
+        """By row: the largest number of a time that is earlier; NOTHING for none."""
+        found = np.full(len(partition), NOTHING, np.int64)
+        for each, begin, end in self._spans:
+            rows = np.flatnonzero(partition == each)
+            places = begin + np.searchsorted(self._time[begin:end], time[rows], "left")
+            is_known = places > begin
+            found[rows[is_known]] = self._number[places[is_known] - 1]
+        return found
+
+
 class Places:
     """Numbers without gaps for all places, which are (partition, offset), in that order."""
 

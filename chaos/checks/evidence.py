@@ -5,13 +5,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.chaos.checks.columns import Bools, Places, Rows, consecutive, per_partition
+from cordwood.chaos.checks.columns import NOTHING, Bools, Places, Rows, RunningMax, consecutive, per_partition
 from cordwood.chaos.history import ACKS_ALL, SEQUENCE_BITS, UNKNOWN, Column, History, Operation, Outcome
 
 SendRows = npt.NDArray[np.int32]
 """Rows of the table of sends; NO_SEND for a record that no producer sent to that partition."""
 NO_SEND = -1
 CHUNK = 1 << 20
+NS_PER_MS = 1_000_000
+FOREVER_NS = 1 << 62
 
 
 class Evidence:
@@ -19,7 +21,16 @@ class Evidence:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        tables = (history.sends, history.polls, history.assignments, history.watermarks, history.logs)
+        tables = (
+            history.sends,
+            history.polls,
+            history.assignments,
+            history.watermarks,
+            history.lookups,
+            history.epoch_ends,
+            history.deletions,
+            history.logs,
+        )
         self.partitions = 1 + max((int(table.partition.max()) for table in tables if len(table)), default=-1)
 
     @cached_property
@@ -72,11 +83,85 @@ class Evidence:
 
     @cached_property
     def log_start(self) -> Column:
-        """By partition: the highest that was seen. What is below may have been deleted or compacted."""
-        start = per_partition(self.partitions, 0)
-        for table in (self.history.watermarks, self.history.logs):
-            np.maximum.at(start, table.partition, table.log_start)
+        """By partition: the highest that was seen and that somebody had allowed. What is below may be gone."""
+        start, watermarks, logs = per_partition(self.partitions, 0), self.history.watermarks, self.history.logs
+        allowed = self.is_allowed_start(watermarks.partition, watermarks.log_start, watermarks.at_ns)
+        np.maximum.at(start, watermarks.partition[allowed], watermarks.log_start[allowed])
+        allowed = self.is_allowed_start(logs.partition, logs.log_start, np.full(len(logs), FOREVER_NS))
+        np.maximum.at(start, logs.partition[allowed], logs.log_start[allowed])
         return start
+
+    def is_allowed_start(self, partition: Column, log_start: Column, at_ns: Column) -> Bools:
+        """By row: whether a log may begin there at that time: at 0, by DeleteRecords, or by retention."""
+        deletions = self.history.deletions
+        is_allowed: Bools = log_start <= 0
+        if not len(deletions) or is_allowed.all():
+            return is_allowed
+        rows = np.flatnonzero(~is_allowed)
+        partition, start, at_ns = partition[rows], log_start[rows], at_ns[rows]
+        # At the very time that it is asked for counts too.
+        by_offset = _since(deletions.partition, deletions.invoked_ns, deletions.before).before(partition, at_ns + 1)
+        keep = _since(deletions.partition, deletions.invoked_ns, -deletions.keep_records, deletions.keep_records)
+        kept = -keep.before(partition, at_ns + 1)
+        age = _since(deletions.partition, deletions.invoked_ns, -deletions.age_ms, deletions.age_ms)
+        age_ms = -age.before(partition, at_ns + 1)
+        by_size = (kept != NOTHING) & (start <= self._highest_placed[partition] + 1 - kept)
+        by_age = (age_ms != NOTHING) & (self._youngest_ns.before(partition, start) <= at_ns - age_ms * NS_PER_MS)
+        is_allowed[rows] = (start <= by_offset) | by_size | by_age
+        return is_allowed
+
+    @cached_property
+    def _highest_placed(self) -> Column:
+        """By partition: the highest offset that any record is known to have had."""
+        highest = self.highest_polled.copy()
+        np.maximum.at(highest, self.history.sends.partition[self.placed], self.history.sends.offset[self.placed])
+        return highest
+
+    @cached_property
+    def _youngest_ns(self) -> RunningMax:
+        """By partition, up to an offset: when the youngest record there was sent."""
+        sends = self.history.sends
+        known = np.flatnonzero(self.landed != UNKNOWN)
+        return RunningMax(sends.partition[known], self.landed[known], sends.invoked_ns[known])
+
+    def bound_until(self, partition: Column, leader_epoch: Column, invoked_ns: Column) -> Column:
+        """By answer of a leader: what had ended before this time, the leader must have known. NOTHING: that is open.
+
+        What had ended before it was asked, unless a successor had been elected by then: a deposed leader that nobody
+        has told answers as of the time when it led. A follower may lag by as much as it likes.
+        """
+        elections = self.history.elections
+        until = invoked_ns.copy()
+        span = 1 + max(int(elections.leader_epoch.max(initial=0)), int(leader_epoch.max(initial=0)))
+        number = elections.partition * span + elections.leader_epoch
+        order = np.argsort(number, kind="stable")
+        number, after_ns = number[order], elections.after_ns[order]
+        place = np.searchsorted(number, partition * span + leader_epoch, "right")
+        is_deposed = place < np.searchsorted(number, (partition + 1) * span, "left")
+        until[is_deposed] = np.minimum(until[is_deposed], after_ns[place[is_deposed]])
+        until[(leader_epoch < 0) | (invoked_ns == UNKNOWN)] = NOTHING
+        return until
+
+    @cached_property
+    def known_end(self) -> RunningMax:
+        """By partition and time: how far some client then knew that all is committed, by sends, reads or watermarks."""
+        sends, watermarks, placed = self.history.sends, self.history.watermarks, self.placed
+        return RunningMax(
+            np.concatenate([sends.partition[placed], watermarks.partition, watermarks.partition]),
+            np.concatenate([sends.ended_ns[placed], watermarks.at_ns, watermarks.at_ns]),
+            np.concatenate([sends.offset[placed] + 1, watermarks.high_watermark, watermarks.read_end]),
+        )
+
+    def known_before(self, partition: int, until_ns: int, end: int) -> tuple[Operation, ...]:
+        """An operation that ended before that time, and by which the log is committed beyond `end`."""
+        sends, watermarks, placed = self.history.sends, self.history.watermarks, self.placed
+        sent = placed[(sends.partition[placed] == partition) & (sends.ended_ns[placed] < until_ns)]
+        beyond = sent[sends.offset[sent] >= end]
+        if len(beyond):
+            return (sends.operation(int(beyond[0])),)
+        is_beyond = (watermarks.high_watermark > end) | (watermarks.read_end > end)
+        is_before = (watermarks.partition == partition) & (watermarks.at_ns < until_ns)
+        return tuple(watermarks.operation(int(row)) for row in np.flatnonzero(is_beyond & is_before)[:1])
 
     @cached_property
     def highest_polled(self) -> Column:
@@ -131,6 +216,12 @@ class Evidence:
         """A poll that was given that send's record, where there is one."""
         rows = np.flatnonzero(self.polled_sends == send)[:1]
         return tuple(self.history.polls.operation(int(row)) for row in rows)
+
+
+def _since(partition: Column, time: Column, number: Column, told: Column | None = None) -> RunningMax:
+    """Of the rows that tell a number, see RunningMax."""
+    rows = np.flatnonzero((number if told is None else told) != UNKNOWN)
+    return RunningMax(partition[rows], time[rows], number[rows])
 
 
 class _SendsByValue:

@@ -15,13 +15,18 @@ from cordwood.chaos.history import (
     SEQUENCE_BITS,
     UNKNOWN,
     Assignments,
+    Batches,
+    Elections,
+    EpochEnds,
     History,
     HistoryBuilder,
     Logs,
+    Lookups,
     Outcome,
     Polls,
     Replicas,
     Sends,
+    Watermarks,
 )
 
 OPEN_SHARE = 0.01
@@ -69,6 +74,9 @@ def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers
     batches = np.array_split(number, -(-sends // BATCH_RECORDS))
     read = np.concatenate([batch for batch in batches for _ in range(consumers)])
     reader = np.concatenate([np.full(len(batch), each) for batch in batches for each in range(consumers)])
+    # Each of them asks for everything that can be asked for once in a batch.
+    told = np.arange(0, len(read), BATCH_RECORDS)
+    zeros = np.zeros(len(told), np.int64)
     begin, log = np.arange(consumers * partitions), np.arange(brokers * partitions)
     held = np.tile(number, brokers)
     return replace(
@@ -82,8 +90,44 @@ def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers
             outcome=np.where(is_open, np.int64(Outcome.INFO), np.int64(Outcome.OK)),
             offset=np.where(is_open, UNKNOWN, offset),
             acks=np.full(sends, ACKS_ALL),
+            timestamp=number // 1000,
+            content=value,
         ),
-        polls=Polls(reader, partition[read], offset[read], value[read], read, read // BATCH_RECORDS),
+        polls=Polls(reader, partition[read], offset[read], value[read], read + 1, read // BATCH_RECORDS, value[read]),
+        watermarks=Watermarks(
+            client=reader[told],
+            partition=partition[read][told],
+            high_watermark=offset[read][told] + 1,
+            log_start=zeros,
+            at_ns=read[told] + 1,
+            invoked_ns=read[told],
+            leader_epoch=zeros,
+            last_stable=offset[read][told] + 1,
+            read_end=offset[read][told] + 1,
+            leaders_end=offset[read][told] + 1,
+        ),
+        elections=Elections(np.arange(partitions), np.zeros(partitions, np.int64), np.full(partitions, -1)),
+        lookups=Lookups(
+            client=reader[told],
+            partition=partition[read][told],
+            invoked_ns=read[told],
+            at_ns=read[told] + 1,
+            leader_epoch=zeros,
+            wanted=np.full(len(told), sends),
+            offset=np.full(len(told), UNKNOWN),
+            timestamp=np.full(len(told), UNKNOWN),
+        ),
+        epoch_ends=EpochEnds(
+            client=reader[told],
+            partition=partition[read][told],
+            invoked_ns=read[told],
+            at_ns=read[told] + 1,
+            leader_epoch=zeros,
+            wanted=zeros,
+            epoch=zeros,
+            end=offset[read][told] + 1,
+        ),
+        batches=Batches(partition[read][told], offset[read][told], offset[read][told] + 1, zeros, read[told] + 1),
         assignments=Assignments(begin // partitions, begin % partitions, np.full_like(begin, -1)),
         logs=Logs(log // partitions, log % partitions, np.zeros_like(log), np.full_like(log, sends)),
         replicas=Replicas(np.repeat(np.arange(brokers), sends), partition[held], offset[held], value[held]),

@@ -2,15 +2,19 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from cordwood.chaos.checks.anomaly import Anomaly, accuse_pairs
 from cordwood.chaos.checks.columns import consecutive
 from cordwood.chaos.checks.evidence import Evidence
+from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN
 
 
 def watermark_regresses(evidence: Evidence) -> Iterator[Anomaly]:
     """A case is what the client was told, and what it was told next."""
     watermarks = evidence.history.watermarks
-    earlier, later = consecutive(watermarks.client, watermarks.partition)
+    told = np.flatnonzero((watermarks.high_watermark != UNKNOWN) & (watermarks.leader_epoch != BY_FOLLOWER))
+    earlier, later = (told[rows] for rows in consecutive(watermarks.client[told], watermarks.partition[told]))
     goes_back = watermarks.high_watermark[later] < watermarks.high_watermark[earlier]
     yield from accuse_pairs(
         "watermark-regress",

@@ -6,7 +6,7 @@ import pytest
 from history_story import HistoryStory
 
 from cordwood.chaos.checks import CHECKS
-from cordwood.chaos.history import Outcome
+from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN, Outcome
 
 
 @pytest.fixture
@@ -41,21 +41,34 @@ def planted() -> dict[str, Callable[[HistoryStory], HistoryStory]]:
         "replica-divergence": lambda story: story.unanswered("ab").replica(1, "a").replica(2, "b"),
         "watermark-regress": lambda story: story.watermark(2, 1),
         "group-regress": lambda story: story.committed(2, 1),
+        "altered-read": lambda story: story.acknowledged("a").polled("a", content=7),
+        "uncommitted-read": lambda story: story.watermark(1, read_end=2),
+        "stale-read": lambda story: story.acknowledged("a").polled("a").watermark(0, epoch=1),
+        "wrong-last-stable": lambda story: story.watermark(2, last_stable=1),
+        "wrong-epoch-end": lambda story: (
+            story.read_batch(0, 2, epoch=1).read_batch(2, 3, epoch=2).told_end(1, 1, 3, epoch=2)
+        ),
+        "wrong-lookup": lambda story: story.stamped(5).acknowledged("a").polled("a").looked_up(5),
+        "invented-log-start": lambda story: story.watermark(2, log_start=2),
+        "log-start-regress": lambda story: (
+            story.deleted(2).watermark(2, log_start=2, epoch=1).watermark(2, log_start=1, epoch=1)
+        ),
     }
 
 
 @pytest.mark.parametrize("kind", planted())
 def test_a_planted_anomaly_is_found_and_no_other(story: HistoryStory, kind: str) -> None:
     planted()[kind](story)
-    assert story.kinds() == {kind: 1}
+    # A log start that goes back behind a deletion is two of one kind.
+    assert set(story.kinds()) == {kind}
     assert story.anomalies()[0].operations
 
 
 def test_every_check_has_a_planted_anomaly() -> None:
     found = {anomaly.kind for plant in planted().values() for anomaly in plant(HistoryStory()).anomalies()}
     assert found == set(planted())
-    # Lost writes and aborted reads are looked for twice: among what was read, and in the replicas.
-    assert len(found) == len(CHECKS) - 2
+    # Four are looked for in two places: lost writes, aborted reads, stale reads, and log starts that go back.
+    assert len(found) == len(CHECKS) - 4
 
 
 def test_a_lost_write_is_proved_by_the_send_and_by_what_was_read_behind_it(story: HistoryStory) -> None:
@@ -87,7 +100,7 @@ def test_a_record_that_was_acknowledged_without_its_place_may_be_anywhere_but_mu
 
 
 def test_nobody_may_claim_what_was_deleted_behind_the_start_of_the_log(story: HistoryStory) -> None:
-    story.acknowledged("abcd").acknowledged("e", at=None)
+    story.acknowledged("abcd").acknowledged("e", at=None).deleted(2)
     story.watermark(4, log_start=2).polled("cd", at=2).replica(1, "cd", at=2, log_start=2)
     assert story.kinds() == {}
 
@@ -160,7 +173,9 @@ def test_a_record_that_only_a_replica_has_is_skipped(story: HistoryStory) -> Non
 
 
 def test_a_consumer_may_step_over_what_was_deleted(story: HistoryStory) -> None:
-    story.acknowledged("abc").polled("abc", consumer=2).watermark(3, log_start=2).polled("a").polled("c", at=2)
+    story.acknowledged("abc").polled("abc", consumer=2).deleted(2).watermark(3, log_start=2).polled("a").polled(
+        "c", at=2
+    )
     assert story.kinds() == {}
 
 
@@ -199,7 +214,7 @@ def test_control_records_are_compared_too(story: HistoryStory) -> None:
 
 
 def test_replicas_may_differ_behind_the_smaller_watermark_and_before_the_later_start(story: HistoryStory) -> None:
-    story.unanswered("abcd").replica(1, "abcd", high_watermark=3)
+    story.unanswered("abcd").deleted(1).replica(1, "abcd", high_watermark=3)
     story.replica(2, "bc!", at=1, log_start=1, high_watermark=4).replica(3, "ab", high_watermark=2)
     assert story.kinds() == {}
 
@@ -212,6 +227,142 @@ def test_each_two_of_three_replicas_are_compared(story: HistoryStory) -> None:
 def test_watermarks_are_compared_by_client_and_partition(story: HistoryStory) -> None:
     story.watermark(5).watermark(3, client=2).watermark(2, partition=1).watermark(5)
     assert story.kinds() == {}
+
+
+def test_a_record_that_is_not_the_one_that_was_sent_is_altered_whoever_reads_it(story: HistoryStory) -> None:
+    story.acknowledged("ab").polled("ab").polled("ab", consumer=2, content=7)
+    [anomaly] = story.anomalies()
+    assert (anomaly.kind, anomaly.count) == ("altered-read", 2)
+    assert [operation["operation"] for operation in anomaly.operations] == ["send", "poll"] * 2
+
+
+def test_a_read_above_what_any_leader_had_committed_is_uncommitted_though_its_answer_says_otherwise(
+    story: HistoryStory,
+) -> None:
+    story.watermark(2, read_end=2, leaders_end=2).watermark(2, read_end=2, leaders_end=1)
+    assert story.kinds() == {"uncommitted-read": 1}
+
+
+def test_an_answer_that_names_no_watermark_may_bring_what_some_leader_had_committed(story: HistoryStory) -> None:
+    assert story.watermark(UNKNOWN, read_end=2, leaders_end=2).kinds() == {}
+
+
+@pytest.mark.parametrize(
+    ("known", "count"),
+    [
+        (lambda story: story.acknowledged("a"), 1),
+        (lambda story: story.watermark(1, client=2, epoch=1), 1),
+        (lambda story: story.watermark(1, client=2, epoch=BY_FOLLOWER, read_end=1), 1),
+        (lambda story: story.acknowledged("a", acks=1), 0),
+        (lambda story: story.acknowledged("a", at=None), 0),
+        (lambda story: story.unanswered("a"), 0),
+        (lambda story: story.acknowledged("a", partition=1), 0),
+    ],
+)
+def test_a_leader_tells_no_end_below_what_somebody_knew_before_it_was_asked(
+    story: HistoryStory, known: Callable[[HistoryStory], HistoryStory], count: int
+) -> None:
+    assert known(story).watermark(0, epoch=1).kinds() == ({"stale-read": count} if count else {})
+
+
+def test_the_end_of_a_leaders_own_epoch_is_not_below_what_was_acknowledged(story: HistoryStory) -> None:
+    assert story.acknowledged("ab").told_end(1, 1, 2, epoch=1).kinds() == {}
+    [anomaly] = story.told_end(1, 1, 1, epoch=1).anomalies()
+    assert anomaly.kind == "stale-read"
+    assert [operation["operation"] for operation in anomaly.operations] == ["send", "epochend"]
+
+
+def test_a_deposed_leader_answers_as_of_its_time_and_its_successor_knows_more(story: HistoryStory) -> None:
+    story.elected(1).acknowledged("a").elected(2).acknowledged("b", at=1)
+    assert story.watermark(1, epoch=1).kinds() == {}
+    assert story.watermark(0, epoch=1, client=2).kinds() == {"stale-read": 1}
+    assert story.watermark(1, epoch=2).kinds() == {"stale-read": 2}
+
+
+def test_a_follower_and_a_leader_that_nobody_knows_may_lag(story: HistoryStory) -> None:
+    story.acknowledged("a").watermark(0, epoch=BY_FOLLOWER).watermark(0, client=2)
+    assert story.kinds() == {}
+
+
+def test_a_leader_that_has_only_just_begun_may_say_nothing_of_its_watermark(story: HistoryStory) -> None:
+    assert story.watermark(1, epoch=1).watermark(UNKNOWN, epoch=2, last_stable=0).watermark(1, epoch=2).kinds() == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "count"), [((1, 2), 0), ((1, 1), 1), ((1, 3), 1), ((0, 2), 1), ((2, 2), 1), ((UNKNOWN, UNKNOWN), 1)]
+)
+def test_the_end_of_an_epoch_lies_between_its_batches_and_the_next_ones(
+    story: HistoryStory, answer: tuple[int, int], count: int
+) -> None:
+    story.read_batch(0, 1, epoch=0).read_batch(1, 2, epoch=1).read_batch(2, 3, epoch=3).told_end(1, *answer, epoch=3)
+    assert story.kinds() == ({"wrong-epoch-end": count} if count else {})
+
+
+def test_an_epoch_end_is_held_against_what_was_read_before_it_was_asked(story: HistoryStory) -> None:
+    story.elected(1, 2).told_end(1, 1, 1, epoch=1).read_batch(1, 2, epoch=2).told_end(2, 1, 1, epoch=1)
+    assert story.told_end(2, 2, 2, epoch=2).told_end(9, 2, 2, epoch=2).kinds() == {}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer", "count"),
+    [
+        (5, (0, 5), 0),
+        (6, (1, 7), 0),
+        (8, (), 0),
+        (6, (2, 7), 1),
+        (5, (1, 7), 1),
+        (6, (0, 5), 1),
+        (6, (1, 6), 1),
+        (7, (), 1),
+    ],
+)
+def test_a_lookup_by_time_names_the_first_record_of_that_time(
+    story: HistoryStory, wanted: int, answer: tuple[int, ...], count: int
+) -> None:
+    story.stamped(5).acknowledged("a").stamped(7).acknowledged("bc", at=1).polled("abc").looked_up(wanted, *answer)
+    assert story.kinds() == ({"wrong-lookup": count} if count else {})
+
+
+def test_a_lookup_need_not_find_what_was_deleted_or_what_came_later(story: HistoryStory) -> None:
+    story.stamped(5).acknowledged("a").deleted(1).watermark(1, log_start=1).looked_up(5).acknowledged("b", at=1)
+    assert story.kinds() == {}
+
+
+def test_a_log_start_that_nobody_allowed_excuses_no_lost_record(story: HistoryStory) -> None:
+    story.acknowledged("abc").watermark(3, log_start=2).polled("c", at=2)
+    assert story.kinds() == {"invented-log-start": 1, "lost-write": 2}
+
+
+def test_a_replica_may_not_begin_where_nobody_had_allowed_it(story: HistoryStory) -> None:
+    assert story.acknowledged("ab").replica(1, "b", at=1, log_start=1).kinds() == {"invented-log-start": 1}
+
+
+def test_a_log_may_begin_where_records_were_deleted_and_no_later(story: HistoryStory) -> None:
+    assert story.deleted(2).watermark(4, log_start=2).deleted(1).kinds() == {}
+    assert story.watermark(4, log_start=3).kinds() == {"invented-log-start": 1}
+
+
+def test_a_log_may_begin_behind_what_is_old_enough(story: HistoryStory) -> None:
+    story.retained(age_ms=10).acknowledged("ab").after(10).acknowledged("c", at=2)
+    assert story.watermark(3, log_start=2).kinds() == {}
+    assert story.watermark(3, log_start=3).kinds() == {"invented-log-start": 1}
+
+
+def test_a_log_may_begin_behind_what_is_more_than_enough(story: HistoryStory) -> None:
+    story.retained(keep_records=2).acknowledged("abc")
+    assert story.watermark(3, log_start=1).kinds() == {}
+    assert story.watermark(3, log_start=2).kinds() == {"invented-log-start": 1}
+
+
+def test_records_that_were_deleted_for_good_come_back_under_no_leader(story: HistoryStory) -> None:
+    assert story.watermark(4, epoch=1).deleted(2).watermark(4, log_start=2, epoch=1).kinds() == {}
+    assert story.watermark(4, log_start=1, epoch=2).kinds() == {"log-start-regress": 1}
+
+
+def test_a_log_start_may_go_back_with_the_leader_unless_it_was_deleted_for_good(story: HistoryStory) -> None:
+    story.retained(keep_records=0).acknowledged("abc").watermark(3, log_start=2, epoch=1)
+    assert story.watermark(3, log_start=1, epoch=2).kinds() == {}
+    assert story.watermark(3, log_start=0, epoch=2).kinds() == {"log-start-regress": 1}
 
 
 def test_a_commit_of_unknown_outcome_or_another_group_binds_nobody(story: HistoryStory) -> None:

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from cordwood.chaos.history import UNKNOWN, History, HistoryBuilder, NotAHistory, Outcome, value_of
+from cordwood.chaos.history import UNKNOWN, History, HistoryBuilder, NotAHistory, Outcome, content_of, value_of
 
 
 @pytest.fixture
@@ -13,6 +13,12 @@ def history() -> History:
     """One row at least in every table; of the three sends only the first and the second ended."""
     builder = HistoryBuilder()
     first, second, _ = (builder.invoke(2, sequence, partition=1, at_ns=10 + sequence) for sequence in range(3))
+    builder.sealed(first, timestamp=5, content=6)
+    builder.batch(1, 7, 8, leader_epoch=2, at_ns=30)
+    builder.elected(1, 2, after_ns=1)
+    builder.looked_up(3, 1, 100, (7, 100), (30, 31), leader_epoch=2)
+    builder.epoch_end(3, 1, 2, (2, 8), (30, 31), leader_epoch=2)
+    builder.deleted(builder.delete(1, 40, before=7), 41)
     builder.fail(second, at_ns=20)
     builder.ok(first, offset=7, at_ns=21)
     builder.poll(3, 1, 7, value_of(2, 0), at_ns=30, batch=4)
@@ -43,6 +49,8 @@ def test_a_row_in_words(history: History) -> None:
         "outcome": "ok",
         "offset": 7,
         "acks": -1,
+        "timestamp": 5,
+        "content": 6,
         "value": value_of(2, 0),
     }
     assert history.replicas.operation(0) == {
@@ -57,6 +65,34 @@ def test_a_row_in_words(history: History) -> None:
 def test_a_replica_without_records_is_known_to_be_empty(history: History) -> None:
     assert history.logs.broker.tolist() == [1, 2]
     assert history.replicas.broker.tolist() == [1]
+
+
+def test_a_deletion_is_open_until_its_end_is_told() -> None:
+    builder = HistoryBuilder()
+    builder.deleted(builder.delete(1, 40, before=7), 41)
+    builder.delete(1, 42, age_ms=8)
+    deletions = builder.build().deletions
+    assert deletions.outcome.tolist() == [Outcome.OK, Outcome.INFO]
+    assert deletions.ended_ns.tolist() == [41, UNKNOWN]
+    assert (deletions.before.tolist(), deletions.age_ms.tolist()) == ([7, UNKNOWN], [UNKNOWN, 8])
+
+
+def test_the_content_of_a_record_is_all_of_it_but_its_value() -> None:
+    contents = {
+        content_of(*record)
+        for record in (
+            (b"k", (), 5),
+            (None, (), 5),
+            (b"", (), 5),
+            (b"k", (), 6),
+            (b"k", (("a", b"b"),), 5),
+            (b"k", (("a", None),), 5),
+        )
+    }
+    assert len(contents) == 6
+    assert min(contents) >= 0
+    assert max(contents) < 1 << 63
+    assert content_of(b"k", [("a", b"b")], 5) in contents
 
 
 def test_a_builder_goes_on_after_it_was_asked() -> None:

@@ -20,6 +20,7 @@ class HistoryStory:
         self._sequences: dict[int, int] = {}
         self._generation = 1
         self._now_ns = 0
+        self._timestamp = UNKNOWN
 
     def acknowledged(
         self, letters: str, at: int | None = 0, *, producer: int = 1, partition: int = 0, acks: int = ACKS_ALL
@@ -41,24 +42,80 @@ class HistoryStory:
         self._builder.info(sends[0], self._tick())
         return self
 
+    def stamped(self, timestamp: int) -> "HistoryStory":
+        """What is sent from now on has this timestamp."""
+        self._timestamp = timestamp
+        return self
+
     def _invoke(self, letter: str, producer: int, partition: int, acks: int) -> int:
         sequence = self._sequences.get(producer, 0)
         self._sequences[producer] = sequence + 1
         self._values[letter] = value_of(producer, sequence)
-        return self._builder.invoke(producer, sequence, partition, self._tick(), acks)
+        return self._builder.invoke(producer, sequence, partition, self._tick(), acks, self._timestamp, ord(letter))
 
-    def polled(self, letters: str, at: int = 0, *, consumer: int = 1, partition: int = 0) -> "HistoryStory":
+    def polled(
+        self, letters: str, at: int = 0, *, consumer: int = 1, partition: int = 0, content: int = UNKNOWN
+    ) -> "HistoryStory":
+        """`content` is what they had beside their values, if that was another than was sent."""
         for letter, offset in _placed(letters, at):
-            self._builder.poll(consumer, partition, offset, self._value(letter), self._tick())
+            told = ord(letter) if content == UNKNOWN else content
+            self._builder.poll(consumer, partition, offset, self._value(letter), self._tick(), 0, told)
         return self
 
     def assigned(self, consumer: int = 1, partition: int = 0) -> "HistoryStory":
         self._builder.assign(consumer, partition, self._tick())
         return self
 
-    def watermark(self, *ends: int, log_start: int = 0, client: int = 1, partition: int = 0) -> "HistoryStory":
+    def watermark(
+        self, *ends: int, log_start: int = 0, client: int = 1, partition: int = 0, epoch: int = UNKNOWN, **told: int
+    ) -> "HistoryStory":
+        """A client asks, and is told, by a leader of that epoch if one is given; `told` has more columns."""
         for end in ends:
-            self._builder.watermark(client, partition, end, log_start, self._tick())
+            asked_ns = self._tick()
+            self._builder.watermark(
+                client,
+                partition,
+                end,
+                log_start,
+                self._tick(),
+                **{"invoked_ns": asked_ns, "leader_epoch": epoch, **told},
+            )
+        return self
+
+    def elected(self, *epochs: int, partition: int = 0) -> "HistoryStory":
+        for epoch in epochs:
+            self._builder.elected(partition, epoch, self._tick())
+        return self
+
+    def read_batch(self, base: int, end: int, *, epoch: int, partition: int = 0) -> "HistoryStory":
+        self._builder.batch(partition, base, end, epoch, self._tick())
+        return self
+
+    def told_end(self, wanted: int, *answer: int, epoch: int, partition: int = 0) -> "HistoryStory":
+        """A leader of `epoch` was asked where the epoch `wanted` ended, and told of an epoch and its end."""
+        told, end = answer
+        self._builder.epoch_end(1, partition, wanted, (told, end), (self._tick(), self._tick()), epoch)
+        return self
+
+    def looked_up(self, wanted: int, *answer: int, epoch: int = 0, partition: int = 0) -> "HistoryStory":
+        """A leader was asked for the first record at that time, and named an offset and a timestamp, or nothing."""
+        offset, timestamp = answer or (UNKNOWN, UNKNOWN)
+        self._builder.looked_up(1, partition, wanted, (offset, timestamp), (self._tick(), self._tick()), epoch)
+        return self
+
+    def deleted(self, before: int, *, partition: int = 0) -> "HistoryStory":
+        """An administrator had the records below `before` deleted."""
+        deletion = self._builder.delete(partition, self._tick(), before=before)
+        self._builder.deleted(deletion, self._tick())
+        return self
+
+    def retained(self, partition: int = 0, **limit: int) -> "HistoryStory":
+        """Retention by `age_ms` or `keep_records` is set."""
+        self._builder.deleted(self._builder.delete(partition, self._tick(), **limit), self._tick())
+        return self
+
+    def after(self, milliseconds: int) -> "HistoryStory":
+        self._now_ns += milliseconds * 1_000_000
         return self
 
     def replica(

@@ -161,6 +161,7 @@ class ModelLog:
         """The oldest records are deleted."""
         partition = self._partitions[number]
         partition.log_start = min(partition.log_start + self._rng.randrange(DELETED_MAX), partition.high_watermark)
+        self._history.delete(number, self._now_ns, before=partition.log_start)
 
     def commit(self, number: int) -> None:
         """The group's member commits as far as it has read; where it does not hear of it, it may not have happened."""

@@ -1,0 +1,72 @@
+"""Where logs begin: log-start-regress (it went back) and invented-log-start (nobody had allowed records to be deleted).
+
+Whoever believes any log start that a broker names excuses every record that is lost below it.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cordwood.chaos.checks.anomaly import Anomaly, Proof, accuse
+from cordwood.chaos.checks.columns import NOTHING, RunningMax
+from cordwood.chaos.checks.evidence import FOREVER_NS, Evidence
+from cordwood.chaos.history import UNKNOWN, Outcome
+
+
+def invented_log_starts(evidence: Evidence) -> Iterator[Anomaly]:
+    """A case is an answer, or a replica's log at the end, that begins above what DeleteRecords or retention allow."""
+    watermarks, logs = evidence.history.watermarks, evidence.history.logs
+    sentence = "A log began above what an administrator or retention had allowed"
+    told = ~evidence.is_allowed_start(watermarks.partition, watermarks.log_start, watermarks.at_ns)
+    yield from accuse("invented-log-start", sentence, np.flatnonzero(told), lambda row: (watermarks.operation(row),))
+    held = ~evidence.is_allowed_start(logs.partition, logs.log_start, np.full(len(logs), FOREVER_NS))
+    yield from accuse("invented-log-start", sentence, np.flatnonzero(held), lambda row: (logs.operation(row),))
+
+
+def log_start_regresses(evidence: Evidence) -> Iterator[Anomaly]:
+    """A case is two answers of a leader in one epoch, to any clients, of which the later was asked for after the other.
+
+    The next leader may begin earlier: followers delete by retention when they come to it.
+    """
+    watermarks = evidence.history.watermarks
+    told = np.flatnonzero(
+        (watermarks.leader_epoch >= 0) & (watermarks.log_start != UNKNOWN) & (watermarks.invoked_ns != UNKNOWN)
+    )
+    epochs = 1 + int(watermarks.leader_epoch.max(initial=0))
+    leader = watermarks.partition[told] * epochs + watermarks.leader_epoch[told]
+    known = RunningMax(leader, watermarks.at_ns[told], watermarks.log_start[told])
+    before = known.before(leader, watermarks.invoked_ns[told])
+    rows = told[(before != NOTHING) & (watermarks.log_start[told] < before)]
+
+    def proof(row: int) -> Proof:
+        is_higher = (
+            (watermarks.partition == watermarks.partition[row])
+            & (watermarks.leader_epoch == watermarks.leader_epoch[row])
+            & (watermarks.at_ns < watermarks.invoked_ns[row])
+            & (watermarks.log_start > watermarks.log_start[row])
+        )
+        return watermarks.operation(int(np.flatnonzero(is_higher)[0])), watermarks.operation(row)
+
+    yield from accuse("log-start-regress", "A leader's log start went back", rows, proof)
+
+
+def undone_deletions(evidence: Evidence) -> Iterator[Anomaly]:
+    """A case is a leader that begins below what was deleted for good before it was asked (KIP-107)."""
+    watermarks, deletions = evidence.history.watermarks, evidence.history.deletions
+    done = np.flatnonzero((deletions.outcome == Outcome.OK) & (deletions.before != UNKNOWN))
+    if not len(done):
+        return
+    deleted = RunningMax(deletions.partition[done], deletions.ended_ns[done], deletions.before[done])
+    until = evidence.bound_until(watermarks.partition, watermarks.leader_epoch, watermarks.invoked_ns)
+    is_below = watermarks.log_start < deleted.before(watermarks.partition, until)
+
+    def proof(row: int) -> Proof:
+        is_undone = (
+            (deletions.partition[done] == watermarks.partition[row])
+            & (deletions.ended_ns[done] < until[row])
+            & (deletions.before[done] > watermarks.log_start[row])
+        )
+        return deletions.operation(int(done[np.flatnonzero(is_undone)[0]])), watermarks.operation(row)
+
+    rows = np.flatnonzero((watermarks.log_start != UNKNOWN) & is_below)
+    yield from accuse("log-start-regress", "Deleted records were there again", rows, proof)

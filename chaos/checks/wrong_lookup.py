@@ -1,0 +1,57 @@
+"""wrong-lookup: ListOffsets by time names a record that is not the first at or after that time, or none."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cordwood.chaos.checks.anomaly import Anomaly, Proof, accuse
+from cordwood.chaos.checks.columns import NOTHING, Bools, RunningMax
+from cordwood.chaos.checks.evidence import Evidence
+from cordwood.chaos.history import UNKNOWN, Column
+
+
+def wrong_lookups(evidence: Evidence) -> Iterator[Anomaly]:
+    """A case is an answer that passes over a record, names one that is too old, or denies one that was acknowledged.
+
+    Its operations are a record that contradicts it, where one is known, and the answer.
+    """
+    lookups, sends = evidence.history.lookups, evidence.history.sends
+    if not len(lookups):
+        return
+    is_there = evidence.landed >= np.maximum(evidence.log_start[sends.partition], 0)
+    records = np.flatnonzero(is_there & (sends.timestamp != UNKNOWN))
+    partition, offset, timestamp = sends.partition[records], evidence.landed[records], sends.timestamp[records]
+    is_named = lookups.offset != UNKNOWN
+    is_passed_over = RunningMax(partition, offset, timestamp).before(lookups.partition, lookups.offset)
+    at_offset = _at(lookups.partition, lookups.offset, partition, offset, timestamp)
+    is_old = (lookups.timestamp < lookups.wanted) | ((at_offset != NOTHING) & (at_offset != lookups.timestamp))
+    acknowledged = evidence.is_acknowledged[records]
+    known = records[acknowledged]
+    latest = RunningMax(sends.partition[known], sends.ended_ns[known], sends.timestamp[known])
+    until = evidence.bound_until(lookups.partition, lookups.leader_epoch, lookups.invoked_ns)
+    is_denied = ~is_named & (latest.before(lookups.partition, until) >= lookups.wanted)
+    is_wrong: Bools = is_denied | (is_named & (is_old | (is_passed_over >= lookups.wanted)))
+
+    def proof(row: int) -> Proof:
+        is_meant = (partition == lookups.partition[row]) & (timestamp >= lookups.wanted[row])
+        if is_named[row]:
+            is_meant &= offset < lookups.offset[row]
+        found = np.flatnonzero(is_meant)[:1]
+        return *(sends.operation(int(records[each])) for each in found), lookups.operation(row)
+
+    sentence = "A lookup by time did not name the first record of that time"
+    yield from accuse("wrong-lookup", sentence, np.flatnonzero(is_wrong), proof)
+
+
+def _at(partition: Column, offset: Column, of_partition: Column, of_offset: Column, number: Column) -> Column:
+    """By row: the number at that place, out of rows of (partition, offset, number); NOTHING where there is none."""
+    found = np.full(len(partition), NOTHING, np.int64)
+    for each in np.unique(partition):
+        own, rows = np.flatnonzero(of_partition == each), np.flatnonzero(partition == each)
+        own = own[np.argsort(of_offset[own], kind="stable")]
+        places = np.searchsorted(of_offset[own], offset[rows])
+        is_known = places < len(own)
+        rows, places = rows[is_known], own[places[is_known]]
+        is_same = of_offset[places] == offset[rows]
+        found[rows[is_same]] = number[places[is_same]]
+    return found
