@@ -1,6 +1,6 @@
 """What the metadata means for this broker's replicas: which to hold, which of them to lead, and whom to follow."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 from uuid import UUID
 
@@ -42,14 +42,25 @@ class Assignments:
         self._replicas, self._housekeeping, self._following = replicas, housekeeping, following
         self._settings, self._wall_clock = settings, wall_clock
 
-    def begin(self, image: Image) -> None:
-        """Hold every replica that the image assigns to this broker, recovering it, and take its role.
+    def assigned(self, image: Image) -> Iterator[tuple[Place, LogConfig]]:
+        """The replicas that the image assigns to this broker, and how their logs are configured."""
+        broker = broker_config(self._settings, image)
+        for topic in image.topics_by_id.values():
+            config = log_config(topic, broker)
+            for index, partition in enumerate(topic.partitions):
+                if self._settings.node_id in partition.replicas:
+                    yield Place(topic.name, index, topic.id), config
 
-        Waits for the disk. The image has this incarnation registered, so that no role is one of the last incarnation's.
+    def begin(self, image: Image) -> None:
+        """Hold every replica that the image assigns to this broker, and take its role.
+
+        Waits for the disk where a log that has something there has not been recovered yet. The image has this
+        incarnation registered, so that no role is one of the last incarnation's.
         """
         for topic in image.topics_by_id.values():
             _warn_of_ignored(None, topic)
             self._take_roles(None, topic, image)
+        self._replicas.release_recovered()
         if not image.passed_over:
             found = self._replicas.found()
             self._housekeeping.remove_orphans([row for row in found if not self._is_assigned(row[1], row[2], image)])

@@ -50,13 +50,14 @@ from cordwood.cluster.repairs import Repairs
 from cordwood.cluster.unflushed import UnflushedReplicas
 from cordwood.cluster.watchdog import Watchdog
 from cordwood.replication.fetcher import Fetcher, Fetchers
-from cordwood.replication.flusher import Flusher
+from cordwood.replication.flusher import Flusher, FlushMeasures
 from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.link import LinkLimits
 from cordwood.replication.links import Links
 from cordwood.replication.log_directory import TOPICS, LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader
+from cordwood.replication.recovery import Recovery
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
 from cordwood.replication.surroundings import Surroundings
@@ -100,14 +101,13 @@ class Broker:
     async def start(self) -> tuple[Listener, ...]:
         """Join the cluster, recover the logs, and serve. Returns once this broker may lead.
 
-        Blocks the loop while it recovers: nothing else is to be done yet. Waits for as long as the cluster has no
-        quorum. Raises OSError, DamagedLog, WrongDirectory, CommandRefused, UnknownCommand.
+        Waits for as long as the cluster has no quorum. Where it is cancelled, nothing is written any more. Raises
+        OSError, DamagedLog, WrongDirectory, CommandRefused, UnknownCommand.
         """
         settings = self._settings
         self._wakeups = Wakeups(self._loop)
-        self._flusher = Flusher(self._loop, self._outside.syncer, self._wakeups, self._outside.clock)
-        boot_id = self._outside.boot_id
-        directories = [LogDirectory(self._disk, path, self._directory_failed, boot_id) for path in settings.log_dirs]
+        self._flushes = FlushMeasures()
+        directories = [self._log_directory(path) for path in settings.log_dirs]
         self._quorum = quorums.open_quorum(settings, self._disk, self._run_blocking, self._rng, self._fail)
         self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
         probe = AddressProbe(lambda broker_id: self._neighbours.address(broker_id))
@@ -128,6 +128,8 @@ class Broker:
         )
         bound = await self._server.bind(listeners_of(settings, self._outside.hostname))
         await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
+        recovery = Recovery(self._replicas, settings.num_recovery_threads_per_data_dir)
+        await recovery.run(self._assignments.assigned(self._quorum.image), self._wall_clock())
         self._take_part()
         await UnflushedReplicas(self._quorum, settings.node_id, self._replicas).declared()
         await self._repairs.declared()
@@ -153,8 +155,8 @@ class Broker:
         await self._scrubber.close()
         await self._repairs.close()
         await self._housekeeping.stop()
-        await self._flusher.drain()
-        closing = [self._run_blocking(self._close, partition) for partition in self._replicas]
+        await asyncio.gather(*(directory.flusher.drain() for directory in self._replicas.directories))
+        closing = [partition.directory.run_blocking(self._close, partition) for partition in self._replicas]
         unclosed = {partition.directory for partition in await asyncio.gather(*closing) if partition is not None}
         for directory in self._replicas.directories:
             if directory not in unclosed:
@@ -163,6 +165,13 @@ class Broker:
         await self._controlling.close()
         await self._quorum.close()
         self._outside.close()
+
+    def _log_directory(self, path: str) -> LogDirectory:
+        access = self._outside.access(path)
+        flusher = Flusher(self._loop, access.syncer, self._wakeups, self._outside.clock, self._flushes)
+        return LogDirectory(
+            self._disk, path, self._directory_failed, flusher, access.run_blocking, self._outside.boot_id
+        )
 
     def _watch(self) -> Watched:
         return Watched(
@@ -174,7 +183,7 @@ class Broker:
             connection_count=lambda: self._server.connection_count,
             groups=self._groups,
             requests=self._requests,
-            flushes=self._flusher.measures,
+            flushes=self._flushes,
             chronicle=self._chronicle,
             metadata_files=quorums.files_of(self._quorum),
             pauses=Pauses(self._outside.clock),
@@ -205,7 +214,7 @@ class Broker:
         listener = inter_broker_listener(settings)
         here = InProcess(
             self._wakeups,
-            self._run_blocking,
+            self._replicas.read_piece,
             self._damaged,
             settings.socket_request_max_bytes,
         )
@@ -213,12 +222,12 @@ class Broker:
             settings.node_id,
             lambda received: here.open(listener, self._dispatcher.handle, received),
             self._neighbours.address,
-            Peers(self._wakeups, self._run_blocking).dial,
+            Peers(self._wakeups, self._replicas.read_piece).dial,
         )
         return Context.of(watched, cluster, settings, self._decoding, self._wall_clock)
 
     def _take_part(self) -> None:
-        """This incarnation is registered: hold what it is assigned, and follow what changes.
+        """This incarnation is registered, its logs are recovered: hold what it is assigned, and follow what changes.
 
         Without a pause in between: no change of the metadata is missed, and none is met twice.
         """
@@ -237,7 +246,6 @@ class Broker:
         self._isr_changes = IsrChanges(quorum, settings.node_id, lambda broker_id: self._links.epoch_of(broker_id))
         surroundings = Surroundings(
             broker_id=settings.node_id,
-            flusher=self._flusher,
             wakeups=self._wakeups,
             now=self._loop.time,
             lag_max_s=lag_max_s,
@@ -250,8 +258,8 @@ class Broker:
         self._replicas = Replicas(directories, surroundings)
         self._neighbours = Neighbours(quorum, settings.node_id, inter_broker_listener(settings), self._incarnation)
         limits = LinkLimits(settings.replica_catchup_max_bytes_per_second)
-        self._links = Links(self._replicas, self._wakeups, self._run_blocking, limits, self._neighbours.why_not)
-        peers = Peers(self._wakeups, self._run_blocking)
+        self._links = Links(self._replicas, self._wakeups, limits, self._neighbours.why_not)
+        peers = Peers(self._wakeups, self._replicas.read_piece)
 
         def fetcher(leader: int) -> Fetcher:
             neighbours = self._neighbours
@@ -265,29 +273,27 @@ class Broker:
                 self._truncations,
             )
 
-        self._truncations = Truncations(self._run_blocking)
+        self._truncations = Truncations()
         self._fetchers = Fetchers(fetcher)
         intervals = Intervals(
             retention_s=settings.log_retention_check_interval_ms / 1000,
             delete_delay_s=settings.log_segment_delete_delay_ms / 1000,
             lag_max_s=lag_max_s,
         )
-        self._housekeeping = Housekeeping(self._replicas, self._run_blocking, self._wall_clock, intervals)
+        self._housekeeping = Housekeeping(self._replicas, self._wall_clock, intervals)
         self._repairs = Repairs(
             quorum,
             settings.node_id,
             self._replicas,
             self._fetchers,
             self._housekeeping,
-            self._run_blocking,
+            self._truncations,
             lambda: self._assignments.open_more(quorum.image),
             self._damage,
             lambda: RangeReader(self._neighbours.address, self._neighbours.hello, peers.dial),
         )
         self._assignments = Assignments(self._replicas, self._housekeeping, self._repairs, settings, self._wall_clock)
-        self._scrubber = Scrubber(
-            self._replicas, self._run_blocking, settings.log_scrub_bytes_per_second, self._scrub_the_rest
-        )
+        self._scrubber = Scrubber(self._replicas, settings.log_scrub_bytes_per_second, self._scrub_the_rest)
 
     def _close(self, partition: Partition) -> Partition | None:
         """In a thread. Return the partition if its log cannot be put away: the next start recovers it."""
@@ -300,9 +306,7 @@ class Broker:
         return None
 
     def _build_groups(self) -> GroupCoordinator:
-        topic = ReplicatedTopic(
-            self._quorum, self._replicas, self._settings, self._run_blocking, self._wall_clock, self._rng
-        )
+        topic = ReplicatedTopic(self._quorum, self._replicas, self._settings, self._wall_clock, self._rng)
         return GroupCoordinator(
             settings=group_settings(self._settings),
             topic=topic,
@@ -336,7 +340,6 @@ class Broker:
         fetching = Fetching(
             self._replicas,
             sessions,
-            self._run_blocking,
             self._wall_clock,
             settings.fetch_max_bytes,
             self._neighbours.nearest,
@@ -352,7 +355,7 @@ class Broker:
         self._server = Server(
             replace(settings, max_connections=self._descriptors.connections),
             self._wakeups,
-            self._run_blocking,
+            self._replicas.read_piece,
             self._dispatcher.handle,
             self._damaged,
             self._requests,
@@ -386,8 +389,10 @@ class Broker:
         for repaired in await quorums.scrub(self._quorum):
             self._mended(repaired)
         settings, cluster_id = self._settings, self._quorum.image.cluster_id
-        for path, text in zip(settings.log_dirs, self._directory_ids, strict=True):
-            claimed = await self._run_blocking(claim, self._disk, path, cluster_id, settings.node_id, UUID(text))
+        for directory, text in zip(self._replicas.directories, self._directory_ids, strict=True):
+            claimed = await directory.run_blocking(
+                claim, self._disk, directory.path, cluster_id, settings.node_id, UUID(text)
+            )
             if claimed.damage is not None:
                 self._mended(claimed.damage)
 

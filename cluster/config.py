@@ -123,6 +123,9 @@ class Settings:
     leader_imbalance_per_broker_percentage: int = _setting(
         10, integer(0), "The share of a broker's preferred partitions that others may lead before it gets them back."
     )
+    num_recovery_threads_per_data_dir: int = _setting(
+        2, integer(1, 64), "How many logs of a log directory are recovered at the same time when the broker starts."
+    )
     log_scrub_bytes_per_second: int = _setting(
         8 * MIB, long(0), "How fast old segments are read in the background to find damage; 0 for not at all."
     )

@@ -4,10 +4,18 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.measures import Clock
 from cordwood.replication.syncers import Syncer
+from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.disk import Disk
+
+
+@dataclass(frozen=True, slots=True)
+class DiskAccess:
+    """How one log directory's disk is waited for. Nothing here is shared with another, which may hang."""
+
+    syncer: Syncer
+    run_blocking: RunBlocking
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +29,13 @@ class Outside:
     """What durations are measured by. Nothing is decided by it: that is the loop's time."""
     rng: random.Random
     run_blocking: RunBlocking
-    syncer: Syncer
+    """For what waits for no log directory's disk, and for the metadata."""
+    access: Callable[[str], DiskAccess]
+    """Makes a log directory's own way to its disk."""
     hostname: str
     descriptors_max: int
     """How many files and connections the process may have open together."""
     boot_id: str
     """Another one whenever the machine has lost its memory."""
     close: Callable[[], None]
-    """Gives back what `run_blocking` and `syncer` hold. The broker's last act."""
+    """Gives back what all of it holds, once nothing runs in a thread any more. The broker's last act."""

@@ -12,6 +12,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -31,9 +32,9 @@ from cordwood.cluster.metadata.commands import UnknownCommand
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.cluster.metadata.raft.storage import WrongMetadata
-from cordwood.cluster.outside import Outside
-from cordwood.replication.syncers import best_syncer
-from cordwood.replication.tasks import CONTAINED
+from cordwood.cluster.outside import DiskAccess, Outside
+from cordwood.replication.syncers import Syncer, best_syncer
+from cordwood.replication.tasks import CONTAINED, RunBlocking
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import StorageError
 from cordwood.storage.real_disk import RealDisk, lock_directory
@@ -77,7 +78,8 @@ def run(settings: Settings) -> int:
 async def _serve(settings: Settings, disk: Disk) -> int:
     loop = asyncio.get_running_loop()
     started = loop.time()
-    broker = Broker(settings, _outside(disk))
+    outside = _outside(disk, max(BLOCKING_THREADS, settings.num_recovery_threads_per_data_dir))
+    broker = Broker(settings, outside)
     loop.set_exception_handler(exception_handler(broker.failure))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -85,10 +87,14 @@ async def _serve(settings: Settings, disk: Disk) -> int:
     broker.failure.add_done_callback(lambda _: stopping.set())
     starting = loop.create_task(broker.start(), name="start")
     if not await _done_before(starting, stopping):
-        # Nothing has been served yet: a start that is given up is like one that was never made.
+        # Nothing has been served yet: a start that is given up is like one that was never made. Another process may
+        # have the log directories once nothing is written by this one.
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
+        outside.close()
         return _exit_code(broker)
+    if starting.exception() is not None:
+        outside.close()
     for listener in starting.result():
         _events.info(listener.announcement())
     _events.info("broker.ready", node=settings.node_id, seconds=round(loop.time() - started, 3))
@@ -134,31 +140,62 @@ def exception_handler(failure: "asyncio.Future[str]") -> Callable[[asyncio.Abstr
     return handle
 
 
-def _outside(disk: Disk) -> Outside:
+def _outside(disk: Disk, threads_per_directory: int) -> Outside:
     """The real world."""
     loop = asyncio.get_running_loop()
-    executor = ThreadPoolExecutor(BLOCKING_THREADS, thread_name_prefix="blocking")
-    syncer = best_syncer(loop, executor)
+    executors, syncers = list[ThreadPoolExecutor](), list[Syncer]()
 
-    async def run_blocking(function: Callable[..., Any], *arguments: Any) -> Any:
-        return await loop.run_in_executor(executor, function, *arguments)
+    def threads(count: int) -> ThreadPoolExecutor:
+        executors.append(started_threads(count))
+        return executors[-1]
+
+    def blocking_in(executor: ThreadPoolExecutor) -> RunBlocking:
+        async def run_blocking(function: Callable[..., Any], *arguments: Any) -> Any:
+            return await loop.run_in_executor(executor, function, *arguments)
+
+        return run_blocking
+
+    def access(_path: str) -> DiskAccess:
+        executor = threads(threads_per_directory)
+        syncers.append(best_syncer(loop, executor))
+        return DiskAccess(syncers[-1], blocking_in(executor))
 
     def close() -> None:
-        syncer.close()
-        executor.shutdown(wait=True)
+        while executors:
+            executors.pop().shutdown(wait=True, cancel_futures=True)
+        while syncers:
+            syncers.pop().close()
 
     return Outside(
         disk=disk,
         wall_clock=_wall_clock,
         clock=time.perf_counter,
         rng=random.SystemRandom(),
-        run_blocking=run_blocking,
-        syncer=syncer,
+        run_blocking=blocking_in(threads(BLOCKING_THREADS)),
+        access=access,
         hostname=socket.gethostname(),
         boot_id=_boot_id(),
         descriptors_max=_descriptors_max(),
         close=close,
     )
+
+
+def started_threads(count: int) -> ThreadPoolExecutor:
+    """An executor that has all its threads: later, the system may refuse one, and nobody knows what was begun by then.
+
+    Raises RuntimeError where it refuses them now.
+    """
+    executor = ThreadPoolExecutor(count, thread_name_prefix="blocking")
+    all_there = threading.Barrier(count + 1)
+    try:
+        for _ in range(count):
+            executor.submit(all_there.wait)
+        all_there.wait()
+    except BaseException:
+        all_there.abort()
+        executor.shutdown(wait=False)
+        raise
+    return executor
 
 
 def _boot_id() -> str:

@@ -13,8 +13,8 @@ from cordwood.cluster.metadata.raft.library import Timing
 from cordwood.cluster.metadata.raft.observer import Observer
 from cordwood.cluster.metadata.raft.voter import RaftQuorum
 from cordwood.cluster.voters import metadata_address, voters_of
-from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.log_directory import METADATA
+from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.disk import Disk, Syncable
 from cordwood.storage.errors import DamagedLog
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from cordwood.cluster.damage import DamageRegister
-from cordwood.replication.housekeeping import Housekeeping, RunBlocking
+from cordwood.replication.housekeeping import Housekeeping
 from cordwood.replication.mending import remove_foreign, set_aside
 from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader, RangeUnavailable
@@ -45,14 +45,13 @@ class Refetches:
         sources_of: Callable[[Partition], Sequence[int]],
         reader: Callable[[], RangeReader],
         housekeeping: Housekeeping,
-        run_blocking: RunBlocking,
         register: DamageRegister,
         give_up: Callable[[Partition, DamagedLog], None],
         spawn: Callable[[Awaitable[None]], object],
     ) -> None:
         """`sources_of` gives the brokers to ask. `give_up` takes over what cannot be repaired in place."""
         self._sources_of, self._reader, self._housekeeping = sources_of, reader, housekeeping
-        self._run_blocking, self._register, self._give_up, self._spawn = run_blocking, register, give_up, spawn
+        self._register, self._give_up, self._spawn = register, give_up, spawn
         self._pending: dict[Partition, _Pending] = {}
         self._running: set[Partition] = set()
 
@@ -122,18 +121,18 @@ class Refetches:
     ) -> bool:
         """Whether the damage is no more. Raises RangeUnavailable, StorageError, OSError."""
         if stem_of(damage) not in pending.copied:
-            place = await set_aside(partition, damage, self._run_blocking)
+            place = await set_aside(partition, damage)
             pending.copied.add(stem_of(damage))
             if place is not None:
                 _events.warning("segment.quarantined", path=damage.path, copy=place)
         if isinstance(damage, ForeignSegment):
-            await remove_foreign(partition, damage, self._run_blocking)
+            await remove_foreign(partition, damage)
             return True
         segment = segment_with(partition.log, damage.path)
         if segment is None:
             # It was truncated or dropped, and with it what was wrong in it.
             return True
-        if not await refetch(partition, segment, sources, reader, self._run_blocking):
+        if not await refetch(partition, segment, sources, reader):
             return False
         await self._housekeeping.save(partition)
         _events.info("segment.refetched", path=damage.path)

@@ -14,11 +14,12 @@ from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.refetches import Refetches, stem_of
 from cordwood.replication.assignment import NO_LEADER
 from cordwood.replication.fetcher import Fetchers
-from cordwood.replication.housekeeping import Housekeeping, RunBlocking
-from cordwood.replication.mending import give_up_damaged, has_lost_records, is_still_damaged, rewrite, set_aside
+from cordwood.replication.housekeeping import Housekeeping
+from cordwood.replication.mending import cut_of_damaged, has_lost_records, is_still_damaged, rewrite, set_aside
 from cordwood.replication.partition import NO_EPOCH, Partition
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
+from cordwood.replication.truncation import Truncations
 from cordwood.storage.errors import DamagedLog, LostTail, StorageError
 from cordwood.storage.scrub import IncompleteIndex
 
@@ -51,23 +52,21 @@ class Repairs:
         replicas: Replicas,
         fetchers: Fetchers,
         housekeeping: Housekeeping,
-        run_blocking: RunBlocking,
+        truncations: Truncations,
         open_more: Callable[[], None],
         register: DamageRegister,
         reader: Callable[[], RangeReader],
     ) -> None:
         """`open_more` tries again to hold what could not be held."""
         self._quorum, self._me, self._replicas = quorum, BrokerId(broker_id), replicas
-        self._fetchers, self._housekeeping, self._run_blocking = fetchers, housekeeping, run_blocking
+        self._fetchers, self._housekeeping, self._truncations = fetchers, housekeeping, truncations
         self._open_more, self._register = open_more, register
         self._has_begun = self._has_lost_disk = False
         self._wounds: dict[Partition, _Wound] = {}
         self._under_repair: set[Partition] = set()
         self._returning: dict[Partition, list[DamagedLog]] = {}
         self._failed: set[Partition] = set()
-        self._refetches = Refetches(
-            self._sources_of, reader, housekeeping, run_blocking, register, self._wounded, self._spawn
-        )
+        self._refetches = Refetches(self._sources_of, reader, housekeeping, register, self._wounded, self._spawn)
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
 
@@ -259,11 +258,8 @@ class Repairs:
             await self._set_aside(partition, wound)
             while partition.is_saving:
                 await asyncio.sleep(LOOK_S / 10)
-            image = self._image_of(partition)
-            # It may have come to be counted on meanwhile.
-            if image is not None and _may_follow(partition) and may_be_cut(image, self._me, wound.found_in_epoch):
-                give_up_damaged(partition, wound.damage)
-                self._returning.setdefault(partition, []).extend(self._wounds.pop(partition).damage)
+            if self._may_be_cut(partition, wound):
+                await self._give_up(partition, wound)
         except (StorageError, OSError) as error:
             await self._rest(partition, error=str(error))
         except Exception as error:
@@ -273,6 +269,22 @@ class Repairs:
             self._under_repair.discard(partition)
         if _may_follow(partition):
             self._fetchers.follow(partition, partition.leader)
+
+    def _may_be_cut(self, partition: Partition, wound: _Wound) -> bool:
+        """Whether it still may: it may have come to be counted on meanwhile."""
+        image = self._image_of(partition)
+        return image is not None and _may_follow(partition) and may_be_cut(image, self._me, wound.found_in_epoch)
+
+    async def _give_up(self, partition: Partition, wound: _Wound) -> None:
+        """Cut the log where the damage begins. Raises OSError, StorageError."""
+        try:
+            cut = cut_of_damaged(partition, wound.damage, lambda: self._may_be_cut(partition, wound))
+        except OSError as error:
+            raise partition.directory.write_failed(error) from error
+        if cut is None or await self._truncations.make(cut):
+            self._returning.setdefault(partition, []).extend(self._wounds.pop(partition).damage)
+        elif self._may_be_cut(partition, wound):
+            await self._rest(partition, error="its log could not be cut")
 
     async def _rest(self, partition: Partition, **what_failed: object) -> None:
         _events.error("replica.not_repaired", topic=partition.topic, partition=partition.index, **what_failed)
@@ -285,13 +297,13 @@ class Repairs:
         while waiting := [damage for damage in wound.damage if stem_of(damage) not in kept]:
             kept.add(stem_of(waiting[0]))
             self._register.begun(waiting[0])
-            place = await set_aside(partition, waiting[0], self._run_blocking)
+            place = await set_aside(partition, waiting[0])
             if place is not None:
                 _events.warning("segment.quarantined", path=waiting[0].path, copy=place)
 
     async def _rewrite(self, partition: Partition, damage: DamagedLog) -> None:
         try:
-            await rewrite(partition, damage.path, self._housekeeping, self._run_blocking)
+            await rewrite(partition, damage.path, self._housekeeping)
         except DamagedLog as worse:
             if self._note(partition, worse):
                 self._damaged(partition, damage)

@@ -3,10 +3,14 @@
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from cordwood.storage.disk import Bytes
 from cordwood.storage.slices import Slice
 
 Chunk = bytes | Slice
 """Bytes to send, or a stretch of a segment to be read as it is sent."""
+
+ReadPiece = Callable[[Slice], Awaitable[Bytes]]
+"""Takes the next piece of a slice in a thread for the disk that it lies on. Raises as `Slice.next_piece`."""
 
 
 class Channel(Protocol):

@@ -1,4 +1,4 @@
-"""Group commit: while one sync is under way the next group gathers, and one fdatasync serves all of it."""
+"""Group commit of a log directory: while one sync is under way the next group gathers, and one serves all of it."""
 
 import asyncio
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ class Flushable(Protocol):
 
 
 class FlushMeasures:
-    """The group commits so far."""
+    """The group commits of a broker so far."""
 
     def __init__(self) -> None:
         self.seconds = Histogram(SECONDS)
@@ -60,15 +60,23 @@ class FlushMeasures:
 
 
 class Flusher:
-    """One per broker. `touch` a replica after an append; the group that has gathered is synced at the next turn."""
+    """One per log directory, so that an acknowledgement waits for its own disk alone.
+
+    `touch` a replica after an append; the group that has gathered is synced at the next turn.
+    """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, syncer: Syncer, wakeups: Wakeups, clock: Clock | None = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        syncer: Syncer,
+        wakeups: Wakeups,
+        clock: Clock | None = None,
+        measures: FlushMeasures | None = None,
     ) -> None:
         """`clock` is for the measures alone; without it they are as fine as the loop's time."""
         self._loop, self._syncer, self._wakeups = loop, syncer, wakeups
         self._clock = clock or loop.time
-        self.measures = FlushMeasures()
+        self.measures = measures or FlushMeasures()
         self._appends, self._began = 0, 0.0
         self._gathering: dict[Flushable, None] = {}
         self._lazy: dict[Flushable, None] = {}

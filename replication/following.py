@@ -1,6 +1,5 @@
 """A replica as a follower: one leader epoch of it, from what it has to what the leader has."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from cordwood.replication.follower import (
@@ -10,12 +9,10 @@ from cordwood.replication.follower import (
     committed_end,
     truncation_end,
 )
-from cordwood.replication.truncation import Cut
+from cordwood.replication.truncation import Cut, cut_at, cut_of_all
 from cordwood.storage.batch import headers
-from cordwood.storage.disk import Bytes, sync_directory
+from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DiskFailed
-from cordwood.storage.state import state_of_new_log
-from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
@@ -93,24 +90,23 @@ class Following:
 
         Raises OSError, StorageError, CheckpointUnderWay, ImpossibleAnswer.
         """
-        log = self._to_be_cut().log
+        partition = self._to_be_cut()
+        log = partition.log
         end = truncation_end(log.epochs, log.log_end, leader_epoch, leader_end)
         if end < log.log_start:
-            return self._new_start(leader_end)
-        state = log.state_before_cut(end)
-        lower_mark(self.partition, end)
-        return Cut(self, end, is_new_start=False, state=state)
+            return cut_of_all(partition, leader_end, self._is_current)
+        return cut_at(partition, end, self._is_current)
 
     def new_start(self, offset: int) -> Cut:
         """Everything, to be given up, since the leader's log begins at `offset`. As `truncation`."""
-        log_end = self._to_be_cut().log.log_end
+        partition = self._to_be_cut()
+        log_end = partition.log.log_end
         if offset <= log_end:
             raise ImpossibleAnswer(f"nothing is left before {offset}, where this log goes to {log_end}")
-        return self._new_start(offset)
+        return cut_of_all(partition, offset, self._is_current)
 
-    def _new_start(self, offset: int) -> Cut:
-        self.partition.note_end(0, NO_EPOCH)
-        return Cut(self, offset, is_new_start=True, state=state_of_new_log(offset))
+    def _is_current(self) -> bool:
+        return self.partition.following is self
 
     def _to_be_cut(self) -> "Partition":
         partition = self._followed()
@@ -126,38 +122,3 @@ class Following:
         if partition.error is not None:
             raise DiskFailed(str(partition.error))
         return partition
-
-
-def lower_mark(partition: "Partition", end: int) -> None:
-    """Note that nothing at or above `end` counts as flushed: a crash must not make a cut there look like a loss."""
-    log = partition.log
-    partition.note_end(min(end, log.flushed_end), log.epochs.epoch_at(end - 1))
-
-
-def give_up(partition: "Partition", end: int, cut: Callable[[int], None]) -> None:
-    """Have `cut` take away what the log has at or above `end`. Sure when this returns; raises as `truncate`."""
-    log = partition.log
-    try:
-        lower_mark(partition, end)
-        partition.directory.marks.file.sync()
-        cut(end)
-        partition.note_end(log.flushed_end, log.epochs.latest)
-    except OSError as error:
-        raise partition.directory.write_failed(error) from error
-    partition.was_cut()
-
-
-def start_over(partition: "Partition", offset: int) -> None:
-    """Give up all that the log has, to begin at `offset`. Sure when this returns; raises as `truncate`."""
-    try:
-        partition.note_end(0, NO_EPOCH)
-        partition.directory.marks.file.sync()
-        # A replica that has never had a record has no directory yet.
-        disk = partition.directory.disk
-        for changed in disk.make_directories(partition.log.directory):
-            sync_directory(disk, changed)
-        partition.log.start_over(offset)
-    except OSError as error:
-        raise partition.directory.write_failed(error) from error
-    partition.was_cut()
-    partition.high_watermark = offset

@@ -1,9 +1,9 @@
 """What a broker's logs need from time to time: checkpoints, retention, and the removal of files. All off the loop."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -31,9 +31,6 @@ REMOVE_AGAIN_S = 10.0
 PARTITIONS_PER_EXPIRY = 2500
 """Whose waiters are looked at each time: with 10,000 partitions a refusal is two seconds late."""
 
-RunBlocking = Callable[..., Awaitable[Any]]
-"""Runs a function that waits for the disk where it does not stop the loop."""
-
 _events = structlog.get_logger("housekeeping")
 
 
@@ -50,44 +47,45 @@ class Intervals:
 class Housekeeping:
     """The background tasks of one broker's logs."""
 
-    def __init__(
-        self, replicas: Replicas, run_blocking: RunBlocking, wall_clock: Callable[[], int], intervals: Intervals
-    ) -> None:
-        self._replicas, self._run_blocking, self._wall_clock = replicas, run_blocking, wall_clock
-        self._intervals = intervals
+    def __init__(self, replicas: Replicas, wall_clock: Callable[[], int], intervals: Intervals) -> None:
+        self._replicas, self._wall_clock, self._intervals = replicas, wall_clock, intervals
         self._saved_at: dict[Partition, float] = {}
-        self._saving = asyncio.Lock()
-        self._save_under_way: asyncio.Future[None] | None = None
-        self._due: dict[Partition, None] = {}
-        self._saving_due: asyncio.Task[None] | None = None
+        self._saving = {directory: asyncio.Lock() for directory in replicas.directories}
+        self._saves_under_way: set[asyncio.Future[None]] = set()
+        self._due: dict[LogDirectory, dict[Partition, None]] = {directory: {} for directory in replicas.directories}
+        self._saving_due: set[LogDirectory] = set()
         self._tasks = Tasks()
 
     def start(self) -> None:
-        self._tasks.repeat(self._checkpoint_later, "checkpoints")
-        self._tasks.repeat(self._retain_later, "retention")
+        for directory in self._replicas.directories:
+            self._tasks.repeat(partial(self._checkpoint_later, directory), f"checkpoints in {directory.path}")
+            self._tasks.repeat(partial(self._retain_later, directory), f"retention in {directory.path}")
         self._tasks.repeat(self._expire_waiters, "expiry of waiters")
         self._tasks.repeat(self._watch_followers, "lag of followers")
 
     async def stop(self) -> None:
         await self._tasks.close()
-        if self._save_under_way is not None:
-            await asyncio.wait([self._save_under_way])
+        if self._saves_under_way:
+            await asyncio.wait(self._saves_under_way)
 
     def remove(self, partitions: Sequence[Partition]) -> None:
         """Remove the files of partitions that are no longer here, once nobody can still be reading them."""
         for partition in partitions:
             self._saved_at.pop(partition, None)
-        self._tasks.spawn(self._remove_partitions(partitions))
+        for directory in {partition.directory: None for partition in partitions}:
+            of_directory = [partition for partition in partitions if partition.directory is directory]
+            self._tasks.spawn(self._remove_partitions(directory, of_directory))
 
     def remove_orphans(self, orphans: Sequence[tuple[LogDirectory, UUID, int]]) -> None:
         """Remove what is left of topics that were deleted, and partitions that were moved, while we were away."""
-        self._tasks.spawn(self._remove_orphans(orphans))
+        for directory in {row[0]: None for row in orphans}:
+            self._tasks.spawn(self._remove_orphans([row for row in orphans if row[0] is directory]))
 
     async def save(self, partition: Partition) -> None:
         """Checkpoint one log now. Raises OutOfResources, after which it is still to be done, and DiskFailed."""
+        directory = partition.directory
         # One at a time: a checkpoint is staged in one file, and an older one must not replace a newer.
-        async with self._saving:
-            directory = partition.directory
+        async with self._saving[directory]:
             while partition.is_saving:
                 # It is about to be cut.
                 await asyncio.sleep(CUT_LOOK_S)
@@ -106,10 +104,11 @@ class Housekeeping:
         log = partition.log
         state = log.state()
         partition.is_saving = True
-        under_way = asyncio.ensure_future(self._run_blocking(save, log.disk, log.directory, state))
+        under_way = asyncio.ensure_future(partition.directory.run_blocking(save, log.disk, log.directory, state))
 
         def ended(future: "asyncio.Future[None]") -> None:
             # Also where whoever waits for it was cancelled meanwhile.
+            self._saves_under_way.discard(future)
             partition.is_saving = False
             if not future.cancelled() and future.exception() is None:
                 has_moved = state.log_start != log.saved_start
@@ -120,35 +119,38 @@ class Housekeeping:
                 log.not_saved(state)
 
         under_way.add_done_callback(ended)
-        self._save_under_way = under_way
+        self._saves_under_way.add(under_way)
         await asyncio.shield(under_way)
 
     def save_soon(self, partition: Partition) -> None:
         """Checkpoint one log beside everything else, as soon as those before it are checkpointed."""
-        self._due[partition] = None
-        if self._saving_due is None:
-            self._saving_due = self._tasks.spawn(self._save_due(), "checkpoints that are waited for")
+        directory = partition.directory
+        self._due[directory][partition] = None
+        if directory not in self._saving_due:
+            self._saving_due.add(directory)
+            self._tasks.spawn(self._save_due(directory), "checkpoints that are waited for")
 
-    async def _save_due(self) -> None:
+    async def _save_due(self, directory: LogDirectory) -> None:
+        due = self._due[directory]
         try:
-            while self._due:
-                partition = next(iter(self._due))
-                del self._due[partition]
+            while due:
+                partition = next(iter(due))
+                del due[partition]
                 try:
                     with partition.contained():
                         await self.save(partition)
                 except (OSError, StorageError) as error:
-                    _not_done("checkpoint", partition.directory, error)
+                    _not_done("checkpoint", directory, error)
         finally:
-            self._saving_due = None
+            self._saving_due.discard(directory)
 
-    async def retain(self) -> None:
-        """Apply retention to every log once, and forget producers that have long been silent."""
+    async def retain(self, directory: LogDirectory) -> None:
+        """Apply retention to every log of a directory once, and forget producers that have long been silent."""
         now_ms = self._wall_clock()
         for count, partition in enumerate(list(self._replicas), 1):
             if count % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
-            if partition.directory.is_offline or partition.is_deleted:
+            if partition.directory is not directory or directory.is_offline or partition.is_deleted:
                 continue
             log = partition.log
             log.producers.expire(now_ms, log.config.producer_expiry_ms)
@@ -157,7 +159,7 @@ class Housekeeping:
                     with partition.contained():
                         await self._drop_old(partition, now_ms)
                 except (OSError, StorageError) as error:
-                    _not_done("retention", partition.directory, error)
+                    _not_done("retention", directory, error)
 
     async def _drop_old(self, partition: Partition, now_ms: int) -> None:
         await self._learn_times(partition)
@@ -182,16 +184,14 @@ class Housekeeping:
         if config.deletable and config.retention_ms >= 0:
             for segment in [segment for segment in partition.log.segments if not segment.is_timed]:
                 try:
-                    await self._run_blocking(segment.learn_time)
+                    await partition.directory.run_blocking(segment.learn_time)
                 except DamagedLog as damage:
                     partition.damaged(damage)
 
-    async def _checkpoint_later(self) -> None:
+    async def _checkpoint_later(self, directory: LogDirectory) -> None:
         await asyncio.sleep(CHECKPOINT_INTERVAL_S)
-        now = asyncio.get_running_loop().time()
-        for directory in self._replicas.directories:
-            if not directory.is_offline and directory.unsaved:
-                await self._checkpoint(directory, now)
+        if not directory.is_offline and directory.unsaved:
+            await self._checkpoint(directory, asyncio.get_running_loop().time())
 
     async def _checkpoint(self, directory: LogDirectory, now: float) -> None:
         try:
@@ -207,13 +207,13 @@ class Housekeeping:
                     saved += 1
             # Every sync of another file holds up the group commits beside it: once a second would show in their p99.
             if saved:
-                await self._run_blocking(directory.marks.file.sync)
+                await directory.run_blocking(directory.marks.file.sync)
         except (OSError, StorageError) as error:
             _not_done("checkpoint", directory, error)
 
-    async def _retain_later(self) -> None:
+    async def _retain_later(self, directory: LogDirectory) -> None:
         await asyncio.sleep(self._intervals.retention_s)
-        await self.retain()
+        await self.retain(directory)
 
     async def _expire_waiters(self) -> None:
         now = asyncio.get_running_loop().time
@@ -239,23 +239,23 @@ class Housekeeping:
         await asyncio.sleep(self._delete_delay_s(partition))
         for segment in segments:
             segment.release()
-            await self._remove_all(partition.directory.disk.remove, segment.paths())
+            await self._remove_all(partition.directory, partition.directory.disk.remove, segment.paths())
 
     def _delete_delay_s(self, partition: Partition) -> float:
         delay_ms = partition.config.delete_delay_ms
         return self._intervals.delete_delay_s if delay_ms is None else delay_ms / 1000
 
-    async def _remove_partitions(self, partitions: Sequence[Partition]) -> None:
+    async def _remove_partitions(self, directory: LogDirectory, partitions: Sequence[Partition]) -> None:
         await asyncio.sleep(max(map(self._delete_delay_s, partitions), default=0))
         for partition in partitions:
-            while partition.log.is_syncing and not partition.directory.is_offline:
+            while partition.log.is_syncing and not directory.is_offline:
                 await asyncio.sleep(CHECKPOINT_INTERVAL_S)
             partition.log.release()
-            directory, came_back = partition.directory, self._replicas.with_id(partition.topic_id, partition.index)
+            came_back = self._replicas.with_id(partition.topic_id, partition.index)
             # A partition that was moved away may have been moved here again, and goes on with what it had.
             if came_back is None or came_back.directory is not directory:
                 await self._remove_tree(directory, directory.partition_path(partition.topic_id, partition.index))
-        for directory, topic_id in {(partition.directory, partition.topic_id) for partition in partitions}:
+        for topic_id in {partition.topic_id: None for partition in partitions}:
             if self._replicas.name_of(topic_id) is None:
                 await self._remove_tree(directory, directory.topic_path(topic_id))
 
@@ -267,12 +267,12 @@ class Housekeeping:
                 await self._remove_tree(directory, directory.topic_path(topic_id))
 
     async def _remove_tree(self, directory: LogDirectory, path: str) -> None:
-        await self._remove_all(directory.disk.remove_tree, (path,))
+        await self._remove_all(directory, directory.disk.remove_tree, (path,))
 
-    async def _remove_all(self, remove: Callable[[str], None], paths: Sequence[str]) -> None:
+    async def _remove_all(self, directory: LogDirectory, remove: Callable[[str], None], paths: Sequence[str]) -> None:
         """Remove files or trees, however long resources are lacking; what cannot be removed at all is left there."""
         for path in paths:
-            while (failure := await self._run_blocking(_removal_failure, remove, path)) is not None:
+            while (failure := await directory.run_blocking(_removal_failure, remove, path)) is not None:
                 _events.warning("files.not_removed", path=path, error=str(failure))
                 if not isinstance(failure, OutOfResources):
                     break

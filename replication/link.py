@@ -32,7 +32,6 @@ from cordwood.storage.errors import DamagedLog, OffsetOutOfRange, StorageError
 from cordwood.storage.segment import NotInMemory
 
 if TYPE_CHECKING:
-    from cordwood.replication.housekeeping import RunBlocking
     from cordwood.replication.partition import Partition
 
 ANSWERS_ON_THE_WAY_MAX = 2
@@ -93,12 +92,11 @@ class Link:
         hello: Open,
         partitions: LedPartitions,
         wakeups: Wakeups,
-        run_blocking: "RunBlocking",
         limits: LinkLimits,
     ) -> None:
         self.broker_id, self.broker_epoch = hello.broker_id, hello.broker_epoch
         self._channel, self._partitions, self._wakeups = channel, partitions, wakeups
-        self._run_blocking, self._limits = run_blocking, limits
+        self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, Stream] = {}
         self._with_data: dict[Stream, None] = {}
@@ -320,7 +318,8 @@ class Link:
 
     async def _read_ahead(self, stream: Stream) -> None:
         try:
-            await self._run_blocking(stream.partition.shipments.warm, stream.sent_end, PUSH_BYTES)
+            partition = stream.partition
+            await partition.directory.run_blocking(partition.shipments.warm, stream.sent_end, PUSH_BYTES)
         except OffsetOutOfRange:
             # It is met again, and answered, when the stream is sent from.
             pass
@@ -333,7 +332,7 @@ class Link:
 
     async def _prove(self, stream: Stream, offset: int) -> None:
         try:
-            await self._run_blocking(stream.partition.prove, offset)
+            await stream.partition.directory.run_blocking(stream.partition.prove, offset)
         except OffsetOutOfRange:
             pass
         except StorageError as error:

@@ -19,7 +19,6 @@ from cordwood.replication.frames import (
     decode_suspect,
     key_of,
 )
-from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.link import LedPartitions, Link, LinkLimits
 from cordwood.replication.range_reads import RangeServer
 from cordwood.replication.waiters import Wakeups
@@ -37,13 +36,12 @@ class Links:
         self,
         partitions: LedPartitions,
         wakeups: Wakeups,
-        run_blocking: RunBlocking,
         limits: LinkLimits,
         check_peer: CheckPeer,
     ) -> None:
-        self._partitions, self._wakeups, self._run_blocking = partitions, wakeups, run_blocking
+        self._partitions, self._wakeups = partitions, wakeups
         self._limits, self._check_peer = limits, check_peer
-        self._ranges = RangeServer(partitions, run_blocking)
+        self._ranges = RangeServer(partitions)
         self._by_channel: dict[Channel, Link] = {}
         self._by_broker: dict[int, Channel] = {}
 
@@ -97,7 +95,7 @@ class Links:
         if before is not None:
             self._closed(before)
             before.close()
-        link = Link(channel, hello, self._partitions, self._wakeups, self._run_blocking, self._limits)
+        link = Link(channel, hello, self._partitions, self._wakeups, self._limits)
         self._by_channel[channel] = link
         self._by_broker[hello.broker_id] = channel
         channel.on_closed = lambda: self._closed(channel)

@@ -6,7 +6,9 @@ from uuid import UUID
 
 import structlog
 
+from cordwood.replication.flusher import Flusher
 from cordwood.replication.run_mark import RunMark
+from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DiskFailed, DiskFull, StorageError, change_failed
 from cordwood.storage.log import Log
@@ -34,9 +36,18 @@ class LogDirectory:
     What a failed sync covered may be lost although later ones succeed, so nothing is tried again (disk rule 3).
     """
 
-    def __init__(self, disk: Disk, path: str, failed: Callable[["LogDirectory"], None], boot_id: str = "") -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        failed: Callable[["LogDirectory"], None],
+        flusher: Flusher,
+        run_blocking: RunBlocking,
+        boot_id: str = "",
+    ) -> None:
         """`boot_id` tells one boot of the machine from another.
 
+        `flusher` and `run_blocking` are this directory's own: a disk that hangs holds up nothing of the others.
         Raises OSError where the directory cannot be made or its marks cannot be read.
         """
         for changed in disk.make_directories(f"{path}/{TOPICS}"):
@@ -44,6 +55,7 @@ class LogDirectory:
         if disk.exists(f"{path}/{STAGING}"):
             disk.remove_tree(f"{path}/{STAGING}")
         self.disk, self.path = disk, path
+        self.flusher, self.run_blocking = flusher, run_blocking
         self.marks = Marks(disk.open(f"{path}/{MARKS_FILE}", create=True))
         sync_directory(disk, path)
         self.run_mark = RunMark(disk, path, boot_id, is_new=not disk.list_directory(f"{path}/{TOPICS}"))

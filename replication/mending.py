@@ -1,11 +1,11 @@
 """Repair of a replica's files from memory or from its segments, and truncation of a log to what is sound."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from cordwood.replication.following import give_up, start_over
-from cordwood.replication.housekeeping import Housekeeping, RunBlocking
+from cordwood.replication.housekeeping import Housekeeping
 from cordwood.replication.log_directory import MARKS_FILE
 from cordwood.replication.partition import Partition
+from cordwood.replication.truncation import Cut, cut_at, cut_of_all
 from cordwood.storage import quarantine, scrub
 from cordwood.storage.boundaries import offset_at
 from cordwood.storage.errors import DamagedLog, LostTail, OutOfResources
@@ -39,7 +39,7 @@ def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
     return is_damaged
 
 
-async def rewrite(partition: Partition, path: str, housekeeping: Housekeeping, run_blocking: RunBlocking) -> None:
+async def rewrite(partition: Partition, path: str, housekeeping: Housekeeping) -> None:
     """Write one of the files beside the segments anew: an index, a checkpoint, or in a file of all the flush mark.
 
     Raises OutOfResources, DamagedLog, DiskFailed.
@@ -53,7 +53,7 @@ async def rewrite(partition: Partition, path: str, housekeeping: Housekeeping, r
         if segment is None:
             partition.note_flushed()
         elif segment.is_sealed:
-            await run_blocking(write_index_again, segment)
+            await partition.directory.run_blocking(write_index_again, segment)
             segment.release()
         else:
             write_index_again(segment)
@@ -61,7 +61,7 @@ async def rewrite(partition: Partition, path: str, housekeeping: Housekeeping, r
         raise partition.directory.write_failed(error) from error
 
 
-async def set_aside(partition: Partition, damage: DamagedLog, run_blocking: RunBlocking) -> str | None:
+async def set_aside(partition: Partition, damage: DamagedLog) -> str | None:
     """Keep a copy of a damaged segment and say where; None where it has no file, or no room. Raises OSError."""
     segment, directory = scrub.segment_with(partition.log, damage.path), partition.directory
     paths = (damage.path,) if segment is None else segment.paths()
@@ -69,33 +69,34 @@ async def set_aside(partition: Partition, damage: DamagedLog, run_blocking: RunB
         return None
     base = int(damage.path.rpartition("/")[2].partition(".")[0])
     name = f"{partition.topic_id}-{partition.index}-{base}"
-    place: str | None = await run_blocking(
+    place: str | None = await directory.run_blocking(
         quarantine.keep, directory.disk, f"{directory.path}/{QUARANTINE}", name, paths
     )
     return place
 
 
-async def remove_foreign(partition: Partition, damage: DamagedLog, run_blocking: RunBlocking) -> None:
+async def remove_foreign(partition: Partition, damage: DamagedLog) -> None:
     """Remove a segment file that does not belong to the log. Raises OSError."""
-    disk = partition.directory.disk
+    disk, run_blocking = partition.directory.disk, partition.directory.run_blocking
     if await run_blocking(scrub.is_still_damaged, partition.log, damage):
         await run_blocking(disk.remove, damage.path)
 
 
-def give_up_damaged(partition: Partition, damage: Sequence[DamagedLog]) -> None:
-    """Cut the log where the damage begins. Waits for the disk. Raises OutOfResources, DiskFailed."""
+def cut_of_damaged(partition: Partition, damage: Sequence[DamagedLog], is_wanted: Callable[[], bool]) -> Cut | None:
+    """What gives up all that lies behind where the damage begins; None where the log ends before that.
+
+    Raises OSError, StorageError.
+    """
     log = partition.log
     if any(damaged.path == log.directory for damaged in damage):
         # Where the log begins, the leader will say.
-        start_over(partition, 0)
-        return
+        return cut_of_all(partition, 0, is_wanted)
     end = _sound_end(log, damage)
     if end >= log.log_end:
-        return
+        return None
     if end <= log.log_start:
-        start_over(partition, log.log_start)
-        return
-    give_up(partition, end, log.truncate)
+        return cut_of_all(partition, log.log_start, is_wanted)
+    return cut_at(partition, end, is_wanted)
 
 
 def _sound_end(log: Log, damage: Sequence[DamagedLog]) -> int:

@@ -157,7 +157,7 @@ class Partition:
             self._surroundings.broker_id, assignment, log.log_end, self.high_watermark, self.kept_end, log.log_start
         )
         if log.flushed_end < log.log_end:
-            self._surroundings.flusher.touch(self)
+            self.directory.flusher.touch(self)
         self._moved(self.view.flushed(self.kept_end))
         return False
 
@@ -331,7 +331,7 @@ class Partition:
         has_new_policy = config.flush_policy is not self.log.config.flush_policy
         self.log.config = config
         if has_new_policy:
-            self._surroundings.flusher.touch(self)
+            self.directory.flusher.touch(self)
             self.announce()
 
     def was_cut(self) -> None:
@@ -455,10 +455,10 @@ class Partition:
     def grown(self) -> None:
         """Something was appended: have it flushed, at once or when there is time."""
         if self.log.config.flush_policy is FlushPolicy.OS:
-            self._surroundings.flusher.touch_later(self)
+            self.directory.flusher.touch_later(self)
             self.announce()
         else:
-            self._surroundings.flusher.touch(self)
+            self.directory.flusher.touch(self)
 
     def _announce_kept(self) -> None:
         if self.error is not None or self.view is None:

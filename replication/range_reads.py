@@ -17,7 +17,6 @@ from cordwood.replication.frames import (
     encode_push,
     encode_read,
 )
-from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.partition import Partition
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.slices import Slice
@@ -44,8 +43,8 @@ class HeldPartitions(Protocol):
 class RangeServer:
     """Answers other brokers. What is committed is the same in every replica, so the role does not matter."""
 
-    def __init__(self, partitions: HeldPartitions, run_blocking: RunBlocking) -> None:
-        self._partitions, self._run_blocking = partitions, run_blocking
+    def __init__(self, partitions: HeldPartitions) -> None:
+        self._partitions = partitions
         self._answering: dict[Channel, asyncio.Task[None]] = {}
 
     def answer(self, channel: Channel, read: Read) -> None:
@@ -73,7 +72,8 @@ class RangeServer:
         if not log.log_start <= read.offset < watermark:
             return PushRow(WITHOUT_STREAM, PushKind.REFUSED, watermark, log.log_start), []
         size_max = min(max(read.size, 0), READ_BYTES_MAX)
-        found: Slice | None = await self._run_blocking(log.slice, read.offset, size_max, watermark)
+        run_blocking = partition.directory.run_blocking
+        found: Slice | None = await run_blocking(log.slice, read.offset, size_max, watermark)
         if found is None:
             return PushRow(WITHOUT_STREAM, PushKind.REFUSED, watermark, log.log_start), []
         return PushRow(WITHOUT_STREAM, PushKind.DATA, watermark, log.log_start, found.size), [found]

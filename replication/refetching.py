@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import structlog
 
-from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.log_directory import STAGING
 from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader, RangeUnavailable
@@ -20,23 +19,19 @@ from cordwood.storage.segment import Segment
 _events = structlog.get_logger("repairs")
 
 
-async def refetch(
-    partition: Partition, segment: Segment, sources: Sequence[int], reader: RangeReader, run_blocking: RunBlocking
-) -> bool:
+async def refetch(partition: Partition, segment: Segment, sources: Sequence[int], reader: RangeReader) -> bool:
     """Replace a damaged segment by a whole one. False where the log was cut or dropped there meanwhile.
 
     `sources` are the brokers to ask, in this order. Raises RangeUnavailable, StorageError.
     """
     try:
-        return await _refetch(partition, segment, sources, reader, run_blocking)
+        return await _refetch(partition, segment, sources, reader)
     except OSError as error:
         raise partition.directory.write_failed(error) from error
 
 
-async def _refetch(
-    partition: Partition, segment: Segment, sources: Sequence[int], reader: RangeReader, run_blocking: RunBlocking
-) -> bool:
-    log = partition.log
+async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int], reader: RangeReader) -> bool:
+    log, run_blocking = partition.log, partition.directory.run_blocking
     log.set_apart(segment)
     place = f"{partition.directory.path}/{STAGING}/{partition.topic_id}-{partition.index}"
     await run_blocking(log.disk.make_directories, place)
@@ -45,7 +40,7 @@ async def _refetch(
         steps = rebuild.steps()
         while (step := await run_blocking(next, steps, None)) is not None:
             if isinstance(step, Missing):
-                await _fill(rebuild, step, partition, sources, reader, run_blocking)
+                await _fill(rebuild, step, partition, sources, reader)
         is_in_place = not partition.is_deleted and rebuild.put_in_place()
     except Exception:
         await run_blocking(rebuild.give_up)
@@ -58,19 +53,15 @@ async def _refetch(
 
 
 async def _fill(
-    rebuild: Rebuild,
-    missing: Missing,
-    partition: Partition,
-    sources: Sequence[int],
-    reader: RangeReader,
-    run_blocking: RunBlocking,
+    rebuild: Rebuild, missing: Missing, partition: Partition, sources: Sequence[int], reader: RangeReader
 ) -> None:
     """Raises RangeUnavailable where none of the sources has what comes next."""
     while rebuild.due < missing.end:
         refusals: list[str] = []
         for source in sources:
             try:
-                await run_blocking(rebuild.fill, missing, await reader.read(source, partition, rebuild.due))
+                batches = await reader.read(source, partition, rebuild.due)
+                await partition.directory.run_blocking(rebuild.fill, missing, batches)
                 break
             except (RangeUnavailable, CorruptBatch) as error:
                 refusals.append(f"broker {source}: {error}")

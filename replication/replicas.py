@@ -7,8 +7,11 @@ from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, PartitionRefused, Place, Refusal
 from cordwood.replication.surroundings import Surroundings
 from cordwood.storage.config import LogConfig
+from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DamagedLog, StorageError
+from cordwood.storage.log import Log
 from cordwood.storage.opening import open_log
+from cordwood.storage.slices import Slice
 
 NO_EPOCH = -1
 
@@ -23,6 +26,8 @@ class Replicas:
         self._names: dict[UUID, str] = {}
         self._offline: set[tuple[str, int]] = set()
         self._homes: dict[tuple[UUID, int], LogDirectory] = {}
+        self._recovered: dict[tuple[UUID, int], Log | OSError | StorageError] = {}
+        """Logs that were opened before anybody holds them, or why they could not be."""
         for directory in directories:
             for place in directory.found():
                 # On two disks of which one was away, and is back: what went on meanwhile is what counts.
@@ -35,16 +40,43 @@ class Replicas:
         for partitions in self._by_topic.values():
             yield from partitions.values()
 
+    def home_of(self, place: Place) -> LogDirectory | None:
+        """Where the partition lies; None where nothing of it is on a disk."""
+        return self._homes.get((place.topic_id, place.partition))
+
+    def recover(self, place: Place, config: LogConfig, now_ms: int) -> None:
+        """In a thread: open the log of a partition that has a home, for `open` to hold it."""
+        directory = self._homes[place.topic_id, place.partition]
+        try:
+            recovered: Log | OSError | StorageError = self._open_log(directory, place, config, now_ms)
+        except (OSError, StorageError) as error:
+            recovered = error
+        self._recovered[place.topic_id, place.partition] = recovered
+
+    def release_recovered(self) -> None:
+        """Let go of logs that were opened and turned out not to be this broker's any more."""
+        while self._recovered:
+            _, recovered = self._recovered.popitem()
+            if isinstance(recovered, Log):
+                recovered.release()
+
     def open(self, place: Place, config: LogConfig, now_ms: int) -> list[DamagedLog]:
         """Hold a partition, recovering what its directory has. Returns what of that was damaged.
 
-        An empty partition gets its directory with its first batch. Waits for the disk. Raises PartitionRefused.
+        An empty partition gets its directory with its first batch. Waits for the disk, unless the log has been opened
+        already. Raises PartitionRefused.
         """
         directory = self._home(place)
+        recovered = self._recovered.pop((place.topic_id, place.partition), None)
         try:
-            path = directory.partition_path(place.topic_id, place.partition)
+            if recovered is None:
+                recovered = self._open_log(directory, place, config, now_ms)
+            if not isinstance(recovered, Log):
+                raise recovered
+            log = recovered
+            # It may have been given another since it was opened.
+            log.config = config
             mark = directory.marks.get(place.topic_id, place.partition)
-            log = open_log(directory.disk, path, config, mark, now_ms, self._surroundings.open_segments)
             partition = Partition(place, log, directory, self._surroundings)
             if mark is None or mark.end_offset < log.flushed_end:
                 partition.note_flushed()
@@ -55,6 +87,18 @@ class Replicas:
         self._by_topic.setdefault(place.topic, {})[place.partition] = partition
         self._names[place.topic_id] = place.topic
         return log.damage
+
+    def _open_log(self, directory: LogDirectory, place: Place, config: LogConfig, now_ms: int) -> Log:
+        path = directory.partition_path(place.topic_id, place.partition)
+        mark = directory.marks.get(place.topic_id, place.partition)
+        return open_log(directory.disk, path, config, mark, now_ms, self._surroundings.open_segments)
+
+    async def read_piece(self, chunk: Slice) -> Bytes:
+        """Take the next piece of a slice beside the loop, waiting for no disk but its own. Raises as it does."""
+        path = chunk.segment.path
+        homes = [directory for directory in self.directories if path.startswith(f"{directory.path}/")]
+        piece: Bytes = await max(homes, key=lambda home: len(home.path)).run_blocking(chunk.next_piece)
+        return piece
 
     def get(self, topic: str, index: int) -> Partition | None:
         partitions = self._by_topic.get(topic)

@@ -1,15 +1,15 @@
 """Looking for damage before anybody needs what is damaged: everything on disk is read and proven, again and again.
 
-At a steady rate, in small pieces beside the loop. A pass over everything begins a while after the last one did, or as
-soon as that is through; so what fits into that while is proven that often, and more takes as long as the rate says.
+At a steady rate, in small pieces beside the loop. A pass over a log directory begins a while after the last one did, or
+as soon as that is through; so what fits into that while is proven that often, and more takes as long as the rate says.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 
 import structlog
 
-from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
@@ -32,25 +32,26 @@ _Proofs = Iterator[tuple[Partition, Proof]]
 
 
 class Scrubber:
-    """One per broker. What it finds in a partition, the partition is told."""
+    """One per broker. What it finds in a partition, the partition is told. A directory's disk holds up no other's."""
 
     def __init__(
         self,
         replicas: Replicas,
-        run_blocking: RunBlocking,
         bytes_per_second: int,
         scrub_the_rest: Callable[[], Awaitable[None]],
     ) -> None:
-        """`scrub_the_rest` is called in each pass, for what this broker keeps beside its logs. A rate of 0: never."""
-        self._replicas, self._run_blocking = replicas, run_blocking
-        self._bytes_per_second, self._scrub_the_rest = bytes_per_second, scrub_the_rest
+        """`scrub_the_rest` has passes of its own, for what this broker keeps beside its logs. A rate of 0: never."""
+        self._replicas, self._bytes_per_second, self._scrub_the_rest = replicas, bytes_per_second, scrub_the_rest
         self._step_bytes = max(PIECE_BYTES, bytes_per_second // STEPS_PER_SECOND)
         self._due = 0.0
         self._tasks = Tasks()
 
     def start(self) -> None:
         if self._bytes_per_second:
-            self._tasks.repeat(self._scrub_and_rest, "scrubber")
+            self._tasks.repeat(partial(self._pass, self._scrub_the_rest), "scrubber")
+            for directory in self._replicas.directories:
+                scrub = partial(self._scrub_directory, directory)
+                self._tasks.repeat(partial(self._pass, scrub), f"scrubber of {directory.path}")
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -58,35 +59,38 @@ class Scrubber:
     async def scrub(self) -> None:
         """One pass over everything."""
         for directory in self._replicas.directories:
-            if not directory.is_offline:
-                self._scrub_marks(directory)
-        together: list[Partition] = []
-        size = 0
-        for partition in list(self._replicas):
-            together.append(partition)
-            size += _size(partition)
-            if size >= self._step_bytes:
-                await self._scrub_partitions(together)
-                together, size = [], 0
-        await self._scrub_partitions(together)
+            await self._scrub_directory(directory)
         await self._scrub_the_rest()
 
-    async def _scrub_and_rest(self) -> None:
+    async def _pass(self, scrub: Callable[[], Awaitable[None]]) -> None:
         now = asyncio.get_running_loop().time
         began = now()
         try:
-            await self.scrub()
+            await scrub()
         except (OSError, StorageError) as error:
             # Of what lies beside the logs. The next pass comes to it again.
             _events.warning("scrub.postponed", error=str(error))
         await asyncio.sleep(max(PASS_S - (now() - began), PAUSE_S))
 
-    async def _scrub_partitions(self, partitions: Iterable[Partition]) -> None:
+    async def _scrub_directory(self, directory: LogDirectory) -> None:
+        if not directory.is_offline:
+            self._scrub_marks(directory)
+        together: list[Partition] = []
+        size = 0
+        for partition in [partition for partition in self._replicas if partition.directory is directory]:
+            together.append(partition)
+            size += _size(partition)
+            if size >= self._step_bytes:
+                await self._scrub_partitions(directory, together)
+                together, size = [], 0
+        await self._scrub_partitions(directory, together)
+
+    async def _scrub_partitions(self, directory: LogDirectory, partitions: Iterable[Partition]) -> None:
         views = [(partition, view_of(partition.log)) for partition in partitions if _may_be_read(partition)]
         proofs = _proofs_of(views)
         is_through = not views
         while not is_through:
-            found, size, is_through = await self._run_blocking(_advance, proofs, self._step_bytes)
+            found, size, is_through = await directory.run_blocking(_advance, proofs, self._step_bytes)
             for partition, damage in found:
                 if _may_be_read(partition):
                     partition.damaged(damage)

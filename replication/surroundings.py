@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cordwood.replication.flusher import Flusher
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.open_segments import OpenSegments
@@ -18,7 +17,6 @@ class Surroundings:
     """What the replicas of one broker share."""
 
     broker_id: int
-    flusher: Flusher
     wakeups: Wakeups
     now: Callable[[], float]
     """The loop's time, in seconds."""

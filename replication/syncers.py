@@ -67,11 +67,11 @@ _EVENT = struct.Struct("<QQqq")
 class AioSyncer:
     """Kernel AIO: every file of the group in one `io_submit`, completion by an eventfd in the loop (Linux, x86-64)."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Raises OSError where the kernel does not offer it."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
+        """`executor` takes what the kernel does not. Raises OSError where it does not offer any of this."""
         if platform.machine() != "x86_64" or not hasattr(os, "eventfd"):
             raise OSError(errno.ENOSYS, "no kernel AIO here")
-        self._loop = loop
+        self._loop, self._executor = loop, executor
         self._syscall = ctypes.CDLL(None, use_errno=True).syscall
         self._context = ctypes.c_ulong(0)
         self._call(_SETUP, _DEPTH, ctypes.byref(self._context))
@@ -114,15 +114,21 @@ class AioSyncer:
             try:
                 accepted = self._call(_SUBMIT, self._context, len(some) - passed, remaining)
             except OSError:
-                # The first of those that remain cannot go this way, or the kernel has no room: then it waits its turn.
-                self._failures += _sync_all(some[passed : passed + 1])
+                # The first of those that remain cannot go this way, or the kernel has no room: a thread takes it.
+                beside = self._loop.run_in_executor(self._executor, _sync_all, some[passed : passed + 1])
+                beside.add_done_callback(self._synced_beside)
+                self._pending += 1
                 passed += 1
                 continue
             passed += accepted
             self._pending += accepted
         self._submitted += passed
+
+    def _synced_beside(self, ended: "asyncio.Future[list[Failure]]") -> None:
+        self._failures += ended.result()
+        self._pending -= 1
         if not self._pending:
-            self._loop.call_soon(self._go_on)
+            self._go_on()
 
     def _reap(self) -> None:
         try:
@@ -161,6 +167,6 @@ class AioSyncer:
 def best_syncer(loop: asyncio.AbstractEventLoop, executor: Executor) -> Syncer:
     """Kernel AIO if this machine has it."""
     try:
-        return AioSyncer(loop)
+        return AioSyncer(loop, executor)
     except OSError:
         return ThreadSyncer(loop, executor)

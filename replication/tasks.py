@@ -10,6 +10,9 @@ PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
 CONTAINED = "contained"
 """Key of an exception handler's context: what the error has cost is over, and nothing else is to be ended for it."""
 
+RunBlocking = Callable[..., Awaitable[Any]]
+"""Runs a function that waits for the disk where it does not stop the loop."""
+
 _ResultT = TypeVar("_ResultT")
 
 

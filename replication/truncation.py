@@ -1,4 +1,4 @@
-"""Cuts of followers' logs, beside the loop: those that are due at the same time share their syncs.
+"""Cuts of replicas' logs, beside the loop: those that are due in a log directory at the same time share their syncs.
 
 Before a log is cut, its flush mark and its recovery point have to be lower on disk, or a crash in between would look
 like a loss; that is done in a thread, with one sync of the marks for all. The cut itself is made on the loop, in memory
@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from cordwood.replication.housekeeping import RunBlocking
+from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.disk import sync_directory
-from cordwood.storage.errors import DamagedLog, StorageError
-from cordwood.storage.state import LogState, set_back
+from cordwood.storage.errors import DamagedLog, OutOfResources, StorageError
+from cordwood.storage.state import LogState, set_back, state_of_new_log
+from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:
-    from cordwood.replication.following import Following
+    from cordwood.replication.partition import Partition
 
 CUTS_PER_TURN = 20
 """Made before others get a turn of the loop."""
@@ -29,63 +30,110 @@ _events = structlog.get_logger("replication")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """What a follower gives up: all that its log has at or above `end`, or with `is_new_start` all of it."""
+    """What a replica gives up: all that its log has at or above `end`, or with `is_new_start` all of it."""
 
-    following: "Following"
+    partition: "Partition"
     end: int
     is_new_start: bool
     state: LogState | None
     """What has to be on disk before; None where that is so already."""
+    is_wanted: Callable[[], bool]
+    """Asked right before the log is cut: whether the replica still has the role in which it was to give that up."""
 
 
 Done = Callable[[bool], None]
 """Told on the loop whether the log is cut; where it is not, it may be tried again."""
 
 
+def cut_at(partition: "Partition", end: int, is_wanted: Callable[[], bool]) -> Cut:
+    """A cut, for which the flush mark is lowered already. Raises OSError, StorageError."""
+    log = partition.log
+    state = log.state_before_cut(end)
+    lower_mark(partition, end)
+    return Cut(partition, end, is_new_start=False, state=state, is_wanted=is_wanted)
+
+
+def cut_of_all(partition: "Partition", offset: int, is_wanted: Callable[[], bool]) -> Cut:
+    """As `cut_at`, of everything: the log is to begin at `offset`."""
+    partition.note_end(0, NO_EPOCH)
+    return Cut(partition, offset, is_new_start=True, state=state_of_new_log(offset), is_wanted=is_wanted)
+
+
+def lower_mark(partition: "Partition", end: int) -> None:
+    """Note that nothing at or above `end` counts as flushed: a crash must not make a cut there look like a loss."""
+    log = partition.log
+    partition.note_end(min(end, log.flushed_end), log.epochs.epoch_at(end - 1))
+
+
 class Truncations:
     """Those of one broker."""
 
-    def __init__(self, run_blocking: RunBlocking) -> None:
-        self._run_blocking = run_blocking
-        self._due: dict[Cut, Done] = {}
-        self._running: asyncio.Task[None] | None = None
+    def __init__(self) -> None:
+        self._due: dict[LogDirectory, dict[Cut, Done]] = {}
+        self._running: set[LogDirectory] = set()
+        self._preparing: set[asyncio.Future[dict[Cut, Exception]]] = set()
         self._tasks = Tasks()
 
     def add(self, cut: Cut, done: Done) -> None:
-        """Have a log cut soon. Its checkpoint is not written meanwhile, nor is anything of its leader's appended."""
-        cut.following.partition.is_saving = True
-        self._due[cut] = done
-        if self._running is None:
-            self._running = self._tasks.spawn(self._cut_all(), "truncations")
+        """Have a log cut soon. Its checkpoint is not written meanwhile, and nothing is to be appended."""
+        directory = cut.partition.directory
+        cut.partition.is_saving = True
+        self._due.setdefault(directory, {})[cut] = done
+        if directory not in self._running:
+            self._running.add(directory)
+            self._tasks.spawn(self._cut_all(directory), f"truncations in {directory.path}")
+
+    async def make(self, cut: Cut) -> bool:
+        """As `add`: whether the log is cut."""
+        is_cut: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def ended(is_made: bool) -> None:
+            if not is_cut.done():
+                is_cut.set_result(is_made)
+
+        self.add(cut, ended)
+        return await is_cut
 
     async def close(self) -> None:
+        """Make no more cuts. Returns once nothing is written for one."""
         await self._tasks.close()
+        if self._preparing:
+            await asyncio.wait(self._preparing)
 
-    async def _cut_all(self) -> None:
+    async def _cut_all(self, directory: LogDirectory) -> None:
         try:
-            while self._due:
-                due, self._due = self._due, {}
-                failures = await self._run_blocking(_prepare, list(due))
+            while due := self._due.pop(directory, None):
+                failures = await self._prepared(directory, list(due))
                 for number, (cut, done) in enumerate(due.items(), 1):
-                    done(_finish(cut, failures.get(cut)))
+                    _tell(cut, done, is_cut=finish(cut, failures.get(cut)))
                     if number % CUTS_PER_TURN == 0:
                         await asyncio.sleep(0)
         finally:
-            self._running = None
+            self._running.discard(directory)
 
-
-def _prepare(cuts: Sequence[Cut]) -> dict[Cut, Exception]:
-    """In a thread: put on disk what has to be there before the cuts. What has failed, and why."""
-    failures: dict[Cut, Exception] = {}
-    marks: dict[str, Exception | None] = {}
-    for cut in cuts:
-        partition = cut.following.partition
-        directory, log = partition.directory, partition.log
+    async def _prepared(self, directory: LogDirectory, cuts: Sequence[Cut]) -> dict[Cut, Exception]:
+        preparing = asyncio.ensure_future(directory.run_blocking(prepare, cuts))
+        self._preparing.add(preparing)
+        preparing.add_done_callback(self._preparing.discard)
         try:
-            if directory.path not in marks:
-                marks[directory.path] = _failure(directory.marks.file.sync)
-            if (failure := marks[directory.path]) is not None:
-                raise failure
+            failures: dict[Cut, Exception] = await asyncio.shield(preparing)
+        except Exception as error:
+            # It was not even begun, as where there is no thread for it. None of the cuts may be forgotten for that.
+            return dict.fromkeys(cuts, OutOfResources(f"no log could be cut: {error!r}"))
+        return failures
+
+
+def prepare(cuts: Sequence[Cut]) -> dict[Cut, Exception]:
+    """Put on disk what has to be there before the cuts, all of one directory. What has failed, and why. Blocks."""
+    failures: dict[Cut, Exception] = {}
+    directory = cuts[0].partition.directory
+    try:
+        directory.marks.file.sync()
+    except Exception as error:
+        return dict.fromkeys(cuts, error)
+    for cut in cuts:
+        log = cut.partition.log
+        try:
             if cut.is_new_start:
                 # A replica that has never had a record has no directory yet.
                 for changed in log.disk.make_directories(log.directory):
@@ -97,20 +145,13 @@ def _prepare(cuts: Sequence[Cut]) -> dict[Cut, Exception]:
     return failures
 
 
-def _failure(sync: Callable[[], None]) -> Exception | None:
-    try:
-        sync()
-    except Exception as error:
-        return error
-    return None
-
-
-def _finish(cut: Cut, failure: Exception | None) -> bool:
-    following, partition = cut.following, cut.following.partition
+def finish(cut: Cut, failure: Exception | None = None) -> bool:
+    """Cut the log, which is prepared for it or could not be. Return whether it is cut."""
+    partition = cut.partition
     partition.is_saving = False
     if partition.error is None and not partition.is_deleted:
         with partition.contained():
-            if partition.following is following and (cut.is_new_start or cut.end >= partition.log.log_start):
+            if cut.is_wanted() and (cut.is_new_start or cut.end >= partition.log.log_start):
                 return _make(cut, failure)
             # It has another role by now, or retention has come first: it keeps what it has.
             partition.note_flushed()
@@ -118,17 +159,17 @@ def _finish(cut: Cut, failure: Exception | None) -> bool:
 
 
 def _make(cut: Cut, failure: Exception | None) -> bool:
-    partition = cut.following.partition
+    partition = cut.partition
     log = partition.log
+    if failure is not None:
+        return _not_cut(partition, failure)
     try:
-        if failure is not None:
-            raise failure
         if cut.is_new_start:
-            log.start_over(cut.end, sync=False)
+            log.start_over(cut.end)
             partition.was_cut()
             partition.high_watermark = cut.end
         else:
-            log.truncate(cut.end, sync=False)
+            log.truncate(cut.end)
             partition.was_cut()
         partition.note_end(log.flushed_end, log.epochs.latest)
         partition.grown()
@@ -136,7 +177,20 @@ def _make(cut: Cut, failure: Exception | None) -> bool:
         partition.damaged(damage)
         return False
     except (OSError, StorageError) as error:
-        reason = partition.directory.write_failed(error)
-        _events.error("replica.not_cut", topic=partition.topic, partition=partition.index, reason=str(reason))
-        return False
+        return _not_cut(partition, error)
     return True
+
+
+def _not_cut(partition: "Partition", error: Exception) -> bool:
+    """Whatever it was: it may be tried again, unless the disk is broken."""
+    reason = partition.directory.write_failed(error) if isinstance(error, OSError | StorageError) else error
+    _events.error("replica.not_cut", topic=partition.topic, partition=partition.index, reason=str(reason))
+    return False
+
+
+def _tell(cut: Cut, done: Done, *, is_cut: bool) -> None:
+    try:
+        done(is_cut)
+    except Exception as error:
+        # The others are told all the same.
+        cut.partition.fail(error)

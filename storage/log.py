@@ -21,7 +21,7 @@ from cordwood.storage.retention import droppable
 from cordwood.storage.rewriting import write_again
 from cordwood.storage.segment import Segment
 from cordwood.storage.slices import Slice
-from cordwood.storage.state import LogState, save, set_back, state_of_new_log
+from cordwood.storage.state import LogState, save
 from cordwood.storage.unsynced import Unsynced, UnsyncedEntries
 
 OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
@@ -198,18 +198,15 @@ class Log:
         producers, manifest = self.producers.encode(end), self._manifest(end)
         return LogState(min(self.log_start, end), end, producers, self.epochs.encode(), manifest)
 
-    def truncate(self, end: int, *, sync: bool = True) -> None:
+    def truncate(self, end: int) -> None:
         """Give up every batch with a record at or above `end` (a follower whose leader does not have them).
 
-        A whole segment is cut unread, whatever is in it. Sure when this returns: it waits for the disk. Without `sync`
-        it does not: `state_before_cut` is on disk already, and the rest is sure with the next group commit. Raises
-        OSError, OutOfResources, DamagedLog: then it may be done in part, and is to be called again.
+        `state_before_cut` is on disk already: the recovery point comes down before the bytes do, or a crash in between
+        would look like a loss. A whole segment is cut unread, whatever is in it. Sure with the next group commit.
+        Raises OSError, OutOfResources, DamagedLog: then it may be done in part, and is to be called again.
         """
         if end >= self.log_end:
             return
-        # The recovery point comes down before the bytes do, or a crash in between would look like a loss.
-        if sync and (state := self.state_before_cut(end)) is not None:
-            set_back(self.disk, self.directory, state)
         segment, position, end = self._place_of_cut(end)
         self.log_start, self.saved_start = min(self.log_start, end), min(self.saved_start, end)
         self.producers.truncate_end(end)
@@ -225,8 +222,6 @@ class Log:
             segment.truncate(position, end)
             self._unsynced.files[segment.path] = segment.file
         self._unsynced.changed(self.directory)
-        if sync:
-            self._sync_cut()
         self._places.clear()
         self.log_end = end
         self.flushed_end = min(self.flushed_end, end)
@@ -242,23 +237,12 @@ class Log:
             end, position = batch_boundary(segment, end)
         return segment, position, end
 
-    def _sync_cut(self) -> None:
-        files, directories = self._unsynced.take(self.disk)
-        for syncable in (*files, *directories):
-            syncable.sync()
-        for directory in directories:
-            directory.close()
-
-    def start_over(self, offset: int, *, sync: bool = True) -> None:
-        """Give up everything and begin anew at `offset`. `sync` as in `truncate`, with `state_of_new_log(offset)`."""
-        if sync:
-            set_back(self.disk, self.directory, state_of_new_log(offset))
+    def start_over(self, offset: int) -> None:
+        """Give up everything and begin anew at `offset`. As `truncate`, with `state_of_new_log(offset)` on disk."""
         for segment in reversed(self.segments):  # A crash leaves a log that lacks its end, never its beginning.
             self._remove(segment)
         self.segments = []
         self._unsynced.changed(self.directory)
-        if sync:
-            self._sync_cut()
         self._places = {}
         self.log_start = self.log_end = self.flushed_end = self.recovery_point = self.saved_start = offset
         self._covered_end = min(self._covered_end, offset)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -203,7 +203,6 @@ class GroupWorld:
             running.member,  # type: ignore[arg-type]
             running.replicas,
             Settings(node_id=running.broker_id),
-            _run_here,
             _wall_clock,
             self.rng,
         )
@@ -312,11 +311,6 @@ def _at_once(ask: Callable[[GroupCoordinator], _T]) -> Callable[[GroupCoordinato
         return ask(coordinator)
 
     return asked
-
-
-async def _run_here(function: Callable[..., Any], *arguments: Any) -> Any:
-    await asyncio.sleep(0)
-    return function(*arguments)
 
 
 def _wall_clock() -> int:

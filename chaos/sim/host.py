@@ -1,5 +1,6 @@
 """A simulated machine with the real broker on it: a disk, a clock, and a process that ends, and is started again."""
 
+import asyncio
 import random
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ from cordwood.chaos.sim.outside import DiskSpeed, SimulatedSyncer, SimulatedThre
 from cordwood.cluster.broker import Broker
 from cordwood.cluster.config import Settings
 from cordwood.cluster.http.watched import Watched
-from cordwood.cluster.outside import Outside
+from cordwood.cluster.outside import DiskAccess, Outside
 from cordwood.storage.disk import sync_directory
 
 DATA = "/data"
@@ -37,6 +38,7 @@ class Host:
         self.clock_rate, self.clock_jump_s = 1.0, 0.0
         self.process: Process | None = None
         self.broker: Broker | None = None
+        self._starting: asyncio.Task[None]
         self.insert_disk()
 
     @property
@@ -62,7 +64,8 @@ class Host:
         self.network.power_on(self.name)
         process = self.process = Process(self.name, clock_rate=self.clock_rate)
         self.disk.on_death = lambda: self.ended(process, "it was killed in the middle of a write")
-        self.loop.create_task(self._serve(process), context=process.context(), name=f"{self.name} serves")
+        serving = self._serve(process)
+        self._starting = self.loop.create_task(serving, context=process.context(), name=f"{self.name} serves")
 
     def kill(self, *, silently: bool = False) -> None:
         """The process is gone; the page cache outlives it."""
@@ -80,7 +83,8 @@ class Host:
         """SIGTERM."""
         process, broker = self.process, self.broker
         if process is not None and broker is not None and not process.is_paused:
-            self.loop.create_task(self._stop(process, broker), context=process.context(), name=f"{self.name} stops")
+            stopping = self._stop(process, broker, self._starting)
+            self.loop.create_task(stopping, context=process.context(), name=f"{self.name} stops")
 
     def pause(self) -> None:
         if self.process is not None:
@@ -107,9 +111,13 @@ class Host:
         except Exception as error:
             self._end_soon(process, f"it could not start: {error!r}")
 
-    async def _stop(self, process: Process, broker: Broker) -> None:
+    async def _stop(self, process: Process, broker: Broker, starting: "asyncio.Task[None]") -> None:
         try:
-            await broker.stop()
+            if starting.done():
+                await broker.stop()
+            else:
+                starting.cancel()
+                await asyncio.wait([starting])
         except Exception as error:
             self._end_soon(process, f"it could not stop: {error!r}")
         else:
@@ -126,7 +134,7 @@ class Host:
             clock=self.loop.time,
             rng=random.Random(self.rng.random()),
             run_blocking=threads.run_blocking,
-            syncer=SimulatedSyncer(self.loop, self.speed),
+            access=lambda _: DiskAccess(SimulatedSyncer(self.loop, self.speed), threads.run_blocking),
             hostname=self.name,
             descriptors_max=DESCRIPTORS_MAX,
             boot_id=self.disk.boot_id,

@@ -5,6 +5,7 @@ Whatever happens, the log is opened again as it was, up to where it was flushed,
 
 import asyncio
 import random
+from collections.abc import Callable
 from uuid import UUID
 
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -15,12 +16,12 @@ from cordwood.chaos.sim.loop import run
 from cordwood.chaos.sim.replication import NOW_MS, SlowSyncer
 from cordwood.chaos.sim.strict import strictly
 from cordwood.chaos.sim.values import batch_of, values_between
-from cordwood.replication.flusher import Flusher
-from cordwood.replication.following import give_up, start_over
+from cordwood.replication.flusher import Flushable, Flusher
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, Place
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.surroundings import Surroundings
+from cordwood.replication.truncation import cut_at, cut_of_all, finish, prepare
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.batch import check
 from cordwood.storage.config import LogConfig
@@ -86,9 +87,9 @@ class Life:
         self.openings += 1
         loop = asyncio.get_running_loop()
         wakeups = Wakeups(loop)
-        flusher = Flusher(loop, SlowSyncer(self.rng, 0.0), wakeups)
-        surroundings = Surroundings(1, flusher, wakeups, loop.time, 1.0, _ignored, _ignored, _ignored, _ignored)
-        replicas = Replicas([LogDirectory(self.disk, "/data", _ignored)], surroundings)
+        flusher = _IdleFlusher(loop, SlowSyncer(self.rng, 0.0), wakeups)
+        surroundings = Surroundings(1, wakeups, loop.time, 1.0, _ignored, _ignored, _ignored, _ignored)
+        replicas = Replicas([LogDirectory(self.disk, "/data", _ignored, flusher, _run_here)], surroundings)
         damage = replicas.open(PLACE, self.config, NOW_MS)
         wrong = [damaged for damaged in damage if damaged.path.endswith(".log")]
         assert not wrong, f"rule 8: the disk is sound, and this is called damaged: {wrong}"
@@ -123,13 +124,16 @@ class Life:
 
     def _flush(self) -> None:
         has_news = self.partition.log.flushed_end < self.partition.log.log_end
+        self._sync()
+        self.sure = len(self.values)
+        if has_news:
+            self._may_return.clear()
+
+    def _sync(self) -> None:
         unsynced = self.partition.take_unsynced()
         for syncable in (*unsynced.files, *unsynced.directories):
             syncable.sync()
         self.partition.flushed(unsynced)
-        self.sure = len(self.values)
-        if has_news:
-            self._may_return.clear()
 
     def _checkpoint(self) -> None:
         log = self.partition.log
@@ -149,9 +153,13 @@ class Life:
         self._may_return.append(list(self.values))
         if self.rng.random() < 0.2:
             self.sure = 0
-            start_over(self.partition, self.start)
+            cut = cut_of_all(self.partition, self.start, lambda: True)
         else:
-            give_up(self.partition, end, log.truncate)
+            cut = cut_at(self.partition, end, lambda: True)
+        assert not prepare([cut])
+        finish(cut)
+        # Until the next group commit, a power cut may bring back what was cut.
+        self._sync()
         del self.values[log.log_end - self.start :]
         self._may_return.clear()
 
@@ -176,6 +184,17 @@ def _found(replicas: Replicas) -> Partition:
     found = replicas.get(PLACE.topic, PLACE.partition)
     assert found is not None, "it has just been opened"
     return found
+
+
+class _IdleFlusher(Flusher):
+    """The story itself says when there is a group commit."""
+
+    def touch(self, replica: Flushable) -> None:
+        """Nothing happens by itself."""
+
+
+async def _run_here(function: Callable[..., object], *arguments: object) -> object:
+    return function(*arguments)
 
 
 def _ignored(*_: object) -> None:

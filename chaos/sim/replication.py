@@ -219,12 +219,12 @@ class ReplicaBroker:
         self._metadata, self._wires, self._rng = metadata, wires, rng
         wakeups = Wakeups(loop := asyncio.get_running_loop())
         self._syncer = SlowSyncer(rng, sync_max_s)
-        directory = LogDirectory(disk, "/data", self._directory_failed, disk.boot_id)
+        flusher = Flusher(loop, self._syncer, wakeups)
+        directory = LogDirectory(disk, "/data", self._directory_failed, flusher, _run_here, disk.boot_id)
         self.member = metadata.join(broker_id)
         self.isr_changes = IsrChanges(self.member, broker_id, lambda other: self.links.epoch_of(other))  # type: ignore[arg-type]
         surroundings = Surroundings(
             broker_id=broker_id,
-            flusher=Flusher(loop, self._syncer, wakeups),
             wakeups=wakeups,
             now=loop.time,
             lag_max_s=LAG_MAX_S,
@@ -235,7 +235,7 @@ class ReplicaBroker:
         )
         self.replicas = Replicas([directory], surroundings)
         peers = Neighbours(self.member, broker_id, LISTENER, self.incarnation)  # type: ignore[arg-type]
-        self.links = Links(self.replicas, wakeups, _run_here, LinkLimits(100 << 20), peers.why_not)
+        self.links = Links(self.replicas, wakeups, LinkLimits(100 << 20), peers.why_not)
         wires.listen(broker_id, self.links.handle)
 
         async def dial(_host: str, port: int, received: Callable[[memoryview], None]) -> Any:
@@ -244,22 +244,22 @@ class ReplicaBroker:
         def fetcher(leader: int) -> Fetcher:
             return Fetcher(leader, peers.address, peers.hello, dial, wakeups, lambda: NOW_MS, self.truncations)
 
-        self.truncations = Truncations(_run_here)
+        self.truncations = Truncations()
         self.fetchers = Fetchers(fetcher)
-        self.housekeeping = Housekeeping(self.replicas, _run_here, lambda: NOW_MS, Intervals(1e9, 0.1, LAG_MAX_S))
+        self.housekeeping = Housekeeping(self.replicas, lambda: NOW_MS, Intervals(1e9, 0.1, LAG_MAX_S))
         self.repairs = Repairs(
             self.member,  # type: ignore[arg-type]
             broker_id,
             self.replicas,
             self.fetchers,
             self.housekeeping,
-            _run_here,
+            self.truncations,
             lambda: self.assignments.open_more(self.member.image),
             self.damage,
             lambda: RangeReader(peers.address, peers.hello, dial),
         )
         self.unflushed = UnflushedReplicas(self.member, broker_id, self.replicas)  # type: ignore[arg-type]
-        self.scrubber = Scrubber(self.replicas, _run_here, SCRUB_BYTES_PER_SECOND, _nothing)
+        self.scrubber = Scrubber(self.replicas, SCRUB_BYTES_PER_SECOND, _nothing)
         settings = _settings(broker_id)
         self.assignments = Assignments(self.replicas, self.housekeeping, self.repairs, settings, lambda: NOW_MS)
 

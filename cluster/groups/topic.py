@@ -15,7 +15,6 @@ from cordwood.cluster.metadata.commands import CreateTopic
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.topics import CONSUMER_OFFSETS, new_topic
-from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.errors import BatchTooLarge, DamagedLog, DiskFailed, OffsetOutOfRange, OutOfResources
@@ -103,12 +102,11 @@ class ReplicatedTopic:
         quorum: Quorum,
         replicas: Replicas,
         settings: Settings,
-        run_blocking: RunBlocking,
         wall_clock: Callable[[], int],
         rng: random.Random,
     ) -> None:
         self._quorum, self._replicas, self._settings = quorum, replicas, settings
-        self._run_blocking, self._wall_clock, self._rng = run_blocking, wall_clock, rng
+        self._wall_clock, self._rng = wall_clock, rng
         self._obstacle = ""
 
     def partition_count(self) -> int:
@@ -144,9 +142,10 @@ class ReplicatedTopic:
             raise _as_refused(refused) from refused
 
     async def read(self, leadership: Leadership, offset: int) -> bytes:
-        log = self._led(leadership).log
+        led = self._led(leadership)
+        log = led.log
         try:
-            data: bytes = await self._run_blocking(log.read, offset, READ_BYTES, log.log_end)
+            data: bytes = await led.directory.run_blocking(log.read, offset, READ_BYTES, log.log_end)
         except OffsetOutOfRange as error:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
         except DamagedLog as damage:

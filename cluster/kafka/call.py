@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from cordwood.cluster.kafka.turns import Turns
     from cordwood.cluster.metadata.quorum import Quorum
     from cordwood.cluster.producer_ids import ProducerIds
-    from cordwood.replication.housekeeping import Housekeeping, RunBlocking
+    from cordwood.replication.housekeeping import Housekeeping
     from cordwood.replication.replicas import Replicas
+    from cordwood.replication.tasks import RunBlocking
 
 NO_THROTTLE = timedelta(0)
 

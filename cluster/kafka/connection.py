@@ -21,9 +21,8 @@ from cordwood.cluster.kafka.fetch_sessions import NO_SESSION
 from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.memory import MemoryPool
-from cordwood.replication.channel import Chunk
+from cordwood.replication.channel import Chunk, ReadPiece
 from cordwood.replication.frames import FIRST_KEY_BYTE
-from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.segment import NotInMemory
@@ -56,7 +55,7 @@ class Owner(Protocol):
     keep_alive: KeepAlive
 
     wakeups: Wakeups
-    run_blocking: RunBlocking
+    read_piece: ReadPiece
     request_bytes_max: int
     memory: ConnectionMemory
 
@@ -476,7 +475,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _read_piece(self, chunk: Slice) -> None:
         try:
-            piece = await self._owner.run_blocking(chunk.next_piece)
+            piece = await self._owner.read_piece(chunk)
         except Exception as error:
             self._cannot_read(error)
             return

@@ -12,8 +12,7 @@ from cordwood.cluster.kafka.connection import LENGTH_BYTES, Connection, Handle
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.memory import Memory
-from cordwood.replication.channel import Chunk
-from cordwood.replication.housekeeping import RunBlocking
+from cordwood.replication.channel import Chunk, ReadPiece
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DamagedLog
@@ -27,11 +26,11 @@ class InProcess:
     def __init__(
         self,
         wakeups: Wakeups,
-        run_blocking: RunBlocking,
+        read_piece: ReadPiece,
         damaged: Callable[[DamagedLog], None],
         request_bytes_max: int,
     ) -> None:
-        self.wakeups, self.run_blocking, self.damaged = wakeups, run_blocking, damaged
+        self.wakeups, self.read_piece, self.damaged = wakeups, read_piece, damaged
         self.request_bytes_max = request_bytes_max
         self.memory = ConnectionMemory(Memory.unlimited())
 

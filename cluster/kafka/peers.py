@@ -8,9 +8,8 @@ from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.memory import Memory
-from cordwood.replication.channel import Channel
+from cordwood.replication.channel import Channel, ReadPiece
 from cordwood.replication.frames import MalformedFrame
-from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
 
@@ -27,8 +26,8 @@ class Peers:
     keep_alive = KeepAlive(idle_s=1, interval_s=1, probes=3)
     """A leader that is out of reach is dialled anew: a connection that lost packets for long takes as long to heal."""
 
-    def __init__(self, wakeups: Wakeups, run_blocking: RunBlocking) -> None:
-        self.wakeups, self.run_blocking = wakeups, run_blocking
+    def __init__(self, wakeups: Wakeups, read_piece: ReadPiece) -> None:
+        self.wakeups, self.read_piece = wakeups, read_piece
         self.request_bytes_max = FRAME_BYTES_MAX
         self.memory = ConnectionMemory(Memory.unlimited())
 

@@ -15,7 +15,7 @@ from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.listeners import Listener
 from cordwood.cluster.memory import Memory
-from cordwood.replication.housekeeping import RunBlocking
+from cordwood.replication.channel import ReadPiece
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
 
@@ -43,14 +43,14 @@ class Server:
         self,
         settings: Settings,
         wakeups: Wakeups,
-        run_blocking: RunBlocking,
+        read_piece: ReadPiece,
         handle: Handle,
         damaged: Callable[[DamagedLog], None],
         measures: RequestMeasures,
         memory: Memory,
         sessions: FetchSessions,
     ) -> None:
-        self.wakeups, self.run_blocking, self.damaged = wakeups, run_blocking, damaged
+        self.wakeups, self.read_piece, self.damaged = wakeups, read_piece, damaged
         self.request_bytes_max = settings.socket_request_max_bytes
         self.memory = ConnectionMemory(memory, lambda: self._connections)
         self._settings, self._handle, self._measures = settings, handle, measures

@@ -24,7 +24,7 @@ from cordwood.cluster.metadata.journal import NAME, Entry, Journal
 from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
 from cordwood.cluster.metadata.snapshot import Snapshot
-from cordwood.replication.housekeeping import RunBlocking
+from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.disk import Disk, Syncable, sync_directory
 from cordwood.storage.errors import DamagedLog
 

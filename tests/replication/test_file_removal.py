@@ -23,7 +23,7 @@ async def run_here(function: Callable[..., object], *arguments: object) -> objec
 
 
 def housekeeping_of(broker: ReplicaStory) -> Housekeeping:
-    return Housekeeping(broker.replicas, run_here, lambda: NOW_MS, Intervals(1e9, BROKERS_DELAY_S, 10))
+    return Housekeeping(broker.replicas, lambda: NOW_MS, Intervals(1e9, BROKERS_DELAY_S, 10))
 
 
 def filled(delete_delay_ms: int | None, policy: FlushPolicy = FlushPolicy.OS) -> tuple[ReplicaStory, Partition]:
@@ -45,7 +45,7 @@ def test_removed_segments_stay_on_disk_for_so_long(delete_delay_ms: int | None, 
     async def story() -> None:
         broker, partition = filled(delete_delay_ms)
         housekeeping, count = housekeeping_of(broker), log_files(broker, partition)
-        await housekeeping.retain()
+        await housekeeping.retain(broker.directories[0])
         assert len(partition.log.segments) < count
         await asyncio.sleep(delay_s - A_MOMENT_S)
         assert log_files(broker, partition) == count
@@ -85,7 +85,7 @@ def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing() -> None
             assert partition.log.state().segments, "there is something to miss"
             broker.disk.faults.die_after(changes)
             with contextlib.suppress(Died):
-                await housekeeping.retain()
+                await housekeeping.retain(broker.directories[0])
             await asyncio.sleep(A_MOMENT_S)
             is_over = log_files(broker, partition) == len(partition.log.segments)
             broker.disk.power_cut(keep=1.0)

@@ -138,12 +138,13 @@ def test_a_sync_that_fails_while_more_has_gathered_stops_nobody_else() -> None:
         await broker.turn()
         gathered = [broker.produce("b", index=0), broker.produce("c", index=1)]
         broker.disk.faults.fail_next_sync()
-        broker.syncer.let_go()
+        broker.let_go()
         assert isinstance(first.outcome, PartitionRefused)
         assert isinstance(gathered[0].outcome, PartitionRefused)
-        broker.syncer.let_go()
+        await broker.turn()
+        broker.let_go()
         assert gathered[1].outcome == "reached"
-        await broker.flusher.drain()
+        await broker.directories[1].flusher.drain()
 
     tell(story, directories=2)
 
@@ -154,7 +155,7 @@ def test_a_failed_directory_leaves_the_others_alone() -> None:
         assert broker.partition(0).directory is not broker.partition(1).directory
         broker.partition(0).directory.fail(OSError(5, "gone"))
         await broker.turn()
-        broker.syncer.let_go()
+        broker.let_go()
         assert isinstance(waiting[0].outcome, PartitionRefused)
         assert waiting[1].outcome == "reached"
         assert broker.produce("c", index=1).outcome == "waits"
@@ -258,7 +259,7 @@ def test_a_directory_that_is_gone_costs_its_own_replicas_alone() -> None:
         waiting = [broker.produce("a", index=0), broker.produce("b", index=1)]
         broker.disk.faults.refuse_opens("/data0/topics", code=errno.EIO)
         await broker.turn()
-        broker.syncer.let_go()
+        broker.let_go()
         assert isinstance(waiting[0].outcome, PartitionRefused)
         assert waiting[1].outcome == "reached"
         assert broker.failed == broker.directories[:1]
@@ -295,3 +296,17 @@ def test_a_sync_that_failed_is_not_tried_again_whatever_the_reason(code: int) ->
         assert broker.failed == broker.directories
 
     tell(story)
+
+
+def test_a_hanging_disk_holds_up_no_other_directory() -> None:
+    async def story(broker: ReplicaStory) -> None:
+        hanging, served = broker.produce("a", index=0), broker.produce("b", index=1)
+        for _ in range(3):
+            await broker.turn()
+            broker.syncers[1].let_go()
+            assert (hanging.outcome, served.outcome) == ("waits", "reached")
+            served = broker.produce("c", index=1)
+        broker.let_go()
+        assert hanging.outcome == "reached"
+
+    tell(story, directories=2)

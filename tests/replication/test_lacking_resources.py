@@ -114,10 +114,10 @@ def test_retention_without_descriptors_is_done_later() -> None:
         housekeeping = housekeeping_of(broker, lambda: NOW_MS + 10**9)
         await broker.produce_and_flush(LARGE, LARGE)
         broker.disk.faults.refuse_opens()
-        await housekeeping.retain()
+        await housekeeping.retain(broker.directories[0])
         assert broker.partition().log.log_start == 0
         broker.disk.faults.heal()
-        await housekeeping.retain()
+        await housekeeping.retain(broker.directories[0])
         assert broker.partition().log.log_start == 2
 
     tell(story, LogConfig(segment_bytes=10_000, retention_ms=1000))
@@ -131,13 +131,10 @@ def test_a_log_that_cannot_be_scrubbed_now_holds_up_no_other() -> None:
         assert {one.outcome for one in waiting} == {"reached"}
         rest: list[str] = []
 
-        async def run_blocking(function: Callable[..., object], *arguments: object) -> object:
-            return function(*arguments)
-
         async def scrub_the_rest() -> None:
             rest.append("scrubbed")
 
-        scrubber = Scrubber(broker.replicas, run_blocking, 1 << 30, scrub_the_rest)
+        scrubber = Scrubber(broker.replicas, 1 << 30, scrub_the_rest)
         broker.disk.faults.refuse_opens(f"{TOPIC_ID}/1/")
         with capture_logs() as lines:
             await scrubber.scrub()

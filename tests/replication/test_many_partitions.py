@@ -26,7 +26,7 @@ async def run_here(function: Callable[..., object], *arguments: object) -> objec
 
 
 def housekeeping_of(broker: ReplicaStory) -> Housekeeping:
-    return Housekeeping(broker.replicas, run_here, lambda: NOW_MS, Intervals(1e9, 0, 1e9))
+    return Housekeeping(broker.replicas, lambda: NOW_MS, Intervals(1e9, 0, 1e9))
 
 
 def flushed(count: int) -> ReplicaStory:
@@ -123,7 +123,7 @@ def test_scrubbing_many_small_logs_is_paced_by_their_files() -> None:
         async def nothing() -> None:
             pass
 
-        scrubber = Scrubber(broker.replicas, run_here, SCRUB_BYTES_PER_SECOND, nothing)
+        scrubber = Scrubber(broker.replicas, SCRUB_BYTES_PER_SECOND, nothing)
         now = asyncio.get_running_loop().time
         began = now()
         await scrubber.scrub()

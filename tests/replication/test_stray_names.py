@@ -1,21 +1,27 @@
 """What lies in a log directory under a name that no broker gives is left alone, and keeps nobody from starting."""
 
+import asyncio
 import random
 from uuid import UUID
 
 import pytest
+from replica_fixture import HeldSyncer, log_directory
 from structlog.testing import capture_logs
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.metadata.raft.storage import DAMAGED, put_aside
 from cordwood.cluster.verify import verify
 from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.waiters import Wakeups
 
 TOPIC_ID = UUID(int=7)
 
 
 def opened(disk: SimulatedDisk) -> LogDirectory:
-    return LogDirectory(disk, "/data", lambda _: None)
+    async def open_it() -> LogDirectory:
+        return log_directory(disk, "/data", lambda _: None, HeldSyncer(), Wakeups(asyncio.get_running_loop()))
+
+    return asyncio.run(open_it())
 
 
 @pytest.fixture

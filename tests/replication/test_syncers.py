@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +18,7 @@ from cordwood.storage.real_disk import RealDisk, RealFile
 
 def aio(loop: asyncio.AbstractEventLoop) -> Syncer:
     try:
-        return AioSyncer(loop)
+        return AioSyncer(loop, ThreadPoolExecutor(1))
     except OSError as error:
         check(Requirement.AIO, False, f"this kernel has no AIO: {error}")
         raise
@@ -83,3 +84,22 @@ def test_a_failure_is_told_with_its_file(make: Callable[[asyncio.AbstractEventLo
     ((failure,),) = synced(make, [[reader, pipe, writer]])
     assert failure[0] is pipe
     assert failure[1].errno == errno.EINVAL
+
+
+class ThreadNoting(RealFile):
+    """A file with a descriptor that is none, which the kernel does not take, and that notes where it is synced."""
+
+    def fileno(self) -> int:
+        return 1 << 30
+
+    def sync(self) -> None:
+        self.synced_in = threading.get_ident()
+
+
+def test_what_the_kernel_does_not_take_is_not_synced_on_the_loop(
+    make: Callable[[asyncio.AbstractEventLoop], Syncer], tmp_path: Path
+) -> None:
+    (sound,) = files(tmp_path, 1)
+    refused = ThreadNoting("refused", os.open(tmp_path, os.O_RDONLY))
+    assert synced(make, [[refused, sound, refused]]) == [[]]
+    assert refused.synced_in != threading.get_ident()

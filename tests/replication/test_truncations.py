@@ -3,14 +3,18 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
 from peer_fixture import FollowerStory
-from replica_fixture import ME
+from replica_fixture import ME, ReplicaStory
 from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import Follow, PushKind, PushRow
+from cordwood.replication.mending import cut_of_damaged
+from cordwood.replication.truncation import Truncations
 from cordwood.storage.batch import check, stamp
+from cordwood.storage.errors import LostTail
 
 PARTITIONS = 200
 OLD_LEADER, NEW_LEADER = 3, 4
@@ -122,6 +126,76 @@ def test_a_log_that_starts_over_waits_for_no_disk_on_the_loop() -> None:
         ends = {(partition.log.log_start, partition.log.log_end) for partition in broker.replicas}
         assert ends == {(50, 50)}
         assert threads.on_loop == []
+        await broker.fetcher.close()
+
+    run(story())
+
+
+def test_cuts_for_which_there_was_no_thread_are_made_when_there_is_one() -> None:
+    async def story() -> None:
+        threads = Threads()
+        broker, asked = await diverged(threads)
+        refused: list[str] = []
+
+        async def refuse(_function: Callable[..., object], *_arguments: object) -> object:
+            refused.append("can't start new thread")
+            raise RuntimeError("can't start new thread")
+
+        broker.directories[0].run_blocking = refuse
+        broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked))
+        await asyncio.sleep(0.01)
+        assert refused
+        assert {partition.log.log_end for partition in broker.replicas} == {2}
+        assert not any(partition.is_offline or partition.is_saving for partition in broker.replicas)
+        broker.directories[0].run_blocking = threads.run
+        await asyncio.sleep(1)
+        broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in broker.asked()))
+        await asyncio.sleep(1)
+        assert {partition.log.log_end for partition in broker.replicas} == {1}
+        await broker.fetcher.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("offset", [0, 1], ids=["all of it", "its end"])
+def test_a_damaged_end_is_given_up_without_a_sync_on_the_loop(offset: int) -> None:
+    async def story() -> None:
+        threads = Threads()
+        broker = ReplicaStory(run_blocking=threads.run)
+        await broker.produce_and_flush("a", "b")
+        partition = broker.partition()
+        log = partition.log
+        place = log.directory if offset == 0 else log.segments[0].path
+        broker.disk.on_sync = threads.synced
+        cut = cut_of_damaged(partition, [LostTail(place, log.segments[0].size // 2, "torn", offset)], lambda: True)
+        assert cut is not None
+        assert await Truncations().make(cut)
+        assert (log.log_end, log.flushed_end, threads.on_loop) == (offset, offset, [])
+        assert "/data0/flushed" in threads.beside
+        await broker.turn()
+        broker.let_go()
+        assert broker.values_after_a_power_cut() == ["a"][:offset]
+
+    run(story())
+
+
+def test_the_end_of_a_broker_waits_for_what_is_being_written_for_a_cut() -> None:
+    async def story() -> None:
+        threads = Threads()
+        broker, asked = await diverged(threads)
+        written: list[str] = []
+
+        async def slow(function: Callable[..., object], *arguments: object) -> object:
+            await asyncio.sleep(5)
+            written.append("written")
+            return function(*arguments)
+
+        broker.directories[0].run_blocking = slow
+        broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked))
+        await asyncio.sleep(1)
+        await broker.truncations.close()
+        assert written == ["written"]
+        assert {partition.log.log_end for partition in broker.replicas} == {2}
         await broker.fetcher.close()
 
     run(story())

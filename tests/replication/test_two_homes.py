@@ -5,13 +5,11 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from replica_fixture import ME, NOW_MS, TOPIC_ID, HeldSyncer, surroundings_of
+from replica_fixture import ME, NOW_MS, TOPIC_ID, HeldSyncer, log_directory, surroundings_of
 from virtual_time import run
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.flusher import Flusher
-from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, Place
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.waiters import Wakeups
@@ -23,10 +21,9 @@ LEFT, STAYED = "/data-left", "/data-stayed"
 
 async def live(disk: SimulatedDisk, paths: Sequence[str], epoch: int, *values: str) -> Partition:
     """One life of a broker with these log directories: it takes the values and has them on its disk."""
-    loop, syncer = asyncio.get_running_loop(), HeldSyncer()
-    wakeups = Wakeups(loop)
-    directories = [LogDirectory(disk, path, lambda _: None) for path in paths]
-    replicas = Replicas(directories, surroundings_of(ME, Flusher(loop, syncer, wakeups), wakeups))
+    syncer, wakeups = HeldSyncer(), Wakeups(asyncio.get_running_loop())
+    directories = [log_directory(disk, path, lambda _: None, syncer, wakeups) for path in paths]
+    replicas = Replicas(directories, surroundings_of(ME, wakeups))
     replicas.open(Place("t", 0, TOPIC_ID), LogConfig(), NOW_MS)
     partition = replicas.get("t", 0)
     assert partition is not None

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
-from replica_fixture import surroundings_of
+from replica_fixture import log_directory, surroundings_of
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.assignments import Assignments
@@ -28,7 +28,6 @@ from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, Fenc
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
 from cordwood.replication.fetcher import Fetcher, Fetchers
-from cordwood.replication.flusher import Flusher
 from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.replicas import Replicas
@@ -94,10 +93,10 @@ class AdminFixture:
     async def _keep_replicas(self, paths: tuple[str, ...]) -> list[LogDirectory]:
         loop = asyncio.get_running_loop()
         disk, wakeups = SimulatedDisk(random.Random(1)), Wakeups(loop)
-        directories = [LogDirectory(disk, path, lambda _: None) for path in paths]
-        flusher = Flusher(loop, ThreadSyncer(loop, ThreadPoolExecutor(1)), wakeups)
-        replicas = Replicas(directories, surroundings_of(self.settings.node_id, flusher, wakeups))
-        housekeeping = Housekeeping(replicas, _run_here, lambda: NOW_MS, Intervals(1e9, 0, 10))
+        syncer = ThreadSyncer(loop, ThreadPoolExecutor(1))
+        directories = [log_directory(disk, path, lambda _: None, syncer, wakeups) for path in paths]
+        replicas = Replicas(directories, surroundings_of(self.settings.node_id, wakeups))
+        housekeeping = Housekeeping(replicas, lambda: NOW_MS, Intervals(1e9, 0, 10))
         assignments = Assignments(replicas, housekeeping, Fetchers(_nobody), self.settings, lambda: NOW_MS)
         self.voter.subscribe(assignments.follow)
         self.services.replicas = replicas

@@ -3,10 +3,9 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
-from replica_fixture import surroundings_of
+from replica_fixture import log_directory, surroundings_of
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.assignments import Assignments, Following
@@ -14,9 +13,7 @@ from cordwood.cluster.config import Settings
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
 from cordwood.replication.fetcher import Fetcher, Fetchers
-from cordwood.replication.flusher import Flusher
 from cordwood.replication.housekeeping import Housekeeping, Intervals
-from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import PartitionRefused
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import ThreadSyncer
@@ -46,10 +43,10 @@ class AssignmentsFixture:
     def __init__(self, disk: SimulatedDisk, following: Following | None = None) -> None:
         loop, wakeups = asyncio.get_running_loop(), Wakeups(asyncio.get_running_loop())
         self.disk, self.image = disk, Image()
-        self.directories = [LogDirectory(disk, f"/data-{at}", lambda _: None) for at in (1, 2)]
-        flusher = Flusher(loop, ThreadSyncer(loop, ThreadPoolExecutor(1)), wakeups)
-        self.replicas = Replicas(self.directories, surroundings_of(ONE, flusher, wakeups))
-        self.housekeeping = Housekeeping(self.replicas, _run_here, lambda: START_MS, Intervals(1e9, 0, 10))
+        syncer = ThreadSyncer(loop, ThreadPoolExecutor(1))
+        self.directories = [log_directory(disk, f"/data-{at}", lambda _: None, syncer, wakeups) for at in (1, 2)]
+        self.replicas = Replicas(self.directories, surroundings_of(ONE, wakeups))
+        self.housekeeping = Housekeeping(self.replicas, lambda: START_MS, Intervals(1e9, 0, 10))
         self.assignments = Assignments(
             self.replicas, self.housekeeping, following or Fetchers(_nobody), Settings(node_id=ONE), lambda: START_MS
         )
@@ -75,7 +72,3 @@ class AssignmentsFixture:
 
 def _nobody(leader: int) -> Fetcher:
     raise AssertionError(f"nothing here is led by broker {leader}")
-
-
-async def _run_here(function: Any, *arguments: Any) -> Any:
-    return function(*arguments)

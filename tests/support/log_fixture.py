@@ -13,7 +13,7 @@ from cordwood.storage.log import Appended
 from cordwood.storage.marks import Marks
 from cordwood.storage.opening import open_log
 from cordwood.storage.records import Record, decode, encode
-from cordwood.storage.state import save
+from cordwood.storage.state import save, set_back, state_of_new_log
 
 ROOT = "/data"
 DIRECTORY = f"{ROOT}/00000000-0000-0000-0000-000000000001-0"
@@ -59,10 +59,7 @@ class LogFixture:
 
     def flush(self) -> Self:
         """One group commit: sync all that was appended so far, then note how far that is."""
-        unsynced = self.log.take_unsynced()
-        for syncable in (*unsynced.files, *unsynced.directories):
-            syncable.sync()
-        self.log.flushed(unsynced)
+        self._sync()
         self._note(self.log.flushed_end)
         return self
 
@@ -86,15 +83,18 @@ class LogFixture:
         # contains `end` begins is not known yet.
         self._note(0)
         self._marks.file.sync()
+        if end < self.log.log_end and (state := self.log.state_before_cut(end)) is not None:
+            set_back(self.disk, DIRECTORY, state)
         self.log.truncate(end)
-        return self
+        return self if self.log.is_syncing else self._sync()
 
     def start_over(self, offset: int) -> Self:
         """Give up everything, as a follower does whose leader begins at `offset`."""
         self._note(0)
         self._marks.file.sync()
+        set_back(self.disk, DIRECTORY, state_of_new_log(offset))
         self.log.start_over(offset)
-        return self
+        return self._sync()
 
     def delete_records(self, before: int) -> Self:
         self.log.raise_log_start(before)
@@ -178,6 +178,13 @@ class LogFixture:
     def _open(self) -> None:
         self._marks = Marks(self.disk.open(MARKS, create=True))
         self.log = open_log(self.disk, DIRECTORY, self.config, self._marks.get(TOPIC_ID, 0), self.now)
+
+    def _sync(self) -> Self:
+        unsynced = self.log.take_unsynced()
+        for syncable in (*unsynced.files, *unsynced.directories):
+            syncable.sync()
+        self.log.flushed(unsynced)
+        return self
 
     def _note(self, flushed_end: int) -> None:
         epoch = self.log.epochs.epoch_at(flushed_end - 1)

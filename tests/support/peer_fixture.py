@@ -1,20 +1,19 @@
 """Two ends of a replication connection on one broker: a leader's links and a follower's fetcher, by their frames."""
 
-import asyncio
 from collections.abc import Callable
 from uuid import UUID
 
-from replica_fixture import ME, NOW_MS, TOPIC_ID, ReplicaStory
+from replica_fixture import ME, NOW_MS, TOPIC_ID, ReplicaStory, run_here
 
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.channel import Channel, Chunk
 from cordwood.replication.fetcher import Fetcher
 from cordwood.replication.frames import Follow, MalformedFrame, Open, PushKind, PushRow
-from cordwood.replication.housekeeping import RunBlocking
 from cordwood.replication.link import LinkLimits
 from cordwood.replication.links import Links
 from cordwood.replication.partition import Partition, Place
+from cordwood.replication.tasks import RunBlocking
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.config import LogConfig
 
@@ -55,18 +54,13 @@ def _bytes_of(chunk: Chunk) -> bytes:
     return b"".join(pieces)
 
 
-async def run_here(function: Callable[..., object], *arguments: object) -> object:
-    await asyncio.sleep(0)
-    return function(*arguments)
-
-
 class LeaderStory(ReplicaStory):
     """A broker that leads, and one follower's connection to it. Frames go in as bytes."""
 
     def __init__(self, config: LogConfig | None = None) -> None:
         super().__init__(config)
         limits = LinkLimits(CATCHUP_BYTES_PER_SECOND)
-        self.links = Links(self.replicas, self.wakeups, run_here, limits, lambda _: None)
+        self.links = Links(self.replicas, self.wakeups, limits, lambda _: None)
         self.channel = RecordingChannel()
         self.send(frames.encode_open(HELLO))
 
@@ -100,11 +94,11 @@ class FollowerStory(ReplicaStory):
     """A broker that follows what another leads. The leader is the test."""
 
     def __init__(self, run_blocking: RunBlocking = run_here) -> None:
-        super().__init__()
+        super().__init__(run_blocking=run_blocking)
         self.dialled: list[RecordingChannel] = []
         self._received: Callable[[memoryview], None] | None = None
         address, hello = ("leader", 1), Open(ME, UUID(int=9), 1, "a cluster")
-        self.truncations = Truncations(run_blocking)
+        self.truncations = Truncations()
         self.fetcher = Fetcher(
             LEADER, lambda _: address, lambda: hello, self._dial, self.wakeups, lambda: NOW_MS, self.truncations
         )

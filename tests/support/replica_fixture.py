@@ -14,11 +14,12 @@ from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, Place
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.surroundings import Surroundings
-from cordwood.replication.syncers import Done, Failure
+from cordwood.replication.syncers import Done, Failure, Syncer
+from cordwood.replication.tasks import RunBlocking
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.batch import split
 from cordwood.storage.config import LogConfig
-from cordwood.storage.disk import Syncable
+from cordwood.storage.disk import Disk, Syncable
 from cordwood.storage.records import Record, decode, encode
 
 TOPIC_ID = UUID(int=1)
@@ -28,11 +29,10 @@ NOW_MS = 1_700_000_000_000
 ME = 1
 
 
-def surroundings_of(broker_id: int, flusher: Flusher, wakeups: Wakeups) -> Surroundings:
+def surroundings_of(broker_id: int, wakeups: Wakeups) -> Surroundings:
     """Of a broker without others: nobody proposes in-sync sets, and damage is for the story to find."""
     return Surroundings(
         broker_id=broker_id,
-        flusher=flusher,
         wakeups=wakeups,
         now=asyncio.get_running_loop().time,
         lag_max_s=10.0,
@@ -41,6 +41,23 @@ def surroundings_of(broker_id: int, flusher: Flusher, wakeups: Wakeups) -> Surro
         start_moved=lambda _: None,
         partition_failed=lambda _: None,
     )
+
+
+async def run_here(function: Callable[..., object], *arguments: object) -> object:
+    await asyncio.sleep(0)
+    return function(*arguments)
+
+
+def log_directory(
+    disk: Disk,
+    path: str,
+    failed: Callable[[LogDirectory], None],
+    syncer: Syncer,
+    wakeups: Wakeups,
+    run_blocking: RunBlocking = run_here,
+) -> LogDirectory:
+    flusher = Flusher(asyncio.get_running_loop(), syncer, wakeups)
+    return LogDirectory(disk, path, failed, flusher, run_blocking)
 
 
 class HeldSyncer:
@@ -87,19 +104,34 @@ class Waiting:
 class ReplicaStory:
     """A broker's replicas, told what to do in verbs. To be made on a running loop."""
 
-    def __init__(self, config: LogConfig | None = None, directories: int = 1) -> None:
+    def __init__(
+        self, config: LogConfig | None = None, directories: int = 1, run_blocking: RunBlocking = run_here
+    ) -> None:
         self.disk = SimulatedDisk(random.Random(1))
         self.wakeups = Wakeups(asyncio.get_running_loop())
-        self.syncer = HeldSyncer()
-        self.flusher = Flusher(asyncio.get_running_loop(), self.syncer, self.wakeups)
         self.failed: list[LogDirectory] = []
+        self.run_blocking = run_blocking
         self._paths = [f"/data{number}" for number in range(directories)]
         self.config = config or LogConfig(segment_bytes=10_000)
         self._open_directories()
 
     def _open_directories(self) -> None:
-        self.directories = [LogDirectory(self.disk, path, self._directory_failed) for path in self._paths]
-        self.replicas = Replicas(self.directories, surroundings_of(ME, self.flusher, self.wakeups))
+        self.syncers = [HeldSyncer() for _ in self._paths]
+        self.directories = [
+            log_directory(self.disk, path, self._directory_failed, syncer, self.wakeups, self.run_blocking)
+            for path, syncer in zip(self._paths, self.syncers, strict=True)
+        ]
+        self.replicas = Replicas(self.directories, surroundings_of(ME, self.wakeups))
+
+    @property
+    def syncer(self) -> HeldSyncer:
+        """That of the first log directory."""
+        return self.syncers[0]
+
+    @property
+    def flusher(self) -> Flusher:
+        """Likewise."""
+        return self.directories[0].flusher
 
     def restart(self) -> None:
         """Die, and begin again with what the disk has. Nothing is open yet."""
@@ -149,6 +181,12 @@ class ReplicaStory:
         batches = [batch for segment in log.segments for batch in split(segment.read(0, segment.size))]
         return [(record.value or b"").decode() for batch in batches for record in decode(bytes(batch))]
 
+    def let_go(self) -> None:
+        """Sync the groups that are under way in any log directory, and say so."""
+        for syncer in self.syncers:
+            if syncer.groups:
+                syncer.let_go()
+
     async def turn(self) -> None:
         """Let the loop do what it has to do now."""
         await asyncio.sleep(0)
@@ -161,8 +199,4 @@ class ReplicaStory:
 
 def housekeeping_of(story: ReplicaStory, wall_clock: Callable[[], int] = lambda: NOW_MS) -> Housekeeping:
     """Of the story's replicas as they are now. Nothing of it runs by itself."""
-
-    async def run_blocking(function: Callable[..., object], *arguments: object) -> object:
-        return function(*arguments)
-
-    return Housekeeping(story.replicas, run_blocking, wall_clock, Intervals(1.0, 0.0, 10.0))
+    return Housekeeping(story.replicas, wall_clock, Intervals(1.0, 0.0, 10.0))

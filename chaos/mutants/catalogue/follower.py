@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "no-truncation",
         "replication/truncation.py",
-        "            log.truncate(cut.end, sync=False)\n",
+        "            log.truncate(cut.end)\n",
         "",
         "A follower gives up what its leader does not have (rule 4).",
         "A replica never comes back into the in-sync set.",

@@ -54,8 +54,8 @@ MUTANTS = (
     ),
     Mutant(
         "no-mark-before-truncation",
-        "replication/following.py",
-        "        lower_mark(self.partition, end)\n",
+        "replication/truncation.py",
+        "    lower_mark(partition, end)\n",
         "",
         "The flush mark comes down, and is synced, before a log is cut.",
         "A crash within the cut looks like a loss of records, which nobody can send again.",

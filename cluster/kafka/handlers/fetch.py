@@ -5,6 +5,7 @@
 # by piece as the client takes them.
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -32,7 +33,7 @@ from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps, Turns, at_once
 from cordwood.cluster.kafka.wire import kept
-from cordwood.replication.housekeeping import RunBlocking
+from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks, report
@@ -49,6 +50,10 @@ LARGE_REQUEST_BYTES = 8 << 10
 PARTITIONS_AT_ONCE = 100
 """A fetch of more partitions is served in slices of the loop's time."""
 PARTITIONS_PER_STEP = 8
+SLOW_DISK_S = 0.1
+"""A disk that takes longer holds up only what is asked of its log directory."""
+READS_AHEAD_MAX = 256
+"""Of one log directory, under way or waiting for a thread: beyond these, a fetch no longer waits for its disk."""
 SHARED_BYTES_MAX = 16 << 10
 """Up to here an answer is one piece of memory; more is read as the client takes it."""
 
@@ -97,15 +102,15 @@ class Fetching:
         self,
         replicas: Replicas,
         sessions: FetchSessions,
-        run_blocking: RunBlocking,
         wall_clock: Callable[[], int],
         response_bytes_max: int,
         nearest: Nearest,
         turns: Turns,
     ) -> None:
         self.turns, self.tasks = turns, Tasks()
-        self.replicas, self.run_blocking, self.response_bytes_max = replicas, run_blocking, response_bytes_max
+        self.replicas, self.response_bytes_max = replicas, response_bytes_max
         self.nearest, self.shared = nearest, Shared()
+        self.reads_ahead: Counter[LogDirectory] = Counter()
         self._sessions, self._wall_clock = sessions, wall_clock
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Coroutine[Any, Any, None] | None:
@@ -169,6 +174,10 @@ class Fetching:
         return session, True
 
 
+NONE_COLD: frozenset[LogDirectory] = frozenset()
+NOT_READ = (*EXPECTED, NotInMemory)
+
+
 class Spot:
     """One partition as a long poll watches it. When it moves, it is looked at alone."""
 
@@ -196,8 +205,9 @@ class Poll:
     """
 
     __slots__ = (
-        "_bytes_max", "_bytes_min", "_fetching", "_has_missed", "_head", "_is_busy", "_is_done", "_is_incremental",
-        "_is_last_chance", "_rack", "_session", "_size", "_slot", "_timer", "_wait_s", "_wanted", "_watched",
+        "_bytes_max", "_bytes_min", "_cold", "_fetching", "_has_missed", "_head", "_is_busy", "_is_done",
+        "_is_incremental", "_is_last_chance", "_rack", "_session", "_size", "_slot", "_timer", "_wait_s", "_wanted",
+        "_watched",
     )  # fmt: skip
 
     def __init__(
@@ -222,6 +232,8 @@ class Poll:
         """Bytes of all that is watched, each as it was looked at last."""
         self._is_last_chance = self._wait_s <= 0 or not wanted
         self._is_done = self._is_busy = self._has_missed = False
+        self._cold: frozenset[LogDirectory] = NONE_COLD
+        """Those whose disks are reading what is asked of them, and may take any time."""
 
     def begin(self, *, is_enough: bool = False, may_wait: bool = False) -> None:
         """Answer if there is enough, or go on waiting."""
@@ -241,7 +253,7 @@ class Poll:
         elif not self._is_done:
             try:
                 is_enough = self._grow(spot)
-            except (*EXPECTED, NotInMemory):
+            except NOT_READ:
                 self.begin()
             else:
                 if is_enough or len(self._watched) == 1:
@@ -329,23 +341,54 @@ class Poll:
         self._watched.clear()
 
     async def _warm(self) -> None:
-        """Have the disk read what is asked for, beside the loop, then go on."""
-        try:
-            await self._fetching.run_blocking(self._touch)
-        except Exception as error:
-            report("what a FETCH asks for could not be read ahead", error)
-            self.fail(error)
-            return
+        """Have the disks read what is asked for, beside the loop, then go on with what those have that answered."""
+        fetching, was_cold = self._fetching, self._cold
+        self._cold = frozenset(fetching.replicas.directories)
+        reads = [
+            fetching.tasks.spawn(self._read_ahead(directory))
+            for directory in self._cold - was_cold
+            if fetching.reads_ahead[directory] < READS_AHEAD_MAX
+        ]
+        done, slow = await asyncio.wait(reads, timeout=SLOW_DISK_S) if reads else (set(), set())
+        while slow and not any(read.result() for read in done):
+            more, slow = await asyncio.wait(slow, return_when=asyncio.FIRST_COMPLETED)
+            done |= more
         if self._slot.connection.is_open and not self._is_done:
             self.begin(may_wait=True)
 
-    def _touch(self) -> None:
+    async def _read_ahead(self, directory: LogDirectory) -> bool:
+        """Whether there was anything to be read in the directory. A read that comes late goes on by itself."""
+        reads_ahead = self._fetching.reads_ahead
+        reads_ahead[directory] += 1
+        try:
+            count: int = await directory.run_blocking(self._touch, directory)
+        except Exception as error:
+            report("what a FETCH asks for could not be read ahead", error)
+            self.fail(error)
+            return True
+        finally:
+            reads_ahead[directory] -= 1
+        self._cold -= {directory}
+        if self._is_busy:
+            self._has_missed = True
+        elif not self._is_done and self._slot.connection.is_open:
+            self.begin(may_wait=True)
+        return count > 0
+
+    def _touch(self, directory: LogDirectory) -> int:
+        """In a thread: read what is wanted of a directory's partitions. Return how many these are."""
+        count = 0
         for key, fetched in self._wanted:
+            if self._is_done:
+                break
             try:
                 partition = self._fetching.find(key, fetched.leader_epoch, self._rack)
-                partition.log.slice(fetched.offset, fetched.bytes_max, partition.high_watermark)
+                if partition.directory is directory:
+                    count += 1
+                    partition.log.slice(fetched.offset, fetched.bytes_max, partition.high_watermark)
             except EXPECTED:
                 continue
+        return count
 
     def _collect(self, may_wait: bool, is_last_chance: bool) -> Steps[tuple[list[Row], int]]:
         """A row for every partition, and how many bytes they hold together.
@@ -356,6 +399,7 @@ class Poll:
         """
         rows: list[Row] = []
         size = 0
+        partition: Partition | None = None
         for key, fetched in self._wanted:
             row = Row(key)
             if len(rows) % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
@@ -376,16 +420,25 @@ class Poll:
                     continue
                 if room <= 0 and size:
                     continue
-                found = log.slice(fetched.offset, min(fetched.bytes_max, max(room, 0)), watermark, wait=may_wait)
+                wait = may_wait and partition.directory not in self._cold
+                found = log.slice(fetched.offset, min(fetched.bytes_max, max(room, 0)), watermark, wait=wait)
                 if found is not None and (found.size <= room or not size):
                     row.slice = found
                     size += found.size
-            except EXPECTED as error:
-                row.code, row.high_watermark = int(code_of(error)), NOTHING
-                self._slot.refused(row.code)
-                if isinstance(error, DamagedLog):
-                    partition.damaged(error)
+            except NOT_READ as error:
+                self._leave_out(row, partition, error)
         return rows, size
+
+    def _leave_out(self, row: Row, partition: Partition | None, error: Exception) -> None:
+        """A partition of which nothing can be read now. Raises NotInMemory where its disk is still to be asked."""
+        if isinstance(error, NotInMemory):
+            if partition is None or partition.directory not in self._cold:
+                raise error
+            return
+        row.code, row.high_watermark = int(code_of(error)), NOTHING
+        self._slot.refused(row.code)
+        if partition is not None and isinstance(error, DamagedLog):
+            partition.damaged(error)
 
     def _answer(self, rows: list[Row]) -> Steps[None]:
         session = self._session

@@ -97,7 +97,7 @@ def _code_of(error: Exception, version: int) -> ErrorCode:
 
 async def _look_up(partition: Partition, timestamp: int, call: Call) -> Found | None:
     """Only what is committed counts. Looking by time reads and decodes the log, so it is done beside the loop."""
-    log = partition.log
+    log, decoding = partition.log, call.services.decoding.of(partition.directory)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Found(log.log_start, NONE, log.epochs.epoch_at(log.log_start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
@@ -107,7 +107,7 @@ async def _look_up(partition: Partition, timestamp: int, call: Call) -> Found | 
     if timestamp == LATEST:
         return Found(end, NONE, partition.leader_epoch)
     if timestamp == MAX_TIMESTAMP:
-        latest: Found | None = await call.services.decoding.run(latest_by_time, log, end)
+        latest: Found | None = await decoding.run(latest_by_time, log, end)
         return latest
-    found: Found | None = await call.services.decoding.run(first_at_or_after, log, timestamp, end)
+    found: Found | None = await decoding.run(first_at_or_after, log, timestamp, end)
     return found

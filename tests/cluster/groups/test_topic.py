@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
-from replica_fixture import surroundings_of
+from replica_fixture import log_directory, surroundings_of
 from structlog.testing import capture_logs
 
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -25,9 +25,7 @@ from cordwood.cluster.metadata.quorum import SingleVoter
 from cordwood.cluster.topics import CONSUMER_OFFSETS
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.fetcher import Fetcher, Fetchers
-from cordwood.replication.flusher import Flusher
 from cordwood.replication.housekeeping import Housekeeping, Intervals
-from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import Done, Failure
@@ -64,16 +62,16 @@ class NodeFixture:
         self.disk = SimulatedDisk(self.rng)
 
     async def start(self) -> None:
-        loop, wakeups = asyncio.get_running_loop(), Wakeups(asyncio.get_running_loop())
-        directory = LogDirectory(self.disk, "/data", lambda _: None)
+        wakeups = Wakeups(asyncio.get_running_loop())
+        directory = log_directory(self.disk, "/data", lambda _: None, DirectSyncer(), wakeups)
         self.voter = SingleVoter.open(self.disk, "/data/metadata", sync, self.rng)
         self.damage: list[DamagedLog] = []
         surroundings = replace(
-            surroundings_of(ONE, Flusher(loop, DirectSyncer(), wakeups), wakeups),
+            surroundings_of(ONE, wakeups),
             found_damage=lambda _, damage: self.damage.append(damage),
         )
         self.replicas = Replicas([directory], surroundings)
-        housekeeping = Housekeeping(self.replicas, run_blocking, lambda: NOW_MS, Intervals(300, 60, 10))
+        housekeeping = Housekeeping(self.replicas, lambda: NOW_MS, Intervals(300, 60, 10))
         assignments = Assignments(
             self.replicas, housekeeping, Fetchers(nobody_to_fetch_from), self.settings, lambda: NOW_MS
         )
@@ -82,7 +80,7 @@ class NodeFixture:
         image = await self.voter.propose(UnfenceBroker(ONE, image.brokers[ONE].epoch))
         assignments.begin(image)
         self.voter.subscribe(assignments.follow)
-        self.topic = ReplicatedTopic(self.voter, self.replicas, self.settings, run_blocking, lambda: NOW_MS, self.rng)
+        self.topic = ReplicatedTopic(self.voter, self.replicas, self.settings, lambda: NOW_MS, self.rng)
         self.groups = GroupCoordinator(
             settings=group_settings(self.settings),
             topic=self.topic,

@@ -42,7 +42,7 @@ class ProduceStory(ReplicaStory):
         def handle(_connection: Connection, frame: memoryview, slot: Slot) -> None:
             producing.handle(read_head(frame, is_flexible), frame, slot)
 
-        here = InProcess(self.wakeups, self._beside, lambda _: None, 128 * MB)
+        here = InProcess(self.wakeups, self.replicas.read_piece, lambda _: None, 128 * MB)
         self.channel = here.open("PLAINTEXT", handle, self._answered)
         self.answers: list[Any] = []
         self._next_id = 0
