@@ -79,6 +79,7 @@ def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers
     zeros = np.zeros(len(told), np.int64)
     begin, log = np.arange(consumers * partitions), np.arange(brokers * partitions)
     held = np.tile(number, brokers)
+    lookups, epoch_ends = _questions(reader[told], partition[read][told], read[told], offset[read][told] + 1, sends)
     return replace(
         HistoryBuilder().build(),
         sends=Sends(
@@ -107,31 +108,41 @@ def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers
             leaders_end=offset[read][told] + 1,
         ),
         elections=Elections(np.arange(partitions), np.zeros(partitions, np.int64), np.full(partitions, -1)),
-        lookups=Lookups(
-            client=reader[told],
-            partition=partition[read][told],
-            invoked_ns=read[told],
-            at_ns=read[told] + 1,
-            leader_epoch=zeros,
-            wanted=np.full(len(told), sends),
-            offset=np.full(len(told), UNKNOWN),
-            timestamp=np.full(len(told), UNKNOWN),
-        ),
-        epoch_ends=EpochEnds(
-            client=reader[told],
-            partition=partition[read][told],
-            invoked_ns=read[told],
-            at_ns=read[told] + 1,
-            leader_epoch=zeros,
-            wanted=zeros,
-            epoch=zeros,
-            end=offset[read][told] + 1,
-        ),
+        lookups=lookups,
+        epoch_ends=epoch_ends,
         batches=Batches(partition[read][told], offset[read][told], offset[read][told] + 1, zeros, read[told] + 1),
         assignments=Assignments(begin // partitions, begin % partitions, np.full_like(begin, -1)),
         logs=Logs(log // partitions, log % partitions, np.zeros_like(log), np.full_like(log, sends)),
         replicas=Replicas(np.repeat(np.arange(brokers), sends), partition[held], offset[held], value[held]),
     )
+
+
+def _questions(
+    client: np.ndarray, partition: np.ndarray, asked_ns: np.ndarray, end: np.ndarray, wanted: int
+) -> tuple[Lookups, EpochEnds]:
+    """Searches by time that find nothing, and ends of the only epoch."""
+    zeros, unknown = np.zeros(len(client), np.int64), np.full(len(client), UNKNOWN)
+    lookups = Lookups(
+        client=client,
+        partition=partition,
+        invoked_ns=asked_ns,
+        at_ns=asked_ns + 1,
+        leader_epoch=zeros,
+        wanted=np.full(len(client), wanted),
+        offset=unknown,
+        timestamp=unknown,
+    )
+    epoch_ends = EpochEnds(
+        client=client,
+        partition=partition,
+        invoked_ns=asked_ns,
+        at_ns=asked_ns + 1,
+        leader_epoch=zeros,
+        wanted=zeros,
+        epoch=zeros,
+        end=end,
+    )
+    return lookups, epoch_ends
 
 
 if __name__ == "__main__":
