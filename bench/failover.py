@@ -1,4 +1,4 @@
-"""A leader is killed while records are written to its partition: how long nobody's record is acknowledged."""
+"""Failover: the longest time without an acknowledgement while a partition's leader is killed under load."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka.admin import AdminClient
 
-from cordwood.bench.generator import Generator
+from cordwood.bench.generator import Generator, LoadFailed
 from cordwood.bench.lines import Line, Outcome
 from cordwood.bench.systems import Running
 
@@ -17,11 +17,17 @@ PARTITION = 0
 
 
 def run(line: Line, running: Running, generator: Generator) -> Outcome:
-    """Kill the leader's process meanwhile. Raises LoadFailed, also where a record was never acknowledged."""
+    """Kill the leader's process during the load.
+
+    Raises LoadFailed where a record was never acknowledged, or the leader was alive until the load had ended.
+    """
     with ThreadPoolExecutor(1) as beside:
         killed = beside.submit(_kill_leader, line.topic, running)
         outcome = generator.run(line, running.bootstrap, running.pids)
+        is_too_late = not killed.done()
         killed.result()
+    if is_too_late:
+        raise LoadFailed(f"{line.name}: the load ended before the leader was killed.")
     return outcome
 
 
