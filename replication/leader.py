@@ -69,7 +69,7 @@ class LeaderView:
         """Everything below `end` is on our own disk. Returns the new high watermark if it moved."""
         assert end >= self.own_end, "rule 1: what a leader has flushed, it keeps"
         self.own_end = end
-        return self._advance()
+        return self._advance_high_watermark()
 
     def fetched(self, follower: int, leader_epoch: int, flushed_end: int, log_end: int, now: float) -> int | None:
         """A follower has everything below `flushed_end` on its disk. Returns the new high watermark if it moved.
@@ -85,7 +85,7 @@ class LeaderView:
         if not view.flushed_end <= flushed_end <= log_end:
             raise ImpossibleReport(f"flushed to {flushed_end}, between {view.flushed_end} and {log_end} is possible")
         view.reported(flushed_end, log_end, now)
-        return self._advance()
+        return self._advance_high_watermark()
 
     def followed(self, follower: int, flushed_end: int, log_end: int, now: float, log_start: int = 0) -> int | None:
         """A follower begins, or begins again, perhaps with less than it had: its disk may be another one by now.
@@ -140,7 +140,7 @@ class LeaderView:
             replica
             for replica in self.assignment.replicas
             if replica == self.me
-            or (replica in self.isr and not self._is_behind(replica, log_end, now, lag_max_s))
+            or (replica in self.isr and not self._should_shrink_isr(replica, log_end, now, lag_max_s))
             or (replica not in self.isr and self._has_caught_up(replica) and may_join(replica))
         )
         if wanted == self.isr:
@@ -171,7 +171,7 @@ class LeaderView:
             self.proposed_isr = None
         self.assignment = assignment
         self._note_members()
-        return self._advance()
+        return self._advance_high_watermark()
 
     def refused(self, partition_epoch: int) -> None:
         """What we proposed on this partition epoch is known not to hold: back to the committed set (rule 7)."""
@@ -179,7 +179,7 @@ class LeaderView:
             self.proposed_isr = None
             self._note_members()
 
-    def _advance(self) -> int | None:
+    def _advance_high_watermark(self) -> int | None:
         if not self.has_enough_replicas:
             return None
         end = self.own_end
@@ -193,7 +193,7 @@ class LeaderView:
         self.high_watermark = end
         return end
 
-    def _is_behind(self, replica: int, log_end: int, now: float, lag_max_s: float) -> bool:
+    def _should_shrink_isr(self, replica: int, log_end: int, now: float, lag_max_s: float) -> bool:
         view = self.followers.get(replica)
         if view is None:
             # It has this long to be heard of, counted from the first time it is missed.

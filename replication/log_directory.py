@@ -33,7 +33,7 @@ class Saveable(Protocol):
 class LogDirectory:
     """A directory that holds `topics/<topic id>/<partition>/`. After one failed write or sync it is offline for good.
 
-    What a failed sync covered may be lost although later ones succeed, so nothing is tried again (disk rule 3).
+    A failed fsync is never retried (disk rule 3): what it covered may be lost although a later one succeeds.
     """
 
     def __init__(

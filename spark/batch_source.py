@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from cordwood.spark.columns import Columns
 from cordwood.spark.filters import Narrowing, left_for_spark, useful
 from cordwood.spark.plain_errors import said_plainly
-from cordwood.spark.planning import ranges_between, split
+from cordwood.spark.planning import plan_input_partitions, ranges_between
 from cordwood.spark.ranges import OffsetRange
 from cordwood.spark.read_options import ReadOptions
 from cordwood.spark.survey import Survey
@@ -26,7 +26,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One for each task. Raises WrongOption, and OffsetsGone where a start is lost and that matters."""
         with said_plainly():
-            ranges = split(
+            ranges = plan_input_partitions(
                 self._ranges(), tasks_min=self._options.tasks_min, records_max=self._options.records_per_task_max
             )
         return [Part(each) for each in ranges]

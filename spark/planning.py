@@ -14,7 +14,7 @@ def ranges_between(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPart
     return sorted(each for each in both if each.count)
 
 
-def split(
+def plan_input_partitions(
     ranges: Iterable[OffsetRange], *, tasks_min: int | None = None, records_max: int | None = None
 ) -> list[OffsetRange]:
     """The same offsets in smaller ranges: one is one task.

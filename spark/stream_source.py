@@ -20,7 +20,7 @@ from cordwood.spark.errors import DataLost
 from cordwood.spark.initial import batch_between, ends_of, first_end
 from cordwood.spark.offsets import Json, Offsets, to_json
 from cordwood.spark.plain_errors import said_plainly
-from cordwood.spark.planning import ranges_between, split
+from cordwood.spark.planning import plan_input_partitions, ranges_between
 from cordwood.spark.ranges import TopicPartition
 from cordwood.spark.read_options import ReadOptions
 from cordwood.spark.survey import HOW_TO_GO_ON, Survey
@@ -92,7 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starts |= self._beginnings(set(ends) - set(starts), _shrunk(starts, ends))
             options = self._options
             ranges = ranges_between(starts, ends)
-            parts = split(ranges, tasks_min=options.tasks_min, records_max=options.records_per_task_max)
+            parts = plan_input_partitions(ranges, tasks_min=options.tasks_min, records_max=options.records_per_task_max)
         return [Part(each) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""The records of a batch as values, encoded and decoded. Not used by Produce, Fetch or replication."""
+"""Records of a batch as values, encoded and decoded. Produce, Fetch and replication pass batches on as bytes."""
 
 import struct
 from collections.abc import Iterator, Sequence

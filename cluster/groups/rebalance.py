@@ -88,15 +88,7 @@ class Rebalance:
         for member_id in [member_id for member_id, until_ms in roster.pending.items() if until_ms <= now_ms]:
             del roster.pending[member_id]
             self._complete_if_all_joined(now_ms)
-        for member in list(roster):
-            # One that goes may end the wait of others, whose sessions then begin anew.
-            if member.session_deadline_ms > now_ms or member.id not in roster.members:
-                continue
-            if member.may_be_silent:
-                member.restart_session(now_ms)
-            else:
-                self._dismiss(member.id, ErrorCode.unknown_member_id)
-                self._rebalance_or_complete(f"{member.id} was not heard of in time", now_ms)
+        self._expire_members(now_ms)
         if self.join_deadline_ms is not None and self.join_deadline_ms <= now_ms:
             self._join_time_is_over(now_ms)
         if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
@@ -112,6 +104,19 @@ class Rebalance:
             self.join_deadline_ms += still_ms
         if self.sync_deadline_ms is not None:
             self.sync_deadline_ms += still_ms
+
+    def _expire_members(self, now_ms: int) -> None:
+        """Dismiss each member whose session has expired, unless a rebalance makes it wait."""
+        roster = self.roster
+        for member in list(roster):
+            # One that goes may end the wait of others, whose sessions then begin anew.
+            if member.session_deadline_ms > now_ms or member.id not in roster.members:
+                continue
+            if member.may_be_silent:
+                member.restart_session(now_ms)
+            else:
+                self._dismiss(member.id, ErrorCode.unknown_member_id)
+                self._rebalance_or_complete(f"{member.id} was not heard of in time", now_ms)
 
     def _deadlines(self) -> Iterator[int]:
         yield from self.roster.pending.values()

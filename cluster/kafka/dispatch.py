@@ -149,6 +149,7 @@ class Dispatcher:
     async def _answer(self, api: Api, head: RequestHead, frame: memoryview, call: Call, slot: Slot) -> None:
         turns = self._services.turns
         request = await turns.run(api.decoding(head, frame))
+        # A request quota (KIP-124) would be charged here, and its throttle time be put into the response.
         response = await api.handle(request, call)
         if code := getattr(response, "error_code", None):
             slot.refused(int(code))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.spark.planning import ranges_between, split
+from cordwood.spark.planning import plan_input_partitions, ranges_between
 from cordwood.spark.ranges import OffsetRange, TopicPartition
 
 ranges = st.lists(st.integers(0, 1000), max_size=6).map(
@@ -19,7 +19,7 @@ def test_only_partitions_with_something_to_read_are_ranges() -> None:
 
 
 def test_the_longest_ranges_are_cut_first() -> None:
-    parts = split([OffsetRange("t", 0, 0, 100), OffsetRange("t", 1, 0, 10)], tasks_min=4)
+    parts = plan_input_partitions([OffsetRange("t", 0, 0, 100), OffsetRange("t", 1, 0, 10)], tasks_min=4)
     assert [(part.partition, part.start, part.end) for part in parts] == [
         (0, 0, 33),
         (0, 33, 66),
@@ -30,7 +30,7 @@ def test_the_longest_ranges_are_cut_first() -> None:
 
 @given(ranges, limits, limits)
 def test_every_offset_is_read_once(whole: list[OffsetRange], tasks_min: int | None, records_max: int | None) -> None:
-    parts = split(whole, tasks_min=tasks_min, records_max=records_max)
+    parts = plan_input_partitions(whole, tasks_min=tasks_min, records_max=records_max)
     assert all(part.count for part in parts)
     for each in whole:
         covered = [offset for part in parts if part.place == each.place for offset in range(part.start, part.end)]
@@ -41,7 +41,7 @@ def test_every_offset_is_read_once(whole: list[OffsetRange], tasks_min: int | No
 def test_there_are_enough_tasks_and_none_is_too_long(
     whole: list[OffsetRange], tasks_min: int | None, records_max: int | None
 ) -> None:
-    parts = split(whole, tasks_min=tasks_min, records_max=records_max)
+    parts = plan_input_partitions(whole, tasks_min=tasks_min, records_max=records_max)
     offsets = sum(each.count for each in whole)
     assert len(parts) >= min(tasks_min or 0, offsets)
     assert all(part.count <= (records_max or part.count) for part in parts)

@@ -140,7 +140,7 @@ class Fetching:
             self._refuse(head, slot, ErrorCode.invalid_fetch_session_epoch)
             return
         wanted = request.wanted if session is None else list(session.partitions.items())
-        Poll(self, head, slot, request, wanted, session, is_incremental).begin()
+        DelayedFetch(self, head, slot, request, wanted, session, is_incremental).begin()
 
     def find(self, key: PartitionKey, leader_epoch: int, rack: str) -> Partition:
         """The partition to read; of one that another broker leads, only by a client that looks for replicas near it.
@@ -184,7 +184,7 @@ class Spot:
     __slots__ = ("fetched", "key", "partition", "poll", "size")
 
     def __init__(
-        self, poll: "Poll", partition: Partition, key: PartitionKey, fetched: FetchedPartition, size: int
+        self, poll: "DelayedFetch", partition: Partition, key: PartitionKey, fetched: FetchedPartition, size: int
     ) -> None:
         self.poll, self.partition, self.key, self.fetched = poll, partition, key, fetched
         self.size = size
@@ -197,7 +197,7 @@ class Spot:
         self.poll.fail(error)
 
 
-class Poll:
+class DelayedFetch:
     """One Fetch request, from its arrival to its answer.
 
     Of many partitions, all that is done is done in slices of the loop's time (`turns.py`): meanwhile the poll is busy,

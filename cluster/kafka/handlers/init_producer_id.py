@@ -1,4 +1,7 @@
-"""InitProducerId: a number for an idempotent producer, never given twice (KIP-98)."""
+"""InitProducerId: a number for an idempotent producer, never given twice (KIP-98).
+
+Transactions enter here: a request with a transactional id would go to the transaction coordinator.
+"""
 
 from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v4 import InitProducerIdRequest, InitProducerIdResponse

@@ -1,0 +1,44 @@
+"""Facts of the code that pages repeat: paths that they name, defaults that they state, the folders of the map."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cordwood.cluster.config import SETTINGS
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = ("bench", "chaos", "cluster", "docs", "examples", "replication", "spark", "src", "storage", "tests")
+PATH = re.compile(r"`(\w[\w/.-]*\.py)`")
+DEFAULT = re.compile(r"`([a-z][a-z0-9.]+\.[a-z]+)` \((\d+) (ms|s|min|KiB|MiB|GiB)\)")
+UNITS = {"ms": 1, "s": 1000, "min": 60_000, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+@pytest.fixture(scope="module")
+def files() -> list[str]:
+    """Paths of all files that a page may name, with a slash in front."""
+    return [f"/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page: Path, files: list[str]) -> None:
+    named = set(PATH.findall(page.read_text()))
+    assert [name for name in sorted(named) if not any(path.endswith(f"/{name}") for path in files)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_default_that_a_page_states_is_that_of_the_code(page: Path) -> None:
+    for key, number, unit in DEFAULT.findall(page.read_text()):
+        if key in SETTINGS:
+            assert SETTINGS[key].default == int(number) * UNITS[unit], key
+
+
+def test_a_default_is_recognised() -> None:
+    assert DEFAULT.findall("`broker.session.timeout.ms` (2 s)") == [("broker.session.timeout.ms", "2", "s")]
+
+
+def test_the_map_has_every_folder() -> None:
+    rows = re.findall(r"^\| `([\w/]+)/?` \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    mapped = {row.split("/")[0] for row in rows}
+    assert mapped >= set(FOLDERS) - {"src"}
