@@ -1,0 +1,28 @@
+"""docs/glossary.md: in alphabetical order, and each term that is Cordwood's own still occurs in the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("storage", "replication", "cluster", "chaos", "bench", "spark")
+PAGE = (ROOT / "docs" / "glossary.md").read_text()
+TERMS = re.findall(r"^\| (?!term )([a-z][^|]*) \| [^|]+ \| [^|]+ \|$", PAGE, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def code() -> str:
+    """All Python of the packages, with spaces where identifiers have underscores."""
+    texts = (path.read_text() for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
+    return "\n".join(texts).replace("_", " ").lower()
+
+
+def test_terms_are_in_alphabetical_order() -> None:
+    assert sorted(set(TERMS)) == TERMS
+    assert len(TERMS) > 20
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_occurs_in_the_code(term: str, code: str) -> None:
+    assert re.search(rf"\b{re.escape(term)}", code), f"no line of code says {term!r} any more: remove it"
