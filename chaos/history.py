@@ -2,7 +2,7 @@
 
 import zipfile
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, fields
 from enum import IntEnum
 from hashlib import blake2b
@@ -302,10 +302,12 @@ class _Rows(Generic[AnyTable]):
 class HistoryBuilder:
     """Write down each thing as it happens; each client's in the order in which they happened to it.
 
-    Times are nanoseconds of one clock that all clients share, simulated or real.
+    Times are nanoseconds of one clock that all clients share, simulated or real. `leaders_end` tells, at any time, the
+    largest high watermark that any leader of a partition has had: there is such an observer in a simulated world only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, leaders_end: Callable[[int], int] = lambda _partition: UNKNOWN) -> None:
+        self._leaders_end = leaders_end
         self._sends = _Rows(Sends)
         self._polls = _Rows(Polls)
         self._assignments = _Rows(Assignments)
@@ -398,7 +400,6 @@ class HistoryBuilder:
         leader_epoch: int = UNKNOWN,
         last_stable: int = UNKNOWN,
         read_end: int = UNKNOWN,
-        leaders_end: int = UNKNOWN,
     ) -> None:
         """A client was told how far a partition is committed, or where it starts; see Watermarks."""
         self._watermarks.append(
@@ -411,7 +412,7 @@ class HistoryBuilder:
             leader_epoch,
             last_stable,
             read_end,
-            leaders_end,
+            UNKNOWN if read_end == UNKNOWN else self._leaders_end(partition),
         )
 
     def elected(self, partition: int, leader_epoch: int, after_ns: int) -> None:

@@ -2,12 +2,12 @@
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.chaos.history import HistoryBuilder
+from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN, HistoryBuilder, content_of
 from cordwood.chaos.sim.kafka import Client, duration, message, part
 from cordwood.chaos.sim.producing import Alarm
 from cordwood.chaos.workload import decode as value_in
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.storage.batch import split
+from cordwood.storage.batch import peek, split
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import decode
 
@@ -53,6 +53,7 @@ class Reader:
         address = client.any_replica(self.partition) if self._any_replica else client.leader(self.partition)
         if address is None:
             return False
+        asked_ns, epoch = client.now_ns, BY_FOLLOWER if self._any_replica else client.leader_epochs[self.partition]
         try:
             answer = await client.ask(address, self._request())
         except OSError:
@@ -62,12 +63,18 @@ class Reader:
         told = answer.responses[0].partitions[0]
         if told.error_code is not ErrorCode.none:
             return False
-        if not self._any_replica:
-            log_start, watermark = int(told.log_start_offset), int(told.high_watermark)
+        self._history.watermark(
+            self._number,
+            self.partition,
             # A leader that has only just begun says nothing of it.
-            if watermark >= 0:
-                self._history.watermark(self._number, self.partition, watermark, log_start, client.now_ns)
-        self._take(bytes(told.records or b""))
+            int(told.high_watermark),
+            int(told.log_start_offset),
+            client.now_ns,
+            invoked_ns=asked_ns,
+            leader_epoch=epoch,
+            last_stable=int(told.last_stable_offset),
+            read_end=self._take(bytes(told.records or b"")),
+        )
         return True
 
     def _request(self) -> object:
@@ -90,17 +97,27 @@ class Reader:
             rack_id=ANY_RACK if self._any_replica else "",
         )
 
-    def _take(self, data: bytes) -> None:
-        """Whole batches, of which the first may begin before what was asked for."""
+    def _take(self, data: bytes) -> int:
+        """Whole batches, of which the first may begin before what was asked for. Returns their end, or UNKNOWN."""
         self._polls += 1
         try:
-            records = [record for batch in split(data) for record in decode(batch)]
+            batches = [(peek(batch), decode(batch)) for batch in split(data)]
         except CorruptBatch as corrupt:
             self._alarm("corrupt-read", f"{self.client.name} was sent {corrupt} in partition {self.partition}")
-            return
+            return UNKNOWN
         now_ns = self.client.now_ns
-        for record in records:
-            if record.offset >= self.position:
-                value = value_in(record.value)
-                self._history.poll(self._number, self.partition, record.offset, value, now_ns, self._polls)
-                self.position = record.offset + 1
+        for header, records in batches:
+            self._history.batch(self.partition, header.base_offset, header.end, header.leader_epoch, now_ns)
+            for record in records:
+                if record.offset >= self.position:
+                    self._history.poll(
+                        self._number,
+                        self.partition,
+                        record.offset,
+                        value_in(record.value),
+                        now_ns,
+                        self._polls,
+                        content_of(record.key, record.headers, record.timestamp),
+                    )
+                    self.position = record.offset + 1
+        return batches[-1][0].end if batches else UNKNOWN

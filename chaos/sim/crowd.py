@@ -10,6 +10,7 @@ from cordwood.chaos.sim.admin import prepare
 from cordwood.chaos.sim.consuming import Reader
 from cordwood.chaos.sim.grouping import Member
 from cordwood.chaos.sim.host import KAFKA_PORT, host_name
+from cordwood.chaos.sim.inquiring import Inquirer
 from cordwood.chaos.sim.kafka import Client
 from cordwood.chaos.sim.loop import Process, SimulatedLoop
 from cordwood.chaos.sim.plan import MIN_ISR, REPLICATION_FACTOR, TOPIC, Plan
@@ -22,9 +23,9 @@ Work = Callable[[Client], Coroutine[Any, Any, None]]
 class Crowd:
     """`prepare`, then `begin`. All that clients are told goes into one history."""
 
-    def __init__(self, loop: SimulatedLoop, plan: Plan, alarm: Alarm) -> None:
+    def __init__(self, loop: SimulatedLoop, plan: Plan, alarm: Alarm, leaders_end: Callable[[int], int]) -> None:
         self._loop, self._plan, self._alarm = loop, plan, alarm
-        self.history = HistoryBuilder()
+        self.history = HistoryBuilder(leaders_end)
         self.hosts: list[str] = []
         self.producers: list[Producer] = []
         self.readers: list[Reader] = []
@@ -44,6 +45,7 @@ class Crowd:
             self._start(f"consumer-{number}", self._consuming(number))
         for number in range(plan.members):
             self._start(f"member-{number}", self._taking_part(plan.consumers + number))
+        self._start("inquirer", self._inquiring(plan.consumers + plan.members))
 
     def _start(self, name: str, work: Work) -> "asyncio.Task[None]":
         self.hosts.append(name)
@@ -77,6 +79,12 @@ class Crowd:
             ]
             self.readers += readers
             await asyncio.gather(*(reader.run() for reader in readers))
+
+        return work
+
+    def _inquiring(self, number: int) -> Work:
+        async def work(client: Client) -> None:
+            await Inquirer(client, number, self._plan.partitions, self.history).run()
 
         return work
 

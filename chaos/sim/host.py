@@ -36,6 +36,8 @@ class Host:
         self.network, self.loop, self.rng, self._on_exit = network, network.loop, rng, on_exit
         self.speed = DiskSpeed(random.Random(rng.random()), disk_s)
         self.clock_rate, self.clock_jump_s = 1.0, 0.0
+        self.on_kill: Callable[[Watched], None] = _nothing
+        """Told of the broker just before its process ends."""
         self.process: Process | None = None
         self.broker: Broker | None = None
         self._starting: asyncio.Task[None]
@@ -69,6 +71,8 @@ class Host:
 
     def kill(self, *, silently: bool = False) -> None:
         """The process is gone; the page cache outlives it."""
+        if self.watched is not None:
+            self.on_kill(self.watched)
         process, self.process, self.broker = self.process, None, None
         if process is not None:
             self.network.kill(process, silently=silently)
@@ -148,6 +152,10 @@ class Host:
         trace = self.loop.trace
         if trace is not None:
             trace.happened(self.name + path)
+
+
+def _nothing(_broker: Watched) -> None:
+    """Nobody wants to know."""
 
 
 def host_name(broker_id: int) -> str:

@@ -43,6 +43,22 @@ class Seen:
     """Of each leader its epoch, and the end of its log."""
     told: Told = field(default_factory=Told)
     """What coordinators have told of their groups."""
+    leaders_ends: dict[int, int] = field(default_factory=dict)
+    """By partition of the one topic that clients read: the largest high watermark of any leader."""
+
+    def note_leaders_ends(self, brokers: list[Watched], topic: str) -> None:
+        """Take down how far leaders have committed, those that led when we looked last among them."""
+        for broker in brokers:
+            for partition in broker.replicas:
+                has_led = partition.is_leader or self.replicas.get(partition, (-1, -1, -1))[2] >= 0
+                if partition.topic == topic and has_led:
+                    known = self.leaders_ends.get(partition.index, 0)
+                    self.leaders_ends[partition.index] = max(known, partition.high_watermark)
+
+    def leaders_end(self, brokers: list[Watched], topic: str, index: int) -> int:
+        """The largest high watermark that any leader of a partition has had."""
+        self.note_leaders_ends(brokers, topic)
+        return self.leaders_ends.get(index, 0)
 
 
 def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen) -> Found:

@@ -22,6 +22,7 @@ Address = tuple[str, int]
 VERSIONS = {
     ApiKey.PRODUCE: 11,
     ApiKey.FETCH: 12,
+    ApiKey.LIST_OFFSETS: 7,
     ApiKey.METADATA: 12,
     ApiKey.OFFSET_COMMIT: 8,
     ApiKey.OFFSET_FETCH: 8,
@@ -31,6 +32,7 @@ VERSIONS = {
     ApiKey.SYNC_GROUP: 5,
     ApiKey.CREATE_TOPICS: 7,
     ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
 }
 REQUEST_TIMEOUT_S = 5.0
 DIAL_TIMEOUT_S = 1.0

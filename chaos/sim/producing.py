@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.chaos.history import UNKNOWN, HistoryBuilder
+from cordwood.chaos.history import UNKNOWN, HistoryBuilder, content_of
 from cordwood.chaos.produce_errors import Promise, promise_of
 from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.kafka import Client, NoAnswer, duration, message, part
@@ -17,6 +17,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.records import Record, encode
 
 BATCH_RECORDS_MAX = 8
+HEADER, HEADER_BYTES = "begins with", 4
 PRODUCE_TIMEOUT_S = 1.5
 RETRIABLE = frozenset(
     {
@@ -185,7 +186,12 @@ class Lane:
 
     def _encode(self, records: list[_Waiting]) -> bytes:
         now_ms = BEGAN_MS + self._client.now_ns // 1_000_000
-        rows = [Record(place, now_ms, record.key, record.payload) for place, record in enumerate(records)]
+        rows = [
+            Record(place, now_ms, record.key, record.payload, ((HEADER, record.payload[:HEADER_BYTES]),) * (place % 3))
+            for place, record in enumerate(records)
+        ]
+        for record, row in zip(records, rows, strict=True):
+            self._producer.history.sealed(record.send, now_ms, content_of(row.key, row.headers, now_ms))
         if self._identity is None:
             return encode(rows)
         producer_id, producer_epoch = self._identity

@@ -45,7 +45,10 @@ class World:
         self.hosts = {broker_id: self._host(broker_id) for broker_id in plan.broker_ids}
         self.held: set[int] = set()
         """Hosts that stay down until somebody starts them."""
-        self.crowd = Crowd(loop, plan, self.alarm)
+        self.crowd = Crowd(loop, plan, self.alarm, self._leaders_end)
+        self._elected: dict[int, int] = {}
+        """By partition: the newest leader epoch in the history."""
+        self._looked_ns = 0
         self.on_exit: Callable[[Host], None] = _nothing
         """Told of a process that has ended by itself, before it is started again."""
         loop.set_exception_handler(self._unheard)
@@ -131,11 +134,26 @@ class World:
 
     def look(self) -> None:
         """Hold every rule against what there is right now."""
+        self._note_elections()
         disks = {broker_id: host.disk for broker_id, host in self.hosts.items()}
         for kind, sentence in look(self.watched(), disks, self.seen):
             self.alarm(kind, sentence)
         if self.loop.trace is not None:
             self.loop.trace.happened(f"metadata {self.seen.newest.index}")
+
+    def _note_elections(self) -> None:
+        """Put new leader epochs into the history: when we looked last, nobody knew of them."""
+        image, now_ns = self.image, int(self.now_s * 1e9)
+        topic = image.topics_by_name.get(TOPIC)
+        for index, partition in enumerate(() if topic is None else topic.partitions):
+            if partition.leader_epoch > self._elected.get(index, -1):
+                self._elected[index] = partition.leader_epoch
+                self.crowd.history.elected(index, partition.leader_epoch, self._looked_ns)
+        self._looked_ns = now_ns
+
+    def _leaders_end(self, partition: int) -> int:
+        """The largest high watermark that any leader has had until now."""
+        return self.seen.leaders_end(self.watched(), TOPIC, partition)
 
     def start(self, broker_id: int) -> None:
         """Have it running, if it is not."""
@@ -149,8 +167,13 @@ class World:
         listener = f"PLAINTEXT://{host_name(broker_id)}:{KAFKA_PORT}"
         settings = plan.broker_settings(broker_id, voters, listener, DATA)
         host = Host(self.network, settings, self._rng(host_name(broker_id)), plan.disk_s, self._exited)
+        host.on_kill = self._last_look
         host.clock_rate = plan.clock_rates[broker_id - 1]
         return host
+
+    def _last_look(self, broker: Watched) -> None:
+        """A broker ends in a moment: what its leaders have committed may be on its way to clients."""
+        self.seen.note_leaders_ends([broker], TOPIC)
 
     def _exited(self, host: Host, why: str) -> None:
         """A process has ended by itself: whoever looks after it starts it again."""

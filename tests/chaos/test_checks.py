@@ -239,12 +239,12 @@ def test_a_record_that_is_not_the_one_that_was_sent_is_altered_whoever_reads_it(
 def test_a_read_above_what_any_leader_had_committed_is_uncommitted_though_its_answer_says_otherwise(
     story: HistoryStory,
 ) -> None:
-    story.watermark(2, read_end=2, leaders_end=2).watermark(2, read_end=2, leaders_end=1)
+    story.led_to(2).watermark(2, read_end=2).led_to(1).watermark(2, read_end=2)
     assert story.kinds() == {"uncommitted-read": 1}
 
 
 def test_an_answer_that_names_no_watermark_may_bring_what_some_leader_had_committed(story: HistoryStory) -> None:
-    assert story.watermark(UNKNOWN, read_end=2, leaders_end=2).kinds() == {}
+    assert story.led_to(2).watermark(UNKNOWN, read_end=2).kinds() == {}
 
 
 @pytest.mark.parametrize(

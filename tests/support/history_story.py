@@ -15,7 +15,8 @@ class HistoryStory:
     """Each verb writes down what one client did or was told, one thing after the other."""
 
     def __init__(self) -> None:
-        self._builder = HistoryBuilder()
+        self._leaders_end = UNKNOWN
+        self._builder = HistoryBuilder(lambda _partition: self._leaders_end)
         self._values: dict[str, int] = {}
         self._sequences: dict[int, int] = {}
         self._generation = 1
@@ -80,6 +81,11 @@ class HistoryStory:
                 self._tick(),
                 **{"invoked_ns": asked_ns, "leader_epoch": epoch, **told},
             )
+        return self
+
+    def led_to(self, end: int) -> "HistoryStory":
+        """No leader's high watermark has been above that."""
+        self._leaders_end = end
         return self
 
     def elected(self, *epochs: int, partition: int = 0) -> "HistoryStory":

@@ -1,0 +1,85 @@
+"""What simulated clients write down beside what they read: every kind of answer is in the history, and is true."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from cordwood.chaos.history import ACKS_ALL, BY_FOLLOWER, UNKNOWN, History
+from cordwood.chaos.sim.invariants import Seen
+from cordwood.chaos.sim.plan import plan_of
+from cordwood.chaos.sim.producing import ProducerPlan
+from cordwood.chaos.sim.run import run_plan
+from cordwood.chaos.sim.schedule import Aim, Fault, Kind
+
+
+@pytest.fixture(scope="module")
+def history() -> History:
+    """Three brokers, two consumers of which one reads from followers, and leaders that are killed."""
+    kills = tuple(Fault(at_s, Kind.KILL, Aim.LEADER, 0.5, 1) for at_s in (2.0, 5.0))
+    plan = replace(
+        plan_of(1, 9.0),
+        brokers=3,
+        voters=3,
+        partitions=1,
+        consumers=2,
+        members=0,
+        clock_rates=(1.0,) * 3,
+        producers=(ProducerPlan(True, ACKS_ALL, 0.05, 8, 32),),
+        faults=kills,
+    )
+    run = run_plan(plan, kills)
+    assert run.findings == ()
+    return run.history
+
+
+def test_every_question_is_asked_and_answered(history: History) -> None:
+    assert len(history.lookups) > 2
+    assert (history.lookups.offset > 0).any()
+    assert len(history.epoch_ends) > 2
+    assert (history.epoch_ends.wanted < history.epoch_ends.leader_epoch).any()
+    assert len(history.elections) > 1
+    assert len(set(history.batches.leader_epoch.tolist())) > 1
+
+
+def test_an_answer_is_written_down_with_all_that_it_tells(history: History) -> None:
+    told = history.watermarks
+    assert (told.invoked_ns < told.at_ns).all()
+    assert {BY_FOLLOWER} < set(told.leader_epoch.tolist())
+    assert (told.last_stable != UNKNOWN).any()
+    has_read = told.read_end != UNKNOWN
+    assert has_read.any()
+    assert (told.leaders_end[has_read] >= told.read_end[has_read]).all()
+    assert (told.leaders_end[~has_read] == UNKNOWN).all()
+
+
+def test_records_are_sent_and_read_with_contents(history: History) -> None:
+    assert (history.polls.content != UNKNOWN).all()
+    assert set(history.polls.content.tolist()) <= set(history.sends.content.tolist())
+    assert len(set(history.polls.content.tolist())) > 10
+
+
+@dataclass(eq=False)
+class Replica:
+    """One that may lead."""
+
+    high_watermark: int
+    is_leader: bool
+    topic: str = "t"
+    index: int = 0
+
+
+@dataclass
+class Holder:
+    replicas: list[Replica] = field(default_factory=list)
+
+
+def test_only_leaders_commit_and_what_they_committed_outlives_them() -> None:
+    seen, leader, follower = Seen(), Replica(5, is_leader=True), Replica(9, is_leader=False)
+    brokers = [Holder([leader]), Holder([follower, Replica(8, is_leader=True, index=1)])]
+    assert seen.leaders_end(brokers, "t", 0) == 5  # type: ignore[arg-type]
+    leader.high_watermark = 7
+    seen.note_leaders_ends(brokers[:1], "t")  # type: ignore[arg-type]
+    assert seen.leaders_end(brokers[1:], "t", 0) == 7  # type: ignore[arg-type]
+    assert seen.leaders_end([], "t", 1) == 8
+    follower.is_leader = True
+    assert seen.leaders_end(brokers[1:], "t", 0) == 9  # type: ignore[arg-type]
