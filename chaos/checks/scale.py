@@ -16,6 +16,7 @@ from cordwood.chaos.history import (
     UNKNOWN,
     Assignments,
     Batches,
+    Column,
     Elections,
     EpochEnds,
     History,
@@ -74,14 +75,10 @@ def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers
     batches = np.array_split(number, -(-sends // BATCH_RECORDS))
     read = np.concatenate([batch for batch in batches for _ in range(consumers)])
     reader = np.concatenate([np.full(len(batch), each) for batch in batches for each in range(consumers)])
-    # Each of them asks for everything that can be asked for once in a batch.
-    told = np.arange(0, len(read), BATCH_RECORDS)
-    zeros = np.zeros(len(told), np.int64)
     begin, log = np.arange(consumers * partitions), np.arange(brokers * partitions)
     held = np.tile(number, brokers)
-    lookups, epoch_ends = _questions(reader[told], partition[read][told], read[told], offset[read][told] + 1, sends)
     return replace(
-        HistoryBuilder().build(),
+        _asked(reader, partition[read], offset[read], read),
         sends=Sends(
             producer=producer,
             sequence=sequence,
@@ -95,54 +92,41 @@ def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers
             content=value,
         ),
         polls=Polls(reader, partition[read], offset[read], value[read], read + 1, read // BATCH_RECORDS, value[read]),
-        watermarks=Watermarks(
-            client=reader[told],
-            partition=partition[read][told],
-            high_watermark=offset[read][told] + 1,
-            log_start=zeros,
-            at_ns=read[told] + 1,
-            invoked_ns=read[told],
-            leader_epoch=zeros,
-            last_stable=offset[read][told] + 1,
-            read_end=offset[read][told] + 1,
-            leaders_end=offset[read][told] + 1,
-        ),
-        elections=Elections(np.arange(partitions), np.zeros(partitions, np.int64), np.full(partitions, -1)),
-        lookups=lookups,
-        epoch_ends=epoch_ends,
-        batches=Batches(partition[read][told], offset[read][told], offset[read][told] + 1, zeros, read[told] + 1),
         assignments=Assignments(begin // partitions, begin % partitions, np.full_like(begin, -1)),
         logs=Logs(log // partitions, log % partitions, np.zeros_like(log), np.full_like(log, sends)),
         replicas=Replicas(np.repeat(np.arange(brokers), sends), partition[held], offset[held], value[held]),
     )
 
 
-def _questions(
-    client: np.ndarray, partition: np.ndarray, asked_ns: np.ndarray, end: np.ndarray, wanted: int
-) -> tuple[Lookups, EpochEnds]:
-    """Searches by time that find nothing, and ends of the only epoch."""
-    zeros, unknown = np.zeros(len(client), np.int64), np.full(len(client), UNKNOWN)
-    lookups = Lookups(
-        client=client,
-        partition=partition,
-        invoked_ns=asked_ns,
-        at_ns=asked_ns + 1,
-        leader_epoch=zeros,
-        wanted=np.full(len(client), wanted),
-        offset=unknown,
-        timestamp=unknown,
+def _asked(reader: Column, partition: Column, offset: Column, read: Column) -> History:
+    """Each reader asks for everything that can be asked for, once in a batch."""
+    told = np.arange(0, len(reader), BATCH_RECORDS)
+    client, partition, offset, asked_ns = reader[told], partition[told], offset[told], read[told]
+    zeros = np.zeros(len(told), np.int64)
+    asked = {
+        "client": client,
+        "partition": partition,
+        "invoked_ns": asked_ns,
+        "at_ns": asked_ns + 1,
+        "leader_epoch": zeros,
+    }
+    nothing = np.full(len(told), UNKNOWN)
+    partitions = np.arange(1 + int(partition.max(initial=0)))
+    return replace(
+        HistoryBuilder().build(),
+        watermarks=Watermarks(
+            high_watermark=offset + 1,
+            log_start=zeros,
+            last_stable=offset + 1,
+            read_end=offset + 1,
+            leaders_end=offset + 1,
+            **asked,
+        ),
+        elections=Elections(partitions, np.zeros_like(partitions), np.full_like(partitions, -1)),
+        lookups=Lookups(wanted=np.full(len(told), len(read)), offset=nothing, timestamp=nothing, **asked),
+        epoch_ends=EpochEnds(wanted=zeros, epoch=zeros, end=offset + 1, **asked),
+        batches=Batches(partition, offset, offset + 1, zeros, asked_ns + 1),
     )
-    epoch_ends = EpochEnds(
-        client=client,
-        partition=partition,
-        invoked_ns=asked_ns,
-        at_ns=asked_ns + 1,
-        leader_epoch=zeros,
-        wanted=zeros,
-        epoch=zeros,
-        end=end,
-    )
-    return lookups, epoch_ends
 
 
 if __name__ == "__main__":

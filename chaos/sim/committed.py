@@ -39,6 +39,11 @@ class Committed:
         if partition.is_leader:
             self.end = max(self.end, watermark)
 
+    def has_compared(self, partition: Partition) -> bool:
+        """Whether all that a replica has committed has been held against what is known."""
+        cursor = self._cursors.get(partition)
+        return cursor is not None and cursor.offset >= min(partition.high_watermark, partition.log.log_end)
+
     def _compare_batch(self, broker_id: int, header: BatchHeader) -> Iterator[tuple[str, str]]:
         batch = (header.base_offset, header.end, header.crc, header.leader_epoch)
         if header.base_offset < self._known_end:

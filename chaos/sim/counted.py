@@ -1,7 +1,8 @@
 """What leaders count on, held against what their followers have, and on disk (rules 1, 4 and 5)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Protocol
+from uuid import UUID
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.damage import DamageRegister
@@ -12,6 +13,7 @@ from cordwood.replication.replicas import Replicas
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.log import Log
 
+Place = tuple[UUID, int]
 Found = Iterator[tuple[str, str]]
 
 
@@ -51,11 +53,16 @@ def everybody_has(where: str, view: LeaderView) -> Found:
             yield "rule-5", f"{where} is committed up to {view.high_watermark}, and is known to have {has} on {member}"
 
 
-def followers_are_as_counted(brokers: Sequence[Holder], image: Image) -> Found:
-    """Each member of an in-sync set has what its leader takes it to have, by the same epochs as the leader."""
+def followers_are_as_counted(brokers: Sequence[Holder], image: Image, places: Set[Place] | None = None) -> Found:
+    """Each member of an in-sync set has what its leader takes it to have, by the same epochs as the leader.
+
+    Only of these partitions, if any are named.
+    """
     by_id = {broker.broker_id: broker for broker in brokers if not broker.damage.under_repair}
     for leader in by_id.values():
         for partition in leader.replicas:
+            if places is not None and (partition.topic_id, partition.index) not in places:
+                continue
             agreed = image.partition(partition.topic_id, partition.index)
             if agreed is not None and partition.leads_in(agreed.leader_epoch) and not partition.is_offline:
                 yield from _members_are_as_counted(partition, agreed, by_id)

@@ -41,6 +41,8 @@ class Seen:
     """Of each replica its watermark, its leader epoch, and its partition epoch if it leads."""
     log_ends: dict[Partition, tuple[int, int]] = field(default_factory=dict)
     """Of each leader its epoch, and the end of its log."""
+    states: dict[Partition, tuple[object, ...]] = field(default_factory=dict)
+    """Of each replica what it was like when every rule was held against it."""
     told: Told = field(default_factory=Told)
     """What coordinators have told of their groups."""
     leaders_ends: dict[int, int] = field(default_factory=dict)
@@ -62,25 +64,56 @@ class Seen:
 
 
 def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen) -> Found:
-    """Every rule, on all brokers, once."""
+    """Every rule, on all brokers, once. What is as it was when it was looked at last is passed over."""
+    before = seen.newest
     for broker in brokers:
         yield from _metadata_is_one(broker, seen)
         yield from _one_controller_a_term(broker, seen)
+    has_new_metadata = seen.newest is not before
+    moved: set[Place] = set()
     for broker in brokers:
         for partition in broker.replicas:
-            yield from _one_leader_an_epoch(broker, partition, seen)
-            yield from _nothing_goes_back(broker, partition, seen)
-            yield from _leaders_keep_all(broker, partition, seen)
             if not nobody_waits(partition):
                 yield "promise-3", f"{_name(partition)} is led by broker {broker.broker_id} no more, and somebody waits"
-            if not partition.is_offline:
-                yield from _committed_is_final(broker, partition, disks[broker.broker_id], seen)
+            state = _state(broker, partition)
+            if seen.states.get(partition) != state:
+                moved.add(_place(partition))
+                yield from _look_at_replica(broker, partition, disks[broker.broker_id], seen)
+                # What could not be read for the comparison is tried again.
+                if partition.is_offline or seen.committed[_place(partition)].has_compared(partition):
+                    seen.states[partition] = state
     for broker in brokers:
         for partition in broker.replicas:
-            if not partition.is_offline:
+            if (has_new_metadata or _place(partition) in moved) and not partition.is_offline:
                 yield from _in_sync_means_having_it(broker, partition, seen)
         yield from seen.told.compare(broker, seen.newest)
-    yield from followers_are_as_counted(brokers, seen.newest)
+    yield from followers_are_as_counted(brokers, seen.newest, None if has_new_metadata else moved)
+
+
+def _look_at_replica(broker: Watched, partition: Partition, disk: SimulatedDisk, seen: Seen) -> Found:
+    """The rules that one replica can break alone, by what has become of it since it was looked at last."""
+    yield from _one_leader_an_epoch(broker, partition, seen)
+    yield from _nothing_goes_back(broker, partition, seen)
+    yield from _leaders_keep_all(broker, partition, seen)
+    if not partition.is_offline:
+        yield from _committed_is_final(broker, partition, disk, seen)
+
+
+def _state(broker: Watched, partition: Partition) -> tuple[object, ...]:
+    """All of a replica that a rule is about, but for who waits."""
+    view, log = partition.view, partition.log
+    counted = () if view is None else tuple(follower.flushed_end for follower in view.followers.values())
+    return (
+        partition.high_watermark,
+        partition.leader_epoch,
+        -1 if view is None else view.assignment.partition_epoch,
+        log.log_end,
+        log.flushed_end,
+        partition.kept_end,
+        counted,
+        partition.is_offline,
+        bool(broker.damage.under_repair),
+    )
 
 
 def _metadata_is_one(broker: Watched, seen: Seen) -> Found:
