@@ -1,0 +1,128 @@
+"""What a leader sends is checked before a follower writes it: its checksums, its offsets, and its leader epochs."""
+
+import asyncio
+
+import pytest
+from peer_fixture import FollowerStory
+from virtual_time import run
+
+from cordwood.chaos.sim.values import batch_of
+from cordwood.replication import frames
+from cordwood.replication.frames import FrameKey, PushKind, PushRow, Suspect
+from cordwood.replication.partition import Partition
+from cordwood.storage.batch import check, stamp
+
+STREAM_EPOCH = 1
+"""In which `FollowerStory` follows."""
+
+
+def stamped(offset: int, epoch: int = STREAM_EPOCH, value: str = "v") -> bytes:
+    batch = batch_of(value)
+    return stamp(check(batch), offset, epoch) + batch[16:]
+
+
+def flipped(batch: bytes, place: int) -> bytes:
+    changed = bytearray(batch)
+    changed[place] ^= 1
+    return bytes(changed)
+
+
+async def following(broker: FollowerStory) -> tuple[Partition, int]:
+    """A follower with one batch of epoch 1, and the number of its stream."""
+    partition = broker.follow(0)
+    await asyncio.sleep(0.1)
+    (asked,) = broker.asked()
+    push(broker, asked.stream, stamped(0))
+    assert partition.log.log_end == 1
+    return partition, asked.stream
+
+
+def push(broker: FollowerStory, stream: int, data: bytes, watermark: int = 0, log_start: int = 0) -> None:
+    broker.answer(PushRow(stream, PushKind.DATA, watermark, log_start, len(data)), data=data)
+
+
+UNSOUND = [
+    pytest.param(flipped(stamped(1), len(stamped(1)) - 1), id="a flipped bit in the last record"),
+    pytest.param(flipped(stamped(1), 17), id="a flipped bit in the checksum"),
+    pytest.param(flipped(stamped(1), 16), id="another magic"),
+    pytest.param(stamped(1) + flipped(stamped(2), 64), id="a flipped bit in the second batch"),
+    pytest.param(stamped(1)[:-1], id="a batch without its last byte"),
+    pytest.param(stamped(2), id="a gap"),
+    pytest.param(stamped(0), id="what is there already"),
+    pytest.param(stamped(1) + stamped(3), id="a gap within"),
+    pytest.param(stamped(1, epoch=0), id="an epoch below that of the log's end"),
+    pytest.param(stamped(1) + stamped(2, epoch=0), id="epochs that fall"),
+    pytest.param(stamped(1, epoch=STREAM_EPOCH + 1), id="an epoch above the leader's"),
+    pytest.param(stamped(1) + stamped(2, epoch=STREAM_EPOCH + 1), id="an epoch above the leader's, within"),
+    pytest.param(stamped(1, epoch=-1), id="no epoch"),
+]
+
+
+@pytest.mark.parametrize("data", UNSOUND)
+def test_nothing_of_what_is_unsound_is_written(data: bytes) -> None:
+    async def story() -> None:
+        broker = FollowerStory()
+        partition, stream = await following(broker)
+        before = partition.log.read(0, 1 << 20, 1)
+        push(broker, stream, data, watermark=9)
+        await broker.turn()
+        assert partition.log.log_end == 1
+        assert partition.log.read(0, 1 << 20, 1) == before
+        assert partition.high_watermark <= 1
+        assert partition.error is None
+        suspects = [
+            frames.decode_suspect(frame) for frame in broker.channel.take() if frames.key_of(frame) is FrameKey.SUSPECT
+        ]
+        assert suspects == [Suspect(stream, 1)], "the leader is told, and looks at its own log"
+        # What was on its way behind it takes nobody's place; it is asked for anew.
+        push(broker, stream, stamped(1))
+        assert partition.log.log_end == 1
+        await asyncio.sleep(1)
+        (again,) = broker.asked()
+        assert (again.log_end, again.last_epoch) == (1, STREAM_EPOCH)
+        push(broker, again.stream, stamped(1))
+        assert partition.log.log_end == 2
+        await broker.fetcher.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("epochs", [(1, 1), (1, 1, 1, 1)])
+def test_what_is_sound_is_written_as_the_leader_has_it(epochs: tuple[int, ...]) -> None:
+    async def story() -> None:
+        broker = FollowerStory()
+        partition, stream = await following(broker)
+        data = b"".join(stamped(1 + number, epoch) for number, epoch in enumerate(epochs))
+        push(broker, stream, data, watermark=2)
+        assert partition.log.log_end == 1 + len(epochs)
+        assert partition.log.read(1, 1 << 20, 1 + len(epochs)) == data
+        assert partition.high_watermark == 2
+        await broker.fetcher.close()
+
+    run(story())
+
+
+def test_a_follower_begins_where_its_leader_does_and_never_goes_back() -> None:
+    async def story() -> None:
+        broker = FollowerStory()
+        partition, stream = await following(broker)
+        push(broker, stream, stamped(1) + stamped(2), watermark=1)
+        for told, start in ((2, 2), (1, 2), (0, 2), (9, 3)):
+            push(broker, stream, b"", watermark=3, log_start=told)
+            assert partition.log.log_start == start, "at most where its own log ends"
+        await broker.fetcher.close()
+
+    run(story())
+
+
+def test_what_is_committed_is_what_the_leader_says_within_the_own_log() -> None:
+    async def story() -> None:
+        broker = FollowerStory()
+        partition, stream = await following(broker)
+        push(broker, stream, stamped(1) + stamped(2), watermark=1)
+        for told, known in ((1, 1), (2, 2), (0, 2), (9, 3)):
+            push(broker, stream, b"", watermark=told)
+            assert partition.high_watermark == known
+        await broker.fetcher.close()
+
+    run(story())
