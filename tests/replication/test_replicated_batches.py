@@ -4,21 +4,19 @@ import asyncio
 
 import pytest
 from peer_fixture import FollowerStory
+from roles_fixture import stamped as stamped_in
 from virtual_time import run
 
-from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.frames import FrameKey, PushKind, PushRow, Suspect
 from cordwood.replication.partition import Partition
-from cordwood.storage.batch import check, stamp
 
 STREAM_EPOCH = 1
 """In which `FollowerStory` follows."""
 
 
-def stamped(offset: int, epoch: int = STREAM_EPOCH, value: str = "v") -> bytes:
-    batch = batch_of(value)
-    return stamp(check(batch), offset, epoch) + batch[16:]
+def stamped(offset: int, epoch: int = STREAM_EPOCH) -> bytes:
+    return stamped_in("v", offset, epoch)
 
 
 def flipped(batch: bytes, place: int) -> bytes:

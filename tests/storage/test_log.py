@@ -223,6 +223,27 @@ def test_producers_are_known_after_a_cut_and_a_restart(log: LogFixture) -> None:
     assert log.send(0, "a", "b").is_duplicate
 
 
+def test_producers_of_what_is_cut_may_send_it_again(log: LogFixture) -> None:
+    log.send(0, "a", "b")
+    log.send(2, "c")
+    log.append("d").truncate(2)
+    assert log.send(0, "a", "b").is_duplicate
+    assert log.send(2, "c")[:2] == (2, 3)
+    log.truncate(0)
+    assert log.send(9, "anything").base_offset == 0
+
+
+def test_a_log_that_starts_over_knows_nothing_of_before(log: LogFixture) -> None:
+    log.leader_epoch = 4
+    log.send(0, "a", "b")
+    log.flush().checkpoint().start_over(50)
+    assert (log.start, log.end, log.log.flushed_end, list(log.log.epochs)) == (50, 50, 50, [])
+    assert log.send(7, "c")[:2] == (50, 51)
+    assert list(log.log.epochs) == [(4, 50)]
+    assert log.flush().power_cut(keep=0).reopen().values() == ["c"]
+    assert (log.start, list(log.log.epochs)) == (50, [(4, 50)])
+
+
 def test_a_flush_that_was_under_way_during_a_cut_says_nothing_of_what_came_after(log: LogFixture) -> None:
     log.append(*MANY[:10])
     unsynced = log.log.take_unsynced()

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from handlers_fixture import MB, TOPIC, Client, HandlersStory, milliseconds, values_in
+from handlers_fixture import MB, Client, HandlersStory, milliseconds, values_in
 from kio.schema.errors import ErrorCode
 from replica_fixture import TOPIC_ID
+from roles_fixture import TOPIC
 
 from cordwood.cluster.kafka.handlers import fetch as handler
 

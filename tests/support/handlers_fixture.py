@@ -15,11 +15,11 @@ from typing import Any
 from admin_fixture import message_of
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
-from peer_fixture import FOLLOWER, LEADER, LeaderStory, run_here
-from replica_fixture import ME, NOW_MS, TOPIC_ID, housekeeping_of
+from peer_fixture import run_here
+from replica_fixture import NOW_MS
+from roles_fixture import TOPIC, RolesStory
 from virtual_time import run
 
-from cordwood.chaos.sim.values import batch_of
 from cordwood.cluster.config import Settings
 from cordwood.cluster.decoding import Decoding
 from cordwood.cluster.kafka import refusals
@@ -34,22 +34,15 @@ from cordwood.cluster.kafka.questions import correlation_id_of, decode_response,
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.turns import Turns
 from cordwood.cluster.memory import SESSION_PARTITION_BYTES, MemoryPool
-from cordwood.replication import frames
-from cordwood.replication.assignment import Assignment
-from cordwood.replication.following import Following
-from cordwood.replication.frames import Follow, Report
-from cordwood.replication.partition import Partition, Place
-from cordwood.storage.batch import check, split, stamp
+from cordwood.replication.partition import Partition
+from cordwood.storage.batch import split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.records import decode
 
 MB = 1 << 20
-TOPIC = "t"
 SESSION_PARTITIONS_MAX = 100
 ANSWER_S = 1000.0
 """Of virtual time."""
-TURNS = 12
-"""Of the loop, for all that a story sets off and that waits for no timer."""
 
 
 class Client:
@@ -87,7 +80,7 @@ class Client:
         future.set_result(bytes(frame) if request is None else decode_response(request, frame))
 
 
-class HandlersStory(LeaderStory):
+class HandlersStory(RolesStory):
     """A broker with one topic, told what to do in verbs. A group commit ends when the story says so, with `sync`."""
 
     def __init__(
@@ -114,7 +107,6 @@ class HandlersStory(LeaderStory):
         )
         self._here = InProcess(self.wakeups, run_here, lambda _: None, 100 * MB)
         self.client = self.connect()
-        self._housekeeping = housekeeping_of(self)
 
     def connect(self) -> Client:
         return Client(self._here, self._dispatcher)
@@ -124,70 +116,6 @@ class HandlersStory(LeaderStory):
         async with asyncio.timeout(ANSWER_S):
             return await self.client.send(api, version, **fields)
 
-    def elect(
-        self, index: int = 0, *, epoch: int = 1, isr: tuple[int, ...] = (ME,), min_isr: int = 1, leader: int = ME
-    ) -> Partition:
-        """Another leader epoch begins, and this broker leads in it."""
-        partition = self.held(index)
-        partition.assigned(Assignment(leader, epoch, epoch, (ME, FOLLOWER), frozenset(isr), min_isr))
-        return partition
-
-    def follow(self, index: int = 0, end: int = 0, *, stream: int | None = None) -> None:
-        """The follower has everything below `end`, all of it of the present epoch where there is something."""
-        epoch = self.held(index).leader_epoch
-        last_epoch = self.held(index).log.epochs.epoch_at(end - 1) if end else -1
-        row = Follow(index if stream is None else stream, TOPIC_ID, index, epoch, end, last_epoch, end)
-        self.send(frames.encode_follow([row]))
-
-    def report(self, flushed_end: int, index: int = 0) -> None:
-        """The follower has everything below `flushed_end` on its disk."""
-        self.send(frames.encode_reports([Report(index, flushed_end, 0)]))
-
-    def begin_to_follow(self, index: int = 0, *, epoch: int = 1) -> Following:
-        """Another leader epoch begins, and another broker leads in it."""
-        partition = self.held(index)
-        isr = frozenset({ME, LEADER})
-        assert partition.assigned(Assignment(LEADER, epoch, epoch, (ME, LEADER), isr, 1))
-        partition.following = Following(_Nobody(), partition, index)
-        return partition.following
-
-    def append(self, *values: str, index: int = 0, now_ms: int = NOW_MS) -> None:
-        """A batch with one record for each value, in memory."""
-        partition = self.held(index)
-        for value in values:
-            partition.append(batch_of(value), now_ms)
-
-    async def commit(self, *values: str, index: int = 0) -> None:
-        """As `append`, and the group commit that makes them sure, here."""
-        self.append(*values, index=index)
-        await self.sync()
-
-    def damage(self, index: int = 0) -> None:
-        """A bit flips on disk, in the first batch."""
-        self.disk.flip(self.held(index).log.segments[0].path, 20, 0)
-
-    async def sync(self) -> None:
-        """All group commits that are due, and what follows from them."""
-        for _ in range(TURNS):
-            await self.turn()
-            while self.syncer.groups:
-                self.syncer.let_go()
-        await self.turn()
-
-    async def save(self, index: int = 0) -> None:
-        """As `sync`, and then checkpoint a log."""
-        await self.sync()
-        await self._housekeeping.save(self.held(index))
-        await self.turn()
-
-    def held(self, index: int = 0) -> Partition:
-        """The partition, opened at the first call, in the role that it has."""
-        if self.replicas.get(TOPIC, index) is None:
-            self.replicas.open(Place(TOPIC, index, TOPIC_ID), self.config, NOW_MS)
-        partition = self.replicas.get(TOPIC, index)
-        assert partition is not None
-        return partition
-
     def _nearest(self, partition: Partition, rack: str, offset: int) -> int | None:
         return self.near.get((partition.topic, rack, offset))
 
@@ -196,22 +124,6 @@ class HandlersStory(LeaderStory):
 
     def _clock(self) -> int:
         return self.now_ms
-
-
-class _Nobody:
-    """A leader that does not listen."""
-
-    def report(self, following: Following) -> None: ...
-
-    def start(self, following: Following) -> None: ...
-
-    def leave(self, following: Following) -> None: ...
-
-
-def stamped(value: str, offset: int, epoch: int) -> bytes:
-    """A batch with one record as the leader of an epoch has it."""
-    batch = batch_of(value)
-    return stamp(check(batch), offset, epoch) + batch[16:]
 
 
 def values_in(records: bytes | None) -> list[tuple[int, str]]:

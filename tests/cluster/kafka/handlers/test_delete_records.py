@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
-from handlers_fixture import TOPIC, HandlersStory, Provocations, milliseconds, tell
+from handlers_fixture import HandlersStory, Provocations, milliseconds, tell
 from kio.schema.errors import ErrorCode
 from peer_fixture import FOLLOWER
 from replica_fixture import ME
+from roles_fixture import TOPIC
 
 from cordwood.cluster.kafka.handlers import delete_records as handler
 from cordwood.cluster.kafka.handlers import fetch

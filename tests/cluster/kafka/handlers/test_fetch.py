@@ -5,18 +5,11 @@ from uuid import UUID
 
 import pytest
 from fetch_requests import READ_COMMITTED, READ_UNCOMMITTED, Session, fetch, fetch_one, rows, send, wanted
-from handlers_fixture import (
-    MB,
-    OF_APPENDS,
-    TOPIC,
-    HandlersStory,
-    Provocations,
-    stamped,
-    tell,
-)
+from handlers_fixture import MB, OF_APPENDS, HandlersStory, Provocations, tell
 from kio.schema.errors import ErrorCode
 from peer_fixture import FOLLOWER
 from replica_fixture import ME, NOW_MS
+from roles_fixture import TOPIC, stamped
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.cluster.kafka.handlers import fetch as handler
@@ -282,24 +275,25 @@ def test_of_a_partition_that_is_named_twice_the_last_counts() -> None:
     tell(story)
 
 
-def test_what_was_cut_off_a_log_is_not_found_where_it_was() -> None:
-    """Readers at the tail are served from remembered positions: none of them outlives a truncation."""
+@pytest.mark.parametrize("values", [("a longer one", "e", "f"), ("d", "e", "f")], ids=["elsewhere", "the same place"])
+def test_what_was_cut_off_a_log_is_not_found_where_it_was(values: tuple[str, ...]) -> None:
+    """Readers at the tail are served from remembered positions and bytes: none of them outlives a truncation."""
 
     async def story(broker: HandlersStory) -> None:
         following = broker.begin_to_follow(epoch=1)
         following.replicate(stamped("a", 0, 1) + stamped("b", 1, 1) + stamped("c", 2, 1), 3, 0, NOW_MS)
         await broker.sync()
-        for offset in range(4):
+        for offset in (0, 2, 3, 1):
             await fetch_one(broker, offset, rack=RACK)
         partition = following.partition
         partition.log.truncate(1)
         partition.was_cut()
-        assert (await fetch_one(broker, 0, rack=RACK)).values == [(0, "a")]
         following = broker.begin_to_follow(epoch=2)
-        data = stamped("a longer one", 1, 2) + stamped("d", 2, 2) + stamped("e", 3, 2)
+        data = b"".join(stamped(value, offset, 2) for offset, value in enumerate(values, 1))
         following.replicate(data, 4, 0, NOW_MS)
-        for offset, expected in ((0, "a"), (1, "a longer one"), (2, "d"), (3, "e")):
-            assert (await fetch_one(broker, offset, rack=RACK)).values[0] == (offset, expected)
+        for offset, value in enumerate(values, 1):
+            assert (await fetch_one(broker, offset, rack=RACK)).values[0] == (offset, value)
+        assert (await fetch_one(broker, 0, rack=RACK)).values[0] == (0, "a")
 
     tell(story)
 

@@ -3,10 +3,11 @@
 from typing import Any, NamedTuple
 
 import pytest
-from handlers_fixture import OF_APPENDS, HandlersStory, Provocations, stamped, tell
+from handlers_fixture import OF_APPENDS, HandlersStory, Provocations, tell
 from kio.schema.errors import ErrorCode
 from peer_fixture import FOLLOWER
 from replica_fixture import ME, NOW_MS
+from roles_fixture import stamped
 
 from cordwood.cluster.kafka.handlers import offset_for_leader_epoch as handler
 

@@ -1,0 +1,186 @@
+"""A replica that leads, follows and leads again: nothing of one role is left in the next."""
+
+from dataclasses import replace
+
+import pytest
+from peer_fixture import FOLLOWER
+from replica_fixture import ME, NOW_MS, Waiting
+from roles_fixture import RolesStory, stamped
+from virtual_time import run
+
+from cordwood.replication import frames
+from cordwood.replication.frames import PushKind
+from cordwood.replication.partition import PartitionRefused, Refusal
+from cordwood.storage.batch import headers
+from cordwood.storage.config import FlushPolicy, LogConfig
+
+BOTH = (ME, FOLLOWER)
+
+
+def data_of(broker: RolesStory) -> bytes:
+    """The batches that the follower was sent since the last call."""
+    found = [(row, bytes(data)) for frame in broker.channel.take() for row, data in frames.decode_push(frame)]
+    return b"".join(data for row, data in found if row.kind == PushKind.DATA)
+
+
+def test_what_was_to_be_sent_in_one_role_is_not_sent_in_the_next() -> None:
+    """A small batch waits in memory for the followers: it may be cut off the log before they come."""
+
+    async def story() -> None:
+        broker = RolesStory()
+        broker.elect(epoch=1, isr=BOTH)
+        broker.follow()
+        await broker.turn()
+        broker.append("lost")
+        following = broker.begin_to_follow(epoch=2)
+        following.partition.log.truncate(0)
+        following.partition.was_cut()
+        following.replicate(stamped("kept", 0, 2), 0, 0, NOW_MS)
+        await broker.sync()
+        broker.elect(epoch=3, isr=BOTH)
+        data_of(broker)
+        broker.follow()
+        await broker.sync()
+        assert data_of(broker) == stamped("kept", 0, 2)
+
+    run(story())
+
+
+def test_a_deposed_leader_sends_nothing_and_hears_nothing() -> None:
+    async def story() -> None:
+        broker = RolesStory()
+        partition = broker.elect(epoch=1, isr=BOTH)
+        broker.follow()
+        await broker.commit("a")
+        following = broker.begin_to_follow(epoch=2)
+        assert not partition.streams
+        data_of(broker)
+        following.replicate(stamped("b", 1, 2), 0, 0, NOW_MS)
+        await broker.sync()
+        assert data_of(broker) == b""
+        broker.elect(epoch=3, isr=BOTH)
+        broker.report(2)
+        await broker.sync()
+        assert (partition.high_watermark, partition.followers()[0].flushed_end) == (0, -1)
+
+    run(story())
+
+
+def test_a_new_leader_counts_what_is_on_its_disk() -> None:
+    async def story() -> None:
+        broker = RolesStory()
+        following = broker.begin_to_follow(epoch=1)
+        following.replicate(stamped("a", 0, 1), 0, 0, NOW_MS)
+        partition = following.partition
+        await broker.turn()
+        broker.syncer.let_go()
+        following.replicate(stamped("b", 1, 1), 0, 0, NOW_MS)
+        broker.elect(epoch=2)
+        assert partition.high_watermark == 1, "the other is in memory alone"
+        await broker.sync()
+        assert partition.high_watermark == 2, "nobody has to append anything for that"
+
+    run(story())
+
+
+def test_a_new_leader_waits_for_all_that_its_predecessor_may_have_shown() -> None:
+    async def story() -> None:
+        broker = RolesStory()
+        following = broker.begin_to_follow(epoch=1)
+        following.replicate(stamped("a", 0, 1) + stamped("b", 1, 1), 1, 0, NOW_MS)
+        await broker.sync()
+        partition = broker.elect(epoch=2, isr=BOTH)
+        for reported in (0, 1):
+            broker.follow(end=reported)
+            with pytest.raises(PartitionRefused) as refused:
+                partition.known_watermark()
+            assert refused.value.reason is Refusal.NOT_KNOWN_YET
+        broker.report(2)
+        assert partition.known_watermark() == 2
+
+    run(story())
+
+
+def test_nobody_joins_who_lacks_what_the_predecessor_may_have_shown() -> None:
+    async def story() -> None:
+        broker = RolesStory()
+        following = broker.begin_to_follow(epoch=1)
+        following.replicate(stamped("a", 0, 1) + stamped("b", 1, 1), 1, 0, NOW_MS)
+        partition = broker.elect(epoch=2)
+        broker.follow(end=1)
+        assert partition.propose_isr(lambda _: True) is None
+        broker.report(2)
+        assert partition.propose_isr(lambda _: True) == {ME, FOLLOWER}
+
+    run(story())
+
+
+def test_who_waits_in_one_role_is_refused_in_the_next() -> None:
+    async def story() -> None:
+        broker = RolesStory()
+        partition = broker.elect(epoch=1, isr=BOTH)
+        broker.append("a")
+        waiting = [Waiting(), Waiting(), Waiting()]
+        partition.when_committed(1, waiting[0])
+        partition.when_kept(1, waiting[1])
+        partition.deletion.waiters.add(1, waiting[2])
+        broker.begin_to_follow(epoch=2)
+        for each in waiting:
+            assert isinstance(each.outcome, PartitionRefused)
+            assert each.outcome.reason is Refusal.NOT_LEADER
+
+    run(story())
+
+
+def test_what_is_cut_is_neither_committed_nor_kept() -> None:
+    """Also what counted as kept in memory alone before the flush policy changed."""
+
+    async def story() -> None:
+        broker = RolesStory(LogConfig(flush_policy=FlushPolicy.OS))
+        partition = broker.elect(epoch=1)
+        broker.append("a", "b", "c")
+        assert (partition.high_watermark, partition.kept_end) == (3, 3)
+        partition.configure(replace(partition.config, flush_policy=FlushPolicy.GROUP))
+        following = broker.begin_to_follow(epoch=2)
+        partition.log.truncate(1)
+        partition.was_cut()
+        following.replicate(stamped("d", 1, 2) + stamped("e", 2, 2), 0, 0, NOW_MS)
+        assert (partition.high_watermark, partition.kept_end) == (1, 1)
+        await broker.sync()
+        assert (partition.high_watermark, partition.kept_end) == (1, 3)
+
+    run(story())
+
+
+@pytest.mark.parametrize("policy", FlushPolicy)
+def test_a_changed_config_reaches_every_open_log(policy: FlushPolicy) -> None:
+    async def story() -> None:
+        broker = RolesStory()
+        for index in range(3):
+            broker.elect(index)
+        changed = LogConfig(segment_bytes=1, flush_policy=policy)
+        broker.replicas.configure("t", changed)
+        for index in range(3):
+            broker.append("a", "b", index=index)
+            assert len(broker.held(index).log.segments) == 2
+            assert broker.held(index).kept_end == (2 if policy is FlushPolicy.OS else 0)
+
+    run(story())
+
+
+def test_a_follower_carries_on_the_producers_of_its_leaders() -> None:
+    async def story() -> None:
+        broker = RolesStory()
+        following = broker.begin_to_follow(epoch=1)
+        sent = [stamped(str(number), number, 1, producer=7, sequence=number) for number in range(3)]
+        following.replicate(b"".join(sent), 0, 0, NOW_MS)
+        partition = following.partition
+        partition.log.truncate(2)
+        partition.was_cut()
+        broker.elect(epoch=2)
+        again = [partition.append(batch, NOW_MS) for batch in sent]
+        assert [(each.base_offset, each.is_duplicate) for each in again] == [(0, True), (1, True), (2, False)]
+        epochs = [header.leader_epoch for header in headers(partition.log.read(0, 1 << 20, 3))]
+        assert epochs == [1, 1, 2]
+
+    run(story())
