@@ -1,7 +1,7 @@
 """Asking a cluster what it looks like, as any client can."""
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.view import NOBODY, Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
@@ -10,38 +10,38 @@ if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
 NO_ERROR = 0
-TRIES = 10
-"""The client asks any broker that it has heard of, and only then leaves out those that are gone."""
+PATIENCE_S = 20.0
+"""For all questions together, and each may be repeated meanwhile: the client may ask a broker that is gone."""
+PAUSE_S = 0.05
 MIN_ISR = "min.insync.replicas"
 
 
 def view_of(admin: "KafkaAdminClient") -> ClusterView:
     """Ask the cluster. Raises KafkaError; a broker that does not say what is in its log directories is no failure."""
-    described = _first_answer(admin)
+    deadline_s = time.monotonic() + PATIENCE_S
+    described = _answer(admin.describe_cluster, deadline_s)
     alive = [broker["broker_id"] for broker in described["brokers"] if not broker.get("is_fenced")]
     held = {broker_id: _log_directories(admin, broker_id) for broker_id in alive}
-    topics = admin.describe_topics()
+    topics = _answer(admin.describe_topics, deadline_s)
     return ClusterView(
         described["cluster_id"],
         tuple(_broker(row, held) for row in sorted(described["brokers"], key=lambda row: int(row["broker_id"]))),
-        _quorum(admin.describe_metadata_quorum()),
-        tuple(_partitions(topics, _replicas_held(held), _min_isr(admin, [topic["name"] for topic in topics]))),
+        _quorum(_answer(admin.describe_metadata_quorum, deadline_s)),
+        tuple(_partitions(topics, _replicas_held(held), _min_isr(admin, topics, deadline_s))),
     )
 
 
-def _first_answer(admin: "KafkaAdminClient") -> dict[str, Any]:
-    """From whoever answers; it is asked everything else as well. Raises KafkaError where nobody does."""
-    from kafka.errors import KafkaError
+def _answer(ask: Callable[[], Any], deadline_s: float) -> Any:
+    """Ask until a broker answers. Raises KafkaError: at once if one refuses, after the deadline if none answers."""
+    from kafka.errors import RetriableError
 
-    for _ in range(TRIES - 1):
-        with suppress(KafkaError):
-            return _described(admin)
-    return _described(admin)
-
-
-def _described(admin: "KafkaAdminClient") -> dict[str, Any]:
-    described: dict[str, Any] = admin.describe_cluster()
-    return described
+    while True:
+        try:
+            return ask()
+        except RetriableError:
+            if time.monotonic() >= deadline_s:
+                raise
+            time.sleep(PAUSE_S)
 
 
 def _log_directories(admin: "KafkaAdminClient", broker_id: int) -> list[dict[str, Any]] | None:
@@ -99,14 +99,15 @@ def _replicas_held(held: Mapping[int, list[dict[str, Any]] | None]) -> dict[tupl
     }
 
 
-def _min_isr(admin: "KafkaAdminClient", topics: list[str]) -> dict[str, int]:
+def _min_isr(admin: "KafkaAdminClient", topics: list[dict[str, Any]], deadline_s: float) -> dict[str, int]:
     from kafka.admin import ConfigResource
 
     if not topics:
         return {}
-    wanted = [ConfigResource("TOPIC", topic, [MIN_ISR]) for topic in topics]
-    configs = admin.describe_configs(wanted, config_filter="all")["topic"]
-    return {topic: int(configs[topic][MIN_ISR]["value"]) for topic in topics if MIN_ISR in configs.get(topic, {})}
+    names = [topic["name"] for topic in topics]
+    wanted = [ConfigResource("TOPIC", name, [MIN_ISR]) for name in names]
+    configs = _answer(lambda: admin.describe_configs(wanted, config_filter="all"), deadline_s)["topic"]
+    return {name: int(configs[name][MIN_ISR]["value"]) for name in names if MIN_ISR in configs.get(name, {})}
 
 
 def _partitions(

@@ -52,13 +52,14 @@ class Stage:
         self.cluster.create_topic(TOPIC, 1, TOPIC_CONFIGS)
         for topic in NAMES.topics:
             self.cluster.create_topic(topic, FLOODED_PARTITIONS)
+        self._watch = BrokerWatch(list(self.cluster.brokers.values()), self._place)
+        self._watch.start()
         self._bystander = Bystander(self.cluster.bootstrap, TOPIC)
         self._bystander.start()
-        self._watch = BrokerWatch(list(self.cluster.brokers.values()), self._place)
         self._is_judged = False
         self._bystander.wait_until_steady(STEADY_S)
         time.sleep(WARM_UP_S)
-        self._watch.start()
+        self._watch.take_baseline()
         return self
 
     def __exit__(

@@ -61,11 +61,15 @@ class BrokerWatch:
         self._thread = threading.Thread(target=self._run)
 
     def start(self) -> None:
-        """The memory of this moment is what later memory is compared with."""
+        """Sample from now on: before any client waits, or the machine's part in its wait is not known."""
+        self.take_baseline()
+        self._thread.start()
+
+    def take_baseline(self) -> None:
+        """Compare later memory with that of this moment."""
         pids = (broker.running_pid for broker in self._brokers)
         self.baseline_mb = {pid: resident_mb(pid) for pid in pids if pid is not None}
         self.peak_mb, self.last_mb = dict(self.baseline_mb), dict(self.baseline_mb)
-        self._thread.start()
 
     def stop(self) -> None:
         self._stopping.set()
@@ -101,7 +105,8 @@ class BrokerWatch:
             while not self._stopping.is_set():
                 due_s = max(due_s + SAMPLE_S, time.monotonic())
                 time.sleep(max(due_s - time.monotonic(), 0.0))
-                os.pwrite(probe.fileno(), b"probe", 0)
+                # It grows, as a log does: bytes written in place would need no commit of the file system's journal.
+                probe.write(b"probe")
                 os.fdatasync(probe.fileno())
                 now_s = time.monotonic()
                 self._sample(now_s, now_s - due_s)

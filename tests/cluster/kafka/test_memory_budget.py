@@ -29,8 +29,8 @@ from cordwood.chaos.live.bystander import Bystander
 from cordwood.cluster.log_limit import LINES_MAX
 
 GROWTH_MB_MAX = 128.0
-WAIT_MS_MAX = 2_000.0
-"""Of a machine that runs other tests as well; alone it is a fourth of that."""
+WAIT_MS_MAX = 15_000.0
+"""Alone it is half a second; a busy machine or disk takes its share. One that is not served waits for a minute."""
 TOPIC = "bystander"
 
 
