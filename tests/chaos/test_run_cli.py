@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from local_cluster import LocalCluster
+from typer.testing import CliRunner
+
+from cordwood.chaos.cli import app
 
 RUN_S = 110
 
@@ -42,9 +45,12 @@ def chaos_run(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     ],
     ids=lambda case: " ".join(case) if isinstance(case, list) else "",
 )
-def test_wrong_usage_is_a_sentence(tmp_path: Path, words: list[str], said: str) -> None:
-    ended = chaos_run(tmp_path, *words)
-    assert (ended.returncode, ended.stdout) == (2, "")
+def test_wrong_usage_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(app, ["run", *words])
+    assert (ended.exit_code, ended.stdout) == (2, "")
     assert said in ended.stderr
     assert not list(tmp_path.glob("*.html"))
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
@@ -13,17 +13,22 @@ from cordwood.cluster.kafka.request_measures import Held, RequestMeasures
 from cordwood.cluster.watchdog import INTERVAL_S, STALL_S, Watchdog
 
 BUSY_S = 0.3
+STILL_S = INTERVAL_S + BUSY_S
 CULPRIT = Held(0.8 * BUSY_S, "DESCRIBE_CONFIGS", "10.0.0.7", "inspector", 42)
 
 
-def watch(work: Callable[[RequestMeasures], None]) -> tuple[Watchdog, list[MutableMapping[str, Any]]]:
-    """A watchdog that has rung after the loop did this work, and what it logged."""
+def watch(*held: Held) -> tuple[Watchdog, list[MutableMapping[str, Any]]]:
+    """A watchdog that has rung after the loop stood still with these requests, and what it logged."""
+    now_s = 0.0
 
     async def story() -> Watchdog:
-        requests = RequestMeasures(time.perf_counter)
-        watchdog = Watchdog(time.perf_counter, requests)
+        nonlocal now_s
+        requests = RequestMeasures(lambda: now_s)
+        watchdog = Watchdog(lambda: now_s, requests)
         watchdog.start()
-        work(requests)
+        now_s += STILL_S
+        for each in held:
+            requests.note_held(each)
         while not watchdog.lateness_s.count:
             await asyncio.sleep(0.01)
         watchdog.stop()
@@ -33,12 +38,8 @@ def watch(work: Callable[[RequestMeasures], None]) -> tuple[Watchdog, list[Mutab
         return asyncio.run(story()), logged
 
 
-def stand_still(_requests: RequestMeasures) -> None:
-    time.sleep(INTERVAL_S + BUSY_S)
-
-
 def test_a_loop_that_stands_still_is_late_and_counts_as_a_stall() -> None:
-    watchdog, logged = watch(stand_still)
+    watchdog, logged = watch()
     assert watchdog.stalls == 1
     assert watchdog.lateness_s.sum >= BUSY_S
     (line,) = logged
@@ -48,21 +49,13 @@ def test_a_loop_that_stands_still_is_late_and_counts_as_a_stall() -> None:
 
 
 def test_the_request_that_held_the_loop_is_named() -> None:
-    def hold(requests: RequestMeasures) -> None:
-        stand_still(requests)
-        requests.note_held(CULPRIT)
-
-    _, (line,) = watch(hold)
+    _, (line,) = watch(CULPRIT)
     named = (line["api"], line["client"], line["client_id"], line["request"])
     assert named == ("DESCRIBE_CONFIGS", "10.0.0.7", "inspector", 42)
 
 
 def test_a_request_that_was_quick_is_not_blamed() -> None:
-    def hold(requests: RequestMeasures) -> None:
-        stand_still(requests)
-        requests.note_held(CULPRIT._replace(seconds=STALL_S / 100))
-
-    _, (line,) = watch(hold)
+    _, (line,) = watch(CULPRIT._replace(seconds=STALL_S / 100))
     assert "client" not in line
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from broker_fixture import RunningBroker, wait_until
-from command import cordwood, start_cordwood
+from command import cordwood, in_process, start_cordwood
 
 from cordwood.cluster.cli.exits import ExitCode
 
@@ -10,37 +10,39 @@ from cordwood.cluster.cli.exits import ExitCode
 @pytest.fixture
 def group(broker: RunningBroker) -> str:
     """A group that has read the five records of topic t."""
-    cordwood("topic", "create", "t", bootstrap=broker.bootstrap)
+    in_process("topic", "create", "t", bootstrap=broker.bootstrap)
     cordwood("produce", "t", stdin=b"a\nb\nc\nd\ne\n", bootstrap=broker.bootstrap)
     assert len(cordwood("consume", "t", "--group", "readers", bootstrap=broker.bootstrap).lines) == 5
     return "readers"
 
 
 def committed(broker: RunningBroker, group: str) -> list[int]:
-    described = cordwood("group", "describe", group, "--json", bootstrap=broker.bootstrap).json
+    described = in_process("group", "describe", group, "--json", bootstrap=broker.bootstrap).json
     return [partition["committed"] for partition in described["partitions"]]
 
 
 def test_groups_are_listed_and_described_with_their_lag(broker: RunningBroker, group: str) -> None:
-    assert [found["group"] for found in cordwood("group", "list", "--json", bootstrap=broker.bootstrap).json] == [group]
+    assert [found["group"] for found in in_process("group", "list", "--json", bootstrap=broker.bootstrap).json] == [
+        group
+    ]
     cordwood("produce", "t", stdin=b"f\ng\n", bootstrap=broker.bootstrap)
-    described = cordwood("group", "describe", group, "--json", bootstrap=broker.bootstrap).json
+    described = in_process("group", "describe", group, "--json", bootstrap=broker.bootstrap).json
     assert (described["state"], described["members"]) == ("empty", [])
     assert described["partitions"] == [
         {"topic": "t", "partition": 0, "committed": 5, "end": 7, "lag": 2, "member": None}
     ]
-    assert "LAG" in cordwood("group", "describe", group, bootstrap=broker.bootstrap).text
+    assert "LAG" in in_process("group", "describe", group, bootstrap=broker.bootstrap).text
 
 
 def test_a_reset_is_only_shown_until_it_is_executed(broker: RunningBroker, group: str) -> None:
-    shown = cordwood("group", "reset", group, "--to", "earliest", "--json", bootstrap=broker.bootstrap)
+    shown = in_process("group", "reset", group, "--to", "earliest", "--json", bootstrap=broker.bootstrap)
     assert shown.json == {
         "group": group,
         "executed": False,
         "partitions": [{"topic": "t", "partition": 0, "committed": 5, "new": 0}],
     }
     assert committed(broker, group) == [5]
-    moved = cordwood("group", "reset", group, "--to", "3", "--execute", bootstrap=broker.bootstrap)
+    moved = in_process("group", "reset", group, "--to", "3", "--execute", bootstrap=broker.bootstrap)
     assert moved.exit_code == ExitCode.OK, moved.stderr
     assert committed(broker, group) == [3]
     assert cordwood("consume", "t", "--group", group, bootstrap=broker.bootstrap).lines == [b"d", b"e"]
@@ -48,10 +50,10 @@ def test_a_reset_is_only_shown_until_it_is_executed(broker: RunningBroker, group
 
 @pytest.mark.usefixtures("group")
 def test_a_new_group_may_be_given_a_place_to_begin(broker: RunningBroker) -> None:
-    nothing = cordwood("group", "reset", "new", "--to", "latest", bootstrap=broker.bootstrap)
+    nothing = in_process("group", "reset", "new", "--to", "latest", bootstrap=broker.bootstrap)
     assert nothing.exit_code == ExitCode.FAILED
     assert "--topic" in nothing.stderr
-    placed = cordwood(
+    placed = in_process(
         "group", "reset", "new", "--to", "latest", "--topic", "t", "--execute", bootstrap=broker.bootstrap
     )
     assert placed.exit_code == ExitCode.OK, placed.stderr
@@ -63,12 +65,12 @@ def test_running_members_are_shown_and_are_not_reset_under(broker: RunningBroker
     try:
 
         def owner() -> str | None:
-            described = cordwood("group", "describe", group, "--json", bootstrap=broker.bootstrap).json
+            described = in_process("group", "describe", group, "--json", bootstrap=broker.bootstrap).json
             name: str | None = described["partitions"][0]["member"]
             return name
 
         wait_until(lambda: owner() is not None, 30, "the member to have its partition")
-        refused = cordwood("group", "reset", group, "--to", "earliest", "--execute", bootstrap=broker.bootstrap)
+        refused = in_process("group", "reset", group, "--to", "earliest", "--execute", bootstrap=broker.bootstrap)
         assert refused.exit_code == ExitCode.FAILED
         assert "stop them first" in refused.stderr
     finally:
@@ -77,6 +79,6 @@ def test_running_members_are_shown_and_are_not_reset_under(broker: RunningBroker
 
 
 def test_an_unknown_group_is_named_with_what_to_do(broker: RunningBroker) -> None:
-    outcome = cordwood("group", "describe", "none", bootstrap=broker.bootstrap)
+    outcome = in_process("group", "describe", "none", bootstrap=broker.bootstrap)
     assert outcome.exit_code == ExitCode.FAILED
     assert "cordwood group list" in outcome.stderr

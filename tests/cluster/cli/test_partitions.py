@@ -4,7 +4,7 @@ import json
 
 import pytest
 from broker_fixture import RunningBroker
-from command import cordwood, start_cordwood
+from command import cordwood, in_process, start_cordwood
 
 from cordwood.cluster.cli.exits import ExitCode
 
@@ -12,39 +12,39 @@ from cordwood.cluster.cli.exits import ExitCode
 @pytest.fixture
 def topic(broker: RunningBroker) -> str:
     """A topic of two partitions."""
-    assert cordwood("topic", "create", "t", "-p", "2", bootstrap=broker.bootstrap).exit_code == ExitCode.OK
+    assert in_process("topic", "create", "t", "-p", "2", bootstrap=broker.bootstrap).exit_code == ExitCode.OK
     return "t"
 
 
 def test_preferred_leaders_that_lead_already_are_left(broker: RunningBroker, topic: str) -> None:
-    elected = cordwood("partition", "elect", topic, bootstrap=broker.bootstrap)
+    elected = in_process("partition", "elect", topic, bootstrap=broker.bootstrap)
     assert (elected.exit_code, elected.lines) == (ExitCode.OK, [b"t-0: not needed", b"t-1: not needed"])
-    assert cordwood("partition", "elect", topic, "1", "--json", bootstrap=broker.bootstrap).json == [
+    assert in_process("partition", "elect", topic, "1", "--json", bootstrap=broker.bootstrap).json == [
         {"topic": "t", "partition": 1, "ok": True, "result": "not needed"}
     ]
 
 
 def test_what_is_not_there_is_not_elected(broker: RunningBroker, topic: str) -> None:
-    refused = cordwood("partition", "elect", topic, "0", "7", bootstrap=broker.bootstrap)
+    refused = in_process("partition", "elect", topic, "0", "7", bootstrap=broker.bootstrap)
     assert refused.exit_code == ExitCode.FAILED
     assert refused.lines == [b"t-0: not needed"]
     assert "t-7" in refused.stderr
-    assert "cordwood topic create none" in cordwood("partition", "elect", "none", bootstrap=broker.bootstrap).stderr
+    assert "cordwood topic create none" in in_process("partition", "elect", "none", bootstrap=broker.bootstrap).stderr
 
 
 def test_an_unclean_election_is_explained_before_it_is_done(broker: RunningBroker, topic: str) -> None:
-    refused = cordwood("partition", "elect", topic, "--unclean", bootstrap=broker.bootstrap)
+    refused = in_process("partition", "elect", topic, "--unclean", bootstrap=broker.bootstrap)
     assert refused.exit_code == ExitCode.USAGE
     assert "lost for good" in refused.stderr
     assert "--yes" in refused.stderr
-    done = cordwood("partition", "elect", topic, "--unclean", "--yes", bootstrap=broker.bootstrap)
+    done = in_process("partition", "elect", topic, "--unclean", "--yes", bootstrap=broker.bootstrap)
     assert (done.exit_code, done.lines) == (ExitCode.OK, [b"t-0: not needed", b"t-1: not needed"])
 
 
 def test_a_move_to_where_it_is_is_done_at_once(broker: RunningBroker, topic: str) -> None:
-    moved = cordwood("partition", "move", topic, "0", "--to", "1", "--wait", bootstrap=broker.bootstrap)
+    moved = in_process("partition", "move", topic, "0", "--to", "1", "--wait", bootstrap=broker.bootstrap)
     assert (moved.exit_code, moved.text) == (ExitCode.OK, "t-0: moved\n")
-    assert cordwood("partition", "list-moves", "--json", bootstrap=broker.bootstrap).json == []
+    assert in_process("partition", "list-moves", "--json", bootstrap=broker.bootstrap).json == []
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_a_move_to_where_it_is_is_done_at_once(broker: RunningBroker, topic: str
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_move_that_cannot_be_says_why(broker: RunningBroker, topic: str, words: list[str], said: str) -> None:
-    refused = cordwood("partition", "move", topic, *words, bootstrap=broker.bootstrap)
+    refused = in_process("partition", "move", topic, *words, bootstrap=broker.bootstrap)
     assert refused.exit_code == ExitCode.FAILED
     assert said in refused.stderr
 
 
 def test_status_shows_the_broker_and_its_partitions(broker: RunningBroker, topic: str) -> None:
     cordwood("produce", topic, stdin=b"a\nb\n", bootstrap=broker.bootstrap)
-    report = cordwood("status", "--json", bootstrap=broker.bootstrap).json
+    report = in_process("status", "--json", bootstrap=broker.bootstrap).json
     assert (report["controller"], report["under_replicated"], report["offline"]) == (1, 0, 0)
     [shown] = report["brokers"]
     assert (shown["id"], shown["address"], shown["alive"]) == (1, broker.bootstrap, True)
@@ -72,7 +72,7 @@ def test_status_shows_the_broker_and_its_partitions(broker: RunningBroker, topic
     assert shown["bytes"] > 0
     assert shown["log_dirs"][0]["total_bytes"] > shown["log_dirs"][0]["usable_bytes"] > 0
     assert [part["replicas"][0]["lag"] for part in report["partitions"]] == [0, 0]
-    text = cordwood("status", "--all", bootstrap=broker.bootstrap).text
+    text = in_process("status", "--all", bootstrap=broker.bootstrap).text
     assert "controller 1; 2 partitions: 0 under-replicated" in text
     assert len([line for line in text.splitlines() if line.startswith("t ")]) == 2
 
@@ -95,12 +95,12 @@ def test_status_watches_on_while_the_broker_is_away(broker: RunningBroker) -> No
 
 @pytest.mark.usefixtures("topic")
 def test_the_only_broker_must_not_be_stopped(broker: RunningBroker) -> None:
-    answer = cordwood("cluster", "can-stop", "1", bootstrap=broker.bootstrap)
+    answer = in_process("cluster", "can-stop", "1", bootstrap=broker.bootstrap)
     assert answer.exit_code == ExitCode.FAILED
     assert len(answer.lines) == 2
     assert b"without an in-sync replica" in answer.lines[0]
     assert b"voters" in answer.lines[1]
     assert answer.stderr == ""
-    unknown = cordwood("cluster", "can-stop", "9", "--json", bootstrap=broker.bootstrap)
+    unknown = in_process("cluster", "can-stop", "9", "--json", bootstrap=broker.bootstrap)
     assert unknown.exit_code == ExitCode.FAILED
     assert unknown.json == {"broker": 9, "may_stop": False, "reasons": ["there is no broker 9: the cluster has 1"]}

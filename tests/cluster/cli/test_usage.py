@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from broker_fixture import free_port
-from command import cordwood
+from command import cordwood, in_process
 from typer.testing import CliRunner
 
 from cordwood import __version__
@@ -32,7 +32,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_without_a_broker_it_says_how_to_get_one(words: list[str]) -> None:
-    outcome = cordwood(*words, bootstrap=f"127.0.0.1:{free_port()}")
+    outcome = in_process(*words, bootstrap=f"127.0.0.1:{free_port()}")
     assert outcome.exit_code == ExitCode.UNREACHABLE
     assert "cordwood serve" in outcome.stderr
     assert outcome.stdout == b""

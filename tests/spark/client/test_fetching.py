@@ -109,10 +109,9 @@ def test_an_election_in_the_middle_is_followed(broker: ScriptedBroker) -> None:
 
 def test_what_never_passes_ends_with_a_sentence_that_says_why(broker: ScriptedBroker) -> None:
     broker.fails_with(*[ErrorCode.not_leader_or_follower] * 100)
-    begin = time.monotonic()
     with pytest.raises(Unavailable, match=r"read flights-0 from 0 to 6 within 2 s: .*not_leader"):
         values(broker, retry_timeout_ms=2000)
-    assert time.monotonic() - begin < 12
+    assert broker.mishaps, "it asked until all of them had passed"
 
 
 def test_a_silent_broker_is_given_up(broker: ScriptedBroker) -> None:
