@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from cordwood.cluster.cli.client import why_unreachable
 from cordwood.cluster.view import NOBODY, Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 NO_ERROR = 0
 PATIENCE_S = 20.0
 """For all questions together, and each may be repeated meanwhile: the client may ask a broker that is gone."""
+ONE_BROKER_S = 5.0
+"""For what only one broker knows; a hung one shall not take all of the patience."""
 PAUSE_S = 0.05
 MIN_ISR = "min.insync.replicas"
 
@@ -20,8 +23,8 @@ def view_of(admin: "KafkaAdminClient") -> ClusterView:
     """Ask the cluster. Raises KafkaError; a broker that does not say what is in its log directories is no failure."""
     deadline_s = time.monotonic() + PATIENCE_S
     described = _answer(admin.describe_cluster, deadline_s)
-    alive = [broker["broker_id"] for broker in described["brokers"] if not broker.get("is_fenced")]
-    held = {broker_id: _log_directories(admin, broker_id) for broker_id in alive}
+    alive = [broker for broker in described["brokers"] if not broker.get("is_fenced")]
+    held = {broker["broker_id"]: _log_directories(admin, broker, deadline_s) for broker in alive}
     topics = _answer(admin.describe_topics, deadline_s)
     return ClusterView(
         described["cluster_id"],
@@ -44,11 +47,17 @@ def _answer(ask: Callable[[], Any], deadline_s: float) -> Any:
             time.sleep(PAUSE_S)
 
 
-def _log_directories(admin: "KafkaAdminClient", broker_id: int) -> list[dict[str, Any]] | None:
+def _log_directories(
+    admin: "KafkaAdminClient", broker: Mapping[str, Any], deadline_s: float
+) -> list[dict[str, Any]] | None:
+    """Return what a broker has, or None if it cannot be reached, hangs or refuses."""
     from kafka.errors import KafkaError
 
+    if why_unreachable((broker["host"], broker["port"])) is not None:
+        return None
+    deadline_s = min(deadline_s, time.monotonic() + ONE_BROKER_S)
     try:
-        [answer] = admin.describe_log_dirs(brokers=[broker_id])
+        [answer] = _answer(lambda: admin.describe_log_dirs(brokers=[broker["broker_id"]]), deadline_s)
     except KafkaError:
         return None
     directories: list[dict[str, Any]] = answer["log_dirs"]

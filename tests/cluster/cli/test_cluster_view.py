@@ -1,6 +1,8 @@
 """The questions of `cordwood status` and `cluster can-stop`, where the client asks brokers that are gone."""
 
+import socket
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -10,7 +12,7 @@ from kafka.errors import KafkaError, NodeNotReadyError, TopicAuthorizationFailed
 from cordwood.cluster.cli import cluster_view
 from cordwood.cluster.cli.cluster_view import view_of
 
-CLUSTER = {
+CLUSTER: dict[str, Any] = {
     "cluster_id": "Cid",
     "brokers": [
         {"broker_id": 1, "host": "127.0.0.1", "port": 9092, "rack": None, "is_fenced": False},
@@ -43,8 +45,7 @@ class Admin:
         return self._answer("configs", {"topic": {"t": {"min.insync.replicas": {"value": "2"}}}})
 
     def describe_log_dirs(self, brokers: list[int]) -> list[dict[str, Any]]:
-        assert brokers == [1]
-        return [{"log_dirs": []}]
+        return self._answer(f"directories of {brokers}", [{"log_dirs": []}])
 
     def _answer(self, question: str, answer: Any) -> Any:
         self.asked[question] += 1
@@ -53,10 +54,19 @@ class Admin:
         return answer
 
 
+@pytest.fixture(autouse=True)
+def broker_1() -> Iterator[None]:
+    """A port that takes connections."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        CLUSTER["brokers"][0]["port"] = listener.getsockname()[1]
+        yield
+
+
 def test_each_question_is_repeated_until_a_broker_answers() -> None:
     admin = Admin(2, NodeNotReadyError)
     view = view_of(cast(KafkaAdminClient, admin))
-    assert admin.asked == {"cluster": 3, "topics": 3, "quorum": 3, "configs": 3}
+    assert admin.asked == {"cluster": 3, "topics": 3, "quorum": 3, "configs": 3, "directories of [1]": 3}
+    assert [broker.log_directories for broker in view.brokers] == [(), None]
     assert [broker.is_alive for broker in view.brokers] == [True, False]
     assert [partition.min_isr for partition in view.partitions] == [2]
 
@@ -72,3 +82,11 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_view, "PATIENCE_S", 0.0)
     with pytest.raises(NodeNotReadyError):
         view_of(cast(KafkaAdminClient, Admin(1, NodeNotReadyError)))
+
+
+def test_a_broker_that_cannot_be_reached_is_not_asked_for_its_directories() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        CLUSTER["brokers"][0]["port"] = listener.getsockname()[1]
+    admin = Admin(0, NodeNotReadyError)
+    assert view_of(cast(KafkaAdminClient, admin)).brokers[0].log_directories is None
+    assert admin.asked == {"cluster": 1, "topics": 1, "quorum": 1, "configs": 1}
