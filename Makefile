@@ -43,7 +43,7 @@ valid-flood: $(READY) ## Flood a broker with the largest valid requests beside a
 chaos: $(READY) ## A night of faults, simulated and real, and of planted bugs (NIGHT_MINUTES=480; as root for all faults)
 	$(BIN)/cordwood chaos sim --minutes $$(($(NIGHT_MINUTES) / 3))
 	$(BIN)/cordwood chaos run --minutes $$(($(NIGHT_MINUTES) / 3)) --report cordwood-chaos-night.html
-	$(BIN)/cordwood chaos mutants --hours 10
+	$(BIN)/cordwood chaos mutants --minutes $$(($(NIGHT_MINUTES) / 3))
 
 chaos-live: $(READY) ## Kill, pause, cut off and damage real brokers, as often as docs/chaos.md asks (root, hours)
 	for fault in kill_leaders 'kill_leaders --controller' 'kill_leaders --brokers 5' pause_leaders cut_networks \
@@ -60,13 +60,13 @@ chaos-hundredth: $(READY) ## A hundredth of the faults that a release has to out
 	  echo "$$fault" && $(BIN)/python -m cordwood.chaos.live.$$fault || exit 1; done
 
 bench: $(READY) ## Measure one broker and three: throughput, latency, CPU, memory, failover; three minutes (REPLICAS=1: only one)
-	$(BIN)/python -m cordwood.bench $(if $(COMPARE),--compare --rounds $(or $(ROUNDS),3)) $(if $(REPLICAS),--replication-factor $(REPLICAS))
+	$(BIN)/python -m cordwood.bench $(if $(COMPARE),--compare --rounds $(or $(ROUNDS),3)) $(if $(REPLICAS),--replication-factor $(REPLICAS)) $(if $(RECORD),--record $(RECORD))
 
-bench-compare: ## Measure Cordwood and Apache Kafka in turn, with and without fsync, three rounds; some forty minutes (REPLICAS, ROUNDS)
+bench-compare: ## Measure Cordwood and Apache Kafka in turn, with and without fsync, three rounds; some forty minutes (REPLICAS, ROUNDS, RECORD)
 	$(MAKE) bench COMPARE=1
 
-growth: $(READY) ## What grows with partitions, connections, consumers, records, logs and brokers (ONLY="connections"; SCALE=0.02)
-	$(BIN)/python -m cordwood.bench.growth $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE))
+growth: $(READY) ## What grows with partitions, connections, consumers, records, logs and brokers (ONLY="connections"; SCALE=0.02; RECORD=FILE)
+	$(BIN)/python -m cordwood.bench.growth $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(RECORD),--record $(RECORD))
 
 profile: $(READY) ## Where the brokers' time goes in a line of the benchmark (LINE="16 connections", REPLICAS=3); flame graphs
 	$(BIN)/python -m cordwood.bench.profile --line "$(or $(LINE),16 connections)" $(if $(REPLICAS),--replication-factor $(REPLICAS))

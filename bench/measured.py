@@ -52,21 +52,26 @@ class Measured:
         """Write it into a file named by the time, and return its path."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
-        path.write_text(json.dumps(self._document(), indent=2, ensure_ascii=False) + "\n")
+        path.write_text(json.dumps(self.document(), indent=2, ensure_ascii=False) + "\n")
         return path
 
     @classmethod
     def load(cls, path: Path) -> Self:
         """What `save` wrote. Raises ValueError with a sentence where the file is something else."""
         try:
-            document = json.loads(path.read_text())
-            limits = Limits({name: limit["values"] for name, limit in document["limits"].items()})
-            parts = [Part(part["replicas"], dict(map(_figure, part["figures"]))) for part in document["parts"]]
-            return cls(document["about"], limits, parts)
+            return cls.of(json.loads(path.read_text()))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is no result of `make bench` or `make bench-compare`: {error!r}.") from None
 
-    def _document(self) -> dict[str, Any]:
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Self:
+        """What `document` made. A recorded one has the commit that it was measured at."""
+        limits = Limits({name: limit["values"] for name, limit in document["limits"].items()})
+        parts = [Part(part["replicas"], dict(map(_figure, part["figures"]))) for part in document["parts"]]
+        return cls(document["about"], limits, parts)
+
+    def document(self) -> dict[str, Any]:
+        """All of it, for JSON."""
         return {
             "about": self.about,
             "limits": {name: {"unit": UNITS[name], "values": values} for name, values in self.limits.values.items()},

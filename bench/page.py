@@ -1,4 +1,4 @@
-"""`python -m cordwood.bench.page RESULT.json`: docs/performance.md and its charts, from what a run has saved."""
+"""The page of a benchmark and its charts, from what a run has saved: docs/performance.md is one."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,9 +13,10 @@ from cordwood.bench.measured import Measured, Part, ratio
 from cordwood.bench.report import Grid, grids, sentences
 from cordwood.bench.second_opinion import SETTINGS
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+NO_COMMIT = "- The commit is unknown: this was measured before results had one, and a seal."
 PAGE, PICTURES = "performance.md", "pictures/performance"
-RESULT = f"{PICTURES}/result.json"
+RESULTS = "results/performance.jsonl"
+UNSEALED = f"{PICTURES}/result.json"
 CHARTS = {
     "M records/s": ("records", "Records of 100 bytes"),
     "MB/s": ("megabytes", "Records of 1 KB"),
@@ -58,19 +59,19 @@ EACH_LINE = """, and {share:.0%} of
 
 def main(
     result: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A file of bench/results/.")],
+    into: Annotated[Path, typer.Argument(file_okay=False, help="Where to write the page and its pictures.")],
 ) -> None:
-    """Write the page and its pictures into docs/, and the result beside them."""
+    """Write a page of any result, to look at. The one of docs/ is made of a recorded run, by `python docs/generate`."""
     try:
         measured = Measured.load(result)
     except ValueError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from None
-    kept = result.read_text()
-    for name, text in {**files(measured), RESULT: kept}.items():
-        path = DOCS / name
+    for name, text in files(measured).items():
+        path = into / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        typer.echo(f"docs/{name}")
+        typer.echo(str(path))
 
 
 def files(measured: Measured) -> dict[str, str]:
@@ -118,7 +119,7 @@ def _lines(measured: Measured) -> Iterator[str]:
     machine, versions = measured.about["machine"], measured.about["versions"]
     yield "# Performance"
     yield ""
-    yield "<!-- Written by `python -m cordwood.bench.page` from what `make bench-compare` measured. -->"
+    yield "<!-- Made by `python docs/generate` from what `make bench-compare` measured. -->"
     yield ""
     settings = ", ".join(f"`{key}={value}`" for key, value in SETTINGS.items())
     share = measured.about.get("warm_up_share")
@@ -133,9 +134,10 @@ def _lines(measured: Measured) -> Iterator[str]:
         f"{machine['system']}, Python {machine['python']}. Brokers, load and disk are all on this one machine."
     )
     yield f"- {'; '.join(f'{name}: {version}' for name, version in versions.items())}."
+    yield f"- Commit {measured.about['commit']}." if "commit" in measured.about else NO_COMMIT
     for sentence in sentences(measured):
         yield f"- {sentence}"
-    yield f"- [All figures of all rounds]({RESULT}), as JSON."
+    yield f"- [All figures of all rounds]({RESULTS if 'commit' in measured.about else UNSEALED}), as JSON."
     yield ""
     for part in measured.parts:
         yield from _part(part, measured)

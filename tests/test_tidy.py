@@ -27,6 +27,7 @@ MAY_REACH_OUT = {
     "cluster/cli/": "client commands run in a process of their own",
     "chaos/sim/command.py": "the command that runs the simulator for so many real minutes",
     "chaos/commit.py": "asks git which state of the source a run tried",
+    "chaos/results.py": "writes down what a run found, and when",
     "chaos/report/place.py": "looks whether a report can be written where somebody wants it",
     "chaos/live/": "drives real processes",
     "chaos/mutants/": "runs copies of the source in processes of their own",

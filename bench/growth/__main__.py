@@ -4,9 +4,10 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from confluent_kafka import KafkaException
@@ -20,6 +21,7 @@ from cordwood.bench.growth.place import Place
 from cordwood.bench.growth.wire import Refused
 from cordwood.chaos.live.brokers import NotInTime
 from cordwood.chaos.live.process import BrokerEnded, StillRuns
+from cordwood.chaos.results import CannotRecord, Record
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOME, RESULTS = ROOT / "build" / "bench", ROOT / "bench" / "results"
@@ -52,27 +54,43 @@ def main(
     data: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Where the brokers keep their data meanwhile.")
     ] = None,
+    recorded: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Write a result file, or go on with one of the same commit."),
+    ] = None,
 ) -> None:
     """Measure, print tables, and save the same as JSON. Exits with 1 where a promise is not kept, at full scale."""
     console, progress = Console(), Console(stderr=True, style="dim")
     # Whoever ends the benchmark ends its brokers too: SystemExit passes through the blocks that stop them.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     HOME.mkdir(parents=True, exist_ok=True)
-    areas = []
+    areas: list[Area] = []
     try:
+        record = None if recorded is None else Record(recorded, "growth", _about(scale))
+        measured = set() if record is None else {row["name"].replace(" ", "-") for row in record.rows}
         with tempfile.TemporaryDirectory(prefix="growth-", dir=data or HOME) as directory:
             place = Place(Path(directory), scale, progress.print)
             for what in only or list(What):
+                if what.value in measured:
+                    continue
                 progress.print(what.value)
                 areas.append(AREAS[what](place))
                 report.show(console, areas[-1:])
-    except (BrokerEnded, StillRuns, NotInTime, NotLedAgain, Refused, KafkaException, OSError) as error:
+                if record is not None:
+                    record.add(asdict(areas[-1]))
+        if record is not None and len(record.rows) == len(What):
+            record.end()
+    except (CannotRecord, BrokerEnded, StillRuns, NotInTime, NotLedAgain, Refused, KafkaException, OSError) as error:
         progress.print(str(error), style="not dim red", highlight=False)
         raise typer.Exit(1) from None
-    path = report.save(RESULTS, areas, {"machine": machine.description(), "scale": scale})
+    path = report.save(RESULTS, areas, _about(scale))
     console.print(f"Saved as {path.relative_to(ROOT)}.")
     if scale >= 1 and not all(promise.is_kept for area in areas for promise in area.promises):
         raise typer.Exit(1)
+
+
+def _about(scale: float) -> dict[str, Any]:
+    return {"machine": machine.description(), "scale": scale}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""docs/growth.md and its charts, from saved results: `python -m cordwood.bench.growth.page RESULT.json…`.
-
-Of several results the later ones replace the areas that they have measured again.
-"""
+"""The page of what grows and its charts, from one saved result: docs/growth.md is one."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,36 +9,43 @@ from cordwood.bench.charts import number
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.report import charts, flatness, load, sentences
 
-DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 PICTURES = "pictures/performance"
+HEAD = """# Growth
+
+<!-- Made by `python docs/generate` from docs/results/growth.jsonl, which `make growth RECORD=…` writes. -->
+
+What a broker costs as there is more of something. Costs are processor time of the broker's process; what consumers
+wait for, and starts and failovers, are times on a clock. """ + flatness()
+NONE = f"""{HEAD}
+
+No run is recorded: `make growth RECORD=docs/results/growth.jsonl` writes one, at a commit.
+"""
 
 
 def main(
-    results: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="From bench/results.")],
-    docs: Annotated[Path, typer.Option(file_okay=False, help="Where to write the page and its pictures.")] = DOCS,
+    result: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A file of bench/results/.")],
+    into: Annotated[Path, typer.Argument(file_okay=False, help="Where to write the page and its pictures.")],
 ) -> None:
-    """Write the page of what was measured."""
-    areas: dict[str, Area] = {}
-    about: dict[str, Any] = {}
-    for result in results:
-        about, measured = load(result)
-        areas.update((area.name, area) for area in measured)
-    pictures = docs / PICTURES
-    pictures.mkdir(parents=True, exist_ok=True)
-    for area in areas.values():
-        for name, drawn in charts(area).items():
-            (pictures / name).write_text(drawn)
-    (docs / "growth.md").write_text(page(about, list(areas.values())))
+    """Write a page of any result, to look at. The one of docs/ is made of a recorded run, by `python docs/generate`."""
+    for name, text in files(*load(result)).items():
+        path = into / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def files(about: dict[str, Any], areas: list[Area]) -> dict[str, str]:
+    """Everything that follows from a result, by its path below docs/."""
+    drawn = {f"{PICTURES}/{name}": text for area in areas for name, text in charts(area).items()}
+    return {"growth.md": page(about, areas), **drawn}
 
 
 def page(about: dict[str, Any], areas: list[Area]) -> str:
     """The page as Markdown."""
     machine = about["machine"]
+    when = f"Commit {about['commit']}, {about['at'][:10]}: measured" if "commit" in about else "Measured"
     parts = [
-        "# Growth",
-        "What a broker costs as there is more of something. Costs are processor time of the broker's process; what"
-        " consumers wait for, and starts and failovers, are times on a clock. " + flatness(),
-        f"Measured by `make growth` on {machine['cores']} cores ({machine['processor']}), {machine['system']}, Python"
+        HEAD,
+        f"{when} by `make growth` on {machine['cores']} cores ({machine['processor']}), {machine['system']}, Python"
         f" {machine['python']}, with brokers and clients on the same machine."
         + (f" Only {about['scale']:g} of the work was done." if about["scale"] != 1 else ""),
     ]

@@ -20,8 +20,10 @@ from cordwood.chaos.live.power_cut import CannotMount
 from cordwood.chaos.live.screen import Progress, screen
 from cordwood.chaos.live.target import CannotHarm, Target, chosen
 from cordwood.chaos.live.verdict import judge
+from cordwood.chaos.recorded import RUN
 from cordwood.chaos.report.page import page
 from cordwood.chaos.report.place import writable
+from cordwood.chaos.results import Record, begun, ended
 from cordwood.cluster.cli.exits import ExitCode, Failure
 
 LOCAL, COMPOSE, NONE, ALL = "local", "compose", "none", "all"
@@ -42,6 +44,7 @@ class Run:
     load: Load
     report: Path
     as_json: bool
+    record: Record | None = None
 
 
 def run(
@@ -54,6 +57,9 @@ def run(
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the report goes.")] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Leave all data in this new directory.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with the verdict as one line of JSON.")] = False,
+    recorded: Annotated[
+        Path | None, typer.Option("--record", metavar="FILE", help="Write the verdict as a result file, at a commit.")
+    ] = None,
 ) -> None:
     """Harm a cluster while clients write and read, heal it, and check that no promise was broken.
 
@@ -74,6 +80,7 @@ def run(
             load=Load(f"cordwood-chaos-{number}-{int(time.time())}", number, per_second=per_second),
             report=writable(report or Path(f"cordwood-chaos-{number}.html")),
             as_json=as_json,
+            record=begun(recorded, RUN, {"target": target, "minutes": minutes, "seed": number, "faults": faults}),
         )
         with workplace(keep) as place:
             is_whole = _carry_out(asked, place)
@@ -131,6 +138,8 @@ def _carry_out(asked: Run, place: Path) -> bool:
         typer.echo(f"{anomaly.kind}: {anomaly.sentence}")
     typer.echo(telling.sentence(campaign, verdict, lasted_s))
     typer.echo(f"report: {asked.report}", err=True)
+    summary = telling.summary(campaign, verdict, lasted_s)
+    ended(asked.record, summary)
     if asked.as_json:
-        typer.echo(json.dumps(telling.summary(campaign, verdict, lasted_s)))
+        typer.echo(json.dumps(summary))
     return not verdict.anomalies

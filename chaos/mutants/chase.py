@@ -70,12 +70,12 @@ class Chase:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where a chase ends that catches nobody: simulated hours and real seconds for each story, and seeds."""
+    """Where a chase ends that catches nobody: so many seeds, simulated hours or real seconds."""
 
-    hours: float
+    seeds_max: int = 1_000_000
+    hours: float = math.inf
     real_s: float = math.inf
     first_seed: int = 1
-    seeds_max: int = 1_000_000
 
 
 class Stuck(KeyboardInterrupt):

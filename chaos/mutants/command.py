@@ -1,82 +1,134 @@
-"""`cordwood chaos mutants`: hunts them all, and tells the score."""
+"""`cordwood chaos mutants`: lets every mutant's killer loose on it, and tells the score."""
 
 import asyncio
 import json
+import math
 import os
-from collections.abc import Sequence
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cordwood.chaos.commit import commit
 from cordwood.chaos.mutants import record, report
 from cordwood.chaos.mutants.catalogue import ALL, BY_NAME
-from cordwood.chaos.mutants.chase import Limits
-from cordwood.chaos.mutants.hunt import Hunt, Outcome, Verdict
-from cordwood.chaos.mutants.mutant import Mutant, Story
-from cordwood.chaos.mutants.page import page
+from cordwood.chaos.mutants.hunt import Hunt, Outcome
+from cordwood.chaos.mutants.killers import ROOT, PytestFile, pin, pinned
+from cordwood.chaos.mutants.mutant import Mutant, Stale
+from cordwood.chaos.mutants.search import search
+from cordwood.chaos.results import CannotRecord, Record
+from cordwood.cluster.cli.exits import ExitCode, Failure
 
 MINUTE_S = 60.0
+GIT_S = 10
 
 
 def mutants(
     only: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Hunt this mutant; may be given more than once.")
     ] = None,
-    hours: Annotated[
-        float, typer.Option(min=0.0, help="Simulated hours after which a mutant counts as a survivor.")
-    ] = 10.0,
-    real_minutes: Annotated[
-        float, typer.Option("--minutes", min=0.0, help="Real minutes for each of its stories, if that is over before.")
-    ] = 30.0,
-    jobs: Annotated[int, typer.Option(min=1, help="Mutants hunted at a time.")] = os.cpu_count() or 1,
-    story: Annotated[
-        list[Story] | None, typer.Option(help="Look here alone, instead of where a mutant is expected to show.")
+    changed: Annotated[
+        str | None,
+        typer.Option(metavar="COMMIT", help="Hunt those whose file, or whose killer's file, differs from that commit."),
     ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.0, help="Begin no further mutant after so long; the rest is not run.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Mutants hunted at a time.")] = os.cpu_count() or 1,
     recorded: Annotated[
         Path | None,
-        typer.Option("--record", help="Note every outcome here, and do not hunt again whom it has as caught."),
+        typer.Option("--record", metavar="FILE", help="Write a result file, or go on with one of the same commit."),
     ] = None,
-    table: Annotated[Path | None, typer.Option(help="Write all that is known as a Markdown page.")] = None,
+    is_pinning: Annotated[
+        bool, typer.Option("--pin", help="Look for a killer where there is none or it does not catch; write it down.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The verdict as an object in the last line.")] = False,
 ) -> None:
-    """Take one rule, check or sync at a time out of a copy of the source, and see whether the simulator notices.
+    """Take one rule, check or sync at a time out of a copy of the source, and see whether its killer notices.
 
-    Exit code 1 where a mutant survives that does harm.
+    Exit code 1 where a mutant survives, does not fit the source, or says nothing.
     """
-    wanted = _chosen(only)
-    known = {} if recorded is None else record.read(recorded)
-    done = [known[mutant.name] for mutant in wanted if _is_done(known.get(mutant.name))]
-    left = [mutant for mutant in wanted if not _is_done(known.get(mutant.name))]
-    hunt = Hunt(Limits(hours, real_minutes * MINUTE_S), story or ())
-    outcomes = done + asyncio.run(_hunt_all(left, hunt, jobs, recorded))
-    outcomes.sort(key=lambda outcome: wanted.index(outcome.mutant))
-    if table is not None:
-        table.write_text(page(outcomes, commit()))
-    typer.echo(json.dumps(report.verdict(outcomes)) if as_json else report.summary(outcomes))
+    wanted = _chosen(only, changed)
+    if is_pinning:
+        raise typer.Exit(0 if asyncio.run(_pin_all(wanted)) else 1)
+    try:
+        kept = None if recorded is None else Record(recorded, record.KIND, {"mutants": len(wanted)})
+        outcomes = asyncio.run(_hunt_all(wanted, jobs, kept, math.inf if minutes is None else minutes * MINUTE_S))
+        if kept is not None and len(outcomes) == len(wanted):
+            kept.end()
+    except CannotRecord as reason:
+        raise Failure(f"{reason}.", ExitCode.USAGE) from None
+    typer.echo(report.summary(outcomes))
+    if left := len(wanted) - len(outcomes):
+        typer.echo(f"{left} mutants were not run: the time was over.")
+    if as_json:
+        typer.echo(json.dumps({**report.verdict(outcomes), "not_run": left}))
     raise typer.Exit(0 if report.is_well(outcomes) else 1)
 
 
-def _chosen(names: Sequence[str] | None) -> Sequence[Mutant]:
+def _chosen(names: Sequence[str] | None, changed: str | None) -> Sequence[Mutant]:
     if unknown := set(names or ()) - BY_NAME.keys():
         raise typer.BadParameter(f"there is no mutant {', '.join(sorted(unknown))}.", param_hint="--only")
-    return [BY_NAME[name] for name in names] if names else ALL
+    chosen = [BY_NAME[name] for name in names] if names else ALL
+    return chosen if changed is None else list(_differing(chosen, changed))
 
 
-def _is_done(outcome: Outcome | None) -> bool:
-    return outcome is not None and outcome.verdict is Verdict.CAUGHT
+def _differing(mutants: Sequence[Mutant], commit: str) -> Iterator[Mutant]:
+    """Those whose own file, or killer's, is not what it was at that commit."""
+    files, killers = _changed_files(commit), pinned()
+    for mutant in mutants:
+        killer = killers.get(mutant.name)
+        if mutant.file in files or (isinstance(killer, PytestFile) and killer.path in files):
+            yield mutant
 
 
-async def _hunt_all(wanted: Sequence[Mutant], hunt: Hunt, jobs: int, recorded: Path | None) -> list[Outcome]:
-    turn, source = asyncio.Semaphore(jobs), commit()
+def _changed_files(commit: str) -> set[str]:
+    command = ["git", "diff", "--name-only", "--relative", commit]
+    try:
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GIT_S, check=True).stdout
+    except subprocess.CalledProcessError as error:
+        raise typer.BadParameter(f"{error.stderr.strip()}", param_hint="--changed") from None
+    return set(said.splitlines())
 
-    async def hunted(mutant: Mutant) -> Outcome:
+
+async def _hunt_all(wanted: Sequence[Mutant], jobs: int, kept: Record | None, real_s: float) -> list[Outcome]:
+    """The outcomes of all that were begun in time, in their order: those of the record, and new ones."""
+    known = {} if kept is None else record.outcomes(kept.rows)
+    hunt, turn, end_s = Hunt(pinned()), asyncio.Semaphore(jobs), time.monotonic() + real_s
+
+    async def hunted(mutant: Mutant) -> Outcome | None:
+        if mutant.name in known:
+            return known[mutant.name]
         async with turn:
+            if time.monotonic() >= end_s:
+                return None
             outcome = await hunt.run(mutant)
         typer.echo(report.line(outcome))
-        if recorded is not None:
-            record.append(recorded, outcome, source)
+        if kept is not None:
+            kept.add(record.row(outcome))
         return outcome
 
-    return list(await asyncio.gather(*map(hunted, wanted)))
+    return [outcome for outcome in await asyncio.gather(*map(hunted, wanted)) if outcome is not None]
+
+
+async def _pin_all(wanted: Sequence[Mutant]) -> bool:
+    """Whether each of them has a killer now."""
+    killers, is_well = pinned(), True
+    hunt = Hunt(killers)
+    for mutant in wanted:
+        if mutant.name in killers and report.is_well([await hunt.run(mutant)]):
+            continue
+        try:
+            found = await search(hunt, mutant)
+        except Stale as stale:
+            typer.echo(str(stale))
+            is_well = False
+            continue
+        typer.echo(f"{mutant.name}: nothing notices it" if found is None else report.line(found[1]))
+        is_well &= found is not None
+        if found is not None:
+            killers[mutant.name] = found[0]
+            pin({name: killer for name, killer in killers.items() if name in BY_NAME})
+    return is_well

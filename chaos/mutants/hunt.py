@@ -6,16 +6,24 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import cordwood
 from cordwood.chaos.mutants.chase import Chase, Limits
-from cordwood.chaos.mutants.mutant import Mutant, Stale, Story
+from cordwood.chaos.mutants.killers import ROOT, Killer, PytestFile, Seeds
+from cordwood.chaos.mutants.mutant import Mutant, Stale
+from cordwood.chaos.mutants.tested import Tested
 
 STDERR_LINES = 3
+STORY_S = 1800.0
+"""Real seconds that a story may take for its seeds."""
+TESTS_S = 300.0
+"""Real seconds that test files may take, which need a few."""
 LEFT_OUT = shutil.ignore_patterns("bench", "spark")
 """No story needs them."""
 
@@ -25,101 +33,148 @@ class Verdict(StrEnum):
 
     CAUGHT = "caught"
     SURVIVED = "survived"
-    """All its simulated hours."""
+    """Its killer did not fail: not within its seeds, or no test of its file. So did one that has no killer."""
     UNDECIDED = "undecided"
     """The real time that was given to it was over before that."""
-    HARMLESS = "harmless"
-    """It survived, and the catalogue says why nobody can notice it."""
     STALE = "stale"
     """Its text is not in the source any more."""
     UNFIT = "unfit"
-    """It does not run at all, or the source fails with the same seed: neither says anything about the mutant."""
+    """It does not run at all, or the source fails in the same way: neither says anything about the mutant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One mutant's verdict: by what it was caught, or for how long it was not."""
+    """One mutant's verdict: by what it was caught, or for how long it was not.
+
+    `seed` is the one that caught it, of `seeds` that were tried, 0 where no story did.
+    """
 
     mutant: Mutant
+    killer: Killer | None
     verdict: Verdict
     what: str
-    story: Story | None = None
-    """In which it was caught, with which seed; `seeds` and `simulated_s` count all stories up to then."""
     seed: int = 0
     seeds: int = 0
     simulated_s: float = 0.0
+    real_s: float = 0.0
 
 
 class Hunt:
-    """Hunts mutants, each within the same limits for each of its stories."""
+    """Hunts mutants with the killers that are pinned for them."""
 
-    def __init__(self, limits: Limits, stories: Sequence[Story] = ()) -> None:
-        """`stories` takes the place of those in which a mutant is expected to show: its own, then whole brokers."""
-        self._limits, self._stories = limits, stories
-        self._healthy: dict[tuple[Story, int], Chase] = {}
+    def __init__(self, killers: Mapping[str, Killer]) -> None:
+        self._killers = killers
+        self._healthy_seeds: dict[Seeds, asyncio.Task[Chase]] = {}
+        self._healthy_files: dict[str, asyncio.Task[Tested]] = {}
 
     async def run(self, mutant: Mutant) -> Outcome:
-        """Tell it one story after the other, until it is caught."""
+        """Let its killer loose on it."""
+        killer, began_s = self._killers.get(mutant.name), time.monotonic()
         try:
-            return await self._chased(mutant)
+            match killer:
+                case Seeds():
+                    outcome = await self.told(mutant, killer)
+                case PytestFile():
+                    outcome = await self.tested(mutant, [killer.path])
+                case None:
+                    outcome = Outcome(mutant, None, Verdict.SURVIVED, "no killer is pinned for it")
         except Stale as stale:
-            return Outcome(mutant, Verdict.STALE, str(stale))
+            outcome = Outcome(mutant, killer, Verdict.STALE, str(stale))
         except ChildFailed as failed:
-            return Outcome(mutant, Verdict.UNFIT, str(failed))
+            outcome = Outcome(mutant, killer, Verdict.UNFIT, str(failed))
+        except TimeoutError:
+            outcome = Outcome(mutant, killer, Verdict.UNDECIDED, "its real time was over")
+        return replace(outcome, real_s=time.monotonic() - began_s)
 
-    async def _chased(self, mutant: Mutant) -> Outcome:
-        seeds, simulated_s, is_cut_short = 0, 0.0, False
-        for story in self._stories or dict.fromkeys((mutant.story, Story.BROKERS)):
-            found = await chase_copy(mutant, story, self._limits)
-            seeds, simulated_s = seeds + found.seeds, simulated_s + found.simulated_s
-            is_cut_short |= found.is_cut_short
-            if found.is_caught:
-                healthy = await self._without_it(story, found.seed)
-                verdict = Verdict.UNFIT if healthy.is_caught else Verdict.CAUGHT
-                what = f"it fails without it too: {healthy.what}" if healthy.is_caught else found.what
-                return Outcome(mutant, verdict, what, story, found.seed, seeds, simulated_s)
-        verdict = Verdict.UNDECIDED if is_cut_short else Verdict.SURVIVED
-        return Outcome(mutant, Verdict.HARMLESS if mutant.harmless else verdict, "", None, 0, seeds, simulated_s)
+    async def told(self, mutant: Mutant, killer: Seeds) -> Outcome:
+        """What a story makes of it, seed after seed. Raises Stale, ChildFailed."""
+        found = await chase_copy(mutant, killer, Limits(seeds_max=killer.budget, real_s=STORY_S))
+        counts: dict[str, Any] = {"seeds": found.seeds, "simulated_s": found.simulated_s}
+        if not found.is_caught:
+            verdict = Verdict.UNDECIDED if found.is_cut_short else Verdict.SURVIVED
+            return Outcome(mutant, killer, verdict, "", **counts)
+        healthy = await self._healthy_story(Seeds(killer.story, found.seed))
+        if healthy.is_caught:
+            return Outcome(mutant, killer, Verdict.UNFIT, f"it fails without it too: {healthy.what}", **counts)
+        return Outcome(mutant, killer, Verdict.CAUGHT, found.what, seed=found.seed, **counts)
 
-    async def _without_it(self, story: Story, seed: int) -> Chase:
-        """The same seed on the source as it is. Most mutants are caught by the same few."""
-        if (story, seed) not in self._healthy:
-            one = replace(self._limits, first_seed=seed, seeds_max=1)
-            self._healthy[story, seed] = await chase_copy(None, story, one)
-        return self._healthy[story, seed]
+    async def tested(self, mutant: Mutant, files: Sequence[str]) -> Outcome:
+        """What test files make of it, until the first of them fails. Raises Stale, ChildFailed, TimeoutError."""
+        found = await test_copy(mutant, files)
+        if not found.is_caught:
+            return Outcome(mutant, PytestFile(files[0]), Verdict.SURVIVED, "")
+        killer = PytestFile(found.failed.partition("::")[0])
+        healthy = await self._healthy_file(killer.path)
+        if healthy.is_caught:
+            return Outcome(mutant, killer, Verdict.UNFIT, f"it fails without it too: {healthy.failed}: {healthy.what}")
+        return Outcome(mutant, killer, Verdict.CAUGHT, f"{found.failed.partition('::')[2]}: {found.what}")
+
+    def _healthy_story(self, killer: Seeds) -> asyncio.Task[Chase]:
+        """The last of the seeds on the source as it is. Most mutants are caught by the same few."""
+        if killer not in self._healthy_seeds:
+            limits = Limits(first_seed=killer.budget, seeds_max=1)
+            self._healthy_seeds[killer] = asyncio.create_task(chase_copy(None, killer, limits))
+        return self._healthy_seeds[killer]
+
+    def _healthy_file(self, path: str) -> asyncio.Task[Tested]:
+        if path not in self._healthy_files:
+            self._healthy_files[path] = asyncio.create_task(test_copy(None, [path]))
+        return self._healthy_files[path]
 
 
 class ChildFailed(Exception):
     """The process on the copy came to no outcome."""
 
 
-async def chase_copy(change: Mutant | None, story: Story, limits: Limits) -> Chase:
+async def chase_copy(change: Mutant | None, killer: Seeds, limits: Limits) -> Chase:
     """Run `chase` on a copy of this package with the change in it, if any. Raises Stale or ChildFailed."""
+    arguments = (killer.story, json.dumps(asdict(limits)))
+    return Chase(**await _in_copy(change, "cordwood.chaos.mutants.chase", arguments, None))
+
+
+async def test_copy(change: Mutant | None, files: Sequence[str]) -> Tested:
+    """Run test files on a copy of this package with the change in it, if any. Raises Stale, ChildFailed, TimeoutError.
+
+    The files are named from the root of the source tree.
+    """
+    arguments = (str(ROOT), *(str(ROOT / file) for file in files))
+    return Tested(**await _in_copy(change, "cordwood.chaos.mutants.tested", arguments, TESTS_S))
+
+
+async def _in_copy(
+    change: Mutant | None, module: str, arguments: Sequence[str], timeout_s: float | None
+) -> dict[str, Any]:
+    """The outcome of a module that runs on a copy of this package."""
     with tempfile.TemporaryDirectory(prefix="cordwood-mutant-") as place:
         copy = copied(Path(place), change)
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "cordwood.chaos.mutants.chase",
-            story,
-            json.dumps(asdict(limits)),
+            module,
+            *arguments,
             cwd=place,
-            # Hashes of texts decide the order of sets: the seed alone is to decide what happens.
-            env={**os.environ, "PYTHONPATH": place, "PYTHONHASHSEED": "0"},
+            env=_environment(place),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            output, errors = await child.communicate()
-        except asyncio.CancelledError:
+            output, errors = await asyncio.wait_for(child.communicate(), timeout_s)
+        except (asyncio.CancelledError, TimeoutError):
             child.kill()
             await child.wait()
             raise
         if child.returncode != 0:
-            raise ChildFailed(" / ".join(errors.decode().strip().splitlines()[-STDERR_LINES:]))
-        found = Chase(**json.loads(output.splitlines()[-1]))
-        assert Path(found.package).samefile(copy), f"the code came from {found.package}, and not from the copy"
+            said = errors.decode().replace(place, "").strip().splitlines()
+            raise ChildFailed(" / ".join(said[-STDERR_LINES:]))
+        found: dict[str, Any] = json.loads(output.splitlines()[-1])
+        assert Path(found["package"]).samefile(copy), f"the code came from {found['package']}, and not from the copy"
         return found
+
+
+def _environment(place: str) -> dict[str, str]:
+    """Hashes of texts decide the order of sets: the seed alone is to decide what happens. No tool is required."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CORDWOOD_")}
+    return {**kept, "PYTHONPATH": place, "PYTHONHASHSEED": "0"}
 
 
 def copied(place: Path, change: Mutant | None) -> Path:

@@ -24,9 +24,8 @@ class Stale(Exception):
 class Mutant:
     """`find` stands exactly once in `file`, a path within the package, and becomes `replacement`.
 
-    `rule` is what is broken by that (by the numbers of docs/rules.md), `shows` how that is expected to come out,
-    and `story` where it is looked for first. `harmless` says why nobody can notice, where that is so: the mutant then
-    counts neither way.
+    `rule` is what is broken by that (by the numbers of docs/rules.md), `shows` how that is expected to come out, and
+    `story` where it is looked for if no test notices. Its killer is in killers.json.
     """
 
     name: str
@@ -35,8 +34,7 @@ class Mutant:
     replacement: str
     rule: str
     shows: str
-    story: Story
-    harmless: str = ""
+    story: Story = Story.REPLICAS
 
     def applied_to(self, source: str) -> str:
         """The file with the change. Raises Stale."""

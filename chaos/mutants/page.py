@@ -1,38 +1,55 @@
-"""The outcomes of a hunt as a page of documentation."""
+"""docs/mutants.md, made of a recorded hunt and of nothing else."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from cordwood.chaos.mutants.hunt import Outcome, Verdict
-from cordwood.chaos.mutants.report import duration, having, name, reason, score
+from cordwood.chaos.mutants.hunt import Verdict
+from cordwood.chaos.results import Result, Row
 
+HOUR_S = 3600.0
 HEAD = """# Bugs planted on purpose
 
-Each of these mutants takes one rule, check or sync out of a copy of the source. `cordwood chaos mutants` tells it
-simulated stories ([chaos.md](chaos.md)) until one fails: where none does, the simulator is blind. `--only NAME` hunts
-one of them, and the same seed catches it in the same way. The rules are those of [rules.md](rules.md), by number.
+<!-- Made by `python docs/generate` from docs/results/mutants.jsonl, which `cordwood chaos mutants --record` writes. -->
+
+Each of these mutants takes one rule, check or sync out of a copy of the source. Its killer then has to fail: a test
+file, or a simulated story ([chaos.md](chaos.md)) within three times the seeds that it needed first. Where the killer
+passes, the suite or the simulator has lost power. `cordwood chaos mutants --only NAME` hunts one of them. The rules
+are those of [rules.md](rules.md), by number.
 """
+NONE = """No run is recorded: `cordwood chaos mutants --record docs/results/mutants.jsonl` writes one, at a commit.
+"""
+OTHERS = (
+    (Verdict.SURVIVED, "Survivors", "Their killers passed."),
+    (Verdict.UNDECIDED, "Undecided", "Their real time was over before their killers were done."),
+    (Verdict.UNFIT, "Unfit", "Nothing can be said of these: they do not run, or the source fails in the same way."),
+    (Verdict.STALE, "Stale", "Their text is not in the source."),
+)
 
 
-def page(outcomes: Sequence[Outcome], commit: str) -> str:
-    """Markdown: the score, who was caught and how soon, and by name and reason who was not."""
-    caught = having(outcomes, Verdict.CAUGHT)
-    parts = [HEAD, f"Commit {commit}: {score(outcomes)}\n", _table(caught)]
-    for verdict, title in (
-        (Verdict.HARMLESS, "Nobody can notice these"),
-        (Verdict.SURVIVED, "Not caught"),
-        (Verdict.UNDECIDED, "Not caught in the real time that they were given"),
-        (Verdict.UNFIT, "Of these nothing can be said"),
-        (Verdict.STALE, "These do not fit the source any more"),
-    ):
-        if others := having(outcomes, verdict):
-            parts.append(f"## {title}\n\n" + "".join(f"- `{name(outcome)}`: {reason(outcome)}\n" for outcome in others))
-    return "\n".join(parts)
+def page(result: Result | None) -> str:
+    """Markdown: the score, each mutant's killer and what it cost, and by name who was not caught."""
+    return "\n".join([HEAD, NONE] if result is None else [HEAD, *_told(result)])
 
 
-def _table(caught: Sequence[Outcome]) -> str:
+def _told(result: Result) -> Iterator[str]:
+    rows, wanted = result.rows, result.about["mutants"]
+    caught = [row for row in rows if row["verdict"] == Verdict.CAUGHT]
+    hours = sum(row["real_s"] for row in rows) / HOUR_S
+    score = f"Commit {result.commit}, {result.at[:10]}: {len(caught)} of {len(rows)} mutants caught"
+    score += f", in {hours:.1f} hours of work."
+    if not result.is_whole:
+        score += f" The run was broken off: {wanted - len(rows)} of {wanted} mutants were not run."
+    yield f"{score}\n"
+    for verdict, title, meaning in OTHERS:
+        if others := [row for row in rows if row["verdict"] == verdict]:
+            lines = "".join(f"- `{row['mutant']}` ({row['killer']}): {row['what'] or row['rule']}\n" for row in others)
+            yield f"## {title}\n\n{meaning}\n\n{lines}"
+    yield "## Caught\n"
+    yield _table(caught)
+
+
+def _table(caught: Sequence[Row]) -> str:
     rows = "".join(
-        f"| `{name(outcome)}` | {outcome.mutant.rule} | {outcome.story} {outcome.seed} | {outcome.seeds} "
-        f"| {duration(outcome.simulated_s)} |\n"
-        for outcome in caught
+        f"| `{row['mutant']}` | {row['rule']} | {row['killer']} | {row['seed'] or ''} | {row['real_s']:.0f} s |\n"
+        for row in caught
     )
-    return "| mutant | what it breaks | story and seed | seeds tried | caught after |\n|---|---|---|---|---|\n" + rows
+    return "| mutant | what it breaks | killer | seed | time |\n|---|---|---|---|---|\n" + rows

@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from cordwood.chaos.commit import commit
+from cordwood.chaos.recorded import SIM
 from cordwood.chaos.report.page import page
 from cordwood.chaos.report.place import writable
+from cordwood.chaos.results import begun, ended
 from cordwood.chaos.sim import telling
 from cordwood.chaos.sim.plan import Plan, plan_of
 from cordwood.chaos.sim.run import Run, run_plan
@@ -30,6 +32,9 @@ Report = Annotated[
     typer.Option(metavar="FILE", help="Where the last seed's report goes; a seed that fails has one in any case."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="End with the verdict as one line of JSON.")]
+Recorded = Annotated[
+    Path | None, typer.Option("--record", metavar="FILE", help="Write the verdict as a result file, at a commit.")
+]
 
 
 def sim(
@@ -40,6 +45,7 @@ def sim(
     shrink: Annotated[bool, typer.Option(help="Look for the faults that a failing seed needs.")] = True,
     report: Report = None,
     as_json: AsJson = False,
+    recorded: Recorded = None,
 ) -> None:
     """Run whole clusters in a simulated world that goes wrong in every way, and check that no promise is broken.
 
@@ -48,6 +54,8 @@ def sim(
     if seed is not None and seeds is not None:
         raise Failure("give --seed or --seeds, not both.", ExitCode.USAGE)
     chosen = [seed] if seed is not None else _chosen(seeds, minutes)
+    asked = {"seeds": seed or seeds or "1..", **({} if minutes is None else {"minutes": minutes}), "seconds": seconds}
+    record = begun(recorded, SIM, asked)
     place, tally, run = _place(report), Tally(), None
     for run in _in_time(chosen, minutes, seconds, tally):
         if not run.is_sound:
@@ -57,6 +65,7 @@ def sim(
     _write_report(run, tally, place, _again(run.plan))
     if shrink and not run.is_sound:
         _tell_needed(run)
+    ended(record, telling.summary(tally, run.plan.seed))
     _conclude(tally, run, as_json)
 
 

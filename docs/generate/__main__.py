@@ -2,14 +2,16 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import adr
 import compatibility
 import configuration
 import http_api
+import results
 
+from cordwood.chaos.results import Broken
 from cordwood.cluster.http.metrics import table as metrics
 
 HERE = Path(__file__).resolve().parent.parent
@@ -22,10 +24,23 @@ PAGES: Mapping[str, Callable[[Path], str]] = {
     "adr/index.md": lambda docs: adr.page(docs / "adr"),
 }
 
+RESULTS: Sequence[Callable[[Path], dict[str, str]]] = (
+    results.mutants,
+    results.performance,
+    results.growth,
+    results.chaos,
+)
+"""Pages of results, each with its pictures."""
+
 
 def old_pages(docs: Path) -> dict[str, str]:
-    """The pages that are not what the code says now, by name, each with what it should be."""
+    """The pages that are not what the code or a result says now, by name, each with what it should be.
+
+    Raises Broken for a result that is not what a run wrote.
+    """
     wanted = {name: make(docs) for name, make in PAGES.items()}
+    for make_all in RESULTS:
+        wanted |= make_all(docs)
     return {name: text for name, text in wanted.items() if _text_of(docs / name) != text}
 
 
@@ -35,11 +50,16 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a page is old")
     parser.add_argument("docs", nargs="?", type=Path, default=HERE, help="the folder of the pages")
     arguments = parser.parse_args()
-    old = old_pages(arguments.docs)
+    try:
+        old = old_pages(arguments.docs)
+    except Broken as error:
+        sys.stdout.write(f"{error}.\n")
+        return 1
     for name, text in old.items():
         if arguments.check:
-            sys.stdout.write(f"{name} is not what the code says: run `python docs/generate`.\n")
+            sys.stdout.write(f"{name} is not what the code or its result says: run `python docs/generate`.\n")
         else:
+            (arguments.docs / name).parent.mkdir(parents=True, exist_ok=True)
             (arguments.docs / name).write_text(text, "utf-8")
             sys.stdout.write(f"{name} is written anew.\n")
     return int(arguments.check and bool(old))

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from cordwood.bench.growth.curves import Area
-from cordwood.bench.growth.page import main as write_page
+from cordwood.bench.growth.page import files
 from cordwood.bench.growth.place import (
     TOPIC,
     Place,
@@ -71,22 +71,15 @@ def test_curves_of_one_unit_share_a_chart(area: Area) -> None:
     assert len(first.findall(".//{*}polyline")) == 2
 
 
-def test_the_page_has_what_the_latest_of_the_results_say(area: Area, tmp_path: Path) -> None:
-    other = Area("brokers", "brokers")
-    other.curve("idle", "% of a core").add(1, 0.5)
-    old = save(tmp_path / "old", [area, other], {"machine": MACHINE, "scale": 1.0})
-    area.curve("produce", "µs of CPU").points[-1] = (100, 777.0)
-    new = save(tmp_path / "new", [area], {"machine": MACHINE, "scale": 1.0})
-    assert load(new) == ({"machine": MACHINE, "scale": 1.0}, [area])
-    docs = tmp_path / "docs"
-    write_page([old, new], docs)
-    page = (docs / "growth.md").read_text()
-    assert "777" in page
-    assert "| 119 |" not in page
-    assert "## Brokers" in page
+def test_the_page_has_what_the_result_says_with_its_commit_and_charts(area: Area, tmp_path: Path) -> None:
+    about = {"machine": MACHINE, "scale": 1.0}
+    assert load(save(tmp_path, [area], about)) == (about, [area])
+    found = files(about | {"commit": "abc", "at": "2026-11-23T08:00:00+00:00"}, [area])
+    page = found.pop("growth.md")
+    assert "Commit abc, 2026-11-23: measured by" in page
+    assert "| 119 |" in page
     pictures = [line.partition("](")[2].rstrip(")") for line in page.splitlines() if line.startswith("![")]
-    assert len(pictures) == 3
-    assert all((docs / picture).exists() for picture in pictures)
+    assert sorted(pictures) == sorted(found) != []
 
 
 def test_the_client_gets_what_it_produced_and_is_told_of_refusals(place: Place) -> None:

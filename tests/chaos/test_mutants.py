@@ -1,22 +1,20 @@
-"""Mutants: every one still fits the source, the quick ones are caught, and what is no mutant is not."""
+"""Hunting mutants: a killer that fails catches, one that passes does not, and what is no mutant says nothing."""
 
 import asyncio
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import typer.testing
 
-import cordwood
-from cordwood.chaos.mutants import record, report
-from cordwood.chaos.mutants.catalogue import ALL, BY_NAME
-from cordwood.chaos.mutants.chase import Limits
-from cordwood.chaos.mutants.command import mutants
+from cordwood.chaos.mutants import command, killers, page, record, report
+from cordwood.chaos.mutants.catalogue import BY_NAME
 from cordwood.chaos.mutants.hunt import Hunt, Outcome, Verdict
-from cordwood.chaos.mutants.mutant import Mutant, Stale, Story
+from cordwood.chaos.mutants.killers import Killer, PytestFile, Seeds, parsed
+from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.results import Record, Result
 
-SOURCE = Path(cordwood.__path__[0])
-AN_HOUR = 1.0
-A_MINUTE = 1 / 60
 IDLE = Mutant(
     "idle",
     "replication/leader.py",
@@ -24,109 +22,118 @@ IDLE = Mutant(
     "        self.high_watermark = end + 0\n",
     "None.",
     "Not at all.",
-    Story.REPLICAS,
 )
+QUICK_FILE = PytestFile("tests/storage/test_epochs.py")
+CAUGHT = Outcome(BY_NAME["no-pre-vote"], Seeds(Story.QUORUM, 9), Verdict.CAUGHT, "a term ended", 3, 3, 90.0, 2.0)
+SURVIVED = Outcome(BY_NAME["no-truncation"], QUICK_FILE, Verdict.SURVIVED, "")
 
 
-def hunted(mutant: Mutant, hours: float) -> Outcome:
-    return asyncio.run(Hunt(Limits(hours), [mutant.story]).run(mutant))
+def hunted(mutant: Mutant, killer: Killer | None) -> Outcome:
+    return asyncio.run(Hunt({} if killer is None else {mutant.name: killer}).run(mutant))
 
 
-@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.name)
-def test_every_mutant_fits_the_source(mutant: Mutant) -> None:
-    source = (SOURCE / mutant.file).read_text()
-    changed = mutant.applied_to(source)
-    assert changed != source
-    compile(changed, mutant.file, "exec")
-
-
-def test_each_has_a_name_of_its_own() -> None:
-    assert len(BY_NAME) == len(ALL) >= 40
-
-
-QUICK = (
-    "no-segment-sync",
-    "epochs-are-set-back-first",
-    "index-outlives-a-power-cut",
-    "deposed-leaders-keep-their-waiters",
-    "truncation-without-walking-back",
-    "no-pre-vote",
-    "entries-of-earlier-terms-are-committed-alone",
-    "late-entries-truncate",
-    "stale-generations-commit",
-)
-
-
-@pytest.mark.parametrize("name", QUICK)
-def test_a_mutant_is_caught(name: str) -> None:
-    outcome = hunted(BY_NAME[name], AN_HOUR)
+def test_a_story_catches_within_its_seeds() -> None:
+    outcome = hunted(BY_NAME["late-entries-truncate"], Seeds(Story.QUORUM, 3))
     assert outcome.verdict is Verdict.CAUGHT, outcome.what
-    assert outcome.seed > 0
-    assert outcome.simulated_s > 0
+    assert 1 <= outcome.seed == outcome.seeds <= 3
 
 
-def test_what_changes_nothing_is_not_caught() -> None:
-    outcome = hunted(IDLE, A_MINUTE)
+def test_a_test_file_catches_and_the_failed_test_is_named() -> None:
+    outcome = hunted(BY_NAME["no-checksum-of-marks"], PytestFile("tests/storage/test_marks.py"))
+    assert outcome.verdict is Verdict.CAUGHT, outcome.what
+    assert outcome.what.startswith("test_")
+
+
+@pytest.mark.parametrize("killer", [Seeds(Story.LOGS, 2), QUICK_FILE], ids=str)
+def test_what_changes_nothing_is_not_caught(killer: Killer) -> None:
+    outcome = hunted(IDLE, killer)
     assert outcome.verdict is Verdict.SURVIVED, outcome.what
-    assert outcome.seeds > 0
-    assert outcome.simulated_s >= 60
 
 
-def test_a_mutant_that_does_not_run_says_nothing() -> None:
-    broken = Mutant("broken", IDLE.file, IDLE.find, "        nonsense nonsense\n", "", "", Story.REPLICAS)
-    outcome = hunted(broken, A_MINUTE)
+@pytest.mark.parametrize("killer", [Seeds(Story.REPLICAS, 1), PytestFile("tests/replication/test_leader.py")], ids=str)
+def test_a_mutant_that_does_not_run_says_nothing(killer: Killer) -> None:
+    broken = Mutant("broken", IDLE.file, IDLE.find, "        nonsense nonsense\n", "", "")
+    outcome = hunted(broken, killer)
     assert outcome.verdict is Verdict.UNFIT
     assert "SyntaxError" in outcome.what
 
 
-@pytest.mark.parametrize("source", ["", IDLE.find * 2])
-def test_a_mutant_that_does_not_fit_is_named(source: str) -> None:
-    with pytest.raises(Stale, match=r"idle: its text is in replication/leader\.py"):
-        IDLE.applied_to(source)
+def test_a_mutant_without_a_killer_survives_and_one_that_does_not_fit_is_stale() -> None:
+    assert hunted(IDLE, None).verdict is Verdict.SURVIVED
+    gone = Mutant("gone", IDLE.file, "no such text", "", "", "")
+    assert hunted(gone, QUICK_FILE).verdict is Verdict.STALE
 
 
-def test_survivors_are_told_by_name_unless_they_do_no_harm() -> None:
-    harmless = Mutant("quiet", IDLE.file, IDLE.find, "", "", "", Story.REPLICAS, harmless="There are two of it.")
-    outcomes = [
-        Outcome(BY_NAME["no-pre-vote"], Verdict.CAUGHT, "a term ended", Story.QUORUM, seed=3, seeds=3, simulated_s=90),
-        Outcome(harmless, Verdict.HARMLESS, "", seeds=9),
-        Outcome(IDLE, Verdict.SURVIVED, "", seeds=9),
-    ]
-    assert not report.is_well(outcomes)
-    assert report.is_well(outcomes[:2])
-    assert report.summary(outcomes).endswith("1 of 2 mutants caught.")
-    verdict = report.verdict(outcomes)
-    assert (verdict["survivors"], verdict["score"]) == (["idle"], 0.5)
-    assert verdict["harmless"] == {"quiet": "harmless. There are two of it."}
+@pytest.mark.parametrize("text", ["tests/storage/test_marks.py", "quorum 1..9"])
+def test_a_killer_is_read_as_it_was_written(text: str) -> None:
+    assert str(parsed(text)) == text
 
 
-def test_a_hunt_that_was_broken_off_goes_on_where_it_was(tmp_path: Path) -> None:
-    path, caught = tmp_path / "outcomes", BY_NAME["no-pre-vote"]
-    assert record.read(path) == {}
-    survived = Outcome(caught, Verdict.SURVIVED, "", seeds=9)
-    found = Outcome(caught, Verdict.CAUGHT, "a term ended", Story.QUORUM, seed=3, seeds=3, simulated_s=90.0)
-    for outcome in (survived, found):
-        record.append(path, outcome, "abc")
-    assert record.read(path) == {caught.name: found}
+def test_all_are_well_if_all_are_caught() -> None:
+    assert report.is_well([CAUGHT])
+    assert not report.is_well([CAUGHT, SURVIVED])
+    assert report.summary([CAUGHT, SURVIVED]).endswith("1 of 2 mutants caught.")
+    verdict = report.verdict([CAUGHT, SURVIVED])
+    assert (verdict["survivors"], verdict["score"], verdict["seeds"]) == (["no-truncation"], 0.5, {"no-pre-vote": 3})
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+    """The command, at a commit, with no killer that would be let loose."""
+    monkeypatch.setattr("cordwood.chaos.results.clean_commit", lambda: "abc")
+    monkeypatch.setattr(command, "pinned", dict)
     app = typer.Typer()
-    app.command()(mutants)
-    table = tmp_path / "mutants.md"
-    result = typer.testing.CliRunner().invoke(
-        app, ["--only", caught.name, "--record", str(path), "--table", str(table)]
-    )
-    assert (result.exit_code, result.output.strip()) == (0, "1 of 1 mutants caught.")
-    assert "| `no-pre-vote` | A voter asks before it stands. | quorum 3 | 3 | 90 simulated s |" in table.read_text()
+    app.command()(command.mutants)
+
+    def invoked(*words: object) -> tuple[int, str]:
+        result = typer.testing.CliRunner().invoke(app, list(map(str, words)))
+        return result.exit_code, result.output
+
+    return invoked
 
 
-def test_real_time_that_is_over_is_no_survival() -> None:
-    outcome = asyncio.run(Hunt(Limits(AN_HOUR, real_s=0.0), [IDLE.story]).run(IDLE))
-    assert outcome.verdict is Verdict.UNDECIDED
-    assert not report.is_well([outcome])
+def test_a_hunt_that_was_broken_off_goes_on_where_it_was(run: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    path = tmp_path / "mutants.jsonl"
+    words = ["--only", "no-pre-vote", "--only", "no-truncation", "--record", path, "--json"]
+    exit_code, said = run(*words, "--minutes", "0")
+    assert (exit_code, json.loads(said.splitlines()[-1])["not_run"]) == (0, 2)
+    kept = Record(path, record.KIND, {"mutants": 2})
+    kept.add(record.row(CAUGHT))
+    exit_code, said = run(*words)
+    assert (exit_code, json.loads(said.splitlines()[-1])["survivors"]) == (1, ["no-truncation"])
+    kept = Record(path, record.KIND, {"mutants": 2})
+    assert kept.is_whole
+    assert record.outcomes(kept.rows)["no-pre-vote"] == CAUGHT
 
 
-def test_an_unknown_name_gets_a_sentence() -> None:
-    app = typer.Typer()
-    app.command()(mutants)
-    result = typer.testing.CliRunner().invoke(app, ["--only", "no-such-thing"])
-    assert result.exit_code == 2
-    assert "there is no mutant no-such-thing" in result.output
+def test_an_unknown_name_gets_a_sentence(run: Callable[..., tuple[int, str]]) -> None:
+    exit_code, said = run("--only", "no-such-thing")
+    assert exit_code == 2
+    assert "there is no mutant no-such-thing" in said
+
+
+def test_only_those_are_hunted_whose_file_or_killer_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pins = {"no-pre-vote": Seeds(Story.QUORUM, 9), "no-truncation": QUICK_FILE, "repeats-are-appended": QUICK_FILE}
+    monkeypatch.setattr(command, "pinned", lambda: pins)
+    monkeypatch.setattr(command, "_changed_files", lambda _commit: {BY_NAME["no-pre-vote"].file, QUICK_FILE.path})
+    assert {mutant.name for mutant in command._differing([BY_NAME[name] for name in pins], "HEAD")} == pins.keys()
+    monkeypatch.setattr(command, "_changed_files", lambda _commit: {"README.md"})
+    assert list(command._differing([BY_NAME[name] for name in pins], "HEAD")) == []
+
+
+def test_the_page_tells_the_unfit_and_what_was_not_run() -> None:
+    unfit = Outcome(BY_NAME["no-pre-vote"], CAUGHT.killer, Verdict.UNFIT, "it fails without it too: watermark-regress")
+    rows = list(map(record.row, (CAUGHT, SURVIVED, unfit)))
+    text = page.page(Result(record.KIND, "abc", "2026-11-23T08:00:00+00:00", {}, {"mutants": 4}, rows, is_whole=False))
+    assert "Commit abc, 2026-11-23: 1 of 3 mutants caught" in text
+    assert "broken off: 1 of 4 mutants were not run" in text
+    assert "- `no-pre-vote` (quorum 1..9): it fails without it too: watermark-regress" in text
+    assert "| `no-pre-vote` | A voter asks before it stands. | quorum 1..9 | 3 | 2 s |" in text
+    assert "No run is recorded" in page.page(None)
+
+
+def test_killers_are_kept_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(killers, "PINNED", tmp_path / "killers.json")
+    pins: dict[str, Killer] = {"b": QUICK_FILE, "a": Seeds(Story.LOGS, 3)}
+    killers.pin(pins)
+    assert killers.pinned() == pins

@@ -27,7 +27,7 @@ def test_every_page_is_what_the_code_says() -> None:
 
 
 def test_an_old_page_is_named_and_written_anew(tmp_path: Path) -> None:
-    copy = shutil.copytree(DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns("generate", "pictures"))
+    copy = shutil.copytree(DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns("generate"))
     page = copy / "reference" / "configuration.md"
     page.write_text(page.read_text().replace("`min.insync.replicas`", "`min.insync`"))
     (copy / "adr" / "9999-one-more.md").write_text("# 9999. One more\n")
@@ -40,6 +40,20 @@ def test_an_old_page_is_named_and_written_anew(tmp_path: Path) -> None:
     assert page.read_text() == (DOCS / "reference" / "configuration.md").read_text()
     assert "[9999: One more](9999-one-more.md)" in (copy / "adr" / "index.md").read_text()
     assert generate("--check", copy) == (0, "")
+
+
+def test_neither_a_page_of_results_nor_a_result_can_be_edited(tmp_path: Path) -> None:
+    docs = shutil.copytree(DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns("generate"))
+    names = ["mutants.md", "performance.md", "growth.md", "chaos-results.md"]
+    for name in names:
+        (docs / name).write_text((docs / name).read_text().replace("commit", "time", 1))
+    exit_code, said = generate("--check", docs)
+    assert (exit_code, [line.split()[0] for line in said.splitlines()]) == (1, names)
+
+    (docs / "results").mkdir(exist_ok=True)
+    (docs / "results" / "mutants.jsonl").write_text('{"kind": "mutants", "commit": "abc", "seal": "0"}\n')
+    said = "mutants.jsonl, line 1 is not what a run wrote: its seal does not match.\n"
+    assert generate("--check", docs) == (1, said)
 
 
 @pytest.mark.parametrize("key", [*SETTINGS, *TOPIC_CONFIGS])

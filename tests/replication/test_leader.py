@@ -52,11 +52,11 @@ def test_followers_out_of_the_isr_do_not_count() -> None:
 
 
 def test_what_was_learned_in_another_epoch_does_not_count() -> None:
-    led = Led()
+    led = Led(isr=(1, 2))
     led.follows(2, 10)
-    led.follows(3, 10)
     assert led.reports(2, 90, epoch=EPOCH - 1) is None
     assert led.view.high_watermark == 10
+    assert led.view.followers[2].flushed_end == 10
 
 
 def test_nothing_is_committed_below_min_insync_replicas() -> None:

@@ -166,3 +166,23 @@ def test_an_impossible_answer_cuts_nothing(row: PushRow) -> None:
         await broker.fetcher.close()
 
     run(story())
+
+
+def test_behind_what_could_not_be_taken_nothing_is_taken() -> None:
+    async def story() -> None:
+        broker = FollowerStory()
+        partition = broker.follow(0)
+        await asyncio.sleep(0.1)
+        (asked,) = broker.asked()
+        batch = batch_of("a")
+        stamped = stamp(check(batch), 0, 1) + batch[16:]
+        row = PushRow(asked.stream, PushKind.DATA, 1, 0, len(stamped))
+        broker.answer(row, data=stamped[:-1] + b"?")
+        broker.answer(row, data=stamped)
+        assert partition.log.log_end == 0
+        await asyncio.sleep(1)
+        (again,) = broker.asked()
+        assert again.stream != asked.stream, "it asks again"
+        await broker.fetcher.close()
+
+    run(story())

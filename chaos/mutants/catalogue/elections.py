@@ -116,7 +116,5 @@ MUTANTS = (
         "Only who is alive is in sync (KIP-841).",
         "A new leader waits for brokers that are gone.",
         Story.REPLICAS,
-        harmless="Who is fenced later leaves the set by that (elections.without), and who is in it meanwhile is waited "
-        "for: the watermark is late, never wrong.",
     ),
 )

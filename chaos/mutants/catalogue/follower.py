@@ -70,9 +70,6 @@ MUTANTS = (
         "Behind what a follower could not take, it takes nothing.",
         "A replica has a gap, and says that it has everything.",
         Story.REPLICAS,
-        harmless="Whatever comes behind what could not be taken begins behind the log's end, and is refused by that "
-        "(follower.check_follows, before anything is written); what comes without batches moves the watermark to the "
-        "log's end at most. Leaving the stream spares it the refusals.",
     ),
     Mutant(
         "late-answers-count",

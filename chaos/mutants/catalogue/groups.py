@@ -48,8 +48,6 @@ MUTANTS = (
         "A coordinator writes in the leader epoch in which it loaded the group.",
         BACK,
         Story.GROUPS,
-        harmless="A shard of another leadership is let go of before it is asked anything (Keeper._follow, and the "
-        "listener of every change of roles): the check is the second of two.",
     ),
     Mutant(
         "former-coordinators-remember",

@@ -58,8 +58,6 @@ MUTANTS = (
         "A produce with acks=all is refused where it cannot be committed.",
         "A producer waits for an answer instead.",
         Story.REPLICAS,
-        harmless="Nothing is committed below min.insync.replicas all the same: the producer is told so later, by its "
-        "timeout. The check spares it the wait.",
     ),
     Mutant(
         "old-epochs-move-the-watermark",
@@ -69,8 +67,6 @@ MUTANTS = (
         "Only followers on the leader's epoch move the watermark (rule 5, KIP-320).",
         LOST,
         Story.REPLICAS,
-        harmless="The streams of an epoch end with the role (Partition._end_role), so that no report of an older one "
-        "gets here: the check is the second of two.",
     ),
     Mutant(
         "old-epochs-are-followed",
@@ -181,7 +177,5 @@ MUTANTS = (
         "Only the registered incarnation of a broker is talked to (KIP-903).",
         "A connection of an incarnation that is gone counts for the one that came after.",
         Story.REPLICAS,
-        harmless="Whoever joins is compared with the epoch of its connection once more (IsrChanges.may_join), and a "
-        "connection dies with its process: nothing but time is lost.",
     ),
 )

@@ -140,7 +140,6 @@ MUTANTS = (
         "Nobody is willing to have a leader whose log is shorter than its own.",
         "Elections that cannot be won.",
         Story.QUORUM,
-        harmless="The vote itself compares the logs again, in the library: an election more is held, and lost.",
     ),
     Mutant(
         "votes-are-counted-twice",
@@ -150,8 +149,6 @@ MUTANTS = (
         "Each vote is counted once.",
         "Two voters lead one term.",
         Story.QUORUM,
-        harmless="A voter answers a request once, and a connection delivers nothing twice. Only a peer that is not "
-        "Cordwood would vote twice.",
     ),
     Mutant(
         "votes-of-earlier-terms",
@@ -161,7 +158,6 @@ MUTANTS = (
         "A late vote is no vote in this term.",
         "Two voters lead one term.",
         Story.QUORUM,
-        harmless="The library compares the vote's term with its own once more before it counts.",
     ),
     Mutant(
         "amnesiacs-vote",
@@ -180,7 +176,6 @@ MUTANTS = (
         "Who may not vote does not encourage anybody.",
         "Elections that cannot be won.",
         Story.QUORUM,
-        harmless="It still does not vote: an election more is held, and lost.",
     ),
     Mutant(
         "amnesiacs-count",
@@ -199,7 +194,6 @@ MUTANTS = (
         "An amnesiac counts again once it has all that it may have confirmed before (docs/adr/0011).",
         "Somebody leads without what was committed.",
         Story.QUORUM,
-        harmless="The amnesiac compares the barrier with its own log once more (Following.on_readmit).",
     ),
     Mutant(
         "the-wiped-are-members",

@@ -159,8 +159,6 @@ MUTANTS = (
         "An index that is not what was written is made anew.",
         "A sound log is taken for a damaged one, for ever.",
         Story.REPLICAS,
-        harmless="A row that is wrong makes sound batches look damaged, never damaged ones sound: they are fetched "
-        "again from another replica, and the index is made anew with them.",
     ),
     Mutant(
         "no-checksum-of-marks",
@@ -170,8 +168,6 @@ MUTANTS = (
         "A flush mark that is not what was noted is not believed.",
         "A log is opened as if it had lost records, or never had any.",
         Story.REPLICAS,
-        harmless="A mark that is too high makes a sound log look short, and it is fetched again; one that is too low "
-        "is made good by the scan of the log; and scrubbing, which has a check of its own, notes it anew.",
     ),
     Mutant(
         "index-outlives-a-truncation",
@@ -208,8 +204,6 @@ MUTANTS = (
         "Offsets of records that were lost stay taken.",
         "A replica that is in sync ends before what is committed.",
         Story.REPLICAS,
-        harmless="What has no whole batch behind it is stepped over up to the flushed end before this line is reached; "
-        "a file that lost its tail altogether is what no disk of the simulator does.",
     ),
     Mutant(
         "epochs-are-not-recovered",

@@ -239,6 +239,18 @@ def test_what_was_trimmed_is_not_read_again() -> None:
     told(story)
 
 
+def test_a_coordinator_of_an_earlier_leadership_writes_nothing() -> None:
+    async def story(node: NodeFixture) -> None:
+        leadership = node.topic.leadership(await node.groups.place("group"))
+        assert leadership is not None
+        node.elect()
+        batch = encode([Record(0, NOW_MS, b"key", b"value")])
+        assert await refusal_of(node.topic.append(leadership, batch)) is ErrorCode.not_coordinator
+        assert [partition.log.log_end for partition in node._partitions()] == [0, 0, 0]
+
+    told(story)
+
+
 def test_a_full_disk_takes_no_commits_until_there_is_room() -> None:
     async def story(node: NodeFixture) -> None:
         await node.commit(1)

@@ -6,6 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from metadata_story import ANOTHER, TOPIC, MetadataStory
 
+from cordwood.cluster.metadata import elections
 from cordwood.cluster.metadata.commands import (
     AlterPartitions,
     BrokerId,
@@ -16,7 +17,7 @@ from cordwood.cluster.metadata.commands import (
     ReportUnflushed,
     UnregisterBroker,
 )
-from cordwood.cluster.metadata.image import NO_LEADER
+from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 
 
 @pytest.fixture
@@ -35,6 +36,13 @@ def test_another_in_sync_leads_in_place_of_one_that_falls_silent(cluster: Metada
     cluster.fence(1)
     assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
     assert (cluster.partition.leader_epoch, cluster.partition.partition_epoch) == (1, 1)
+
+
+def test_a_new_leader_has_only_the_living_in_sync() -> None:
+    one, two, three = map(BrokerId, (1, 2, 3))
+    partition = PartitionImage((one, two, three), (one, two, three), one)
+    elected = elections.without(partition, one, lambda broker: broker == three, min_isr=1)
+    assert (elected.leader, elected.isr) == (three, (three,))
 
 
 def test_a_follower_that_falls_silent_leaves_the_leader_as_it_is(cluster: MetadataStory) -> None:

@@ -51,6 +51,13 @@ def test_a_voter_is_not_willing_for_a_log_that_ends_before_its_own(raft: NodeFix
     assert raft.receive(THREE, PreVoteRequest(2, 6, 9, 1)) == [PreVote(2, 6, False)]
 
 
+def test_who_may_not_vote_is_not_willing_either(raft: NodeFixture) -> None:
+    raft.tick(2.0)
+    assert raft.receive(THREE, PreVoteRequest(1, 5, 9, 9)) == [PreVote(0, 5, True)]
+    raft.node.may_vote = False
+    assert raft.receive(THREE, PreVoteRequest(1, 6, 9, 9)) == [PreVote(0, 6, False)]
+
+
 def test_a_vote_is_counted_once_for_each_voter(raft_of_five: NodeFixture) -> None:
     raft = raft_of_five.asked_to_be_elected()
     for _ in range(3):
@@ -64,6 +71,8 @@ def test_a_vote_for_an_earlier_term_is_none(raft: NodeFixture) -> None:
     raft.asked_to_be_elected().tick(2.0).asked_to_be_elected()
     raft.node.receive(TWO, Vote(raft.node.term - 1))
     assert not raft.node.is_leader
+    raft.node.receive(TWO, Vote(raft.node.term))
+    assert raft.node.is_leader, "a late vote takes the place of none"
 
 
 def test_a_vote_is_on_disk_before_it_leaves(raft: NodeFixture) -> None:

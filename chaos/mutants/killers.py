@@ -1,0 +1,61 @@
+"""Killers: for each mutant the test file that fails on it, or the simulated story that fails within a number of seeds.
+
+They are pinned in killers.json, so that a suite or a simulator that loses power is noticed: a mutant whose killer no
+longer fails has survived, even if something else would fail. `cordwood chaos mutants --pin` looks for killers.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cordwood.chaos.mutants.mutant import Story
+
+PINNED = Path(__file__).resolve().parent / "killers.json"
+ROOT = PINNED.parents[2]
+"""The source tree: test files are named from here."""
+BUDGET_OF_FIRST = 3
+"""A story has this many times the seeds that it needed first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PytestFile:
+    """A file below tests/ that fails on the mutant."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """A simulated story that fails on the mutant with one of the seeds 1 to `budget`."""
+
+    story: Story
+    budget: int
+
+    def __str__(self) -> str:
+        return f"{self.story} 1..{self.budget}"
+
+
+Killer = PytestFile | Seeds
+
+
+def parsed(text: str) -> Killer:
+    """The killer that was written as `text`. Raises ValueError."""
+    if text.endswith(".py"):
+        return PytestFile(text)
+    story, _, budget = text.partition(" 1..")
+    return Seeds(Story(story), int(budget))
+
+
+def pinned() -> dict[str, Killer]:
+    """The killers of killers.json, by the mutant's name."""
+    return {name: parsed(text) for name, text in json.loads(PINNED.read_text()).items()}
+
+
+def pin(killers: Mapping[str, Killer]) -> None:
+    """Write killers.json."""
+    rows = {name: str(killers[name]) for name in sorted(killers)}
+    PINNED.write_text(json.dumps(rows, indent=1) + "\n")

@@ -1,0 +1,72 @@
+"""The search for a mutant's killer: test files near what it changes, then the stories it can be told in."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cordwood.chaos.mutants.hunt import ChildFailed, Hunt, Outcome, Verdict
+from cordwood.chaos.mutants.killers import BUDGET_OF_FIRST, ROOT, Killer, Seeds
+from cordwood.chaos.mutants.mutant import Mutant, Story
+
+NEAR: Mapping[str, Sequence[str]] = {
+    "storage": ("storage",),
+    "replication": ("replication", "storage"),
+    "cluster/metadata": ("cluster/metadata", "cluster"),
+    "cluster/groups": ("cluster/groups",),
+    "cluster/kafka": ("cluster/kafka", "cluster"),
+    "cluster": ("cluster", "replication"),
+}
+"""The folders below tests/ that are tried for a folder of the source, the nearest first."""
+SLOW_BYTES = 20_000
+SEEDS_MAX = 100
+
+
+async def search(hunt: Hunt, mutant: Mutant) -> tuple[Killer, Outcome] | None:
+    """A killer with its pinned budget, and what it made of the mutant; None where none was found. Raises Stale."""
+    for find in (_in_tests, _in_stories):
+        outcome = await find(hunt, mutant)
+        if outcome is not None and outcome.verdict is Verdict.CAUGHT:
+            killer = outcome.killer
+            assert killer is not None, "it caught the mutant"
+            if isinstance(killer, Seeds):
+                killer = replace(killer, budget=BUDGET_OF_FIRST * outcome.seed)
+            return killer, outcome
+    return None
+
+
+async def _in_tests(hunt: Hunt, mutant: Mutant) -> Outcome | None:
+    for folder in NEAR[_folder(mutant.file)]:
+        try:
+            outcome = await hunt.tested(mutant, candidates(mutant.file, folder))
+        except (ChildFailed, TimeoutError):
+            continue
+        if outcome.verdict is Verdict.CAUGHT:
+            return outcome
+    return None
+
+
+async def _in_stories(hunt: Hunt, mutant: Mutant) -> Outcome | None:
+    outcome = None
+    for story in dict.fromkeys((mutant.story, Story.BROKERS)):
+        outcome = await hunt.told(mutant, Seeds(story, SEEDS_MAX))
+        if outcome.verdict is Verdict.CAUGHT:
+            return outcome
+    return outcome
+
+
+def candidates(file: str, folder: str) -> list[str]:
+    """The test files of a folder below tests/, those first that seem to be about `file`, then the small ones."""
+    stem = Path(file).stem
+
+    def distance(path: Path) -> float:
+        size = path.stat().st_size
+        return 0 if stem in path.stem else size if size < SLOW_BYTES else math.inf
+
+    place = ROOT / "tests" / folder
+    found = place.glob("test_*.py") if folder == "cluster" else place.rglob("test_*.py")
+    return [path.relative_to(ROOT).as_posix() for path in sorted(found, key=distance)]
+
+
+def _folder(file: str) -> str:
+    return max((folder for folder in NEAR if file.startswith(f"{folder}/")), key=len)

@@ -1,0 +1,61 @@
+"""Pages that tell results: each is made of a file of docs/results/ that a run wrote, and of nothing else."""
+
+import json
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from cordwood.bench import page as performance_page
+from cordwood.bench.growth import page as growth_page
+from cordwood.bench.growth.curves import Area
+from cordwood.bench.measured import Measured
+from cordwood.chaos import recorded
+from cordwood.chaos.mutants import page as mutants_page
+from cordwood.chaos.results import Broken, Result, read
+
+MUTANTS, PERFORMANCE, GROWTH = "mutants.jsonl", "performance.jsonl", "growth.jsonl"
+UNSEALED_SHA256 = "e7c0daa294d6ef569e6ec69bf8cb1bd3d947a223adb0fa77846bf0a8de060ce4"
+"""Of the one result that was measured before results had a commit and a seal."""
+
+
+def mutants(docs: Path) -> dict[str, str]:
+    """docs/mutants.md."""
+    return {"mutants.md": mutants_page.page(_result(docs, MUTANTS))}
+
+
+def performance(docs: Path) -> dict[str, str]:
+    """docs/performance.md and its charts. Raises Broken."""
+    result = _result(docs, PERFORMANCE)
+    if result is not None:
+        measured = Measured.of(result.rows[0])
+        measured.about["commit"] = result.commit
+        return performance_page.files(measured)
+    unsealed = (docs / performance_page.UNSEALED).read_bytes()
+    if sha256(unsealed).hexdigest() != UNSEALED_SHA256:
+        raise Broken(f"{performance_page.UNSEALED} is not what the run wrote")
+    return performance_page.files(Measured.of(json.loads(unsealed)))
+
+
+def growth(docs: Path) -> dict[str, str]:
+    """docs/growth.md and its charts."""
+    result = _result(docs, GROWTH)
+    if result is None:
+        return {"growth.md": growth_page.NONE}
+    about = result.about | {"commit": result.commit, "at": result.at}
+    return growth_page.files(about, [Area.loaded(row) for row in result.rows])
+
+
+def chaos(docs: Path) -> dict[str, str]:
+    """docs/chaos-results.md, with a section for each recorded run of `cordwood chaos sim` and `cordwood chaos run`."""
+    return {"chaos-results.md": recorded.page(list(_chaos_results(docs)))}
+
+
+def _chaos_results(docs: Path) -> Iterator[tuple[str, Result]]:
+    for path in sorted((docs / "results").glob("*.jsonl")):
+        if (result := read(path)).kind in recorded.KINDS:
+            yield path.name, result
+
+
+def _result(docs: Path, name: str) -> Result | None:
+    path = docs / "results" / name
+    return read(path) if path.exists() else None
