@@ -20,7 +20,8 @@ from cordwood.bench.lines import WARM_UP_SHARE, Line, chosen, fitting
 from cordwood.bench.measured import Measured, Part
 from cordwood.bench.rounds import run_rounds
 from cordwood.bench.systems import CannotRun, Cordwood, System
-from cordwood.chaos.results import CannotRecord, Record
+from cordwood.chaos.results import begun, ended
+from cordwood.cluster.cli.exits import Failure
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "build" / "bench"
@@ -62,7 +63,7 @@ def main(
     # Whoever ends the benchmark ends its brokers too: SystemExit passes through the blocks that stop them.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        record = None if recorded is None else Record(recorded, "performance", {"rounds": rounds, "scale": scale})
+        record = begun(recorded, "performance", {"rounds": rounds, "scale": scale})
         replicas = replication_factor or [1, 3]
         if not set(replicas) <= set(BROKERS):
             raise ValueError("The replication factor is 1, 3 or 5: so many brokers can elect a leader among them.")
@@ -85,16 +86,14 @@ def main(
             if not all(part.results for part in measured.parts):
                 raise LoadFailed("\n".join(["No round succeeded, so there is nothing to report.", *bench.failures]))
             measured.about["notes"] += bench.failures
-    except (CannotRun, CannotRecord, LoadFailed, ValueError) as error:
+    except (CannotRun, Failure, LoadFailed, ValueError) as error:
         progress.print(str(error), style="not dim red", highlight=False)
         raise typer.Exit(1) from None
     report.show(console, measured)
     console.print(f"Saved as {measured.save(RESULTS).relative_to(ROOT)}.", highlight=False)
     if bench.failures:
         raise typer.Exit(1)
-    if record is not None:
-        record.add(measured.document())
-        record.end()
+    ended(record, measured.document())
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def hunted(mutant: Mutant, killer: Killer | None) -> Outcome:
 
 
 def test_a_story_catches_within_its_seeds() -> None:
-    outcome = hunted(BY_NAME["late-entries-truncate"], Seeds(Story.QUORUM, 3))
+    outcome = hunted(BY_NAME["no-journal-sync"], Seeds(Story.QUORUM, 3))
     assert outcome.verdict is Verdict.CAUGHT, outcome.what
     assert 1 <= outcome.seed == outcome.seeds <= 3
 
