@@ -98,9 +98,7 @@ class HandlersStory(RolesStory):
         here |= {"run_blocking": run_here, "wall_clock": self._clock, "rng": random.Random(1)}
         pool = MemoryPool("sessions", 4 * SESSION_PARTITIONS_MAX * SESSION_PARTITION_BYTES)
         self.sessions = FetchSessions(sessions, pool, random.Random(1))
-        fetching = Fetching(
-            self.replicas, self.sessions, run_here, self._clock, response_bytes_max, self._nearest, turns
-        )
+        fetching = Fetching(self.replicas, self.sessions, self._clock, response_bytes_max, self._nearest, turns)
         producing = Producing(self.replicas, decoding, self._clock, self._find_leader, turns)
         self._dispatcher = Dispatcher(
             Services(**here), producing, fetching, self.links, RequestMeasures(asyncio.get_running_loop().time)
