@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from cordwood.cluster.kafka.fetch_sessions import (
+    EPOCH_MAX,
     EVICT_AFTER_MS,
     NO_SESSION,
     FetchedPartition,
@@ -140,3 +141,10 @@ def test_a_request_counts_its_sessions_requests(story: SessionStory) -> None:
     assert story.sessions.use(session.id, 1, 0) is session
     with pytest.raises(WrongSessionEpoch):
         story.sessions.use(session.id, 1, 0)
+
+
+def test_behind_the_last_epoch_comes_the_first(story: SessionStory) -> None:
+    session = story.begin("a", 1)
+    assert session is not None
+    session.epoch = EPOCH_MAX
+    assert story.sessions.use(session.id, EPOCH_MAX, 0).epoch == 1
