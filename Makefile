@@ -9,7 +9,7 @@ NIGHT_MINUTES ?= 480
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs compat bench bench-compare growth profile malformed valid-flood chaos chaos-live chaos-hundredth clean
+.PHONY: help demo test check docs compat bench bench-compare growth profile malformed valid-flood chaos mutants chaos-live chaos-hundredth clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ chaos: $(READY) ## A night of faults, simulated and real, and of planted bugs (N
 	$(BIN)/cordwood chaos sim --minutes $$(($(NIGHT_MINUTES) / 3))
 	$(BIN)/cordwood chaos run --minutes $$(($(NIGHT_MINUTES) / 3)) --report cordwood-chaos-night.html
 	$(BIN)/cordwood chaos mutants --minutes $$(($(NIGHT_MINUTES) / 3))
+
+mutants: $(READY) ## The planted bugs of files that differ from a commit, and of their tests (BASE=HEAD~1)
+	$(BIN)/cordwood chaos mutants --changed $(or $(BASE),HEAD~1)
 
 chaos-live: $(READY) ## Kill, pause, cut off and damage real brokers, as often as docs/chaos.md asks (root, hours)
 	for fault in kill_leaders 'kill_leaders --controller' 'kill_leaders --brokers 5' pause_leaders cut_networks \
