@@ -123,7 +123,7 @@ class PushKind(IntEnum):
     DIFFERS = 1
     """The follower's log is not a part of ours: `first` is an epoch, `second` where that epoch ends here."""
     TOO_OLD = 2
-    """We have nothing before `second`, our log's start."""
+    """We have nothing before `second`, where the batch begins in which our log starts."""
     REFUSED = 3
     """We do not lead this partition in that epoch, or not yet. Ask again when the metadata has moved."""
 

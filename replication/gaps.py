@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cordwood.storage.batch import BatchHeader
-from cordwood.storage.producers import SEQUENCE_MAX
+from cordwood.storage.producers import Producers, is_later
 
 REMEMBERED_S = 10.0
 """A producer that has not come again by then has given the batch up, and has to be told that something is missing."""
@@ -27,11 +27,11 @@ class Gap(NamedTuple):
 class Gaps:
     """Those of one partition, one for each producer."""
 
-    __slots__ = ("_now", "by_producer")
+    __slots__ = ("_now", "_producers", "by_producer")
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        """`now` is the loop's time, in seconds."""
-        self._now = now
+    def __init__(self, now: Callable[[], float], producers: Callable[[], Producers]) -> None:
+        """`now` is the loop's time, in seconds; `producers` are those of the partition's log."""
+        self._now, self._producers = now, producers
         self.by_producer: dict[int, Gap] = {}
 
     def opened(self, header: BatchHeader) -> None:
@@ -44,11 +44,17 @@ class Gaps:
         self.by_producer[header.producer_id] = Gap(header.producer_epoch, header.base_sequence, until_s)
 
     def is_before(self, header: BatchHeader) -> bool:
-        """Whether a batch that this one follows was refused, and may still come."""
+        """Whether a batch that this one follows was refused, and may still come.
+
+        It has come where the log has it: another leader took it, perhaps, and it was replicated to here.
+        """
         gap = self.by_producer.get(header.producer_id)
         if gap is None or gap.epoch != header.producer_epoch or gap.until_s < self._now():
             return False
-        return 0 < (header.base_sequence - gap.sequence) & SEQUENCE_MAX <= SEQUENCE_MAX // 2
+        if not is_later(header.base_sequence, gap.sequence):
+            return False
+        due = self._producers().next_sequence(header.producer_id, gap.epoch)
+        return due is None or not is_later(due, gap.sequence)
 
     def closed(self, header: BatchHeader) -> None:
         """The batch is in the log now: whatever was refused before has come, or is given up."""

@@ -30,6 +30,7 @@ from cordwood.replication.tasks import Tasks
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog, OffsetOutOfRange, StorageError
 from cordwood.storage.segment import NotInMemory
+from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
@@ -226,12 +227,23 @@ class Link:
         log = partition.log
         if not 0 <= row.flushed_end <= row.log_end:
             raise ImpossibleReport(f"flushed to {row.flushed_end} in a log that ends at {row.log_end}")
-        if row.log_end < log.log_start:
-            self._answers.append(PushRow(row.stream, PushKind.TOO_OLD, 0, log.log_start))
+        try:
+            start = log.start_boundary(wait=False)
+        except NotInMemory:
+            self._refuse(row.stream)
+            self._tasks.spawn(self._prove(stream, log.log_start))
+            return
+        if row.log_end < start:
+            self._answers.append(PushRow(row.stream, PushKind.TOO_OLD, 0, start))
             return
         difference = first_difference(log.epochs, log.log_end, row.last_epoch, row.log_end)
+        if start < row.log_end <= log.log_start:
+            # It ends within a batch of ours.
+            difference = NO_EPOCH, start
         if difference is not None:
-            self._answers.append(PushRow(row.stream, PushKind.DIFFERS, *difference))
+            # What is older than all our epochs ends with our log's start, which may lie within a batch.
+            epoch, end = (NO_EPOCH, start) if difference == (NO_EPOCH, log.log_start) else difference
+            self._answers.append(PushRow(row.stream, PushKind.DIFFERS, epoch, end))
             return
         for old in [other for other in partition.streams if other.link is self]:
             self.forget(old)
@@ -267,8 +279,9 @@ class Link:
             self._warm(stream)
             return 0
         except OffsetOutOfRange:
+            # It asks again, and is told where we begin.
             self.forget(stream)
-            rows.append(PushRow(stream.id, PushKind.TOO_OLD, 0, log.log_start))
+            rows.append(PushRow(stream.id, PushKind.REFUSED, 0, 0))
             return 0
         except Exception as error:
             self._end(stream, error)

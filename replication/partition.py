@@ -96,7 +96,7 @@ class Partition:
         self.watchers: dict[Watcher, None] = {}
         self.is_deleted = self.is_saving = False
         self._surroundings = surroundings
-        self._gaps = Gaps(surroundings.now)
+        self._gaps = Gaps(surroundings.now, lambda: log.producers)
         self._commit_waiters, self._flush_waiters = OffsetWaiters(), OffsetWaiters()
         self.deletion = Deletion(self)
         self._mark_slot = directory.marks.slot(place.topic_id, place.partition)
@@ -219,7 +219,7 @@ class Partition:
             raise PartitionRefused(Refusal.NOT_LEADER)
         if must_be_safe and not view.has_enough_replicas:
             raise PartitionRefused(Refusal.NOT_ENOUGH_REPLICAS)
-        if self._gaps.by_producer and self._gaps.is_before(header) and not log.producers.is_due(header):
+        if self._gaps.by_producer and self._gaps.is_before(header):
             raise PartitionRefused(Refusal.FOLLOWS_REFUSED)
         admit(batch, header, log.config, now_ms)
         if budget is not None:

@@ -63,6 +63,8 @@ class Log:
         """Whether a group commit of this log's files is under way."""
         self._covered_end = 0
         self._places: dict[int, tuple[Segment, int]] = {}
+        self._start_boundary = (-1, -1)
+        """A log start that lay within a batch, and where that batch begins."""
         self.opened = opened or OpenSegments()
 
     @property
@@ -166,7 +168,12 @@ class Log:
         return Slice(segment, start, stop, segment.cuts)
 
     def ship(self, offset: int, max_bytes: int, *, wait: bool = True) -> tuple[Slice, int] | None:
-        """As `slice`, for a follower: up to the log's end, flushed or not; and the offset behind what it holds."""
+        """As `slice`, for a follower: up to the log's end, flushed or not; and the offset behind what it holds.
+
+        A follower begins with the whole batch in which the log starts.
+        """
+        if offset < self.log_start and offset == self.start_boundary(wait=wait):
+            offset = self.log_start
         found = self.slice(offset, max_bytes, self.log_end, wait=wait)
         if found is None:
             return None
@@ -174,6 +181,22 @@ class Log:
         if not wait:
             self._remember(behind, found.segment, found.stop)
         return found, behind
+
+    def start_boundary(self, *, wait: bool = True) -> int:
+        """The base offset of the batch that contains the log's start, or the start itself where none does.
+
+        DeleteRecords leaves that batch whole. Raises DamagedLog, and NotInMemory as `slice`.
+        """
+        start = self.log_start
+        if start == self.log_end or not self.segments:
+            return start
+        segment = self._segment_of(start)
+        if start <= segment.base_offset:
+            return start
+        if self._start_boundary[0] != start:
+            position = self._locate(segment, start, wait)
+            self._start_boundary = start, segment.header_at(position, wait=wait).base_offset
+        return self._start_boundary[1]
 
     def read(self, offset: int, max_bytes: int, end: int) -> bytes:
         """The batches of `slice` as bytes; b"" where there are none. Waits for the disk."""
@@ -223,6 +246,7 @@ class Log:
             self._unsynced.files[segment.path] = segment.file
         self._unsynced.changed(self.directory)
         self._places.clear()
+        self._start_boundary = (-1, -1)
         self.log_end = end
         self.flushed_end = min(self.flushed_end, end)
         # A sync that is under way covers nothing of what comes to stand here instead.
@@ -243,7 +267,7 @@ class Log:
             self._remove(segment)
         self.segments = []
         self._unsynced.changed(self.directory)
-        self._places = {}
+        self._places, self._start_boundary = {}, (-1, -1)
         self.log_start = self.log_end = self.flushed_end = self.recovery_point = self.saved_start = offset
         self._covered_end = min(self._covered_end, offset)
         self.epochs, self.producers = LeaderEpochs(), Producers()

@@ -29,6 +29,11 @@ _PRODUCER = struct.Struct(">qhqB")
 _BATCH = struct.Struct(">iiqq")
 
 
+def is_later(sequence: int, than: int) -> bool:
+    """Whether a sequence number comes after another one, where they wrap around."""
+    return 0 < (sequence - than) & SEQUENCE_MAX <= SEQUENCE_MAX // 2
+
+
 class KnownBatch(NamedTuple):
     """A batch in the log, by its producer's numbers. `last_sequence` belongs to it, `end_offset` does not."""
 
@@ -93,12 +98,10 @@ class Producers:
             f"producer {header.producer_id} sent sequence {header.base_sequence} where {known.next_sequence} is due"
         )
 
-    def is_due(self, header: BatchHeader) -> bool:
-        """Whether the batch goes on just where its producer's last one in the log ended."""
-        known = self._by_id.get(header.producer_id)
-        if known is None or not known.batches or known.epoch != header.producer_epoch:
-            return False
-        return header.base_sequence == known.next_sequence
+    def next_sequence(self, producer_id: int, epoch: int) -> int | None:
+        """The sequence number behind the producer's last batch of that epoch; None where the log has none."""
+        known = self._by_id.get(producer_id)
+        return None if known is None or not known.batches or known.epoch != epoch else known.next_sequence
 
     def appended(self, header: BatchHeader, base_offset: int, end_offset: int, timestamp: int) -> None:
         """The batch is in the log, from `base_offset` to `end_offset`."""

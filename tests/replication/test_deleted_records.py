@@ -12,8 +12,9 @@ from cordwood.chaos.sim.replicas import Cluster, tell
 from cordwood.chaos.sim.strict import strictly
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
-from cordwood.replication.frames import Follow, Start
+from cordwood.replication.frames import Follow, PushKind, PushRow, Start
 from cordwood.replication.partition import PartitionRefused, Refusal
+from cordwood.storage.records import Record, encode
 
 RECORDS, BEFORE = 10, 6
 LEFT = [str(number) for number in range(BEFORE, RECORDS)]
@@ -25,10 +26,14 @@ async def filled(cluster: Cluster) -> None:
     await cluster.settled()
 
 
-async def delete(cluster: Cluster) -> None:
+async def delete(cluster: Cluster, before: int = BEFORE) -> None:
     leader = cluster.replica(cluster.leader())
-    leader.delete_records(BEFORE)
-    await leader.deletion.reach(BEFORE)
+    leader.delete_records(before)
+    await leader.deletion.reach(before)
+
+
+def batch_of_many(first: int) -> bytes:
+    return encode([Record(at, NOW_MS, b"k", str(first + at).encode()) for at in range(RECORDS)])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -115,5 +120,49 @@ def test_nobody_joins_who_would_bring_them_back() -> None:
         assert partition.propose_isr(lambda _: True) is None
         broker.send(frames.encode_starts([Start(0, 2)]))
         assert partition.propose_isr(lambda _: True) == {1, FOLLOWER}
+
+    run(story())
+
+
+@pytest.mark.parametrize("before", [3, RECORDS + BEFORE, 2 * RECORDS + 1])
+@pytest.mark.parametrize("has", ["nothing", "the batches before", "all"])
+def test_a_follower_begins_with_the_whole_batch_in_which_the_log_starts(before: int, has: str) -> None:
+    batches = 3
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.settled()
+        leader = cluster.leader()
+        deaf = next(broker for broker in cluster.ids if broker != leader)
+        for number in range(batches):
+            if has == "the batches before" and number == before // RECORDS:
+                await cluster.until(
+                    lambda: cluster.replica(deaf).log.log_end == before // RECORDS * RECORDS, "it has it"
+                )
+                await cluster.kill(deaf)
+            cluster.replica(leader).append(batch_of_many(number * RECORDS), NOW_MS)
+        if has == "nothing":
+            await cluster.wipe(deaf)
+        await cluster.until(lambda: has == "all" or deaf not in cluster.isr(), "it has left")
+        await cluster.until(lambda: cluster.replica(leader).high_watermark == batches * RECORDS, "all is committed")
+        await delete(cluster, before)
+        await cluster.settled()
+        log = cluster.replica(deaf).log
+        assert (log.log_start, log.log_end) == (before, batches * RECORDS)
+        assert cluster.values(deaf) == [str(number) for number in range(before, batches * RECORDS)]
+
+    tell(lambda cluster: strictly(story(cluster)))
+
+
+def test_a_follower_whose_log_begins_within_a_batch_begins_anew_with_all_of_it() -> None:
+    async def story() -> None:
+        broker = LeaderStory()
+        partition = broker.lead(0, in_sync=False)
+        partition.append(batch_of_many(0), NOW_MS)
+        await broker.turn()
+        broker.syncer.let_go()
+        partition.delete_records(BEFORE)
+        broker.send(frames.encode_follow([Follow(0, TOPIC_OF_ONE, 0, 1, BEFORE, -1, BEFORE, BEFORE)]))
+        await broker.turn()
+        assert broker.rows() == [PushRow(0, PushKind.DIFFERS, -1, 0)]
 
     run(story())

@@ -9,8 +9,9 @@ from replica_fixture import ME, NOW_MS, ReplicaStory
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.gaps import PRODUCERS_MAX, REMEMBERED_S, Gaps
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
-from cordwood.storage.batch import BatchHeader, check
+from cordwood.storage.batch import BatchHeader, check, headers, stamp
 from cordwood.storage.errors import DiskFull, OutOfOrderSequence
+from cordwood.storage.producers import Producers
 from cordwood.storage.records import Record, encode
 
 OTHER = 2
@@ -105,6 +106,30 @@ def test_what_another_leader_took_meanwhile_is_no_gap() -> None:
     tell(story)
 
 
+@pytest.mark.parametrize("is_refused_again", [False, True], ids=["it came later", "a repeat is refused too"])
+def test_repeats_of_what_another_leader_took_meanwhile_are_known(is_refused_again: bool) -> None:
+    async def story(broker: ReplicaStory) -> None:
+        partition = broker.partition()
+        another_leads(broker)
+        with pytest.raises(PartitionRefused):
+            partition.append(batch(0), NOW_MS)
+        for sequence in range(3):
+            taken = batch(sequence)
+            stamped = stamp(check(taken), sequence, partition.leader_epoch) + taken[16:]
+            partition.log.append_stamped(stamped, headers(stamped), NOW_MS)
+        if is_refused_again:
+            with pytest.raises(PartitionRefused):
+                partition.append(batch(0), NOW_MS)
+        enough_replicas(broker)
+        for sequence in (1, 2):
+            again = partition.append(batch(sequence), NOW_MS)
+            assert (again.base_offset, again.is_duplicate) == (sequence, True)
+        with pytest.raises(OutOfOrderSequence):
+            partition.append(batch(4), NOW_MS)
+
+    tell(story)
+
+
 def test_a_gap_that_nobody_made_is_told() -> None:
     async def story(broker: ReplicaStory) -> None:
         partition = broker.partition()
@@ -117,7 +142,7 @@ def test_a_gap_that_nobody_made_is_told() -> None:
 
 def test_a_batch_that_does_not_come_again_is_waited_for_only_so_long() -> None:
     now = 100.0
-    gaps = Gaps(lambda: now)
+    gaps = Gaps(lambda: now, Producers)
     gaps.opened(header(5))
     now += REMEMBERED_S
     assert gaps.is_before(header(6))
@@ -127,21 +152,21 @@ def test_a_batch_that_does_not_come_again_is_waited_for_only_so_long() -> None:
 
 
 def test_sequence_numbers_wrap_around() -> None:
-    gaps = Gaps(lambda: 0.0)
+    gaps = Gaps(lambda: 0.0, Producers)
     gaps.opened(header(2**31 - 1))
     assert gaps.is_before(header(0))
     assert not gaps.is_before(header(2**31 - 2))
 
 
 def test_other_producers_and_later_epochs_know_nothing_of_it() -> None:
-    gaps = Gaps(lambda: 0.0)
+    gaps = Gaps(lambda: 0.0, Producers)
     gaps.opened(header(5))
     assert not gaps.is_before(header(6, producer=8))
     assert not gaps.is_before(header(6, epoch=1))
 
 
 def test_only_so_many_producers_are_remembered() -> None:
-    gaps = Gaps(lambda: 0.0)
+    gaps = Gaps(lambda: 0.0, Producers)
     for producer in range(PRODUCERS_MAX + 5):
         gaps.opened(header(0, producer=producer))
     assert len(gaps.by_producer) == PRODUCERS_MAX
