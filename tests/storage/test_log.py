@@ -233,6 +233,11 @@ def test_producers_of_what_is_cut_may_send_it_again(log: LogFixture) -> None:
     assert log.send(9, "anything").base_offset == 0
 
 
+def test_what_was_remembered_of_places_is_forgotten_with_a_cut(log: LogFixture) -> None:
+    log.append("a", "b").flush().truncate(1).append("longer than what stood here", "c").flush()
+    assert log.values(2) == ["c"]
+
+
 def test_a_log_that_starts_over_knows_nothing_of_before(log: LogFixture) -> None:
     log.leader_epoch = 4
     log.send(0, "a", "b")
