@@ -9,7 +9,7 @@ NIGHT_MINUTES ?= 480
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs compat bench bench-compare growth profile malformed valid-flood chaos mutants chaos-live chaos-hundredth clean
+.PHONY: help demo test test-fast check docs compat bench bench-compare growth profile malformed valid-flood chaos mutants chaos-live chaos-hundredth clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ demo: $(READY) ## 336,776 flights through three brokers, one of them killed, whi
 
 test: $(READY) ## Run the tests; those that fail once more, alone
 	$(SUITE)
+
+test-fast: $(READY) ## Run the units only: no processes, no network, no simulator
+	$(BIN)/pytest --fast --numprocesses 2 --dist loadfile $(ARGS)
 
 check: $(READY) ## What CI runs: ruff, mypy --strict, the import arrows, the tests
 	$(BIN)/ruff check .

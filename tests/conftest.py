@@ -22,7 +22,7 @@ for _flat in FLAT_NAMES:
 
 from broker_fixture import RunningBroker  # noqa: E402
 
-pytest_plugins = ["requirements", "results_log", "longest_first"]
+pytest_plugins = ["requirements", "results_log", "longest_first", "fast"]
 
 # The same examples in each run, however slow the machine is; `--hypothesis-profile default` looks for others.
 hypothesis.settings.register_profile(
