@@ -6,12 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 from second_chance import SECOND_CHANCES_MAX, Results
 
 SUPPORT = Path(__file__).resolve().parent / "support"
 SUITE = """
-import os, pathlib, signal, time
+import os, pathlib, signal, subprocess, time
 import pytest
 
 def first_time(name):
@@ -32,6 +33,8 @@ def test_late(word):
 CRASH = """
 def test_crash():
     if first_time("crash"):
+        left = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        pathlib.Path("left").write_text(str(left.pid))
         os._exit(9)
 """
 HANG = """
@@ -66,6 +69,13 @@ def run(folder: Path, suite: str, *arguments: str) -> "subprocess.CompletedProce
     )
 
 
+def has_ended(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 def test_what_passes_alone_is_flaky_and_fails_no_build(tmp_path: Path) -> None:
     done = run(tmp_path, SUITE + CRASH + HANG, "-n", "2", "--dist", "loadfile")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -79,6 +89,7 @@ def test_what_passes_alone_is_flaky_and_fails_no_build(tmp_path: Path) -> None:
     assert "in test_hang" in done.stdout, "the stacks of a hung test are missing"
     second = (tmp_path / "build" / "results-second.jsonl").read_text()
     assert "test_good" not in second
+    assert has_ended(int((tmp_path / "left").read_text())), "what a crashed worker left beside the second chance"
 
 
 def test_what_fails_twice_fails_the_build(tmp_path: Path) -> None:

@@ -5,14 +5,15 @@ never reached run again in one process, where they are at most `SECOND_CHANCES_M
 build. One that passes is flaky: its first failure stands at the end of the output and in build/flaky.txt.
 """
 
-import ctypes
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ SECOND_CHANCES_MAX = 8
 """More failures than these are a broken build or a broken machine: running them again says nothing."""
 STALL_S = 900.0
 """The longest time without a report: longer than any timeout of a test with the grace of `results_log`."""
-PR_SET_CHILD_SUBREAPER = 36
+MARK = "SUITE_RUN"
+"""The variable by which the processes of a run are known, those too whose parent has died."""
 INTERRUPTED = 2
 """pytest's exit code after Ctrl-C."""
 
@@ -109,7 +111,7 @@ class SuiteRun:
 
     def _second_chance(self, tests: list[str]) -> Results:
         _say(f"Second chance for {len(tests)} tests, alone:", *tests)
-        _end_children()
+        _end_processes()
         only = self._build / "second-chance.json"
         only.write_text(json.dumps(tests))
         return self._pytest("second", "--numprocesses", "0", "--only", str(only))[1]
@@ -122,7 +124,7 @@ class SuiteRun:
         hangs.write_text("")
         # -P: without it the working directory is importable, and with it our folders under their flat names.
         command = [sys.executable, "-P", "-m", "pytest", *self._arguments, *more, "--results", str(path)]
-        with subprocess.Popen(command) as process:
+        with subprocess.Popen(command, env={**os.environ, MARK: str(os.getpid())}) as process:
             code = self._wait(process, path)
         if stacks := hangs.read_text():
             _say("A test did not end after its timeout, and its process was ended. Its stacks:", stacks)
@@ -136,7 +138,7 @@ class SuiteRun:
             except subprocess.TimeoutExpired:
                 if time.time() - path.stat().st_mtime > self._stall_s:
                     _say(f"No test ended for {self._stall_s:.0f} s: the run is ended.")
-                    _end_children()
+                    _end_processes()
                     return process.wait() or 1
 
 
@@ -152,31 +154,30 @@ def _say(*lines: str) -> None:
     sys.stdout.flush()
 
 
-def _adopt_orphans() -> None:
-    """Become the parent of what a crashed worker leaves behind, so that `_end_children` finds it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+def _end_processes() -> None:
+    """Kill what this run started and has not ended."""
+    ours = [process for process in psutil.process_iter() if _is_ours(process)]
+    for process in ours:
+        with suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(ours, timeout=10)
 
 
-def _end_children() -> None:
-    children = psutil.Process().children(recursive=True)
-    for child in children:
-        try:
-            child.kill()
-        except psutil.NoSuchProcess:
-            continue
-    psutil.wait_procs(children, timeout=10)
+def _is_ours(process: psutil.Process) -> bool:
+    try:
+        return bool(process.environ().get(MARK) == str(os.getpid()))
+    except (psutil.Error, OSError):
+        return False
 
 
 def main() -> int:
     """Run the suite with the arguments of the command line."""
-    _adopt_orphans()
     # pytest has Ctrl-C too, and ends with a summary.
     signal.signal(signal.SIGINT, lambda *_: None)
     try:
         return SuiteRun(sys.argv[1:], Path("build")).run()
     finally:
-        _end_children()
+        _end_processes()
 
 
 if __name__ == "__main__":
