@@ -223,6 +223,43 @@ def test_producers_are_known_after_a_cut_and_a_restart(log: LogFixture) -> None:
     assert log.send(0, "a", "b").is_duplicate
 
 
+@pytest.mark.parametrize("end", [0, 1, 37, 95])
+def test_a_cut_is_on_disk_when_it_has_returned(log: LogFixture, end: int) -> None:
+    log.append(*MANY).flush().checkpoint().truncate(end)
+    bases = log.bases
+    log.power_cut(keep=0).reopen()
+    assert (log.values(), log.damage) == (MANY[:end], [])
+    assert log.bases[: len(bases)] == bases
+    log.append("new").flush().power_cut(keep=0).reopen()
+    assert (log.values(), log.damage) == ([*MANY[:end], "new"], [])
+
+
+def test_a_new_start_is_on_disk_when_it_has_returned(log: LogFixture) -> None:
+    log.append(*MANY).flush().checkpoint().start_over(200)
+    assert [name for name in log.disk.files() if name.endswith(".log")] == []
+    log.power_cut(keep=0).reopen()
+    assert (log.start, log.end, log.values(), log.damage) == (200, 200, [], [])
+    assert [name for name in log.disk.files() if name.endswith(".log")] == []
+
+
+def test_a_cut_within_the_batch_that_the_log_begins_in_takes_all_of_it(log: LogFixture) -> None:
+    log.append("a")
+    log.append_batch("b", "c", "d")
+    log.flush().delete_records(2).checkpoint().truncate(3)
+    assert (log.start, log.end, log.log.saved_start) == (1, 1, 1)
+    assert log.append("e").flush().power_cut(keep=0).reopen().values() == ["e"]
+
+
+def test_a_checkpoint_says_nothing_of_what_is_not_flushed(log: LogFixture) -> None:
+    log.send(0, "a")
+    log.flush().send(1, "b")
+    log.checkpoint().power_cut(keep=0).reopen()
+    assert (log.values(), log.end, log.damage) == (["a"], 1, [])
+    assert log.send(0, "a").is_duplicate
+    assert log.send(1, "b")[:2] == (1, 2)
+    assert log.flush().power_cut(keep=0).reopen().values() == ["a", "b"]
+
+
 def test_producers_of_what_is_cut_may_send_it_again(log: LogFixture) -> None:
     log.send(0, "a", "b")
     log.send(2, "c")
