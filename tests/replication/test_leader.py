@@ -3,7 +3,7 @@
 import pytest
 
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.leader import LeaderView
+from cordwood.replication.leader import ImpossibleReport, LeaderView
 
 LAG_MAX_S = 10.0
 EPOCH = 5
@@ -57,6 +57,38 @@ def test_what_was_learned_in_another_epoch_does_not_count() -> None:
     assert led.reports(2, 90, epoch=EPOCH - 1) is None
     assert led.view.high_watermark == 10
     assert led.view.followers[2].flushed_end == 10
+
+
+@pytest.mark.parametrize("end", [69, 101])
+def test_a_report_of_what_no_follower_can_have_changes_nothing(end: int) -> None:
+    led = Led()
+    led.follows(2, 70)
+    led.follows(3, 70)
+    with pytest.raises(ImpossibleReport):
+        led.reports(2, end)
+    assert led.reports(3, 100) is None
+    assert (led.view.high_watermark, led.reports(2, 100)) == (70, 100)
+
+
+@pytest.mark.parametrize("isr", [(1, 2), (1, 2, 3)])
+def test_a_proposal_that_is_decided_is_over(isr: tuple[int, ...]) -> None:
+    led = Led(isr=(1, 2))
+    led.follows(2, 60)
+    led.follows(3, 60)
+    assert led.proposes() == {1, 2, 3}
+    led.learns(isr, 1)
+    assert led.view.proposed_isr is None
+    led.reports(2, 90)
+    assert led.view.high_watermark == (60 if 3 in isr else 90)
+
+
+def test_min_insync_replicas_are_counted_in_the_set_that_is_agreed_on() -> None:
+    led = Led(isr=(1,))
+    led.follows(2, 100)
+    assert led.proposes() == {1, 2}
+    assert not led.view.has_enough_replicas
+    led.learns((1, 2), 1)
+    assert led.view.has_enough_replicas
 
 
 def test_nothing_is_committed_below_min_insync_replicas() -> None:

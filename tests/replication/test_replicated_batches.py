@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
-from peer_fixture import FollowerStory
+from peer_fixture import LEADER, FollowerStory
+from replica_fixture import ME
 from roles_fixture import stamped as stamped_in
 from virtual_time import run
 
 from cordwood.replication import frames
+from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import FrameKey, PushKind, PushRow, Suspect
 from cordwood.replication.partition import Partition
 
@@ -95,6 +97,45 @@ def test_what_is_sound_is_written_as_the_leader_has_it(epochs: tuple[int, ...]) 
         assert partition.log.log_end == 1 + len(epochs)
         assert partition.log.read(1, 1 << 20, 1 + len(epochs)) == data
         assert partition.high_watermark == 2
+        await broker.fetcher.close()
+
+    run(story())
+
+
+def test_what_a_former_leader_had_on_its_way_is_not_taken() -> None:
+    async def story() -> None:
+        broker = FollowerStory()
+        partition, stream = await following(broker)
+        broker.channel.take()
+        partition.assigned(Assignment(ME, 2, 2, (ME, LEADER), frozenset({ME, LEADER}), 1))
+        await broker.turn()
+        left = [frames.decode_leave(frame) for frame in broker.channel.take() if frames.key_of(frame) is FrameKey.LEAVE]
+        assert left == [[stream]]
+        push(broker, stream, stamped(1))
+        assert (partition.log.log_end, partition.error) == (1, None)
+        await broker.fetcher.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("row", "start", "end"),
+    [
+        pytest.param(PushRow(0, PushKind.DIFFERS, STREAM_EPOCH, 1), 0, 1, id="cut"),
+        pytest.param(PushRow(0, PushKind.TOO_OLD, 0, 50), 50, 50, id="begun anew"),
+    ],
+)
+def test_what_is_committed_lies_within_the_log_whatever_becomes_of_it(row: PushRow, start: int, end: int) -> None:
+    """An unclean election takes away what was committed; a log that begins anew has nothing before its start."""
+
+    async def story() -> None:
+        broker = FollowerStory()
+        partition, stream = await following(broker)
+        push(broker, stream, stamped(1) + stamped(2), watermark=3)
+        assert partition.high_watermark == 3
+        broker.answer(row._replace(stream=stream))
+        await asyncio.sleep(1)
+        assert (partition.log.log_start, partition.log.log_end, partition.high_watermark) == (start, end, end)
         await broker.fetcher.close()
 
     run(story())

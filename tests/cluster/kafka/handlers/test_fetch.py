@@ -227,6 +227,20 @@ def test_a_poll_waits_for_as_many_bytes_as_it_wants() -> None:
     tell(story)
 
 
+def test_a_poll_of_a_follower_hears_of_what_is_committed() -> None:
+    async def story(broker: HandlersStory) -> None:
+        following = broker.begin_to_follow()
+        following.replicate(stamped("a", 0, 1), 0, 0, NOW_MS)
+        polling = send(broker, wanted(), wait_ms=WAIT_MS, rack=RACK)
+        await broker.turn()
+        assert not polling.done()
+        following.replicate(b"", 1, 0, NOW_MS)
+        await broker.turn()
+        assert rows(polling.result())[0].values == [(0, "a")]
+
+    tell(story)
+
+
 def test_a_poll_that_is_not_satisfied_ends_with_its_time() -> None:
     async def story(broker: HandlersStory) -> None:
         broker.elect()

@@ -113,11 +113,12 @@ def test_min_insync_replicas_is_for_acks_all(acks: int) -> None:
     tell(story)
 
 
-def test_who_waits_is_refused_when_his_time_is_over() -> None:
+@pytest.mark.parametrize("acks", [ALL, LEADER_ONLY])
+def test_who_waits_is_refused_when_his_time_is_over(acks: int) -> None:
     async def story(broker: HandlersStory) -> None:
         partition = broker.elect(isr=(ME, FOLLOWER))
-        answer = send(broker, batch(), timeout_ms=500)
-        await broker.sync()
+        answer = send(broker, batch(), acks=acks, timeout_ms=500)
+        await broker.turn()
         now = asyncio.get_running_loop().time()
         partition.expire_waiters(now + 0.4)
         await broker.turn()
