@@ -1,11 +1,63 @@
 """Where two logs part: KIP-101's and KIP-279's cases, and logs at random that must come to agree."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.replication.follower import first_difference, truncation_end
+from cordwood.replication.follower import ImpossibleAnswer, first_difference, truncation_end
 from cordwood.storage.epochs import EpochStart, LeaderEpochs
-from cordwood.storage.types import LeaderEpoch, Offset
+from cordwood.storage.types import NO_EPOCH, LeaderEpoch, Offset
+
+
+def epochs(*starts: tuple[int, int]) -> LeaderEpochs:
+    return LeaderEpochs(tuple(EpochStart(LeaderEpoch(epoch), Offset(offset)) for epoch, offset in starts))
+
+
+@pytest.mark.parametrize(
+    ("last_epoch", "follower_end", "difference"),
+    [
+        pytest.param(5, 15, None, id="the whole log"),
+        pytest.param(5, 14, None, id="a part of the last epoch"),
+        pytest.param(5, 16, (5, 15), id="more of the last epoch"),
+        pytest.param(2, 13, None, id="the first epoch to its end"),
+        pytest.param(2, 14, (2, 13), id="more of the first epoch"),
+        pytest.param(3, 13, (2, 13), id="an epoch that the leader lacks, of which no record is behind the first"),
+        pytest.param(4, 20, (2, 13), id="an epoch that the leader lacks"),
+        pytest.param(6, 15, (5, 15), id="a later epoch"),
+        pytest.param(1, 10, None, id="all before the leader's start"),
+        pytest.param(1, 11, (NO_EPOCH, 10), id="more than lies before the leader's start"),
+        pytest.param(NO_EPOCH, 15, None, id="no record, at the leader's end"),
+        pytest.param(NO_EPOCH, 16, (NO_EPOCH, 15), id="no record, behind the leader's end"),
+    ],
+)
+def test_a_leader_says_where_a_followers_log_parts(
+    last_epoch: int, follower_end: int, difference: tuple[int, int] | None
+) -> None:
+    """The leader has epoch 2 from offset 10 on and epoch 5 from 13 on, and ends at 15."""
+    assert first_difference(epochs((2, 10), (5, 13)), 15, last_epoch, follower_end) == difference
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "leader_end", "end"),
+    [
+        pytest.param(5, 14, 14, id="less of the last epoch"),
+        pytest.param(5, 20, 15, id="more of the last epoch"),
+        pytest.param(2, 12, 12, id="less of the first epoch"),
+        pytest.param(2, 14, 13, id="more of the first epoch"),
+        pytest.param(3, 12, 13, id="an epoch that the follower lacks: it asks again from where its older one ends"),
+        pytest.param(1, 8, 10, id="an epoch below all: nothing is common"),
+        pytest.param(NO_EPOCH, 12, 12, id="no epoch, and an end within the log"),
+        pytest.param(NO_EPOCH, 20, 15, id="no epoch, and an end behind the log"),
+    ],
+)
+def test_a_follower_cuts_where_both_may_agree(leader_epoch: int, leader_end: int, end: int) -> None:
+    """The follower has epoch 2 from offset 10 on and epoch 5 from 13 on, and ends at 15."""
+    assert truncation_end(epochs((2, 10), (5, 13)), 15, leader_epoch, leader_end) == end
+
+
+def test_no_epoch_ends_below_the_first_offset() -> None:
+    with pytest.raises(ImpossibleAnswer):
+        truncation_end(epochs((2, 0)), 5, 2, -1)
 
 
 class Replica:

@@ -4,17 +4,19 @@ from dataclasses import replace
 
 import pytest
 from peer_fixture import FOLLOWER
-from replica_fixture import ME, NOW_MS, Waiting
+from replica_fixture import ME, NOW_MS, TOPIC_ID, Waiting
 from roles_fixture import RolesStory, stamped
 from virtual_time import run
 
 from cordwood.replication import frames
-from cordwood.replication.frames import PushKind
+from cordwood.replication.assignment import Assignment
+from cordwood.replication.frames import Follow, PushKind
 from cordwood.replication.partition import PartitionRefused, Refusal
 from cordwood.storage.batch import headers
 from cordwood.storage.config import FlushPolicy, LogConfig
 
 BOTH = (ME, FOLLOWER)
+STRANGER = 9
 
 
 def data_of(broker: RolesStory) -> bytes:
@@ -111,6 +113,36 @@ def test_nobody_joins_who_lacks_what_the_predecessor_may_have_shown() -> None:
         assert partition.propose_isr(lambda _: True) is None
         broker.report(2)
         assert partition.propose_isr(lambda _: True) == {ME, FOLLOWER}
+
+    run(story())
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_a_leader_is_followed_in_its_own_epoch_only(epoch: int) -> None:
+    async def story() -> None:
+        broker = RolesStory()
+        partition = broker.elect(epoch=2, isr=BOTH)
+        await broker.commit("a")
+        broker.send(frames.encode_follow([Follow(0, TOPIC_ID, 0, epoch, 0, -1, 0)]))
+        await broker.turn()
+        assert [row.kind for row in broker.rows()] == [PushKind.REFUSED]
+        assert not partition.streams
+        broker.follow()
+        await broker.turn()
+        assert [row.kind for row in broker.rows()] == [PushKind.DATA]
+
+    run(story())
+
+
+def test_a_leader_is_followed_by_its_replicas_only() -> None:
+    async def story() -> None:
+        broker = RolesStory()
+        partition = broker.held()
+        partition.assigned(Assignment(ME, 1, 1, (ME, STRANGER), frozenset({ME, STRANGER}), 1))
+        broker.follow()
+        await broker.turn()
+        assert [row.kind for row in broker.rows()] == [PushKind.REFUSED]
+        assert not partition.streams
 
     run(story())
 

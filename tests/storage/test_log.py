@@ -224,7 +224,7 @@ def test_producers_are_known_after_a_cut_and_a_restart(log: LogFixture) -> None:
 
 
 @pytest.mark.parametrize("end", [0, 1, 37, 95])
-def test_a_cut_is_on_disk_when_it_has_returned(log: LogFixture, end: int) -> None:
+def test_a_cut_outlives_a_power_cut(log: LogFixture, end: int) -> None:
     log.append(*MANY).flush().checkpoint().truncate(end)
     bases = log.bases
     log.power_cut(keep=0).reopen()
@@ -234,7 +234,7 @@ def test_a_cut_is_on_disk_when_it_has_returned(log: LogFixture, end: int) -> Non
     assert (log.values(), log.damage) == ([*MANY[:end], "new"], [])
 
 
-def test_a_new_start_is_on_disk_when_it_has_returned(log: LogFixture) -> None:
+def test_a_new_start_outlives_a_power_cut(log: LogFixture) -> None:
     log.append(*MANY).flush().checkpoint().start_over(200)
     assert [name for name in log.disk.files() if name.endswith(".log")] == []
     log.power_cut(keep=0).reopen()

@@ -40,6 +40,16 @@ def test_the_first_record_that_is_not_earlier() -> None:
     assert first_at_or_after(log.log, START_MS + 11, 100) == Found(2, START_MS + 20, 0)
 
 
+@pytest.mark.parametrize("place", [0, 1, 2, 3, 7, 50, 98, 99])
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_one_late_record_is_found_among_earlier_ones(place: int, is_sealed: bool) -> None:
+    log = timed(*[500 if number == place else -number for number in range(100)])
+    if is_sealed:
+        log.flush().close().reopen()
+    assert [first(log, time) for time in (0, 1, 500, 501)] == [0 if place else place, place, place, None]
+    assert latest(log) == place
+
+
 def test_an_empty_log_has_no_times() -> None:
     assert (first(timed(), 0), latest(timed())) == (None, None)
 
