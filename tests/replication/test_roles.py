@@ -142,7 +142,7 @@ def test_a_leader_is_followed_by_its_replicas_only() -> None:
         broker.follow()
         await broker.turn()
         assert [row.kind for row in broker.rows()] == [PushKind.REFUSED]
-        assert not partition.streams
+        assert (len(partition.streams), partition.error) == (0, None)
 
     run(story())
 

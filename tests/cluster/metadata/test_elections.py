@@ -45,6 +45,23 @@ def test_a_new_leader_has_only_the_living_in_sync() -> None:
     assert (elected.leader, elected.isr) == (three, (three,))
 
 
+@pytest.mark.parametrize(("isr", "alive", "leader"), [((1, 2), (1, 2), 1), ((1, 2), (2,), 2), ((2,), (1, 2), 2)])
+def test_the_preferred_leads_where_it_is_in_sync_and_alive(
+    isr: tuple[int, ...], alive: tuple[int, ...], leader: int
+) -> None:
+    one, two = BrokerId(1), BrokerId(2)
+    partition = PartitionImage((one, two), tuple(map(BrokerId, isr)), two)
+    assert elections.preferred(partition, alive.__contains__).leader == leader
+
+
+@pytest.mark.parametrize(("candidate", "leader"), [(1, NO_LEADER), (2, 2), (9, NO_LEADER), (None, 2)])
+def test_an_unclean_election_takes_a_replica_that_is_alive(candidate: int | None, leader: int) -> None:
+    one, two, three = map(BrokerId, (1, 2, 3))
+    partition = PartitionImage((one, two, three), (one,), NO_LEADER)
+    named = None if candidate is None else BrokerId(candidate)
+    assert elections.unclean(partition, named, (2, 3, 9).__contains__).leader == leader
+
+
 def test_a_follower_that_falls_silent_leaves_the_leader_as_it_is(cluster: MetadataStory) -> None:
     cluster.fence(2)
     assert (cluster.partition.leader, cluster.partition.isr) == (1, (1, 3))
