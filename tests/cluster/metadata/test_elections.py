@@ -1,5 +1,6 @@
 """Who leads a partition and who is in sync with it, as brokers come, go, stop, and lose their disks."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -229,6 +230,19 @@ def test_only_who_is_alive_joins_and_in_the_incarnation_that_the_leader_knows(cl
     assert cluster.partition.isr == (1, 2), "it has started anew since"
     cluster.in_sync(1, 2, 3)
     assert cluster.partition.isr == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"leader_epoch": -1}, {"leader_epoch": 1}, {"partition_epoch": -1}, {"partition": 1}]
+)
+def test_a_proposal_about_another_epoch_or_partition_is_passed_over(
+    cluster: MetadataStory, changed: dict[str, int]
+) -> None:
+    leader, proposal = cluster.broker(1), cluster.proposal(1, 2)
+    cluster.apply(AlterPartitions(leader.id, leader.epoch, (replace(proposal, **changed),)))
+    assert cluster.partition.isr == (1, 2, 3)
+    cluster.apply(AlterPartitions(leader.id, leader.epoch, (proposal,)))
+    assert cluster.partition.isr == (1, 2)
 
 
 def test_only_the_leader_changes_the_set(cluster: MetadataStory) -> None:
