@@ -218,6 +218,19 @@ class Deletions(Table):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Faults(Table):
+    """A row for each fault, in the order in which they struck."""
+
+    kind: Column
+    """By its number in `checks.unavailable`."""
+    since_ns: Column
+    until_ns: Column
+    """When what was done to the cluster was taken back."""
+    is_alone: Column
+    """Whether everything was well when it struck."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Logs(Table):
     """A row for each replica that was read raw at the end, when it was in sync."""
 
@@ -251,6 +264,7 @@ class History:
     epoch_ends: EpochEnds
     batches: Batches
     deletions: Deletions
+    faults: Faults
     logs: Logs
     replicas: Replicas
 
@@ -318,6 +332,7 @@ class HistoryBuilder:
         self._epoch_ends = _Rows(EpochEnds)
         self._batches = _Rows(Batches)
         self._deletions = _Rows(Deletions)
+        self._faults = _Rows(Faults)
         self._logs = _Rows(Logs)
         self._replicas = _Rows(Replicas)
 
@@ -461,6 +476,10 @@ class HistoryBuilder:
         self._deletions.columns["outcome"][deletion] = Outcome.OK
         self._deletions.columns["ended_ns"][deletion] = at_ns
 
+    def fault(self, kind: int, since_ns: int, until_ns: int, *, is_alone: bool) -> None:
+        """A fault strikes; see Faults."""
+        self._faults.append(kind, since_ns, until_ns, is_alone)
+
     def replica(
         self, broker: int, partition: int, log_start: int, high_watermark: int, records: Iterable[tuple[int, int]]
     ) -> None:
@@ -482,6 +501,7 @@ class HistoryBuilder:
             epoch_ends=self._epoch_ends.table(),
             batches=self._batches.table(),
             deletions=self._deletions.table(),
+            faults=self._faults.table(),
             logs=self._logs.table(),
             replicas=self._replicas.table(),
         )

@@ -15,6 +15,7 @@ from cordwood.chaos.checks.nonmonotonic_send import nonmonotonic_sends
 from cordwood.chaos.checks.poll_skip import poll_skips
 from cordwood.chaos.checks.replica_divergence import replica_divergences
 from cordwood.chaos.checks.stale_read import stale_epoch_ends, stale_reads
+from cordwood.chaos.checks.unavailable import unavailables
 from cordwood.chaos.checks.uncommitted_read import uncommitted_reads
 from cordwood.chaos.checks.unseen import unseen
 from cordwood.chaos.checks.unsent_read import unsent_reads
@@ -49,6 +50,7 @@ CHECKS = (
     invented_log_starts,
     log_start_regresses,
     undone_deletions,
+    unavailables,
     group_regresses,
 )
 

@@ -143,6 +143,13 @@ class Evidence:
         return until
 
     @cached_property
+    def last_ns(self) -> int:
+        """When the last thing happened that has a time."""
+        sends, watermarks = self.history.sends, self.history.watermarks
+        times = (sends.invoked_ns, sends.ended_ns, watermarks.at_ns, self.history.polls.polled_ns)
+        return max(int(column.max(initial=0)) for column in times)
+
+    @cached_property
     def known_end(self) -> RunningMax:
         """By partition and time: how far some client then knew that all is committed, by sends, reads or watermarks."""
         sends, watermarks, placed = self.history.sends, self.history.watermarks, self.placed

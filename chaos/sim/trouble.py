@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from cordwood.chaos.checks.unavailable import number_of
 from cordwood.chaos.report.story import Span
 from cordwood.chaos.sim.disk import UNLIMITED_BYTES, SimulatedDisk
 from cordwood.chaos.sim.disturbances import DISTURBANCES, Surrounding
@@ -20,6 +21,8 @@ TRUSTED_S = 5.0
 CLOCK_JUMP_S = 600.0
 LOSS_SHARE = 0.5
 """Of the flipped bits in closed segments come with more than that."""
+SETTLED_S = 2.5
+"""A cluster with all replicas in sync so long after a fault has recovered from it: no session is about to end."""
 MOMENTARY = {Kind.RESTART, Kind.RESET, Kind.DIE_IN_WRITE, Kind.SYNC_ERROR, Kind.BIT_FLIP, Kind.CLOCK_JUMP}
 """Kinds that are over as they strike, whatever comes of them."""
 
@@ -80,9 +83,17 @@ class Trouble:
         if self._may_strike(fault.kind, host):
             now_s = self._world.now_s
             lasts_s = 0.0 if fault.kind in MOMENTARY else fault.lasts_s
+            self._record(fault.kind, now_s, now_s + lasts_s)
             self.spans.append(Span(fault.kind.value, f"{host.name} ({fault.aim.value})", now_s, now_s + lasts_s))
             self._world.note(f"{fault.kind.value} {host.name}")
             self._strikes.get(fault.kind, self._disturb)(host, fault, dice)
+
+    def _record(self, kind: Kind, now_s: float, until_s: float) -> None:
+        """Put a fault into the history, for the checks that bound what it may cost."""
+        self._forget_healed()
+        ends_s = [0.0, *(span.end_s for span in self.spans)]
+        is_alone = not self._injuries and self._world.is_redundant() and max(ends_s) + SETTLED_S < now_s
+        self._world.crowd.history.fault(number_of(kind.value), int(now_s * 1e9), int(until_s * 1e9), is_alone=is_alone)
 
     def heal(self) -> None:
         """Nothing is broken any more, but for what was lost."""

@@ -50,6 +50,7 @@ def planted() -> dict[str, Callable[[HistoryStory], HistoryStory]]:
         ),
         "wrong-lookup": lambda story: story.stamped(5).acknowledged("a").polled("a").looked_up(5),
         "invented-log-start": lambda story: story.watermark(2, log_start=2),
+        "unavailable": lambda story: story.struck("kill").answered("a", 0, seconds=4).polled("a"),
         "log-start-regress": lambda story: (
             story.deleted(2).watermark(2, log_start=2, epoch=1).watermark(2, log_start=1, epoch=1)
         ),
@@ -363,6 +364,40 @@ def test_a_log_start_may_go_back_with_the_leader_unless_it_was_deleted_for_good(
     story.retained(keep_records=0).acknowledged("abc").watermark(3, log_start=2, epoch=1)
     assert story.watermark(3, log_start=1, epoch=2).kinds() == {}
     assert story.watermark(3, log_start=0, epoch=2).kinds() == {"log-start-regress": 1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "lasts_s", "waits_s", "count"),
+    [
+        ("kill", 0, 2.9, 0),
+        ("kill", 60, 3.1, 1),
+        ("cut-clients", 60, 60.0, 0),
+        ("cut-clients", 60, 100.0, 1),
+        ("something else", 0, 100.0, 0),
+    ],
+)
+def test_a_send_waits_no_longer_than_its_fault_explains(
+    story: HistoryStory, fault: str, lasts_s: float, waits_s: float, count: int
+) -> None:
+    story.struck(fault, lasts_s).answered("a", 0, seconds=waits_s).polled("a")
+    assert story.kinds() == ({"unavailable": count} if count else {})
+
+
+def test_a_fault_bounds_nothing_that_another_one_may_explain(story: HistoryStory) -> None:
+    assert story.struck("kill", is_alone=False).answered("a", 0, seconds=4).polled("a").kinds() == {}
+    assert story.struck("kill").struck("reset", is_alone=False).kinds() == {}
+
+
+def test_a_send_that_was_open_as_the_fault_struck_is_due_as_if_it_were_sent_then(story: HistoryStory) -> None:
+    story.answered("a", 0, seconds=103.1).answered("b", 1, seconds=102).after(100_000).struck("kill").polled("ab")
+    assert story.kinds() == {"unavailable": 1}
+
+
+def test_a_send_that_its_producer_gave_up_claims_no_answer_and_one_that_nobody_answers_does(
+    story: HistoryStory,
+) -> None:
+    assert story.struck("kill").unanswered("ab").kinds() == {}
+    assert story.after(3_001).watermark(0).kinds() == {"unavailable": 1}
 
 
 def test_a_commit_of_unknown_outcome_or_another_group_binds_nobody(story: HistoryStory) -> None:

@@ -19,6 +19,7 @@ def history() -> History:
     builder.looked_up(3, 1, 100, (7, 100), (30, 31), leader_epoch=2)
     builder.epoch_end(3, 1, 2, (2, 8), (30, 31), leader_epoch=2)
     builder.deleted(builder.delete(1, 40, before=7), 41)
+    builder.fault(0, 1, 2, is_alone=True)
     builder.fail(second, at_ns=20)
     builder.ok(first, offset=7, at_ns=21)
     builder.poll(3, 1, 7, value_of(2, 0), at_ns=30, batch=4)

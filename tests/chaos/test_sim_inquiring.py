@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from cordwood.chaos.checks.unavailable import BOUNDS, number_of
 from cordwood.chaos.history import ACKS_ALL, BY_FOLLOWER, UNKNOWN, History
 from cordwood.chaos.sim.invariants import Seen
 from cordwood.chaos.sim.plan import plan_of
@@ -15,9 +16,9 @@ from cordwood.chaos.sim.schedule import Aim, Fault, Kind
 @pytest.fixture(scope="module")
 def history() -> History:
     """Three brokers, two consumers of which one reads from followers, and leaders that are killed."""
-    kills = tuple(Fault(at_s, Kind.KILL, Aim.LEADER, 0.5, 1) for at_s in (2.0, 5.0))
+    kills = tuple(Fault(at_s, Kind.KILL, Aim.LEADER, 0.5, 1) for at_s in (3.0, 7.0))
     plan = replace(
-        plan_of(1, 9.0),
+        plan_of(1, 10.0),
         brokers=3,
         voters=3,
         partitions=1,
@@ -56,6 +57,17 @@ def test_records_are_sent_and_read_with_contents(history: History) -> None:
     assert (history.polls.content != UNKNOWN).all()
     assert set(history.polls.content.tolist()) <= set(history.sends.content.tolist())
     assert len(set(history.polls.content.tolist())) > 10
+
+
+def test_faults_are_written_down_with_whether_they_came_alone(history: History) -> None:
+    assert history.faults.kind.tolist() == [number_of("kill")] * 2
+    assert history.faults.is_alone.tolist() == [1, 1]
+    assert (history.faults.until_ns - history.faults.since_ns == 500_000_000).all()
+
+
+def test_every_kind_of_fault_has_its_bound() -> None:
+    assert {kind.value for kind in Kind} >= set(BOUNDS)
+    assert BOUNDS["kill"].seconds == 3
 
 
 @dataclass(eq=False)

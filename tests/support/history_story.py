@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from cordwood.chaos.checks import Anomaly, check, count_by_kind
+from cordwood.chaos.checks.unavailable import number_of
 from cordwood.chaos.history import ACKS_ALL, UNKNOWN, HistoryBuilder, Outcome, value_of
 
 NOBODYS = "?"
@@ -118,6 +119,19 @@ class HistoryStory:
     def retained(self, partition: int = 0, **limit: int) -> "HistoryStory":
         """Retention by `age_ms` or `keep_records` is set."""
         self._builder.deleted(self._builder.delete(partition, self._tick(), **limit), self._tick())
+        return self
+
+    def struck(self, fault: str, seconds: float = 0, *, is_alone: bool = True) -> "HistoryStory":
+        """A fault strikes, and lasts so long."""
+        since_ns = self._tick()
+        until_ns = since_ns + int(seconds * 1e9)
+        self._builder.fault(number_of(fault), since_ns, until_ns, is_alone=is_alone)
+        return self
+
+    def answered(self, letter: str, at: int, *, seconds: float) -> "HistoryStory":
+        """A record is sent now, and acknowledged so much later."""
+        send = self._invoke(letter, 1, 0, ACKS_ALL)
+        self._builder.ok(send, at, self._now_ns + int(seconds * 1e9))
         return self
 
     def after(self, milliseconds: int) -> "HistoryStory":
