@@ -1,5 +1,6 @@
 """What clients asked and were told, and what every replica holds in the end: rows of numbers, kept by column."""
 
+import re
 import zipfile
 from array import array
 from collections.abc import Callable, Iterable, Mapping
@@ -61,7 +62,9 @@ class Table:
         """One row in words."""
         cells = {field.name: int(getattr(self, field.name)[row]) for field in fields(self)}
         outcome = {"outcome": Outcome(cells["outcome"]).name.lower()} if "outcome" in cells else {}
-        return {"operation": type(self).__name__.removesuffix("s").lower(), **cells, **outcome}
+        name = re.sub("(?<!^)(?=[A-Z])", "-", type(self).__name__).lower()
+        one = name.removesuffix("es") if name.endswith("ches") else name.removesuffix("s")
+        return {"operation": one, **cells, **outcome}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

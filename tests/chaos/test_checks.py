@@ -270,7 +270,7 @@ def test_the_end_of_a_leaders_own_epoch_is_not_below_what_was_acknowledged(story
     assert story.acknowledged("ab").told_end(1, 1, 2, epoch=1).kinds() == {}
     [anomaly] = story.told_end(1, 1, 1, epoch=1).anomalies()
     assert anomaly.kind == "stale-read"
-    assert [operation["operation"] for operation in anomaly.operations] == ["send", "epochend"]
+    assert [operation["operation"] for operation in anomaly.operations] == ["send", "epoch-end"]
 
 
 def test_a_deposed_leader_answers_as_of_its_time_and_its_successor_knows_more(story: HistoryStory) -> None:

@@ -63,6 +63,12 @@ def test_a_row_in_words(history: History) -> None:
     }
 
 
+def test_a_row_is_called_what_one_of_its_table_is(history: History) -> None:
+    assert history.batches.operation(0)["operation"] == "batch"
+    assert history.epoch_ends.operation(0)["operation"] == "epoch-end"
+    assert history.lookups.operation(0)["operation"] == "lookup"
+
+
 def test_a_replica_without_records_is_known_to_be_empty(history: History) -> None:
     assert history.logs.broker.tolist() == [1, 2]
     assert history.replicas.broker.tolist() == [1]
