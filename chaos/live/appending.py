@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from confluent_kafka import KafkaError, Message, Producer
 
+from cordwood.chaos.history import content_of
 from cordwood.chaos.live.client_rows import NONE, SendKind, SendRow, pack_send
 from cordwood.chaos.workload import Append, AppendWorkload
 
@@ -18,6 +19,8 @@ TICK_S = 0.01
 QUEUED_MAX = 2000
 SETTLE_S = 60.0
 PAYLOAD_BYTES_MAX = 600
+NS_PER_MS = 1_000_000
+HEADER, HEADER_BYTES = "begins with", 4
 
 
 def main(
@@ -51,6 +54,8 @@ def main(
 
 def _send(producer: Producer, topic: str, record: Append, write: Callable[[bytes], object]) -> None:
     sequence, partition, invoked_ns = record.sequence, record.partition, time.monotonic_ns()
+    timestamp, header = time.time_ns() // NS_PER_MS, record.payload[:HEADER_BYTES]
+    content = content_of(record.key, ((HEADER, header),), timestamp)
 
     def answered(error: KafkaError | None, message: Message) -> None:
         offset = message.offset()
@@ -60,8 +65,16 @@ def _send(producer: Producer, topic: str, record: Append, write: Callable[[bytes
         )
         write(pack_send(*row))
 
-    write(pack_send(*SendRow(SendKind.INVOKED, sequence, partition, NONE, 0, invoked_ns, invoked_ns)))
-    producer.produce(topic, record.payload, key=record.key, partition=partition, on_delivery=answered)
+    write(pack_send(*SendRow(SendKind.INVOKED, sequence, partition, NONE, 0, invoked_ns, invoked_ns, content)))
+    producer.produce(
+        topic,
+        record.payload,
+        key=record.key,
+        partition=partition,
+        on_delivery=answered,
+        timestamp=timestamp,
+        headers=[(HEADER, header)],
+    )
 
 
 if __name__ == "__main__":

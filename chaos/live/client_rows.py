@@ -35,6 +35,8 @@ class SendRow(NamedTuple):
     """librdkafka's number; 0 for nothing."""
     invoked_ns: int
     at_ns: int
+    content: int = NONE
+    """Of key, headers and timestamp, in INVOKED; see `history.content_of`."""
 
 
 class PollKind(IntEnum):
@@ -60,6 +62,8 @@ class PollRow(NamedTuple):
     value: int
     batch: int
     at_ns: int
+    content: int = NONE
+    """Of key, headers and timestamp, in POLLED; see `history.content_of`."""
 
 
 def _dtype(row: type[NamedTuple]) -> "np.dtype[Any]":

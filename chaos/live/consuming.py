@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from cordwood.chaos.history import content_of
 from cordwood.chaos.live.client_rows import NONE, PollKind, PollRow, pack_poll
 from cordwood.chaos.workload import decode
 
@@ -102,7 +103,7 @@ class _Reader:
             typer.echo(f"{time.monotonic():.3f}: partition {partition}: {error}", err=True)
             self._write(PollKind.TOLD_ERROR, NONE, NONE, code)
             return None
-        self._write(PollKind.POLLED, partition, offset, decode(message.value()))
+        self._write(PollKind.POLLED, partition, offset, decode(message.value()), content=_content(message))
         self._next[topic, partition] = offset + 1
         return topic, partition
 
@@ -120,9 +121,31 @@ class _Reader:
                 self._next.clear()
         self._committed_at = time.monotonic()
 
-    def _write(self, kind: PollKind, partition: int, offset: int, value: int = NONE, number: int | None = None) -> None:
+    def _write(
+        self,
+        kind: PollKind,
+        partition: int,
+        offset: int,
+        value: int = NONE,
+        number: int | None = None,
+        content: int = NONE,
+    ) -> None:
         batch = self._batches if number is None else number
-        self._file.write(pack_poll(*PollRow(kind, partition, offset, value, batch, time.monotonic_ns())))
+        self._file.write(pack_poll(*PollRow(kind, partition, offset, value, batch, time.monotonic_ns(), content)))
+
+
+def _content(message: Message) -> int:
+    """The number of all but the value; NONE where the broker has set the timestamp."""
+    kind, timestamp = message.timestamp()
+    if kind != TIMESTAMP_CREATE_TIME:
+        return NONE
+    headers = message.headers() or []
+    rows = headers.items() if isinstance(headers, dict) else headers
+    return content_of(_bytes(message.key()), [(name, _bytes(value)) for name, value in rows], timestamp)
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
 
 
 if __name__ == "__main__":

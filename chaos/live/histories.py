@@ -27,9 +27,9 @@ def add_sends(history: HistoryBuilder, producers: Sequence[RowArray]) -> None:
     """What producers sent and were told; each one's number is its place."""
     for number, rows in enumerate(producers):
         sends: dict[int, int] = {}
-        for kind, sequence, partition, offset, error, _invoked_ns, at_ns in rows.tolist():
+        for kind, sequence, partition, offset, error, _invoked_ns, at_ns, content in rows.tolist():
             if kind == SendKind.INVOKED:
-                sends[sequence] = history.invoke(number, sequence, partition, at_ns)
+                sends[sequence] = history.invoke(number, sequence, partition, at_ns, content=content)
             elif kind == SendKind.ACKNOWLEDGED:
                 history.ok(sends[sequence], offset if offset >= 0 else NONE, at_ns)
             elif promise_of(error) is Promise.NEVER:
@@ -42,9 +42,9 @@ def add_sends(history: HistoryBuilder, producers: Sequence[RowArray]) -> None:
 def add_polls(history: HistoryBuilder, consumers: Sequence[RowArray], left_out: Set[Place]) -> None:
     """What consumers were given and told; each one's number is its place."""
     for consumer, rows in enumerate(consumers):
-        for kind, partition, offset, value, batch, at_ns in rows.tolist():
+        for kind, partition, offset, value, batch, at_ns, content in rows.tolist():
             if kind == PollKind.POLLED and (partition, offset) not in left_out:
-                history.poll(consumer, partition, offset, value, at_ns, batch)
+                history.poll(consumer, partition, offset, value, at_ns, batch, content)
             elif kind == PollKind.ASSIGNED:
                 history.assign(consumer, partition, at_ns)
             elif kind == PollKind.WATERMARK:
@@ -60,12 +60,12 @@ def add_commits(history: HistoryBuilder, members: Sequence[RowArray]) -> None:
     begun = sorted(
         (at_ns, member, assignment)
         for member, rows in enumerate(members)
-        for kind, _partition, _offset, _value, assignment, at_ns in rows.tolist()
+        for kind, _partition, _offset, _value, assignment, at_ns, _content in rows.tolist()
         if kind == PollKind.ASSIGNED
     )
     generations = {(member, assignment): rank for rank, (_, member, assignment) in enumerate(begun)}
     for member, rows in enumerate(members):
-        for kind, partition, offset, _value, assignment, _at_ns in rows.tolist():
+        for kind, partition, offset, _value, assignment, _at_ns, _content in rows.tolist():
             if kind in (PollKind.COMMITTED, PollKind.COMMIT_UNSURE):
                 outcome = Outcome.OK if kind == PollKind.COMMITTED else Outcome.INFO
                 history.commit(GROUP, generations[member, assignment], partition, offset, outcome)

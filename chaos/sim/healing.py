@@ -13,8 +13,16 @@ from cordwood.replication.partition import Partition
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import decode
 
-HEALED_S = 120.0
-"""Damage that nobody has met yet is found and repaired within this time too."""
+SERVE_S = 20.0
+"""Logs are recovered, the quorum is formed, and every broker is unfenced."""
+ANSWERED_S = 20.0
+"""A few attempts, of which each waits 5 s for its answer."""
+EQUAL_S = 60.0
+"""Replicas that are not in sync catch up at 64 KiB/s in some worlds."""
+READ_S = 30.0
+"""Members of the group join again, after a session of 3 s and a rebalance of 5 s, and read from their last commit."""
+MENDED_S = 120.0
+"""Damage that nobody has met yet is found and repaired by scrubbing."""
 LOOK_S = 0.2
 
 
@@ -24,7 +32,7 @@ class Unhealed(Exception):
 
 async def come_together(world: World) -> None:
     """Wait for all of it, in this order, then read every replica into the history. Raises Unhealed."""
-    await _until(world, lambda: _all_serve(world), "all brokers to serve", lambda: _who_is_out(world))
+    await _until(world, lambda: _all_serve(world), "all brokers to serve", lambda: _who_is_out(world), SERVE_S)
     for producer in world.crowd.producers:
         producer.stop()
     await _until(
@@ -32,20 +40,27 @@ async def come_together(world: World) -> None:
         lambda: all(not producer.in_flight for producer in world.crowd.producers),
         "every send to be answered",
         lambda: str([producer.in_flight for producer in world.crowd.producers]),
+        ANSWERED_S,
     )
-    await _until(world, lambda: world.is_redundant() and _all_equal(world), "all replicas to be equal", world.state)
-    await _until(world, lambda: _all_read(world), "consumers to read everything", lambda: _positions(world))
+    await _until(
+        world, lambda: world.is_redundant() and _all_equal(world), "all replicas to be equal", world.state, EQUAL_S
+    )
+    await _until(world, lambda: _all_read(world), "consumers to read everything", lambda: _positions(world), READ_S)
     replicas = _Replicas(world)
     # Looked at again, with the bytes: damage that was found in the meantime takes a replica out until it is mended.
-    await _until(world, replicas.are_whole, "all damage to be repaired", lambda: f"{replicas.damage} {world.state()}")
+    await _until(
+        world, replicas.are_whole, "all damage to be repaired", lambda: f"{replicas.damage} {world.state()}", MENDED_S
+    )
     replicas.write_down()
 
 
-async def _until(world: World, condition: Callable[[], bool], what: str, state: Callable[[], str]) -> None:
-    deadline_s = world.now_s + HEALED_S
+async def _until(
+    world: World, condition: Callable[[], bool], what: str, state: Callable[[], str], within_s: float
+) -> None:
+    deadline_s = world.now_s + within_s
     while not condition():
         if world.now_s > deadline_s:
-            raise Unhealed(f"waited {HEALED_S:.0f} s in vain for {what}: {state()}")
+            raise Unhealed(f"waited {within_s:.0f} s in vain for {what}: {state()}")
         await asyncio.sleep(LOOK_S)
 
 

@@ -64,6 +64,15 @@ def test_what_was_acknowledged_and_read_is_no_anomaly() -> None:
     assert anomalies(history) == {}
 
 
+def test_a_record_with_another_content_than_it_was_sent_with_is_found() -> None:
+    history = HistoryBuilder()
+    sent, answered = acknowledged(0, 0)
+    add_sends(history, [sends(sent._replace(content=5), answered)])
+    rows = [PollRow(PollKind.ASSIGNED, 0, -1, -1, 1, 0), polled(0, 0)._replace(content=5)]
+    add_polls(history, [polls(*rows), polls(*rows[:1], polled(0, 0)._replace(content=6))], frozenset())
+    assert anomalies(history) == {"altered-read": 1}
+
+
 def test_what_no_consumer_was_given_is_found() -> None:
     history = HistoryBuilder()
     add_sends(history, [sends(*acknowledged(0, 0), *acknowledged(1, 1))])
