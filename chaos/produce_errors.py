@@ -1,4 +1,4 @@
-"""What each error code of a Produce answer promises about the batch: whether a send has failed, or is open."""
+"""Promises of the error codes of Produce about the batch: whether its sends have failed, or are open."""
 
 from enum import Enum
 
@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 
 class Promise(Enum):
-    """What a producer knows of its batch once it was told an error."""
+    """What a producer knows of its batch once it has an error for it."""
 
     NOTHING = "It may be in the log, now or later."
     NOT_BY_THIS_REQUEST = "This request has written nothing. An earlier one with the same batch may have."
@@ -42,15 +42,15 @@ PROMISES: dict[ErrorCode, tuple[Promise, str]] = {
     ErrorCode.request_timed_out: (Promise.NOTHING, "It is in the leader's log; the followers were slow."),
     ErrorCode.not_leader_or_follower: (
         Promise.NOTHING,
-        "Told before the append and also to a batch that waits for its commit as the leader is deposed.",
+        "Sent before the append, and also to a batch that waits for its commit as the leader is deposed.",
     ),
-    ErrorCode.unknown_topic_or_partition: (Promise.NOTHING, "Told also to a batch that waits as its topic is deleted."),
-    ErrorCode.kafka_storage_error: (Promise.NOTHING, "Told also to a batch whose flush failed: a part may be on disk."),
+    ErrorCode.unknown_topic_or_partition: (Promise.NOTHING, "Sent also to a batch that waits as its topic is deleted."),
+    ErrorCode.kafka_storage_error: (Promise.NOTHING, "Sent also to a batch whose flush failed: a part may be on disk."),
     ErrorCode.unknown_server_error: (Promise.NOTHING, "The broker itself does not know what happened."),
     ErrorCode.network_exception: (Promise.NOTHING, "The connection broke: before, within or after the append."),
 }
 """A code that is not here promises nothing. "Each time" stands for a decision by nothing but the batch and the topic's
-configuration: NEVER holds as long as nobody changes that.
+configuration: NEVER holds as long as that does not change.
 """
 
 LOCAL_PROMISES: dict[int, tuple[Promise, str]] = {

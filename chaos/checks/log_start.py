@@ -1,6 +1,6 @@
-"""Where logs begin: log-start-regress (it went back) and invented-log-start (nobody had allowed records to be deleted).
+"""Anomalies of log starts: log-start-regress, and invented-log-start where no deletion or retention explains it.
 
-Whoever believes any log start that a broker names excuses every record that is lost below it.
+A checker that trusts every log start excuses every record that is lost below it.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """stale-read (real-time order): a leader's log end lies below what a client knew to be committed before it asked.
 
-Allowances: a follower may lag (KIP-392); a deposed leader that does not know it yet answers as of its time; acks=1
-binds nobody; there are no transactions, so isolation makes no difference.
+Allowances: a follower may lag (KIP-392). A deposed leader that has not learned of its successor answers with the
+offsets of its own time. An acknowledgement with acks=1 proves no commit. Without transactions both isolation levels
+have the same end.
 """
 
 from collections.abc import Iterator

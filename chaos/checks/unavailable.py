@@ -34,11 +34,15 @@ BOUNDS = {
     "die-in-write": Bound(12, False, "As a kill or a power cut, up to 30 writes later."),
     "reset": Bound(3, False, "Everybody connects again."),
     "clock-jump": Bound(3, False, "No timeout is measured by the time of day."),
-    "power-cut": Bound(12, False, "Nobody is told: 2 s until it is fenced, 5 s until clients give up their answers."),
+    "power-cut": Bound(
+        12, False, "Connections end in silence: 2 s until the broker is fenced, 5 s until clients time out."
+    ),
     "pause": Bound(12, False, "As a power cut, with connections that take what is sent."),
     "cut-off": Bound(12, True, "As a power cut; but a leader that keeps its clients is asked again and again."),
-    "cut-one-way": Bound(12, True, "Whom the others hear is not fenced, and need not hear them."),
-    "cut-clients": Bound(12, True, "Who cannot reach the leader waits for the line; then 5 s for the answer."),
+    "cut-one-way": Bound(12, True, "A broker whose heartbeats arrive is not fenced, though it may hear no other."),
+    "cut-clients": Bound(
+        12, True, "A client that cannot reach the leader waits for the network; then 5 s for its answer."
+    ),
     "slow-link": Bound(12, True, "What is on its way when the line is fast again still arrives in order."),
     "slow-disk": Bound(
         12, True, "What the disk has begun it ends at its old speed; the in-sync set shrinks meanwhile."
@@ -46,10 +50,10 @@ BOUNDS = {
     "disk-full": Bound(12, True, "Sends are refused until there is room, or until another broker leads."),
     "blackout": Bound(15, True, "All are down; then logs are recovered, and the quorum has to be formed again."),
     "sync-error": Bound(12, False, "The log directory is offline, the process ends, and others lead."),
-    "bit-flip": Bound(12, False, "Damage that a leader meets costs its place; clients are told at once."),
+    "bit-flip": Bound(12, False, "A leader that finds damage resigns; clients get an error at once."),
     "wipe": Bound(5, False, "As a kill."),
 }
-"""By the name of a fault. A kind that is not here has none: what it does to whom is not bounded."""
+"""By the name of a fault. A fault that is not listed has no bound."""
 NUMBERS = {name: number for number, name in enumerate(BOUNDS)}
 """What a history calls them."""
 

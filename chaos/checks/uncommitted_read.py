@@ -1,6 +1,6 @@
 """uncommitted-read (a dirty read, Adya's G1b for a log): a consumer is given what no leader had committed.
 
-Told when it happens: most such records are committed a moment later, and never missed.
+Most such records are committed a moment later, so that no other check misses them.
 """
 
 from collections.abc import Iterator

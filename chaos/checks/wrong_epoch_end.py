@@ -1,6 +1,6 @@
 """wrong-epoch-end: OffsetForLeaderEpoch contradicts the epochs of batches that had been read before it was asked.
 
-A consumer that is told so takes what it has read for truncated, or does not notice that it was (KIP-320).
+A consumer with such an answer takes what it has read for truncated, or misses a truncation (KIP-320).
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from cordwood.chaos.history import Column
 
 
 def wrong_epoch_ends(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is an answer; its operations are a batch on the wrong side of the end, or of a later epoch than the one
-    that was told of, and the answer."""
+    """A case is an answer; its operations are the answer, and before it a batch on the wrong side of the end, or of a
+    later epoch than the answer's."""
     ends, batches = evidence.history.epoch_ends, evidence.history.batches
     until = evidence.bound_until(ends.partition, ends.leader_epoch, ends.invoked_ns)
     wrong: list[Rows] = [np.flatnonzero(ends.epoch > ends.wanted)]

@@ -1,4 +1,4 @@
-"""Simulated clients that read no records: they ask leaders where partitions begin and end, by time and by epoch."""
+"""Simulated clients of ListOffsets and OffsetForLeaderEpoch, which read no records."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ LATEST, EARLIEST = -1, -2
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 Question = Callable[[int, int], Awaitable[bool]]
-"""Takes a partition and its leader's epoch. False where nobody could tell, and somebody else is to be asked."""
+"""Takes a partition and its leader's epoch. False where no leader has answered, and metadata is to be refreshed."""
 
 
 class Inquirer:
@@ -99,7 +99,7 @@ class Inquirer:
         return True
 
     async def _ask(self, partition: int, request: Any) -> Any | None:
-        """The row of the one partition that is asked about; None where the leader does not tell."""
+        """The row of the one partition that is asked about; None where the leader has no answer."""
         address = self._client.leader(partition)
         if address is None:
             return None
