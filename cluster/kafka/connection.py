@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 
 import structlog
 
+from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.fetch_sessions import NO_SESSION
 from cordwood.cluster.kafka.keep_alive import KeepAlive
@@ -44,8 +45,9 @@ FREE_BYTES = 16 << 10
 PIECES_BYTES = 512 << 10
 JOINED_BYTES_MAX = 16 << 10
 """Up to here one copy is cheaper than a gathering write."""
-LENGTH_BYTES = 4
+LENGTH_BYTES, KEY_BYTES = 4, 2
 _read_size = struct.Struct(">i").unpack_from
+_read_key = struct.Struct(">h").unpack_from
 _events = structlog.get_logger("connection")
 
 
@@ -57,6 +59,8 @@ class Owner(Protocol):
     wakeups: Wakeups
     read_piece: ReadPiece
     request_bytes_max: int
+    other_bytes_max: int
+    """A request of any API but Produce."""
     memory: ConnectionMemory
 
     def opened(self, connection: "Connection") -> None: ...
@@ -333,6 +337,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.close(f"a request of {size} bytes, where 8 to {self._owner.request_bytes_max} are taken")
                 return
             begin = self._start + LENGTH_BYTES
+            if size > self._owner.other_bytes_max and self._refuse_large(view[begin : self._end], size):
+                return
             end = begin + size
             if end > self._end:
                 break
@@ -342,6 +348,13 @@ class Connection(asyncio.BufferedProtocol):
             self._start = end
             self._take(view[begin:end], size)
         self._make_room()
+
+    def _refuse_large(self, arrived: memoryview, size: int) -> bool:
+        """Close the connection where a request that is not Produce is too large, before its buffer grows for it."""
+        if len(arrived) < KEY_BYTES or (key := _read_key(arrived)[0]) == ApiKey.PRODUCE:
+            return False
+        self.close(f"a request of {size} bytes to API {key}, where {self._owner.other_bytes_max} are taken")
+        return True
 
     def _take(self, frame: memoryview, size: int) -> None:
         self.partial_since = 0.0

@@ -75,7 +75,7 @@ def _read_wanted(
     wanted: dict[PartitionKey, FetchedPartition] = {}
     count, position = read_count(frame, position, flexible, 2)
     items = 0
-    for _ in range(count):
+    for nth in range(1, count + 1):
         topic, position = _read_topic(version, frame, position)
         partitions, position = read_count(frame, position, flexible, _PARTITION_V4.size)
         items += partitions
@@ -88,7 +88,8 @@ def _read_wanted(
             if number % ITEMS_PER_STEP == ITEMS_PER_STEP - 1:
                 yield
         position = skip_tags(frame, position) if flexible else position
-        if items >= ITEMS_PER_STEP:
+        # A topic without partitions takes time, too.
+        if items >= ITEMS_PER_STEP or nth % ITEMS_PER_STEP == 0:
             yield
     return wanted, position
 
@@ -111,7 +112,7 @@ def _read_forgotten(version: int, frame: memoryview, position: int) -> Steps[tup
     flexible = version >= FLEXIBLE_FROM
     forgotten: list[PartitionKey] = []
     count, position = read_count(frame, position, flexible, 2)
-    for _ in range(count):
+    for nth in range(1, count + 1):
         topic, position = _read_topic(version, frame, position)
         indexes, position = read_count(frame, position, flexible, _INDEX.size)
         check_items(len(forgotten) + indexes)
@@ -121,7 +122,7 @@ def _read_forgotten(version: int, frame: memoryview, position: int) -> Steps[tup
             if number % ITEMS_PER_STEP == ITEMS_PER_STEP - 1:
                 yield
         position = skip_tags(frame, position) if flexible else position
-        if len(forgotten) >= ITEMS_PER_STEP:
+        if len(forgotten) >= ITEMS_PER_STEP or nth % ITEMS_PER_STEP == 0:
             yield
     return forgotten, position
 

@@ -28,7 +28,7 @@ class Peers:
 
     def __init__(self, wakeups: Wakeups, read_piece: ReadPiece) -> None:
         self.wakeups, self.read_piece = wakeups, read_piece
-        self.request_bytes_max = FRAME_BYTES_MAX
+        self.request_bytes_max = self.other_bytes_max = FRAME_BYTES_MAX
         self.memory = ConnectionMemory(Memory.unlimited())
 
     async def dial(self, host: str, port: int, received: Callable[[memoryview], None]) -> Channel:

@@ -61,6 +61,12 @@ class Turns:
                 await self._later_turn()
             yield item
 
+    async def within(self, asked: Iterable[tuple[_T, Iterable[_Item]]]) -> AsyncIterator[tuple[_T, _Item]]:
+        """The items of each group, beside the group's name; a step for each, and for a group that has none."""
+        async for name, items in self.each(asked):
+            async for item in self.each(items):
+                yield name, item
+
     async def gather(self, function: Callable[[_Item], Awaitable[_T]], items: Collection[_Item]) -> list[_T]:
         """What the function comes to for each item, in their order; a few are under way at the same time.
 

@@ -11,7 +11,15 @@ _ONE_BYTE = tuple(bytes((number,)) for number in range(0x80))
 ITEMS_MAX = 100_000
 """Items of all arrays of one request together."""
 KEPT_BYTES_MAX = 16 << 20
-"""A request of any API but Produce. It is copied as a whole, which may not hold the loop for long."""
+"""A request of any API but Produce: it is kept as a whole and becomes objects of several times its size.
+
+The largest ones that clients need are 50,000 partitions in a Fetch (15 MB where each is of another topic with the
+longest name that there may be) and 10,000 topics to create (10 MB with 10 configs each).
+"""
+STRING_BYTES_MAX = (1 << 15) - 1
+"""As in Kafka, whichever way the length is written."""
+TAGS_MAX = 64
+"""Tagged fields of one structure. Kafka's have up to five; each takes time, and no other limit holds for them."""
 
 
 class Malformed(Exception):
@@ -76,6 +84,8 @@ def read_string(frame: memoryview, position: int, flexible: bool) -> tuple[str |
         length, position = _read_short(frame, position)[0], position + 2
     if length < 0:
         return None, position
+    if length > STRING_BYTES_MAX:
+        raise Malformed(f"a string of {length} bytes, where {STRING_BYTES_MAX} are taken")
     end = behind(frame, position, length)
     return str(frame[position:end], "utf-8"), end
 
@@ -110,8 +120,10 @@ def behind(frame: memoryview, position: int, length: int) -> int:
 
 
 def skip_tags(frame: memoryview, position: int) -> int:
-    """The position behind a structure's tagged fields."""
+    """The position behind a structure's tagged fields. Raises IndexError at the frame's end, and Malformed."""
     count, position = read_uvarint(frame, position)
+    if count > TAGS_MAX:
+        raise Malformed(f"{count} tagged fields in one structure, where {TAGS_MAX} are taken")
     for _ in range(count):
         _, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)

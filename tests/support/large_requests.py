@@ -26,16 +26,20 @@ SETTINGS = {"max_bytes": 1 << 20, "partition_max_bytes": 1 << 20, "replica_id": 
 
 @dataclass(frozen=True, slots=True)
 class LargeRequest:
-    """One request. `array` is the path to what has `items` items; `is_same` where they are all equal."""
+    """One request. `array` is the path to what has `items` items; `is_same` where they are all equal.
+
+    Arrays within them have one item each, or none where the items are empty.
+    """
 
     api: ModuleType
     version: int
     array: str
     items: int
-    is_same: bool
+    is_same: bool = True
+    is_empty: bool = False
 
     def __str__(self) -> str:
-        items = "the same" if self.is_same else "different"
+        items = "empty" if self.is_empty else "the same" if self.is_same else "different"
         return f"{self.api.KEY.name} {self.version}: {items} {self.array}"
 
     def frame(self) -> bytes:
@@ -56,6 +60,8 @@ class LargeRequest:
             if entity is not None:
                 return None if is_nullable(field.type) else self._entity(entity, path, number)
             return self._scalar(field.name, field.metadata["kafka_type"], number)
+        if self.is_empty and path.startswith(f"{self.array}/"):
+            return ()
         count = self.items if path == self.array else 0
         numbers = [0 if self.is_same else item for item in range(count)] or [number]
         if entity is not None:
@@ -99,16 +105,14 @@ def arrays_of(schema: Any, path: str = "") -> Iterator[str]:
 def large_requests(items: int) -> list[LargeRequest]:
     """For every API that is served, in its oldest and its newest version; of fewer items where no more are taken."""
     return [
-        LargeRequest(api, version, array, min(items, _items_max(api, array, arrays)), is_same)
+        LargeRequest(api, version, array, min(items, items_max), is_same, is_empty)
         for api in HANDLERS
         for version in dict.fromkeys((api.VERSIONS[0], api.VERSIONS[-1]))
         for arrays in [list(arrays_of(load_request_schema(api.KEY, version)))]
         for array in arrays
-        for is_same in (True, False)
+        for within in [sum(path.startswith(f"{array}/") for path in arrays)]
+        # Each item of the array has the arrays within it, of one item each; so have the others.
+        for items_max in [(items_max_of(api) - len(arrays)) // (1 + within)]
+        for may_be_empty in [within and version == api.VERSIONS[-1]]
+        for is_same, is_empty in ((True, False), (False, False), (True, True))[: 3 if may_be_empty else 2]
     ]
-
-
-def _items_max(api: ModuleType, array: str, arrays: list[str]) -> int:
-    """Each item of the array has the arrays within it, of one item each; so have the others."""
-    within = sum(path.startswith(f"{array}/") for path in arrays)
-    return (items_max_of(api) - len(arrays)) // (1 + within)

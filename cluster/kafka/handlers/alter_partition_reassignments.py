@@ -22,7 +22,6 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.turns import kept
 from cordwood.cluster.metadata.commands import ReassignPartition
 from cordwood.cluster.metadata.image import Image, PartitionImage
 
@@ -32,8 +31,8 @@ KEY, VERSIONS = ApiKey.ALTER_PARTITION_REASSIGNMENTS, range(2)
 async def handle(request: AlterPartitionReassignmentsRequest, call: Call) -> AlterPartitionReassignmentsResponse:
     may_resize = request.allow_replication_factor_change
 
-    named = ((topic.name, partition) for topic in request.topics for partition in topic.partitions)
-    wanted = await call.turns.run(kept(named))
+    named = call.turns.within((topic.name, topic.partitions) for topic in request.topics)
+    wanted = [partition async for partition in named]
 
     async def moved(wanted: tuple[str, ReassignablePartition]) -> ReassignablePartitionResponse:
         return await _move(*wanted, call, may_resize=may_resize)

@@ -5,7 +5,6 @@ INVALID_REQUEST. The answer has no room for a sentence, so the log says why.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import partial
 from posixpath import normpath
 
@@ -31,21 +30,15 @@ _events = structlog.get_logger("log_directory")
 async def handle(request: AlterReplicaLogDirsRequest, call: Call) -> AlterReplicaLogDirsResponse:
     # Of a replica that is to be in several directories, the last one counts.
     wanted: dict[str, dict[int, str]] = defaultdict(dict)
-    async for topic, index, path in call.turns.each(_asked(request)):
-        wanted[topic][index] = path
+    async for path, topic in call.turns.within((directory.path, directory.topics) for directory in request.dirs):
+        async for index in call.turns.each(topic.partitions):
+            wanted[topic.name][index] = path
 
     def topic_row(topic: str) -> AlterReplicaLogDirTopicResult:
         partitions = rows(partial(_moved, call, topic), wanted[topic].items())
         return AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions)
 
     return AlterReplicaLogDirsResponse(throttle_time=NO_THROTTLE, results=rows(topic_row, wanted))
-
-
-def _asked(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, int, str]]:
-    for directory in request.dirs:
-        for topic in directory.topics:
-            for index in topic.partitions:
-                yield topic.name, index, directory.path
 
 
 def _moved(call: Call, topic: str, wanted: tuple[int, str]) -> AlterReplicaLogDirPartitionResult:

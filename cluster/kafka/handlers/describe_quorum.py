@@ -4,6 +4,8 @@ Kafka shows its metadata as a topic. Entry n of ours has offset n-1 there, as KR
 last entry is the end of that log. Only the leader knows how far all others are; another broker tells what it knows.
 """
 
+from itertools import islice
+
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
 from kio.schema.describe_quorum.v2.request import PartitionData as AskedPartition
 from kio.schema.describe_quorum.v2.request import TopicData as AskedTopic
@@ -42,8 +44,10 @@ async def handle(request: DescribeQuorumRequest, call: Call) -> DescribeQuorumRe
 
 def _is_for_metadata(request: DescribeQuorumRequest) -> bool:
     """Whether the one topic and its one partition is asked for, and nothing else."""
-    asked = ((topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions)
-    return next(asked, None) == (METADATA_TOPIC, 0) and next(asked, None) is None
+    if [topic.topic_name for topic in islice(request.topics, 2)] != [METADATA_TOPIC]:
+        return False
+    partitions = next(iter(request.topics)).partitions
+    return [partition.partition_index for partition in islice(partitions, 2)] == [0]
 
 
 def _response(topics: tuple[TopicData, ...], nodes: tuple[Node, ...] = ()) -> DescribeQuorumResponse:

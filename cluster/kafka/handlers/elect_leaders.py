@@ -7,10 +7,10 @@ from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, Partition
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rows import rows
-from cordwood.cluster.kafka.turns import distinct
 from cordwood.cluster.metadata.commands import Election, ElectLeaders
 from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
 
@@ -27,25 +27,24 @@ class _Place(NamedTuple):
 async def handle(request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
     image, asks_for_all = call.services.quorum.image, request.topic_partitions is None
     if request.topic_partitions is None:
-        asked = (
-            _Place(topic.name, at) for topic in image.topics_by_name.values() for at in range(len(topic.partitions))
-        )
+        known = ((name, range(len(topic.partitions))) for name, topic in image.topics_by_name.items())
+        places = [_Place(*place) async for place in call.turns.within(known)]
     else:
-        asked = (_Place(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions)
-    places = await call.turns.run(distinct(asked))
+        asked = await call.turns.run(by_topic((topic.topic, topic.partitions) for topic in request.topic_partitions))
+        places = [_Place(*place) async for place in call.turns.within(asked.items())]
     try:
         outcomes = await _elect(_election(request.election_type), places, call)
         code = ErrorCode.none
     except Refused as refusal:
         outcomes = dict.fromkeys(places, refusal)
         code = refusal.code
-    by_topic: dict[str, list[tuple[int, Refused]]] = {}
+    told: dict[str, list[tuple[int, Refused]]] = {}
     async for place in call.turns.each(places):
         # Who asks for all is told of those alone that were not as they should be.
         if not asks_for_all or outcomes[place].code is not ErrorCode.election_not_needed:
-            by_topic.setdefault(place.topic, []).append((place.partition, outcomes[place]))
+            told.setdefault(place.topic, []).append((place.partition, outcomes[place]))
     return ElectLeadersResponse(
-        throttle_time=NO_THROTTLE, error_code=code, replica_election_results=rows(_topic_row, by_topic.items())
+        throttle_time=NO_THROTTLE, error_code=code, replica_election_results=rows(_topic_row, told.items())
     )
 
 

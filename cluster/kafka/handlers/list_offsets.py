@@ -1,7 +1,7 @@
 """ListOffsets: where a partition starts, ends, or stood at a point in time."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from kio.schema.errors import ErrorCode
@@ -39,11 +39,11 @@ _FIRST_WITH = {
 
 async def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
     times: Counter[tuple[str, int]] = Counter()
-    async for topic, wanted in call.turns.each(_asked(request)):
+    async for topic, wanted in call.turns.within(_asked(request)):
         times[topic, wanted.partition_index] += 1
     debugs = request.replica_id == DEBUGGER
     found = []
-    async for topic, wanted in call.turns.each(_asked(request)):
+    async for topic, wanted in call.turns.within(_asked(request)):
         is_asked_once = times[topic, wanted.partition_index] == 1
         found.append(await _partition(topic, wanted, call, debugs=debugs) if is_asked_once else _repeated(wanted))
     answers = iter(found)
@@ -54,8 +54,8 @@ async def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse
     return ListOffsetsResponse(throttle_time=NO_THROTTLE, topics=rows(topic_row, request.topics))
 
 
-def _asked(request: ListOffsetsRequest) -> Iterator[tuple[str, ListOffsetsPartition]]:
-    return ((topic.name, wanted) for topic in request.topics for wanted in topic.partitions)
+def _asked(request: ListOffsetsRequest) -> Iterator[tuple[str, Iterable[ListOffsetsPartition]]]:
+    return ((topic.name, topic.partitions) for topic in request.topics)
 
 
 def _repeated(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:

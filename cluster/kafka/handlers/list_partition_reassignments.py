@@ -24,7 +24,7 @@ async def handle(request: ListPartitionReassignmentsRequest, call: Call) -> List
     else:
         asked = ((row.name, row.partition_indexes) for row in request.topics)
     moving: dict[str, dict[int, PartitionImage]] = {}
-    async for name, index in call.turns.each((name, index) for name, indexes in asked for index in indexes):
+    async for name, index in call.turns.within(asked):
         # What does not exist is not being moved, as Kafka answers too.
         partitions = topics[name].partitions if name in topics else ()
         if index in range(len(partitions)) and is_moving(partitions[index]):

@@ -64,8 +64,7 @@ async def _commit(request: OffsetCommitRequest, commits: dict[TopicPartition, Co
 async def _commits_to_known(request: OffsetCommitRequest, call: Call) -> dict[TopicPartition, Commit]:
     image = call.services.quorum.image
     commits: dict[TopicPartition, Commit] = {}
-    asked = ((topic.name, partition) for topic in request.topics for partition in topic.partitions)
-    async for name, partition in call.turns.each(asked):
+    async for name, partition in call.turns.within((topic.name, topic.partitions) for topic in request.topics):
         if image.has_partition(name, partition.partition_index):
             commits[name, partition.partition_index] = Commit(
                 partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or ""

@@ -26,8 +26,9 @@ AT_ONCE_MAX = 500
 
 async def handle(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
     image = call.services.quorum.image
-    asked = ((topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions)
-    known = [place async for place in call.turns.each(asked) if image.has_partition(*place)]
+    asked = call.turns.within((topic.name, topic.partitions) for topic in request.topics)
+    places = ((name, partition.partition_index) async for name, partition in asked)
+    known = [place async for place in places if image.has_partition(*place)]
     codes: Codes = {}
     try:
         # Without any partition, too, the group has to be there.

@@ -105,6 +105,26 @@ def test_a_request_that_is_given_up_leaves_its_turn_to_others() -> None:
     assert asyncio.run(tell()) == ["large"]
 
 
+def test_groups_without_items_let_others_in_too() -> None:
+    turns, others = Turns(Clock()), 0
+
+    async def count() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    async def tell() -> list[tuple[str, int]]:
+        bystander = asyncio.ensure_future(count())
+        groups: list[tuple[str, range]] = [("empty", range(0))] * 10 * SLICE_STEPS
+        found = [place async for place in turns.within([("a", range(2)), *groups, ("b", range(1))])]
+        bystander.cancel()
+        return found
+
+    assert asyncio.run(tell()) == [("a", 0), ("a", 1), ("b", 0)]
+    assert others >= 10
+
+
 def test_only_a_few_outcomes_are_awaited_at_the_same_time() -> None:
     turns = Turns(Clock())
     waiting: set[int] = set()
