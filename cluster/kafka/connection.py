@@ -34,6 +34,8 @@ BUFFER_BYTES_USUAL = 256 << 10
 BUFFER_BYTES_KEPT = 16 << 20
 """A buffer grows to the largest request and stays, since fresh memory is dear; one larger than this goes at once."""
 BUFFER_BYTES_STEP = 4 << 20
+COPIED_BYTES_MAX = 256 << 10
+"""A larger request is read where it arrived, and its client's next one waits for that."""
 REQUEST_BYTES = 2 << 10
 """What one request that waits for its answer is counted with, beside a share of its size."""
 SIZE_SHARE_SHIFT = 4
@@ -103,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         """Of answers, counted since the client stopped taking them."""
         self.stalled_at = 0.0
         self._is_reading = True
-        self.is_alone = self.is_frozen = False
+        self.is_alone = self._is_frozen = False
         """Whether no other request is handled beside one, and whether that one is still read from the buffer."""
         self.waits_for: MemoryPool | None = None
         self._may_write, self._is_fetching_piece = True, False
@@ -227,6 +229,25 @@ class Connection(asyncio.BufferedProtocol):
         self._stop_reading()
         return False
 
+    def freeze(self) -> None:
+        """Leave the receive buffer as it is, with the request that is being handled in it, until `thaw`."""
+        self._is_frozen = True
+
+    def keep(self, frame: memoryview) -> memoryview:
+        """The request that is being handled, for as long as it is read: a copy, or where it is until `thaw`."""
+        if len(frame) <= COPIED_BYTES_MAX:
+            return memoryview(bytes(frame))
+        self.freeze()
+        return frame
+
+    def thaw(self, *, shrinks: bool = False) -> None:
+        """Nothing of the request is read any more: go on with what the client sent next, if it may be handled."""
+        if self._is_frozen:
+            self._is_frozen = False
+            if shrinks:
+                self.shrink()
+            self.wake()
+
     def hold(self, size: int) -> None:
         if self._transport is not None:
             self.pending_bytes += size
@@ -299,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def shrink(self) -> None:
         """Give back a receive buffer with nothing in it."""
-        if self._start == self._end and self._transport is not None and not self.is_frozen:
+        if self._start == self._end and self._transport is not None and not self._is_frozen:
             self._buffer = bytearray()
             self._start = self._end = self._room = 0
             self._room_wanted = BUFFER_BYTES_MIN
@@ -367,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _has_room(self) -> bool:
         """Whether the next request may be handled."""
-        if not self._may_write:
+        if not self._may_write or self._is_frozen:
             # A client that does not take its answers asks no more questions.
             return False
         if not self._slots:
@@ -378,7 +399,7 @@ class Connection(asyncio.BufferedProtocol):
     def _make_room(self) -> None:
         """Have room for more behind what has arrived. The buffer grows as it fills, not by what a frame claims."""
         waiting = self._end - self._start
-        if self.is_frozen or self._transport is None:
+        if self._is_frozen or self._transport is None:
             self._stop_reading()
             return
         if waiting == 0:

@@ -25,7 +25,7 @@ from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
 from cordwood.cluster.kafka.request_measures import Held, RequestMeasures
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps
-from cordwood.cluster.kafka.wire import Malformed, kept
+from cordwood.cluster.kafka.wire import Malformed
 from cordwood.cluster.kafka.writing import AnswerTooLarge
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
 from cordwood.replication.links import Links
@@ -144,11 +144,14 @@ class Dispatcher:
             # at once takes turns with the others, finds its own effects in order, and has one answer in memory.
             return
         call = Call(self._services, head.version, head.client_id, connection.client_host, connection.listener)
-        self._start(self._answer(api, head, kept(frame), call, slot), head, connection)
+        self._start(self._answer(api, head, connection.keep(frame), call, slot), head, connection)
 
     async def _answer(self, api: Api, head: RequestHead, frame: memoryview, call: Call, slot: Slot) -> None:
         turns = self._services.turns
-        request = await turns.run(api.decoding(head, frame))
+        try:
+            request = await turns.run(api.decoding(head, frame))
+        finally:
+            slot.connection.thaw(shrinks=True)
         # A request quota (KIP-124) would be charged here, and its throttle time be put into the response.
         response = await api.handle(request, call)
         if code := getattr(response, "error_code", None):

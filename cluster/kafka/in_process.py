@@ -11,7 +11,7 @@ from typing import Any, cast
 from cordwood.cluster.kafka.connection import LENGTH_BYTES, Connection, Handle
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.keep_alive import KeepAlive
-from cordwood.cluster.kafka.wire import KEPT_BYTES_MAX
+from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX
 from cordwood.cluster.memory import Memory
 from cordwood.replication.channel import Chunk, ReadPiece
 from cordwood.replication.waiters import Wakeups
@@ -32,7 +32,7 @@ class InProcess:
         request_bytes_max: int,
     ) -> None:
         self.wakeups, self.read_piece, self.damaged = wakeups, read_piece, damaged
-        self.request_bytes_max, self.other_bytes_max = request_bytes_max, KEPT_BYTES_MAX
+        self.request_bytes_max, self.other_bytes_max = request_bytes_max, OTHER_BYTES_MAX
         self.memory = ConnectionMemory(Memory.unlimited())
 
     def open(self, listener: str, handle: Handle, received: Callable[[memoryview], None]) -> "InProcessChannel":

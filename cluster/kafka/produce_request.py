@@ -27,7 +27,7 @@ _NO_ID, _ONE, _LONE_NAME_MAX = 0, 2, 0x7F
 
 
 class PartitionData(NamedTuple):
-    """One partition's batch, as read a view of the receive buffer: valid only within the connection's callback."""
+    """One partition's batch, as read a view of the receive buffer: valid until the connection reads on."""
 
     partition: int
     records: Bytes

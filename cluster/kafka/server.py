@@ -13,7 +13,7 @@ from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.request_measures import RequestMeasures
-from cordwood.cluster.kafka.wire import KEPT_BYTES_MAX
+from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX
 from cordwood.cluster.listeners import Listener
 from cordwood.cluster.memory import Memory
 from cordwood.replication.channel import ReadPiece
@@ -53,7 +53,7 @@ class Server:
     ) -> None:
         self.wakeups, self.read_piece, self.damaged = wakeups, read_piece, damaged
         self.request_bytes_max = settings.socket_request_max_bytes
-        self.other_bytes_max = KEPT_BYTES_MAX
+        self.other_bytes_max = OTHER_BYTES_MAX
         self.memory = ConnectionMemory(memory, lambda: self._connections)
         self._settings, self._handle, self._measures = settings, handle, measures
         self._sessions = sessions

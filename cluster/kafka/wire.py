@@ -10,8 +10,8 @@ _ONE_BYTE = tuple(bytes((number,)) for number in range(0x80))
 
 ITEMS_MAX = 100_000
 """Items of all arrays of one request together."""
-KEPT_BYTES_MAX = 16 << 20
-"""A request of any API but Produce: it is kept as a whole and becomes objects of several times its size.
+OTHER_BYTES_MAX = 16 << 20
+"""A request of any API but Produce: it becomes objects of several times its size.
 
 The largest ones that clients need are 50,000 partitions in a Fetch (15 MB where each is of another topic with the
 longest name that there may be) and 10,000 topics to create (10 MB with 10 configs each).
@@ -96,13 +96,6 @@ def read_count(frame: memoryview, position: int, flexible: bool, item_bytes: int
     if count > ITEMS_MAX or count * item_bytes > len(frame) - position:
         raise Malformed(f"an array of {count} items where {len(frame) - position} bytes remain")
     return count if count > 0 else 0, position
-
-
-def kept(frame: memoryview) -> memoryview:
-    """A copy: the connection's buffer is used again before the request's turn comes. Raises Malformed."""
-    if len(frame) > KEPT_BYTES_MAX:
-        raise Malformed(f"{len(frame)} bytes, where {KEPT_BYTES_MAX} are taken")
-    return memoryview(bytes(frame))
 
 
 def check_items(count: int) -> None:

@@ -32,7 +32,6 @@ from cordwood.cluster.kafka.fetch_sessions import (
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps, Turns, at_once
-from cordwood.cluster.kafka.wire import kept
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
@@ -118,7 +117,7 @@ class Fetching:
         if slot.size > SMALL_REQUEST_BYTES and not slot.reserve(slot.size * HELD_SHARE):
             return None
         if slot.size > LARGE_REQUEST_BYTES:
-            return self._handle_large(head, kept(frame), slot)
+            return self._handle_large(head, slot.connection.keep(frame), slot)
         request = at_once(read_fetch(head, frame))
         if request.session_id and not slot.reserve(self._sessions.size_of(request.session_id)):
             return None
@@ -126,7 +125,10 @@ class Fetching:
         return None
 
     async def _handle_large(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
-        request = await self.turns.run(read_fetch(head, frame))
+        try:
+            request = await self.turns.run(read_fetch(head, frame))
+        finally:
+            slot.connection.thaw(shrinks=True)
         slot.hold(self._sessions.size_of(request.session_id))
         self._begin(head, request, slot)
 

@@ -33,6 +33,7 @@ from cordwood.storage.admission import admit_records
 from cordwood.storage.batch import check
 from cordwood.storage.budget import Budget, OverBudget
 from cordwood.storage.config import LogConfig
+from cordwood.storage.disk import Bytes
 
 KEY, VERSIONS = ApiKey.PRODUCE, range(3, 12)
 ITEMS_MAX = produce_request.ITEMS_MAX
@@ -200,7 +201,8 @@ class Producing:
 
     def _begin(self, slot: Slot, steps: Steps[bool]) -> None:
         """Handle the rest of a large request in slices of the loop's time. What its client sends next waits."""
-        slot.connection.is_alone = slot.connection.is_frozen = True
+        slot.connection.is_alone = True
+        slot.connection.freeze()
         task = self._loop.create_task(self._in_turns(slot.connection, steps))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -215,10 +217,9 @@ class Producing:
             _events.exception("request.failed", api=KEY.name, client=connection.client_host)
             connection.close(f"{KEY.name} failed: {error!r}")
         finally:
-            connection.is_frozen = False
             if is_handled:
                 connection.is_alone = False
-                connection.wake()
+                connection.thaw()
 
     def _fill_later(self, slot: Slot, encoding: Steps[bytes]) -> None:
         async def fill() -> None:
@@ -251,7 +252,7 @@ class Producing:
                     outcome.code = ErrorCode.invalid_topic_exception
                 elif unchecked or not self._append(topic, data, outcome, acks, now_ms, budget):
                     # What comes behind it in the request stays behind it.
-                    unchecked.append(Unchecked(topic, PartitionData(data.partition, bytes(data.records)), outcome))
+                    unchecked.append(Unchecked(topic, data, outcome))
                 for _ in range(len(data.records) // BYTES_PER_STEP + 1):
                     yield
         if unchecked:
@@ -269,7 +270,7 @@ class Producing:
     def _check_beside(self, pending: PendingProduce, unchecked: Sequence[Unchecked], acks: int) -> None:
         """Append these batches once their records have been checked. Until then the client's next request waits."""
         pending.slot.connection.is_alone = True
-        pending.slot.hold(sum(len(batch.data.records) for batch in unchecked))
+        pending.slot.connection.freeze()
         task = self._loop.create_task(self._append_checked(pending, unchecked, acks))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -293,7 +294,7 @@ class Producing:
             connection.close(f"{KEY.name} failed: {error!r}")
         finally:
             connection.is_alone = False
-            connection.wake()
+            connection.thaw()
 
     def _append(
         self, topic: str, data: PartitionData, outcome: Outcome, acks: int, now_ms: int, budget: Budget | None
@@ -333,7 +334,7 @@ class Producing:
             pending.slot.fill([])
 
 
-def _check_records(batch: bytes, config: LogConfig) -> None:
+def _check_records(batch: Bytes, config: LogConfig) -> None:
     """Raises what `check` and `admit_records` raise."""
     admit_records(batch, check(batch), config, Budget())
 

@@ -1,4 +1,4 @@
-"""A produce of many partitions is handled in slices of the loop's time. What its client sends next stays behind it."""
+"""Large requests are handled in slices of the loop's time. What their clients send next stays whole and behind them."""
 
 import asyncio
 
@@ -9,6 +9,8 @@ from cordwood.bench.counters.cluster import Cluster, check_produced, fetched_byt
 from cordwood.chaos.sim.kafka import Client
 
 CALLS_MAX = 30_000
+LARGE = 20_000
+"""Partitions of a Fetch that is read where it arrived (`COPIED_BYTES_MAX`)."""
 
 
 def test_requests_behind_a_large_one_are_appended_behind_it() -> None:
@@ -27,5 +29,21 @@ def test_requests_behind_a_large_one_are_appended_behind_it() -> None:
         assert offsets == list(range(21)), "in the order in which they were sent"
         held = fetched_bytes(await consuming.ask(leader, fetch(everywhere, 1)))
         assert held == (PARTITIONS + 21) * len(BATCH), "every batch is whole, and there once"
+
+    tell(story)
+
+
+def test_requests_behind_one_that_is_read_where_it_arrived_are_whole() -> None:
+    async def story(cluster: Cluster, producing: Client, _consuming: Client) -> None:
+        leader = cluster.leader(0)
+        check_produced(await producing.ask(leader, produce(0)))
+        asked = [fetch([0] * LARGE, 1), produce(1), fetch([0] * LARGE, 1), fetch([0], 1), produce(2)]
+        answers = await asyncio.gather(*(producing.ask(leader, request) for request in asked))
+        assert [fetched_bytes(answers[number]) for number in (0, 2, 3)] == [len(BATCH)] * 3
+        check_produced(answers[1])
+        check_produced(answers[4])
+        watched = cluster.world.hosts[1].watched
+        assert watched is not None
+        assert watched.memory.pending.used == 0
 
     tell(story)

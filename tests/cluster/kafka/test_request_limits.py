@@ -14,7 +14,7 @@ from cordwood.cluster.kafka.in_process import InProcess, InProcessChannel
 from cordwood.cluster.kafka.produce_request import read_produce
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps, at_once
-from cordwood.cluster.kafka.wire import KEPT_BYTES_MAX, STRING_BYTES_MAX, TAGS_MAX, Malformed, uvarint
+from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX, STRING_BYTES_MAX, TAGS_MAX, Malformed, uvarint
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
 
@@ -50,7 +50,7 @@ async def sent(*pieces: bytes) -> tuple[InProcess, InProcessChannel]:
 @pytest.mark.parametrize("key", [*(key for key in ApiKey if key != ApiKey.PRODUCE), OPEN])
 def test_a_request_that_is_too_large_for_its_api_is_refused_at_its_first_bytes(key: int) -> None:
     async def story() -> None:
-        size = struct.pack(">i", KEPT_BYTES_MAX + 1)
+        size = struct.pack(">i", OTHER_BYTES_MAX + 1)
         here, channel = await sent(size, struct.pack(">h", key))
         assert not channel.is_open
         assert here.memory.pools.receive.used == 0
@@ -59,7 +59,7 @@ def test_a_request_that_is_too_large_for_its_api_is_refused_at_its_first_bytes(k
 
 
 @pytest.mark.parametrize(
-    ("size", "key"), [(REQUEST_BYTES_MAX, ApiKey.PRODUCE), (KEPT_BYTES_MAX, ApiKey.FETCH), (KEPT_BYTES_MAX, OPEN)]
+    ("size", "key"), [(REQUEST_BYTES_MAX, ApiKey.PRODUCE), (OTHER_BYTES_MAX, ApiKey.FETCH), (OTHER_BYTES_MAX, OPEN)]
 )
 def test_a_request_of_the_size_that_is_taken_goes_on_arriving(size: int, key: int) -> None:
     async def story() -> None:
