@@ -25,6 +25,7 @@ from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.identity import claim
 from cordwood.cluster.isr_changes import IsrChanges
+from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.connection import LENGTH_BYTES
 from cordwood.cluster.kafka.dispatch import Dispatcher
@@ -82,7 +83,6 @@ class Broker:
         self._settings, self._outside = settings, outside
         self._disk, self._wall_clock, self._rng = outside.disk, outside.wall_clock, outside.rng
         self._run_blocking = outside.run_blocking
-        self._decoding = Decoding(outside.run_blocking)
         self._loop = asyncio.get_running_loop()
         self._incarnation = self._uuid()
         self._damage = DamageRegister()
@@ -92,6 +92,7 @@ class Broker:
             max(settings.queued_max_request_bytes, settings.socket_request_max_bytes + LENGTH_BYTES),
             settings.max_incremental_fetch_session_cache_partitions,
         )
+        self._decoding = Decoding(outside.run_blocking, self._memory.decoding)
         self._descriptors = share_out(outside.descriptors_max, settings.log_open_segments_max, settings.max_connections)
         self._http: HttpServer | None = None
         self.failure: asyncio.Future[str] = self._loop.create_future()
@@ -345,7 +346,8 @@ class Broker:
             self._neighbours.nearest,
             services.turns,
         )
-        self._dispatcher = Dispatcher(services, producing, fetching, self._links, self._requests)
+        answers = AnswerMemory(self._memory.answers, lambda pool: self._server.memory.press(pool))
+        self._dispatcher = Dispatcher(services, producing, fetching, self._links, self._requests, answers)
         if settings.is_given("max.connections") and self._descriptors.connections < settings.max_connections:
             _events.warning(
                 "connections.limited",

@@ -1,4 +1,4 @@
-"""Decoding of records beside the event loop, one piece of work at a time, in the order in which it was asked for.
+"""Decoding of records beside the event loop, one piece of work at a time, in the order in which there is room for it.
 
 What decodes holds the interpreter: several threads of it would be no faster, keep the loop waiting for longer, and
 take the threads from those who wait for a disk.
@@ -8,26 +8,57 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from cordwood.cluster.memory import MemoryPool
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.tasks import RunBlocking
+from cordwood.storage.errors import OutOfResources
+
+SEARCH_BYTES = 16 << 20
+"""What reading and searching a log is counted with. Only batches that were made for it unpack to more."""
+RETRY_INTERVAL_S = 0.05
+WAIT_S_MAX = 10.0
 
 
 class Decoding:
     """The queue of one broker."""
 
-    def __init__(self, run_blocking: RunBlocking) -> None:
-        self._run_blocking = run_blocking
-        self._turn = asyncio.Lock()
+    def __init__(self, run_blocking: RunBlocking, pool: MemoryPool) -> None:
+        self._run_blocking, self._pool = run_blocking, pool
+        self._turn, self._large_turn = asyncio.Lock(), asyncio.Lock()
         self._of_directories: dict[LogDirectory, Decoding] = {}
 
     def of(self, directory: LogDirectory) -> "Decoding":
         """The queue for what reads the directory's disk on its way, and so may take as long as that does."""
         queue = self._of_directories.get(directory)
         if queue is None:
-            queue = self._of_directories[directory] = Decoding(directory.run_blocking)
+            queue = self._of_directories[directory] = Decoding(directory.run_blocking, self._pool)
         return queue
 
-    async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the function returns or raises, once those before it are done."""
-        async with self._turn:
-            return await self._run_blocking(function, *arguments)
+    async def run(self, function: Callable[..., Any], *arguments: Any, size: int = SEARCH_BYTES) -> Any:
+        """What the function returns or raises, once those before it are done.
+
+        It takes up to `size` bytes for what it unpacks. Those that need much wait for room one after the other, and
+        the others go before them meanwhile. Raises OutOfResources where there is none for long.
+        """
+        if size <= self._pool.own:
+            return await self._run(function, arguments, size)
+        async with self._large_turn:
+            return await self._run(function, arguments, size)
+
+    async def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...], size: int) -> Any:
+        await self._take(size)
+        try:
+            async with self._turn:
+                return await self._run_blocking(function, *arguments)
+        finally:
+            self._pool.used -= size
+
+    async def _take(self, size: int) -> None:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + WAIT_S_MAX
+        self._pool.waits += not self._pool.has_room(size)
+        while not self._pool.has_room(size):
+            if loop.time() > give_up_at:
+                raise OutOfResources(f"no room to unpack {size} bytes of records: other clients hold the memory")
+            await asyncio.sleep(RETRY_INTERVAL_S)
+        self._pool.used += size

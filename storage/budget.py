@@ -12,6 +12,10 @@ class OverBudget(StorageError):
     """A batch that costs more to decode than the caller allows. Nothing is known about what is left of it."""
 
 
+class UnpacksTooLarge(OverBudget):
+    """A batch that unpacks to more bytes than the caller allows."""
+
+
 class Budget:
     """An allowance that several batches may share. It only goes down.
 
@@ -30,7 +34,8 @@ class Budget:
         self.records -= count
 
     def spend_bytes(self, count: int) -> None:
-        """Raises OverBudget where fewer are left."""
+        """Raises UnpacksTooLarge where fewer are left."""
         if count > self.unpacked_bytes:
-            raise OverBudget(f"a batch that unpacks to more than {UNPACKED_BYTES_MAX >> 20} MiB: send smaller batches")
+            allowed = f"{UNPACKED_BYTES_MAX >> 20} MiB"
+            raise UnpacksTooLarge(f"a batch that unpacks to more than {allowed}: send smaller batches")
         self.unpacked_bytes -= count

@@ -50,6 +50,7 @@ def whole_body(batch: Bytes, header: BatchHeader, budget: Budget) -> Body:
     body = unpack(batch, header, min(size, budget.unpacked_bytes))
     while not body.is_whole and size < budget.unpacked_bytes:
         size *= GROWTH
+        del body  # There are never two of them.
         body = unpack(batch, header, min(size, budget.unpacked_bytes))
     if header.attributes & CODEC_MASK:
         budget.spend_bytes(body.end if body.is_whole else budget.unpacked_bytes + 1)

@@ -42,7 +42,7 @@ class Readers:
                 self._stalled[transport] = (since, size) if size >= had else (now, size)
         self._pool.used = sum(size for _, size in self._stalled.values())
         for transport, (since, size) in sorted(self._stalled.items(), key=lambda row: row[1][0]):
-            if self._pool.used <= self._pool.limit and now - since <= STALLED_AFTER_S:
+            if self._pool.has_room(0) and now - since <= STALLED_AFTER_S:
                 break
             self._pool.used -= size
             self._pool.closes += 1

@@ -18,7 +18,7 @@ from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.schema import entity_in, is_nullable, is_tuple
 from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed, skip_tags
-from cordwood.cluster.kafka.writing import writing
+from cordwood.cluster.kafka.writing import Answer, writing
 
 _CORRELATION_ID = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
@@ -61,11 +61,13 @@ def decoding(api_key: int, version: int, frame: memoryview, position: int, items
     return reading(_request_schema(api_key, version), frame, position, items_max)
 
 
-def encoding(api_key: int, version: int, correlation_id: int, response: Any) -> Steps[list[bytes]]:
-    """The whole frame of a response as chunks, its length in front. Raises AnswerTooLarge."""
+def encoding(
+    api_key: int, version: int, correlation_id: int, response: Any, answer: Answer | None = None
+) -> Steps[list[bytes]]:
+    """The whole frame of a response as chunks, its length in front, written to `answer`. Raises AnswerTooLarge."""
     schema = _response_schema(api_key, version)
     head = _CORRELATION_ID.pack(correlation_id) + (b"\x00" if schema.__header_schema__.__flexible__ else b"")
-    return writing(schema, head, response)
+    return writing(schema, head, response, answer or Answer())
 
 
 @functools.cache

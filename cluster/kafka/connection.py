@@ -214,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
         """See `Slot.reserve`; the slot is that of the request that is being handled."""
         is_first = self._slots[0] is slot
         pool = self._pools.pending
-        size = min(size, pool.limit // 2)
+        size = min(size, pool.limit)
         if alone and not is_first:
             self.is_alone = True
         elif (is_first and size <= FREE_BYTES) or pool.has_room(size):
@@ -393,8 +393,10 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if not self._slots:
             return True
+        if self.is_alone or self.pending_bytes > PENDING_BYTES_MAX:
+            return False
         pool = self._pools.pending
-        return not self.is_alone and self.pending_bytes <= PENDING_BYTES_MAX and pool.used <= pool.limit
+        return pool.used <= pool.own or pool.has_room(0)
 
     def _make_room(self) -> None:
         """Have room for more behind what has arrived. The buffer grows as it fills, not by what a frame claims."""
@@ -461,7 +463,7 @@ class Connection(asyncio.BufferedProtocol):
         pool, before = self._pools.unsent, self.unsent_bytes
         pool.used += size - before
         self.unsent_bytes = size
-        if not before or pool.used > pool.limit:
+        if not before or not pool.has_room(0):
             self._memory.stalled(self)
 
     def _pump(self) -> None:

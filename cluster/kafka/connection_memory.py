@@ -58,11 +58,19 @@ class ConnectionMemory:
     the one whose request began to arrive last. So the oldest request always ends.
     """
 
-    def __init__(self, memory: Memory, connections: Callable[[], Iterable[Holder]] = tuple) -> None:
-        self.pools = memory
+    def __init__(
+        self,
+        memory: Memory,
+        connections: Callable[[], Iterable[Holder]] = tuple,
+        give_back: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`give_back` ends something that is kept for clients which can do without."""
+        self.pools, self._give_back = memory, give_back
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[Holder, None] = {}
+        self._pressed: set[str] = set()
+        """Names of pools in which something other than a connection waits for room."""
         self._retrying: dict[Holder, None] = {}
         self._stalled: dict[Holder, None] = {}
         """Those that have answers which their clients did not take; some may have been taken since."""
@@ -83,6 +91,11 @@ class ConnectionMemory:
         self._waiting[connection] = None
         self._schedule()
 
+    def press(self, pool: MemoryPool) -> None:
+        """Something waits for room in the pool: have others make some."""
+        self._pressed.add(pool.name)
+        self._schedule()
+
     def reclaim(self) -> None:
         """Take back all receive buffers with nothing in them, once an interval."""
         if self._may_reclaim:
@@ -94,7 +107,7 @@ class ConnectionMemory:
     def stalled(self, connection: Holder) -> None:
         """The client of this connection does not take its answers. Close those stalled for longest in a full pool."""
         self._stalled[connection] = None
-        if self.pools.unsent.used > self.pools.unsent.limit:
+        if not self.pools.unsent.has_room(0):
             self._end_stalled()
 
     def closed(self, connection: Holder) -> None:
@@ -114,30 +127,45 @@ class ConnectionMemory:
             stalled_s = self._loop.time() - oldest.stalled_at
             oldest.close(f"{oldest.unsent_bytes} bytes of answers have not been taken for {stalled_s:.1f} s")
 
+    def _end_one_stalled(self) -> None:
+        """Of those that have taken nothing for a while, the one that has done so for longest."""
+        now = self._loop.time()
+        stalled = [each for each in self._stalled if each.unsent_bytes > HELD_BYTES_FREE and not each.is_broker]
+        oldest = min(stalled, key=lambda each: each.stalled_at, default=None)
+        if oldest is not None and now - oldest.stalled_at > HELD_S_MAX:
+            self.pools.unsent.closes += 1
+            oldest.close(f"{oldest.unsent_bytes} bytes of answers are not taken, and others wait for memory")
+
     def _schedule(self) -> None:
         if self._timer is None:
             self._timer = self._loop.call_later(RETRY_INTERVAL_S, self._retry)
 
     def _retry(self) -> None:
         self._timer, self._may_reclaim = None, True
-        if self._waiting:
+        if self._waiting or self._pressed:
             self.reclaim()
         self._retrying, self._waiting = self._waiting, {}
         for connection in self._retrying:
             connection.try_again()
         self._retrying = {}
-        if self._waiting:
+        if self._waiting or self._pressed:
             self._make_room()
         else:
             self._arrivals.clear()
+        self._pressed.clear()
 
     def _make_room(self) -> None:
         pools, clients = self.pools, [each for each in self._connections() if not each.is_broker]
-        wanted = [holder.waits_for for holder in self._waiting]
-        if pools.pending in wanted:
+        wanted = {holder.waits_for.name for holder in self._waiting if holder.waits_for is not None} | self._pressed
+        if pools.is_crowded:
+            # Whatever pool lacks room, what all of them hold is in its way.
+            wanted |= {pools.pending.name, pools.receive.name}
+            self._end_one_stalled()
+            self._give_back()
+        if pools.pending.name in wanted:
             holders = [each for each in clients if each.pending_bytes > HELD_BYTES_FREE]
             self._end(pools.pending, [holder for holder in holders if self._is_unanswered(holder)])
-        if pools.receive in wanted or pools.large in wanted:
+        if pools.receive.name in wanted or pools.large.name in wanted:
             holders = [each for each in clients if each.receive_bytes > HELD_BYTES_FREE]
             stuck = [holder for holder in holders if holder.waits_for is None and self._is_stuck(holder)]
             if not stuck and len(holders) > 1 and all(holder.waits_for is not None for holder in holders):

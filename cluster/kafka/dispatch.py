@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import structlog
 
+from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.codec import (
@@ -25,16 +27,12 @@ from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
 from cordwood.cluster.kafka.request_measures import Held, RequestMeasures
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps
-from cordwood.cluster.kafka.wire import Malformed
-from cordwood.cluster.kafka.writing import AnswerTooLarge
+from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
+from cordwood.cluster.kafka.writing import Answer, AnswerTooLarge
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
 from cordwood.replication.links import Links
 
 CLIENT_ID_CHARS_TOLD = 100
-DECODED_SHARE = 12
-"""A decoded request takes so many times the bytes of its frame, or"""
-DECODED_ITEMS_BYTES = 40 << 20
-"""as much for all the items that a request may have, beside its texts."""
 
 _events = structlog.get_logger("request")
 
@@ -65,11 +63,11 @@ class Api:
             return self.lift(request, head.version)
         return lift(self.key, head.version, newest)(request)
 
-    def encoding(self, head: RequestHead, response: Any) -> Steps[list[bytes]]:
+    def encoding(self, head: RequestHead, response: Any, answer: Answer) -> Steps[list[bytes]]:
         """The response's frame as chunks, in the version of the request. Raises AnswerTooLarge."""
         if self.lower is not None and head.version != self.versions[-1]:
             response = self.lower(response, head.version)
-        return encoding(self.key, head.version, head.correlation_id, response)
+        return encoding(self.key, head.version, head.correlation_id, response, answer)
 
 
 class Dispatcher:
@@ -82,7 +80,9 @@ class Dispatcher:
         fetching: fetch.Fetching,
         links: Links,
         measures: RequestMeasures,
+        answers: AnswerMemory,
     ) -> None:
+        self._answers = answers
         self._services, self._links, self._measures = services, links, measures
         self._producing, self._fetching = producing, fetching
         self._apis: dict[int, Api] = {module.KEY: Api.of(module) for module in HANDLERS}
@@ -139,7 +139,7 @@ class Dispatcher:
             return
         if api is None or head.version not in api.versions:
             raise Malformed(f"API {head.api_key} in version {head.version}, which this broker does not serve")
-        if not slot.reserve(min(DECODED_SHARE * slot.size, 2 * slot.size + DECODED_ITEMS_BYTES), alone=True):
+        if not slot.reserve(decoded_bytes(slot.size), alone=True):
             # As in Kafka, a connection's next request begins when the one before it has ended: a client that sends many
             # at once takes turns with the others, finds its own effects in order, and has one answer in memory.
             return
@@ -156,7 +156,7 @@ class Dispatcher:
         response = await api.handle(request, call)
         if code := getattr(response, "error_code", None):
             slot.refused(int(code))
-        slot.fill([*await turns.run(api.encoding(head, response))])
+        slot.fill([*await self._answers.write(slot, partial(api.encoding, head, response), turns)])
 
     def _start(self, work: Coroutine[Any, Any, None], head: RequestHead, connection: Connection) -> None:
         """Have a request answered beside others. Where that fails, its connection ends."""

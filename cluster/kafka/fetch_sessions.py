@@ -135,6 +135,12 @@ class FetchSessions:
         if session is not None:
             self._count(session, -len(session.partitions))
 
+    def give_back(self) -> None:
+        """End the session that has not been used for longest, where others lack memory: its client begins another."""
+        if self._sessions and self._pool.used > self._pool.own:
+            self._pool.closes += 1
+            self.end(next(iter(self._sessions)))
+
     def size_of(self, session_id: int) -> int:
         """Bytes that its partitions are counted with; 0 for a session that is not there."""
         session = self._sessions.get(session_id)

@@ -54,7 +54,7 @@ class Server:
         self.wakeups, self.read_piece, self.damaged = wakeups, read_piece, damaged
         self.request_bytes_max = settings.socket_request_max_bytes
         self.other_bytes_max = OTHER_BYTES_MAX
-        self.memory = ConnectionMemory(memory, lambda: self._connections)
+        self.memory = ConnectionMemory(memory, lambda: self._connections, sessions.give_back)
         self._settings, self._handle, self._measures = settings, handle, measures
         self._sessions = sessions
         self._connections: dict[Connection, None] = {}

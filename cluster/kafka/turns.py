@@ -38,12 +38,14 @@ class Turns:
         self._is_due = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    async def run(self, steps: Steps[_T]) -> _T:
-        """Take all the steps. Returns what they return."""
+    async def run(self, steps: Steps[_T], room: Callable[[], Awaitable[None] | None] = lambda: None) -> _T:
+        """Take all the steps. Returns what they return. Steps beyond the free ones wait for `room` where it says so."""
         try:
             for _ in range(FREE_STEPS):
                 next(steps)
             while True:
+                if (wait := room()) is not None:
+                    await wait
                 if not self._has_time():
                     await self._later_turn()
                 next(steps)

@@ -22,6 +22,12 @@ TAGS_MAX = 64
 """Tagged fields of one structure. Kafka's have up to five; each takes time, and no other limit holds for them."""
 
 
+DECODED_SHARE = 12
+"""A decoded request takes so many times the bytes of its frame, or"""
+DECODED_ITEMS_BYTES = 40 << 20
+"""as much for all the items that a request may have and what becomes of them, beside its texts."""
+
+
 class Malformed(Exception):
     """Bytes that are no request of the version they claim."""
 
@@ -96,6 +102,11 @@ def read_count(frame: memoryview, position: int, flexible: bool, item_bytes: int
     if count > ITEMS_MAX or count * item_bytes > len(frame) - position:
         raise Malformed(f"an array of {count} items where {len(frame) - position} bytes remain")
     return count if count > 0 else 0, position
+
+
+def decoded_bytes(size: int) -> int:
+    """What a request of so many bytes takes at the most while it is handled."""
+    return min(DECODED_SHARE * size, size + DECODED_ITEMS_BYTES)
 
 
 def check_items(count: int) -> None:

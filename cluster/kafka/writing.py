@@ -14,7 +14,7 @@ from cordwood.cluster.kafka.schema import entity_in, has_arrays, is_tuple
 from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import uvarint
 
-ANSWER_BYTES_MAX = 64 << 20
+ANSWER_BYTES_MAX = 32 << 20
 CHUNK_BYTES = 256 << 10
 """An answer is kept as chunks of about this size: a longer piece of memory would be copied as it grows."""
 
@@ -53,9 +53,11 @@ class Answer:
             raise AnswerTooLarge(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
 
 
-def writing(schema: Any, head: bytes, message: Any) -> Steps[list[bytes]]:
-    """The frame with its length in front, as chunks; `head` is what comes between. Raises AnswerTooLarge."""
-    answer = Answer()
+def writing(schema: Any, head: bytes, message: Any, answer: Answer) -> Steps[list[bytes]]:
+    """The frame with its length in front, as chunks; `head` is what comes between. Raises AnswerTooLarge.
+
+    The chunks are those of `answer`, which shows how far it is.
+    """
     if has_arrays(schema):
         yield from _writer(schema)(answer, message)
     else:

@@ -24,6 +24,8 @@ from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.dispatch import Api
 from cordwood.cluster.kafka.turns import Turns
+from cordwood.cluster.kafka.writing import Answer
+from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, FenceBroker, RegisterBroker, UnfenceBroker
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
@@ -59,7 +61,7 @@ class AdminFixture:
             "rng": rng,
             "run_blocking": _run_here,
             "turns": Turns(time.perf_counter),
-            "decoding": Decoding(_run_here),
+            "decoding": Decoding(_run_here, Memory.unlimited().decoding),
             "wall_clock": lambda: NOW_MS,
         }
         self.services = Services(**{field.name: here.get(field.name) for field in dataclasses.fields(Services)})
@@ -113,7 +115,7 @@ class AdminFixture:
         head = RequestHead(api.KEY, version, 7, "test", 0)
         decoded = await turns.run(called.decoding(head, memoryview(_written(request))))
         response = await api.handle(decoded, Call(self.services, version, "test", "127.0.0.1", listener))
-        return _read_response(api.KEY, version, b"".join(await turns.run(called.encoding(head, response))))
+        return _read_response(api.KEY, version, b"".join(await turns.run(called.encoding(head, response, Answer()))))
 
     def close(self) -> None:
         self.runner.run(self.voter.close())

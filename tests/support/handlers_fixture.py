@@ -33,7 +33,7 @@ from cordwood.cluster.kafka.leader_hints import Leader
 from cordwood.cluster.kafka.questions import correlation_id_of, decode_response, encode_request
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.turns import Turns
-from cordwood.cluster.memory import SESSION_PARTITION_BYTES, MemoryPool
+from cordwood.cluster.memory import SESSION_PARTITION_BYTES, Memory, MemoryPool
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import split
 from cordwood.storage.config import LogConfig
@@ -92,7 +92,7 @@ class HandlersStory(RolesStory):
         """By topic, rack and offset, the follower that a client is better served by."""
         self.leaders: dict[tuple[str, int], Leader] = {}
         """What the metadata knows of others that lead."""
-        turns, decoding = Turns(lambda: 0.0), Decoding(run_here)
+        turns, decoding = Turns(lambda: 0.0), Decoding(run_here, Memory.unlimited().decoding)
         here: dict[str, Any] = dict.fromkeys(Services.__slots__)
         here |= {"settings": Settings(), "replicas": self.replicas, "turns": turns, "decoding": decoding}
         here |= {"run_blocking": run_here, "wall_clock": self._clock, "rng": random.Random(1)}

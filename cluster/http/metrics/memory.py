@@ -18,7 +18,8 @@ FAMILIES: tuple[Family, ...] = (
     gauges(
         "memory_pool_used_bytes",
         "In use: receive buffers beyond their first 4 KiB (receive), those above 256 KiB (receive_large), requests that"
-        " wait for their answers (pending), answers that clients do not take (unsent), fetch sessions, and over HTTP"
+        " wait for their answers (pending), answers that are being written (answers) and those that clients do not take"
+        " (unsent), records out of their compression (decoding), fetch sessions, and over HTTP"
         " bodies that arrive (http_bodies) and answers that are not taken (http_unsent).",
         ("pool",),
         _of_each_pool(lambda pool: pool.used),

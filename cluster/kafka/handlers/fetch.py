@@ -32,6 +32,7 @@ from cordwood.cluster.kafka.fetch_sessions import (
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps, Turns, at_once
+from cordwood.cluster.kafka.wire import decoded_bytes
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
@@ -42,8 +43,6 @@ from cordwood.storage.slices import Slice
 
 KEY, VERSIONS = ApiKey.FETCH, range(4, 17)
 SMALL_REQUEST_BYTES = 256
-HELD_SHARE = 12
-"""What waits for a larger request's partitions takes so many times the bytes of its frame."""
 LARGE_REQUEST_BYTES = 8 << 10
 """A still larger one, of some hundred partitions or more, is read in slices of the loop's time."""
 PARTITIONS_AT_ONCE = 100
@@ -114,7 +113,7 @@ class Fetching:
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Coroutine[Any, Any, None] | None:
         """Answer now, or begin a long poll. Of a large request the rest is returned. Raises Malformed."""
-        if slot.size > SMALL_REQUEST_BYTES and not slot.reserve(slot.size * HELD_SHARE):
+        if slot.size > SMALL_REQUEST_BYTES and not slot.reserve(decoded_bytes(slot.size)):
             return None
         if slot.size > LARGE_REQUEST_BYTES:
             return self._handle_large(head, slot.connection.keep(frame), slot)

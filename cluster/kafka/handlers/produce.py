@@ -31,7 +31,7 @@ from cordwood.cluster.topics import INTERNAL_TOPICS
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.admission import admit_records
 from cordwood.storage.batch import check
-from cordwood.storage.budget import Budget, OverBudget
+from cordwood.storage.budget import UNPACKED_BYTES_MAX, Budget, OverBudget, UnpacksTooLarge
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 
@@ -55,6 +55,7 @@ OUTCOME_BYTES = 400
 LEADERS_FROM = 10
 """From this version on, who is refused is told the leader (KIP-951)."""
 
+UNPACKED_BYTES_AT_FIRST, USUAL_RATIO = 1 << 20, 8
 RECORDS_AT_ONCE, UNPACKED_BYTES_AT_ONCE = 4_000, 256 << 10
 """Of one request, checked in the connection's callback: some 2 ms."""
 
@@ -282,7 +283,7 @@ class Producing:
             for topic, data, outcome in unchecked:
                 try:
                     config = self._replicas.readable(topic, data.partition).config
-                    await self._decoding.run(_check_records, data.records, config)
+                    await self._check_records(data.records, config)
                 except EXPECTED as error:
                     outcome.refused(error)
                 else:
@@ -295,6 +296,21 @@ class Producing:
         finally:
             connection.is_alone = False
             connection.thaw()
+
+    async def _check_records(self, batch: Bytes, config: LogConfig) -> None:
+        """Raises what `check` and `admit_records` raise, and OutOfResources.
+
+        Nearly all batches unpack to a few times their size, so that much is tried first. Others wait for more room.
+        """
+        room = min(max(UNPACKED_BYTES_AT_FIRST, USUAL_RATIO * len(batch)), UNPACKED_BYTES_MAX)
+        while True:
+            try:
+                await self._decoding.run(_check_records, batch, config, room, size=room)
+                return
+            except UnpacksTooLarge:
+                if room == UNPACKED_BYTES_MAX:
+                    raise
+            room = min(USUAL_RATIO * room, UNPACKED_BYTES_MAX)
 
     def _append(
         self, topic: str, data: PartitionData, outcome: Outcome, acks: int, now_ms: int, budget: Budget | None
@@ -334,9 +350,9 @@ class Producing:
             pending.slot.fill([])
 
 
-def _check_records(batch: Bytes, config: LogConfig) -> None:
+def _check_records(batch: Bytes, config: LogConfig, unpacked_bytes_max: int) -> None:
     """Raises what `check` and `admit_records` raise."""
-    admit_records(batch, check(batch), config, Budget())
+    admit_records(batch, check(batch), config, Budget(unpacked_bytes=unpacked_bytes_max))
 
 
 def encode(head: RequestHead, topics: list[tuple[str, list[Outcome]]], leaders: Leaders) -> Steps[bytes]:

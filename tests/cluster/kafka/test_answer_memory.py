@@ -1,0 +1,129 @@
+"""Answers of many items share a pool of memory: they wait for room, and the oldest of them always gets on."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+
+from cordwood.chaos.sim.loop import run as simulate
+from cordwood.cluster.kafka.answer_memory import LARGEST_BYTES, AnswerMemory
+from cordwood.cluster.kafka.connection import Connection
+from cordwood.cluster.kafka.in_process import InProcess
+from cordwood.cluster.kafka.slot import Slot
+from cordwood.cluster.kafka.turns import FREE_STEPS, SLICE_STEPS, Steps, Turns
+from cordwood.cluster.kafka.writing import CHUNK_BYTES, Answer
+from cordwood.cluster.memory import MemoryPool
+from cordwood.replication.waiters import Wakeups
+
+PIECE = b"x" * CHUNK_BYTES
+
+
+class Story:
+    """A broker that has room for so many pieces of answers. `pressed` counts how often others were asked for room."""
+
+    def __init__(self, pieces: int) -> None:
+        self.pool, self.pressed = MemoryPool("answers", pieces * CHUNK_BYTES), 0
+        self.most = 0
+        self._memory, self._turns = AnswerMemory(self.pool, self._press), Turns(lambda: 0.0)
+
+    async def write(self, pieces: int) -> int:
+        """The size of an answer of so many pieces, asked for on a connection of its own."""
+        slot = self._slot()
+
+        def encoding(answer: Answer) -> Steps[list[bytes]]:
+            for step in range(FREE_STEPS + pieces * SLICE_STEPS):
+                if step < FREE_STEPS or step % SLICE_STEPS:
+                    yield
+                    continue
+                answer.buffer.write(PIECE)
+                answer.item_written()
+                assert answer.size <= self.pool.used, "what is there is counted"
+                self.most = max(self.most, self.pool.used)
+                yield
+            return answer.chunks
+
+        return sum(map(len, await self._memory.write(slot, encoding, self._turns)))
+
+    def _press(self, _pool: MemoryPool) -> None:
+        self.pressed += 1
+
+    def _slot(self) -> Slot:
+        async def run_blocking(*_: Any) -> NoReturn:
+            raise AssertionError
+
+        slots: list[Slot] = []
+
+        def handle(_connection: Connection, _frame: memoryview, slot: Slot) -> None:
+            slots.append(slot)
+
+        here = InProcess(Wakeups(asyncio.get_running_loop()), run_blocking, lambda _: None, 1000)
+        self.channel = here.open("test", handle, lambda _: None)
+        self.channel.push([(8).to_bytes(4, "big") + bytes(8)])
+        return slots[0]
+
+
+def tell(story: Story, told: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await asyncio.wait_for(told(), 60)
+        assert story.pool.used == 0, "all is given back"
+        assert story.most <= story.pool.limit
+
+    simulate(run())
+
+
+LARGEST = LARGEST_BYTES // CHUNK_BYTES
+
+
+def test_answers_that_fit_are_written_beside_each_other() -> None:
+    story = Story(pieces=LARGEST + 8)
+
+    async def told() -> None:
+        assert await asyncio.gather(*(story.write(3) for _ in range(2))) == [3 * CHUNK_BYTES] * 2
+        assert not story.pool.waits
+
+    tell(story, told)
+
+
+def test_many_answers_that_do_not_fit_together_are_all_written() -> None:
+    story = Story(pieces=LARGEST + 8)
+
+    async def told() -> None:
+        assert await asyncio.gather(*(story.write(3) for _ in range(30))) == [3 * CHUNK_BYTES] * 30
+        assert story.pool.waits
+        assert not story.pool.closes
+
+    tell(story, told)
+
+
+def test_with_little_room_answers_are_written_one_after_the_other() -> None:
+    story = Story(pieces=4)
+
+    async def told() -> None:
+        assert await asyncio.gather(*(story.write(3) for _ in range(5))) == [3 * CHUNK_BYTES] * 5
+        assert not story.pool.closes
+
+    tell(story, told)
+
+
+def test_where_the_oldest_lacks_room_the_newest_is_given_up() -> None:
+    story = Story(pieces=4)
+
+    async def told() -> None:
+        outcomes = await asyncio.gather(*(story.write(size) for size in (8, 2, 2)), return_exceptions=True)
+        assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
+        assert story.pool.closes == 3
+        assert story.pressed, "others are asked to make room first"
+
+    tell(story, told)
+
+
+def test_the_answer_of_a_client_that_has_gone_is_not_written_on() -> None:
+    story = Story(pieces=4)
+
+    async def told() -> None:
+        writing = asyncio.ensure_future(story.write(1000))
+        await asyncio.sleep(0)
+        story.channel.close()
+        await asyncio.wait([writing])
+        assert writing.cancelled()
+
+    tell(story, told)
