@@ -20,6 +20,7 @@ from cordwood.cluster.http.records.given import (
     NewRecord,
     NewRecords,
     Timestamp,
+    check_count,
     records_in,
     whole_body,
 )
@@ -33,6 +34,8 @@ from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
 from cordwood.cluster.topics import INTERNAL_TOPICS
 from cordwood.storage.records import Record
 
+RECORDS_PER_TURN = 500
+"""Sorted by partition in one turn of the loop. They take some 2 ms."""
 IDEMPOTENCY_KEY = "Idempotency-Key"
 
 
@@ -98,11 +101,14 @@ async def write_records(asked: Asked[WriteQuery, NewRecords]) -> web.Response:
             encodings = (Encoding.BASE64, Encoding.BASE64)
         else:
             encodings = (asked.query.key_encoding, asked.query.value_encoding)
+            await check_count(content)
             records = records_in(content, *encodings)
         once_key = request.headers.get(IDEMPOTENCY_KEY)
         once = None if once_key is None else _once(once_key, request, content)
         letter = Letter(topic, context, asked.query, once_key)
-        letter.add(records, *encodings)
+        for start in range(0, len(records), RECORDS_PER_TURN):
+            letter.add(records[start : start + RECORDS_PER_TURN], *encodings)
+            await asyncio.sleep(0)
         return await letter.send(_ACKS[asked.query.acks], once)
 
 
