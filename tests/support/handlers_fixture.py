@@ -23,6 +23,7 @@ from virtual_time import run
 from cordwood.cluster.config import Settings
 from cordwood.cluster.decoding import Decoding
 from cordwood.cluster.kafka import refusals
+from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.dispatch import Dispatcher
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
@@ -100,10 +101,10 @@ class HandlersStory(RolesStory):
         self.sessions = FetchSessions(sessions, pool, random.Random(1))
         fetching = Fetching(self.replicas, self.sessions, self._clock, response_bytes_max, self._nearest, turns)
         producing = Producing(self.replicas, decoding, self._clock, self._find_leader, turns)
-        self._dispatcher = Dispatcher(
-            Services(**here), producing, fetching, self.links, RequestMeasures(asyncio.get_running_loop().time)
-        )
-        self._here = InProcess(self.wakeups, run_here, lambda _: None, 100 * MB)
+        measures = RequestMeasures(asyncio.get_running_loop().time)
+        answers = AnswerMemory(Memory.unlimited().answers, lambda _: None)
+        self._dispatcher = Dispatcher(Services(**here), producing, fetching, self.links, measures, answers)
+        self._here = InProcess(self.wakeups, self.replicas.read_piece, lambda _: None, 100 * MB)
         self.client = self.connect()
 
     def connect(self) -> Client:
