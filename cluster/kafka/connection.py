@@ -12,19 +12,16 @@ import mmap
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import structlog
 
-from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.connection_memory import ConnectionMemory
+from cordwood.cluster.kafka.connection_owner import REQUEST_BYTES_MIN, Owner, why_not
 from cordwood.cluster.kafka.fetch_sessions import NO_SESSION
-from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.memory import MemoryPool
-from cordwood.replication.channel import Chunk, ReadPiece
+from cordwood.replication.channel import Chunk
 from cordwood.replication.frames import FIRST_KEY_BYTE
-from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.segment import NotInMemory
 from cordwood.storage.slices import Slice
@@ -34,8 +31,6 @@ BUFFER_BYTES_USUAL = 256 << 10
 BUFFER_BYTES_KEPT = 16 << 20
 """A buffer grows to the largest request and stays, since fresh memory is dear; one larger than this goes at once."""
 BUFFER_BYTES_STEP = 4 << 20
-COPIED_BYTES_MAX = 256 << 10
-"""A larger request is read where it arrived, and its client's next one waits for that."""
 REQUEST_BYTES = 2 << 10
 """What one request that waits for its answer is counted with, beside a share of its size."""
 SIZE_SHARE_SHIFT = 4
@@ -47,29 +42,9 @@ FREE_BYTES = 16 << 10
 PIECES_BYTES = 512 << 10
 JOINED_BYTES_MAX = 16 << 10
 """Up to here one copy is cheaper than a gathering write."""
-LENGTH_BYTES, KEY_BYTES = 4, 2
+LENGTH_BYTES = 4
 _read_size = struct.Struct(">i").unpack_from
-_read_key = struct.Struct(">h").unpack_from
 _events = structlog.get_logger("connection")
-
-
-class Owner(Protocol):
-    """The server, as a connection sees it."""
-
-    keep_alive: KeepAlive
-
-    wakeups: Wakeups
-    read_piece: ReadPiece
-    request_bytes_max: int
-    other_bytes_max: int
-    """A request of any API but Produce."""
-    memory: ConnectionMemory
-
-    def opened(self, connection: "Connection") -> None: ...
-
-    def closed(self, connection: "Connection") -> None: ...
-
-    def damaged(self, damage: DamagedLog) -> None: ...
 
 
 Handle = Callable[["Connection", memoryview, Slot], None]
@@ -96,19 +71,17 @@ class Connection(asyncio.BufferedProtocol):
         """So much of the buffer may be written to: a large one is filled step by step."""
         self._room_wanted, self._whole_bytes = BUFFER_BYTES_MIN, 0
         """The room and the size that the buffer gets before it is read into; 0 where it has the room it should."""
-        self.receive_bytes = 0
-        self._start = self._end = 0
+        self._start = self._end = self.receive_bytes = 0
         self._slots: deque[Slot] = deque()
         self._out: deque[Chunk] = deque()
         self.pending_bytes = 0
         self.unsent_bytes = 0
         """Of answers, counted since the client stopped taking them."""
         self.stalled_at = 0.0
-        self._is_reading = True
         self.is_alone = self._is_frozen = False
         """Whether no other request is handled beside one, and whether that one is still read from the buffer."""
         self.waits_for: MemoryPool | None = None
-        self._may_write, self._is_fetching_piece = True, False
+        self._is_reading, self._may_write, self._is_fetching_piece = True, True, False
         self.partial_since = 0.0
 
     @property
@@ -235,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def keep(self, frame: memoryview) -> memoryview:
         """The request that is being handled, for as long as it is read: a copy, or where it is until `thaw`."""
-        if len(frame) <= COPIED_BYTES_MAX:
+        if len(frame) <= BUFFER_BYTES_USUAL:
             return memoryview(bytes(frame))
         self.freeze()
         return frame
@@ -354,11 +327,10 @@ class Connection(asyncio.BufferedProtocol):
         view = memoryview(self._buffer).toreadonly()
         while self._transport is not None and self._is_reading and self._end - self._start >= LENGTH_BYTES:
             size: int = _read_size(view, self._start)[0]
-            if not 8 <= size <= self._owner.request_bytes_max:
-                self.close(f"a request of {size} bytes, where 8 to {self._owner.request_bytes_max} are taken")
-                return
             begin = self._start + LENGTH_BYTES
-            if size > self._owner.other_bytes_max and self._refuse_large(view[begin : self._end], size):
+            is_usual = REQUEST_BYTES_MIN <= size <= self._owner.other_bytes_max
+            if not is_usual and (reason := why_not(self._owner, size, view[begin : self._end])):
+                self.close(reason)
                 return
             end = begin + size
             if end > self._end:
@@ -369,13 +341,6 @@ class Connection(asyncio.BufferedProtocol):
             self._start = end
             self._take(view[begin:end], size)
         self._make_room()
-
-    def _refuse_large(self, arrived: memoryview, size: int) -> bool:
-        """Close the connection where a request that is not Produce is too large, before its buffer grows for it."""
-        if len(arrived) < KEY_BYTES or (key := _read_key(arrived)[0]) == ApiKey.PRODUCE:
-            return False
-        self.close(f"a request of {size} bytes to API {key}, where {self._owner.other_bytes_max} are taken")
-        return True
 
     def _take(self, frame: memoryview, size: int) -> None:
         self.partial_since = 0.0

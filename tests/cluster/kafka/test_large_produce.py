@@ -10,7 +10,7 @@ from cordwood.chaos.sim.kafka import Client
 
 CALLS_MAX = 30_000
 LARGE = 20_000
-"""Partitions of a Fetch that is read where it arrived (`COPIED_BYTES_MAX`)."""
+"""Partitions of a Fetch that is read where it arrived (`BUFFER_BYTES_USUAL`)."""
 
 
 def test_requests_behind_a_large_one_are_appended_behind_it() -> None:

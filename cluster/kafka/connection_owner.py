@@ -1,0 +1,47 @@
+"""What a connection needs of the server that it belongs to, and the sizes of requests that the server takes."""
+
+import struct
+from typing import TYPE_CHECKING, Protocol
+
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.kafka.connection_memory import ConnectionMemory
+from cordwood.cluster.kafka.keep_alive import KeepAlive
+from cordwood.replication.channel import ReadPiece
+from cordwood.replication.waiters import Wakeups
+from cordwood.storage.errors import DamagedLog
+
+if TYPE_CHECKING:
+    from cordwood.cluster.kafka.connection import Connection
+
+REQUEST_BYTES_MIN = 8
+"""API key, version and correlation id."""
+KEY_BYTES = 2
+_read_key = struct.Struct(">h").unpack_from
+
+
+class Owner(Protocol):
+    """The server, as a connection sees it."""
+
+    keep_alive: KeepAlive
+
+    wakeups: Wakeups
+    read_piece: ReadPiece
+    request_bytes_max: int
+    other_bytes_max: int
+    """A request of any API but Produce."""
+    memory: ConnectionMemory
+
+    def opened(self, connection: "Connection") -> None: ...
+
+    def closed(self, connection: "Connection") -> None: ...
+
+    def damaged(self, damage: DamagedLog) -> None: ...
+
+
+def why_not(owner: Owner, size: int, arrived: memoryview) -> str | None:
+    """Why a request of so many bytes is refused, by the first of them; None where it is not, or not yet."""
+    if not REQUEST_BYTES_MIN <= size <= owner.request_bytes_max:
+        return f"a request of {size} bytes, where {REQUEST_BYTES_MIN} to {owner.request_bytes_max} are taken"
+    if size > owner.other_bytes_max and len(arrived) >= KEY_BYTES and (key := _read_key(arrived)[0]) != ApiKey.PRODUCE:
+        return f"a request of {size} bytes to API {key}, where {owner.other_bytes_max} are taken"
+    return None
