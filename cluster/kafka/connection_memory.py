@@ -9,6 +9,8 @@ from cordwood.cluster.memory import Memory, MemoryPool
 RETRY_INTERVAL_S = 0.05
 HELD_BYTES_FREE = 8 << 10
 """A connection that has no more than this of the pools is never closed to make room."""
+HELD_BYTES_LARGE = 256 << 10
+"""With less than this, none is closed because other pools hold what its own lacks."""
 HELD_S_MAX = 1.0
 """While others wait, a connection may keep memory for as long, unless its request goes on arriving."""
 ARRIVAL_BYTES_PER_SECOND_MIN = 256 << 10
@@ -130,7 +132,7 @@ class ConnectionMemory:
     def _end_one_stalled(self) -> None:
         """Of those that have taken nothing for a while, the one that has done so for longest."""
         now = self._loop.time()
-        stalled = [each for each in self._stalled if each.unsent_bytes > HELD_BYTES_FREE and not each.is_broker]
+        stalled = [each for each in self._stalled if each.unsent_bytes > HELD_BYTES_LARGE and not each.is_broker]
         oldest = min(stalled, key=lambda each: each.stalled_at, default=None)
         if oldest is not None and now - oldest.stalled_at > HELD_S_MAX:
             self.pools.unsent.closes += 1
@@ -157,15 +159,16 @@ class ConnectionMemory:
     def _make_room(self) -> None:
         pools, clients = self.pools, [each for each in self._connections() if not each.is_broker]
         wanted = {holder.waits_for.name for holder in self._waiting if holder.waits_for is not None} | self._pressed
-        if pools.is_crowded:
+        is_crowded = pools.is_crowded
+        if is_crowded:
             # Whatever pool lacks room, what all of them hold is in its way.
-            wanted |= {pools.pending.name, pools.receive.name}
             self._end_one_stalled()
             self._give_back()
-        if pools.pending.name in wanted:
-            holders = [each for each in clients if each.pending_bytes > HELD_BYTES_FREE]
+        if is_crowded or pools.pending.name in wanted:
+            least = HELD_BYTES_FREE if pools.pending.name in wanted else HELD_BYTES_LARGE
+            holders = [each for each in clients if each.pending_bytes > least]
             self._end(pools.pending, [holder for holder in holders if self._is_unanswered(holder)])
-        if pools.receive.name in wanted or pools.large.name in wanted:
+        if is_crowded or not wanted.isdisjoint((pools.receive.name, pools.large.name)):
             holders = [each for each in clients if each.receive_bytes > HELD_BYTES_FREE]
             stuck = [holder for holder in holders if holder.waits_for is None and self._is_stuck(holder)]
             if not stuck and len(holders) > 1 and all(holder.waits_for is not None for holder in holders):
