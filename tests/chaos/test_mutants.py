@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 import typer.testing
 
+import cordwood
 from cordwood.chaos.mutants import command, killers, page, record, report
-from cordwood.chaos.mutants.catalogue import BY_NAME
+from cordwood.chaos.mutants.catalogue import ALL, BY_NAME
 from cordwood.chaos.mutants.hunt import Hunt, Outcome, Verdict
 from cordwood.chaos.mutants.killers import Killer, PytestFile, Seeds, parsed
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Stale, Story
 from cordwood.chaos.results import Record, Result
 
+SOURCE = Path(cordwood.__path__[0])
+KILLERS = killers.pinned()
 IDLE = Mutant(
     "idle",
     "replication/leader.py",
@@ -30,6 +33,36 @@ SURVIVED = Outcome(BY_NAME["no-truncation"], QUICK_FILE, Verdict.SURVIVED, "")
 
 def hunted(mutant: Mutant, killer: Killer | None) -> Outcome:
     return asyncio.run(Hunt({} if killer is None else {mutant.name: killer}).run(mutant))
+
+
+def misfit(mutant: Mutant) -> str:
+    """What is wrong with it; "" where it fits the source, compiles, and has a killer that is there."""
+    source = (SOURCE / mutant.file).read_text()
+    try:
+        changed = mutant.applied_to(source)
+        compile(changed, mutant.file, "exec")
+    except (Stale, SyntaxError) as error:
+        return f"{mutant.name}: {error}"
+    if changed == source:
+        return f"{mutant.name} changes nothing"
+    killer = KILLERS.get(mutant.name)
+    is_there = isinstance(killer, Seeds) or (killer is not None and (killers.ROOT / killer.path).is_file())
+    return "" if is_there else f"{mutant.name} has no killer that is there: {killer}"
+
+
+def test_every_mutant_fits_the_source_and_has_a_killer() -> None:
+    assert [wrong for mutant in ALL if (wrong := misfit(mutant))] == []
+
+
+def test_each_has_a_name_of_its_own() -> None:
+    assert len(BY_NAME) == len(ALL) >= 200
+    assert KILLERS.keys() == BY_NAME.keys()
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_mutant_that_does_not_fit_is_named(times: int) -> None:
+    with pytest.raises(Stale, match=r"idle: its text is in replication/leader\.py"):
+        IDLE.applied_to(IDLE.find * times)
 
 
 def test_a_story_catches_within_its_seeds() -> None:

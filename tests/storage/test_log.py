@@ -270,6 +270,25 @@ def test_producers_of_what_is_cut_may_send_it_again(log: LogFixture) -> None:
     assert log.send(9, "anything").base_offset == 0
 
 
+def test_a_repeated_batch_is_told_where_it_stands(log: LogFixture) -> None:
+    log.send(0, "a", "b")
+    log.send(2, "c")
+    assert log.send(0, "a", "b")[:2] == (0, 2)
+
+
+def test_a_sync_that_failed_covers_nothing(log: LogFixture) -> None:
+    synced = log.append("a").log.take_unsynced()
+    log.log.sync_failed(synced)
+    assert log.log.flushed_end == 0
+
+
+def test_a_cut_before_the_start_takes_the_start_along(log: LogFixture) -> None:
+    log.append_batch("a", "b", "c")
+    log.log.raise_log_start(2)
+    log.truncate(2)
+    assert (log.start, log.end, log.log.saved_start) == (0, 0, 0)
+
+
 def test_what_was_remembered_of_places_is_forgotten_with_a_cut(log: LogFixture) -> None:
     log.append("a", "b").flush().truncate(1).append("longer than what stood here", "c").flush()
     assert log.values(2) == ["c"]

@@ -172,7 +172,7 @@ def test_a_silent_producer_expires(history: History) -> None:
 def test_a_busy_producer_does_not_expire(history: History) -> None:
     history.sends(0, now=1000)
     history.sends(1, now=1900)
-    history.producers.expire(now_ms=2800, expiry_ms=1000)
+    history.restarts().producers.expire(now_ms=2800, expiry_ms=1000)
     assert history.sends(1) == (1, True)
 
 

@@ -64,6 +64,10 @@ def test_nothing_uncommitted_goes() -> None:
     assert [dropped(HUNDREDS, config, now=NOW + 9, high_watermark=end) for end in (9, 10, 29, 30)] == [0, 1, 2, 3]
 
 
+def test_what_may_not_be_deleted_does_not_age() -> None:
+    assert dropped(HUNDREDS, replace(KEEP_ALL, deletable=False, retention_ms=500), now=NOW + 501) == 0
+
+
 def test_records_without_a_time_are_not_taken_for_old_ones() -> None:
     untimed = [Segment(100, 10, -1), Segment(100, 20, -1)]
     assert dropped(untimed, replace(KEEP_ALL, retention_ms=500)) == 0

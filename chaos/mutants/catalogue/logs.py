@@ -16,12 +16,32 @@ MUTANTS = (
         Story.LOGS,
     ),
     Mutant(
+        "duplicates-are-new-to-the-client",
+        "storage/log.py",
+        "            return Appended(known.base_offset, known.end_offset, is_duplicate=True)\n",
+        "            return Appended(self.log_end, self.log_end, is_duplicate=True)\n",
+        "A repeated batch is acknowledged with the offset that it has.",
+        "A producer is told of an offset where another record is.",
+        Story.LOGS,
+    ),
+    Mutant(
         "stamped-batches-may-go-back",
         "storage/log.py",
         "            if header.base_offset < due:\n",
         "            if False:\n",
         "A follower's batches follow on.",
         "An offset is in the log twice.",
+        Story.LOGS,
+    ),
+    Mutant(
+        "a-failed-group-commit-covers",
+        "storage/log.py",
+        '        """What became of `synced` is unknown; nothing more is to be synced here."""\n'
+        "        self.is_syncing = False\n",
+        '        """What became of `synced` is unknown; nothing more is to be synced here."""\n'
+        "        self.is_syncing = False\n        self.flushed_end = self._covered_end\n",
+        "A sync that failed covers nothing.",
+        "Records are acknowledged that no disk has.",
         Story.LOGS,
     ),
     Mutant(
@@ -90,8 +110,8 @@ MUTANTS = (
     Mutant(
         "cached-places-outlive-a-cut",
         "storage/log.py",
-        "        self._places.clear()\n        self.log_end = end\n",
-        "        self.log_end = end\n",
+        "        self._places.clear()\n        self._start_boundary",
+        "        self._start_boundary",
         "Places that are remembered hold until the log is cut.",
         WRONG_PLACE,
         Story.LOGS,
@@ -103,6 +123,15 @@ MUTANTS = (
         "",
         "What was cut is not flushed any more.",
         "A replica says that it has on disk what it has only in memory.",
+        Story.LOGS,
+    ),
+    Mutant(
+        "a-cut-leaves-the-log-start",
+        "storage/log.py",
+        "        self.log_start, self.saved_start = min(self.log_start, end), min(self.saved_start, end)\n",
+        "",
+        "A log does not begin behind its end.",
+        "A follower that was cut below its start has a start above its end.",
         Story.LOGS,
     ),
     Mutant(
@@ -170,6 +199,15 @@ MUTANTS = (
         "segment.size <= excess\n",
         "The active segment goes for its age alone.",
         "Records that have only just come are gone.",
+        Story.LOGS,
+    ),
+    Mutant(
+        "compacted-topics-age",
+        "storage/retention.py",
+        "not (config.deletable and _has_aged(segment, config, now_ms))",
+        "not _has_aged(segment, config, now_ms)",
+        "A topic that is only compacted keeps its records.",
+        "Committed offsets are gone after retention.ms.",
         Story.LOGS,
     ),
     Mutant(
@@ -335,6 +373,15 @@ MUTANTS = (
         "",
         "A producer whose batches were all cut is not known any more.",
         "Its epoch is refused, or its sequence.",
+        Story.LOGS,
+    ),
+    Mutant(
+        "checkpointed-producers-have-no-time",
+        "storage/producers.py",
+        "Producer(epoch, timestamp)\n            for _",
+        "Producer(epoch, 0)\n            for _",
+        "A restart finds again when a producer sent last.",
+        "A producer is forgotten with the first restart.",
         Story.LOGS,
     ),
     Mutant(
