@@ -1,6 +1,7 @@
 """A follower's side of one leader: a connection, the partitions that come by it, and how far they are on our disk."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from cordwood.replication.channel import Channel, Dial
 from cordwood.replication.follower import ImpossibleAnswer
 from cordwood.replication.following import CheckpointUnderWay, Following
 from cordwood.replication.frames import (
+    DIRECTORIES_MAX,
+    STREAMS_PER_DIRECTORY,
     Follow,
     Open,
     PushKind,
@@ -18,6 +21,7 @@ from cordwood.replication.frames import (
     Start,
     Suspect,
     decode_push,
+    directory_of,
     encode_follow,
     encode_leave,
     encode_open,
@@ -69,8 +73,9 @@ class Fetcher:
         self._reporting: dict[Following, None] = {}
         self._starting: dict[Following, None] = {}
         self._leaving: list[int] = []
-        self._wasted_bytes = 0
-        """Of batches that came for streams we had left: their room in the leader's window has to be given back."""
+        self._wasted_bytes: Counter[int] = Counter()
+        """Of batches that came for streams we had left, by log directory: their room in the leader's windows has to be
+        given back."""
         self._next_stream = 0
         self._channel: Channel | None = None
         self._wanted = asyncio.Event()
@@ -80,7 +85,7 @@ class Fetcher:
     def follow(self, partition: "Partition", refusals: int = 0) -> None:
         """Fetch a partition from where its log ends, in the epoch that it is in now."""
         self._next_stream += 1
-        following = Following(self, partition, self._next_stream, refusals)
+        following = Following(self, partition, self._number_of(partition), refusals)
         partition.following = following
         self._followings[following.stream] = following
         self._wanted.set()
@@ -91,7 +96,7 @@ class Fetcher:
             self._asking.pop(following, None)
             self._reporting.pop(following, None)
             self._starting.pop(following, None)
-            self._wasted_bytes += following.owed_bytes
+            self._waste(following.stream, following.owed_bytes)
             following.owed_bytes = 0
             self._leaving.append(following.stream)
             self._soon()
@@ -129,14 +134,26 @@ class Fetcher:
         if self._reporting or self._wasted_bytes:
             reporting, self._reporting = self._reporting, {}
             rows = [_report(following) for following in reporting]
-            if self._wasted_bytes:
-                rows.append(Report(0, NO_STREAM_END, self._wasted_bytes))
-                self._wasted_bytes = 0
+            for directory, size in self._wasted_bytes.items():
+                rows.append(Report(directory * STREAMS_PER_DIRECTORY, NO_STREAM_END, size))
+            self._wasted_bytes.clear()
             channel.push([encode_reports(rows)])
 
     def fail(self, error: Exception) -> None:
         if self._channel is not None:
             self._channel.close(f"replication from broker {self._leader} failed: {error!r}")
+
+    def _number_of(self, partition: "Partition") -> int:
+        """A stream number that is not in use, of the partition's log directory. The first of each is for no stream."""
+        begin = partition.directory.number % DIRECTORIES_MAX * STREAMS_PER_DIRECTORY
+        counted = range(1, STREAMS_PER_DIRECTORY)
+        while (number := begin + counted[self._next_stream % len(counted)]) in self._followings:
+            self._next_stream = self._next_stream + 1
+        return number
+
+    def _waste(self, stream: int, size: int) -> None:
+        if size:
+            self._wasted_bytes[directory_of(stream)] += size
 
     def _ask(self, following: Following) -> None:
         self._asking[following] = None
@@ -159,7 +176,7 @@ class Fetcher:
         for row, data in decode_push(frame):
             following = self._followings.get(row.stream)
             if following is None:
-                self._wasted_bytes += row.size
+                self._waste(row.stream, row.size)
                 if row.size:
                     self._soon()
             else:
@@ -257,7 +274,7 @@ class Fetcher:
         self._leaving.clear()
         self._reporting.clear()
         self._starting.clear()
-        self._wasted_bytes = 0
+        self._wasted_bytes.clear()
         channel.push([encode_open(self._hello())])
         for following in list(self._followings.values()):
             following.owed_bytes = 0

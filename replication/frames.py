@@ -40,6 +40,13 @@ class FrameKey(IntEnum):
 FIRST_KEY_BYTE = FrameKey.OPEN >> 8
 """No API key of Kafka's begins with this byte or a higher one."""
 
+STREAMS_PER_DIRECTORY = 1 << 24
+"""A stream's number divided by this is the log directory of the follower in which the partition lies.
+
+Brokers that know nothing of that use small numbers: for their leaders, all they have is in directory 0.
+"""
+DIRECTORIES_MAX = 128
+
 VERSION = 2
 CLUSTER_ID_BYTES_MAX = 255
 
@@ -139,6 +146,11 @@ class PushRow(NamedTuple):
     first: int
     second: int
     size: int = 0
+
+
+def directory_of(stream: int) -> int:
+    """The number of the follower's log directory that a stream is for."""
+    return stream // STREAMS_PER_DIRECTORY % DIRECTORIES_MAX
 
 
 def encode_open(hello: Open) -> bytes:

@@ -5,7 +5,6 @@ says on its own how far it has flushed. So the disks of all replicas work at the
 """
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -23,11 +22,13 @@ from cordwood.replication.frames import (
     Report,
     Start,
     Suspect,
+    directory_of,
     encode_push,
 )
 from cordwood.replication.leader import ImpossibleReport
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.waiters import Wakeups
+from cordwood.replication.windows import ImpossibleCredit, Window
 from cordwood.storage.errors import DamagedLog, OffsetOutOfRange, StorageError
 from cordwood.storage.segment import NotInMemory
 from cordwood.storage.types import NO_EPOCH
@@ -35,9 +36,6 @@ from cordwood.storage.types import NO_EPOCH
 if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
 
-ANSWERS_ON_THE_WAY_MAX = 2
-WINDOW_BYTES = 8 << 20
-"""Sent to one follower and not yet reported as flushed."""
 PUSH_BYTES = 1 << 20
 SHARE_BYTES = 64 << 10
 """A stream's part of a push while others wait is at least this: more, smaller reads would cost more than they share."""
@@ -63,10 +61,12 @@ class LedPartitions(Protocol):
 class Stream:
     """One partition on its way to one follower, from `sent_end` on, in one leader epoch."""
 
-    __slots__ = ("id", "is_warming", "leader_epoch", "link", "partition", "sent_end", "told_start", "told_watermark")
+    __slots__ = (
+        "id", "is_warming", "leader_epoch", "link", "partition", "sent_end", "told_start", "told_watermark", "way",
+    )  # fmt: skip
 
-    def __init__(self, link: "Link", partition: "Partition", follow: Follow) -> None:
-        self.id, self.link, self.partition = follow.stream, link, partition
+    def __init__(self, link: "Link", partition: "Partition", follow: Follow, way: "Way") -> None:
+        self.id, self.link, self.partition, self.way = follow.stream, link, partition, way
         self.leader_epoch, self.sent_end = follow.leader_epoch, follow.log_end
         self.told_watermark = self.told_start = -1
         self.is_warming = False
@@ -82,6 +82,16 @@ class Stream:
     def end(self) -> None:
         """The partition is no longer led here: the follower will hear so from the metadata."""
         self.link.forget(self)
+
+
+class Way:
+    """To one log directory of a follower: the streams that have something for it, and its window."""
+
+    __slots__ = ("window", "with_data")
+
+    def __init__(self) -> None:
+        self.window = Window()
+        self.with_data: dict[Stream, None] = {}
 
 
 class Link:
@@ -100,13 +110,10 @@ class Link:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, Stream] = {}
-        self._with_data: dict[Stream, None] = {}
+        self._ways: dict[int, Way] = {}
+        """By the number of the follower's log directory."""
         self._with_news: dict[Stream, None] = {}
         self._answers: list[PushRow] = []
-        self._credit = WINDOW_BYTES
-        self._on_the_way: deque[int] = deque()
-        """The total of bytes pushed after each answer that is not reported as flushed."""
-        self._pushed = self._reported = 0
         self._allowance, self._allowed_at = float(PUSH_BYTES), self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
@@ -135,20 +142,21 @@ class Link:
         """The follower has these on its disk. Raises MalformedFrame."""
         now = self._loop.time()
         for stream_id, flushed_end, size in rows:
-            if not 0 <= size <= self._pushed - self._reported:
-                raise MalformedFrame(f"{size} bytes reported, of {self._pushed - self._reported} that are on the way")
-            self._credit += size
-            self._reported += size
             stream = self._streams.get(stream_id)
+            way = self._way(stream_id) if stream is None else stream.way
+            try:
+                way.window.reported(size)
+            except ImpossibleCredit as impossible:
+                raise MalformedFrame(str(impossible)) from impossible
             if stream is not None and flushed_end >= 0:
                 try:
                     stream.partition.follower_flushed(self.broker_id, stream.leader_epoch, flushed_end, now)
                 except Exception as error:
                     self._end(stream, error)
-        while self._on_the_way and self._on_the_way[0] <= self._reported:
-            self._on_the_way.popleft()
-        if self._with_data:
-            self._soon()
+        for way in self._ways.values():
+            if way.with_data:
+                self._soon()
+                break
 
     def started(self, rows: list[Start]) -> None:
         """The follower's logs begin there, and would after a restart."""
@@ -167,13 +175,14 @@ class Link:
 
     def forget(self, stream: Stream) -> None:
         self._streams.pop(stream.id, None)
-        self._with_data.pop(stream, None)
+        stream.way.with_data.pop(stream, None)
         self._with_news.pop(stream, None)
         stream.partition.streams.pop(stream, None)
 
     def has_data(self, stream: Stream) -> None:
-        self._with_data[stream] = None
-        if self._may_push():
+        way = stream.way
+        way.with_data[stream] = None
+        if way.window.may_send():
             self._wakeups.due(self)
 
     def has_news(self, stream: Stream) -> None:
@@ -185,25 +194,35 @@ class Link:
         """The end of a turn: send what there is to send, those in sync first."""
         rows, self._answers = self._answers, []
         chunks: list[Chunk] = []
-        if self._with_data and self._may_push():
-            budget = min(PUSH_BYTES, self._credit)
-            in_sync: list[Stream] = []
-            behind: list[Stream] = []
-            for stream in self._with_data:
-                (in_sync if stream.partition.counts_on(self.broker_id) else behind).append(stream)
-            if in_sync:
-                budget -= self._take(in_sync, budget, rows, chunks)
-            if behind and budget > 0 and (allowed := self._allowed()) > 0:
-                self._allowance -= self._take(behind, min(budget, allowed), rows, chunks)
+        size = 0
+        for way in self._ways.values():
+            if way.with_data and way.window.may_send():
+                size += self._fill(way, rows, chunks)
         if rows:
-            size = sum([row.size for row in rows])
-            if size:
-                self._credit -= size
-                self._pushed += size
-                self._on_the_way.append(self._pushed)
             self._channel.push([encode_push(rows, size), *chunks])
-            if self._with_data and self._may_push():
+
+    def _fill(self, way: Way, rows: list[PushRow], chunks: list[Chunk]) -> int:
+        """Collect what one log directory is sent now. Returns how many bytes it is."""
+        window = way.window
+        budget = left = min(PUSH_BYTES, window.credit)
+        in_sync: list[Stream] = []
+        behind: list[Stream] = []
+        for stream in way.with_data:
+            (in_sync if stream.partition.counts_on(self.broker_id) else behind).append(stream)
+        if in_sync:
+            left -= self._take(in_sync, left, rows, chunks)
+        if behind and left > 0 and (allowed := self._allowed()) > 0:
+            taken = self._take(behind, min(left, allowed), rows, chunks)
+            self._allowance -= taken
+            left -= taken
+        if left < budget:
+            window.sent(budget - left)
+            if way.with_data and window.may_send():
                 self._soon()
+        return budget - left
+
+    def _way(self, stream_id: int) -> Way:
+        return self._ways.setdefault(directory_of(stream_id), Way())
 
     def fail(self, error: Exception) -> None:
         self._channel.close(f"replication to broker {self.broker_id} failed: {error!r}")
@@ -216,7 +235,7 @@ class Link:
         if partition is None or not partition.is_led_for(self.broker_id, row.leader_epoch):
             self._refuse(row.stream)
             return
-        stream = Stream(self, partition, row)
+        stream = Stream(self, partition, row, self._way(row.stream))
         try:
             self._begin_stream(stream, partition, row)
         except Exception as error:
@@ -250,7 +269,7 @@ class Link:
         self._streams[row.stream] = stream
         partition.streams[stream] = None
         partition.follower_began(self.broker_id, row.flushed_end, row.log_start, self._loop.time())
-        self._with_data[stream] = None
+        stream.way.with_data[stream] = None
         self.has_news(stream)
 
     def _take(self, streams: list[Stream], budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
@@ -264,7 +283,7 @@ class Link:
                 room = budget - taken
                 if room <= 0:
                     return taken
-                if stream in self._with_data:
+                if stream in stream.way.with_data:
                     taken += self._take_from(stream, share if share < room else room, rows, chunks)
         return taken
 
@@ -275,7 +294,7 @@ class Link:
         try:
             shipment = partition.shipments.take(stream.sent_end, budget, len(partition.streams))
         except NotInMemory:
-            self._with_data.pop(stream, None)
+            stream.way.with_data.pop(stream, None)
             self._warm(stream)
             return 0
         except OffsetOutOfRange:
@@ -286,13 +305,14 @@ class Link:
         except Exception as error:
             self._end(stream, error)
             return 0
-        self._with_data.pop(stream, None)
+        with_data = stream.way.with_data
+        with_data.pop(stream, None)
         if shipment is None:
             return 0
         stream.sent_end = shipment.end
         if stream.sent_end < log.log_end:
             # Behind the others that wait: they come first in the next push.
-            self._with_data[stream] = None
+            with_data[stream] = None
         self._with_news.pop(stream, None)
         stream.told_watermark, stream.told_start = partition.high_watermark, log.log_start
         rows.append(PushRow(stream.id, PushKind.DATA, stream.told_watermark, stream.told_start, shipment.size))
@@ -310,9 +330,6 @@ class Link:
                 stream.told_watermark, stream.told_start = watermark, start
                 self._answers.append(PushRow(stream.id, PushKind.DATA, watermark, start))
         self._soon()
-
-    def _may_push(self) -> bool:
-        return self._credit > 0 and len(self._on_the_way) < ANSWERS_ON_THE_WAY_MAX
 
     def _allowed(self) -> int:
         """Bytes that may go to followers that are not in sync now; looked at again when there are some."""

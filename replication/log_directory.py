@@ -60,7 +60,7 @@ class LogDirectory:
         sync_directory(disk, path)
         self.run_mark = RunMark(disk, path, boot_id, is_new=not disk.list_directory(f"{path}/{TOPICS}"))
         self.error: OSError | StorageError | None = None
-        self.partition_count = 0
+        self.partition_count = self.number = 0
         self.unsaved: dict[Saveable, None] = {}
         """Replicas that have been flushed since their last checkpoint."""
         self._free_bytes_at_refusal: int | None = None

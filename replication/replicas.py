@@ -28,7 +28,8 @@ class Replicas:
         self._homes: dict[tuple[UUID, int], LogDirectory] = {}
         self._recovered: dict[tuple[UUID, int], Log | OSError | StorageError] = {}
         """Logs that were opened before anybody holds them, or why they could not be."""
-        for directory in directories:
+        for number, directory in enumerate(directories):
+            directory.number = number
             for place in directory.found():
                 # On two disks of which one was away, and is back: what went on meanwhile is what counts.
                 if place not in self._homes or _newest(directory, place) > _newest(self._homes[place], place):

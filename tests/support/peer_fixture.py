@@ -93,8 +93,8 @@ class LeaderStory(ReplicaStory):
 class FollowerStory(ReplicaStory):
     """A broker that follows what another leads. The leader is the test."""
 
-    def __init__(self, run_blocking: RunBlocking = run_here) -> None:
-        super().__init__(run_blocking=run_blocking)
+    def __init__(self, run_blocking: RunBlocking = run_here, directories: int = 1) -> None:
+        super().__init__(directories=directories, run_blocking=run_blocking)
         self.dialled: list[RecordingChannel] = []
         self._received: Callable[[memoryview], None] | None = None
         address, hello = ("leader", 1), Open(ME, UUID(int=9), 1, "a cluster")

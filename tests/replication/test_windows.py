@@ -1,0 +1,122 @@
+"""What may be on its way to a follower, for each of its log directories: one that hangs holds up no other."""
+
+import asyncio
+import random
+
+import pytest
+from peer_fixture import FollowerStory, LeaderStory
+from virtual_time import run
+
+from cordwood.chaos.sim.values import batch_of
+from cordwood.replication import frames
+from cordwood.replication.assignment import Assignment
+from cordwood.replication.frames import STREAMS_PER_DIRECTORY, PushKind, PushRow, Report, directory_of
+from cordwood.replication.windows import ANSWERS_ON_THE_WAY_MAX, WINDOW_BYTES, ImpossibleCredit, Window
+from cordwood.storage.config import LogConfig
+
+MB = 1 << 20
+
+
+def test_a_window_is_bounded_in_bytes_and_in_pushes() -> None:
+    window = Window()
+    window.sent(WINDOW_BYTES + 1)
+    assert not window.may_send()
+    window.reported(1)
+    assert not window.may_send()
+    window.reported(1)
+    assert window.may_send()
+    for _ in range(ANSWERS_ON_THE_WAY_MAX - 1):
+        window.sent(1)
+    assert not window.may_send()
+
+
+@pytest.mark.parametrize("size", [-1, 101])
+def test_no_more_is_given_back_than_was_taken(size: int) -> None:
+    window = Window()
+    window.sent(100)
+    with pytest.raises(ImpossibleCredit):
+        window.reported(size)
+
+
+def test_whatever_is_sent_and_reported_the_window_holds() -> None:
+    rng, window, on_the_way = random.Random(1), Window(), 0
+    for _ in range(10_000):
+        if window.may_send():
+            assert on_the_way < WINDOW_BYTES
+            size = rng.randrange(1, 2 * MB)
+            window.sent(size)
+            on_the_way += size
+        size = rng.randrange(on_the_way + 1)
+        window.reported(size)
+        on_the_way -= size
+        assert window.credit == WINDOW_BYTES - on_the_way
+    window.reported(on_the_way)
+    assert window.may_send()
+
+
+def stream_in(directory: int, number: int) -> int:
+    return directory * STREAMS_PER_DIRECTORY + number
+
+
+def sizes(rows: list[PushRow]) -> dict[int, int]:
+    """Bytes by log directory of the follower."""
+    found: dict[int, int] = {}
+    for row in rows:
+        found[directory_of(row.stream)] = found.get(directory_of(row.stream), 0) + row.size
+    return found
+
+
+def test_a_directory_of_the_follower_that_reports_nothing_holds_up_no_other() -> None:
+    async def story() -> None:
+        leader = LeaderStory(LogConfig(segment_bytes=64 * MB, batch_bytes_max=2 * MB))
+        for index in (0, 1):
+            leader.lead(index)
+            leader.follow(index, stream=stream_in(index, index + 1))
+        await leader.turn()
+        sent = {0: 0, 1: 0}
+        for _ in range(20):
+            for index in (0, 1):
+                leader.produce("x" * MB, index=index)
+            for _ in range(10):
+                await asyncio.sleep(0.01)
+            found = sizes(leader.rows())
+            for directory, size in found.items():
+                sent[directory] += size
+            if reported := found.get(1, 0):
+                leader.send(frames.encode_reports([Report(stream_in(1, 2), -1, reported)]))
+        assert sent[1] > 20 * MB
+        assert MB <= sent[0] <= WINDOW_BYTES + 2 * MB
+
+    run(story())
+
+
+def test_a_follower_names_the_directory_and_gives_back_what_it_did_not_want_there() -> None:
+    async def story() -> None:
+        broker = FollowerStory(directories=2)
+        partitions = [broker.follow(index) for index in range(4)]
+        await asyncio.sleep(0.2)
+        asked = broker.asked()
+        assert [directory_of(row.stream) for row in asked] == [each.directory.number for each in partitions]
+        assert {directory_of(row.stream) for row in asked} == {0, 1}
+        assert len({row.stream for row in asked}) == 4
+        # Another leader by now: what still comes from this one is not wanted.
+        for partition in partitions:
+            partition.assigned(Assignment(9, 2, 2, (1, 9), frozenset({1, 9}), 1))
+        data = batch_of("a")
+        for row in asked:
+            broker.answer(PushRow(row.stream, PushKind.DATA, 0, 0, len(data)), data=data)
+        await asyncio.sleep(0.2)
+        reports = [
+            row
+            for frame in broker.channel.take()
+            if frames.key_of(frame) is frames.FrameKey.REPORT
+            for row in frames.decode_reports(frame)
+        ]
+        given_back = {0: 0, 1: 0}
+        for report in reports:
+            assert report.stream % STREAMS_PER_DIRECTORY == 0
+            given_back[directory_of(report.stream)] += report.size
+        assert given_back == {0: 2 * len(data), 1: 2 * len(data)}
+        await broker.fetcher.close()
+
+    run(story())
