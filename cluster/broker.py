@@ -66,6 +66,7 @@ from cordwood.replication.truncation import Truncations
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.open_segments import OpenSegments
+from cordwood.storage.scrub import Undecodable
 
 if TYPE_CHECKING:
     from cordwood.cluster.http.context import Context
@@ -294,7 +295,9 @@ class Broker:
             lambda: RangeReader(self._neighbours.address, self._neighbours.hello, peers.dial),
         )
         self._assignments = Assignments(self._replicas, self._housekeeping, self._repairs, settings, self._wall_clock)
-        self._scrubber = Scrubber(self._replicas, settings.log_scrub_bytes_per_second, self._scrub_the_rest)
+        self._scrubber = Scrubber(
+            self._replicas, settings.log_scrub_bytes_per_second, self._scrub_the_rest, self._undecodable
+        )
 
     def _close(self, partition: Partition) -> Partition | None:
         """In a thread. Return the partition if its log cannot be put away: the next start recovers it."""
@@ -378,6 +381,18 @@ class Broker:
     def _fail(self, reason: str) -> None:
         if not self.failure.done():
             self.failure.set_result(reason)
+
+    def _undecodable(self, partition: Partition, found: Undecodable) -> None:
+        """No replica has it any better: it is what the producer sent, and stays for whoever can read it."""
+        if self._damage.note_undecodable(found.path, found.position):
+            _events.error(
+                "batch.undecodable",
+                topic=partition.topic,
+                partition=partition.index,
+                offset=found.offset,
+                end_offset=found.end_offset,
+                reason=found.why,
+            )
 
     def _damaged(self, damage: DamagedLog) -> None:
         """Something on disk is not what was written there. A partition of ours is told, wherever it was met."""

@@ -38,6 +38,8 @@ class DamageRegister:
 
     found: int = 0
     repaired: int = 0
+    undecodable: set[tuple[str, int]] = field(default_factory=set)
+    """Batches that are what was written and that cannot be unpacked, by file and byte."""
     _places: dict[tuple[str, int], DamageStatus] = field(default_factory=dict)
 
     @property
@@ -60,6 +62,13 @@ class DamageRegister:
             return False
         self.found += 1
         self._places[key] = DamageStatus(topic, partition, *key, damage.what, DamageState.FOUND)
+        return True
+
+    def note_undecodable(self, path: str, position: int) -> bool:
+        """Remember a batch that cannot be unpacked. False where it is known already, or where too many are."""
+        if (path, position) in self.undecodable or len(self.undecodable) >= KEPT_MAX:
+            return False
+        self.undecodable.add((path, position))
         return True
 
     def begun(self, damage: DamagedLog) -> None:

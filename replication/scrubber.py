@@ -15,7 +15,7 @@ from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import DamagedLog, StorageError
-from cordwood.storage.scrub import PIECE_BYTES, LogView, Proof, prove, view_of
+from cordwood.storage.scrub import PIECE_BYTES, LogView, Proof, Undecodable, Unpacked, prove, unpacked, view_of
 
 PASS_S = 15.0
 """From the beginning of one pass to that of the next, if the rate allows."""
@@ -28,6 +28,7 @@ FILE_BYTES = 32 << 10
 
 _events = structlog.get_logger("scrubber")
 
+Found = DamagedLog | Undecodable | Unpacked
 _Proofs = Iterator[tuple[Partition, Proof]]
 
 
@@ -39,9 +40,11 @@ class Scrubber:
         replicas: Replicas,
         bytes_per_second: int,
         scrub_the_rest: Callable[[], Awaitable[None]],
+        found_undecodable: Callable[[Partition, Undecodable], None],
     ) -> None:
         """`scrub_the_rest` has passes of its own, for what this broker keeps beside its logs. A rate of 0: never."""
         self._replicas, self._bytes_per_second, self._scrub_the_rest = replicas, bytes_per_second, scrub_the_rest
+        self._found_undecodable = found_undecodable
         self._step_bytes = max(PIECE_BYTES, bytes_per_second // STEPS_PER_SECOND)
         self._due = 0.0
         self._tasks = Tasks()
@@ -91,10 +94,19 @@ class Scrubber:
         is_through = not views
         while not is_through:
             found, size, is_through = await directory.run_blocking(_advance, proofs, self._step_bytes)
-            for partition, damage in found:
+            for partition, proof in found:
                 if _may_be_read(partition):
-                    partition.damaged(damage)
+                    self._tell(partition, proof)
             await self._keep_to_the_rate(size)
+
+    def _tell(self, partition: Partition, found: Found) -> None:
+        match found:
+            case DamagedLog():
+                partition.damaged(found)
+            case Undecodable():
+                self._found_undecodable(partition, found)
+            case _:
+                unpacked(partition.log, found)
 
     async def _keep_to_the_rate(self, size: int) -> None:
         """What was late is made up for, up to a second of it."""
@@ -119,15 +131,15 @@ def _proofs_of(views: Iterable[tuple[Partition, LogView]]) -> _Proofs:
             _events.warning("scrub.skipped", topic=partition.topic, partition=partition.index, error=str(error))
 
 
-def _advance(proofs: _Proofs, step_bytes: int) -> tuple[list[tuple[Partition, DamagedLog]], int, bool]:
+def _advance(proofs: _Proofs, step_bytes: int) -> tuple[list[tuple[Partition, Found]], int, bool]:
     """In a thread: go on for about `step_bytes`. What was found, how many bytes that took, and whether it is all."""
-    found: list[tuple[Partition, DamagedLog]] = []
+    found: list[tuple[Partition, Found]] = []
     size = 0
     for partition, proof in proofs:
-        if isinstance(proof, DamagedLog):
-            found.append((partition, proof))
-        else:
+        if isinstance(proof, int):
             size += max(proof, FILE_BYTES)
+        else:
+            found.append((partition, proof))
         if size >= step_bytes:
             return found, size, False
     return found, size, True

@@ -52,6 +52,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "isolation": ("kafka.isolation.level",),
     "includeHeaders": (),
     "failOnDataLoss": (),
+    "failOnCorruptRecords": (),
     "minPartitions": (),
     "maxRecordsPerPartition": (),
     "filterPushdown": (),
@@ -97,6 +98,7 @@ class ReadOptions:
     no_record_so_late: NoRecordSoLate
     include_headers: bool
     fail_on_data_loss: bool
+    fail_on_corrupt_records: bool
     filter_pushdown: bool
     tasks_min: int | None
     records_per_task_max: int | None
@@ -125,6 +127,7 @@ def read_options(given: Mapping[str, str], mode: Mode | None = None) -> ReadOpti
         no_record_so_late=options.choice("startingOffsetsByTimestampStrategy", NoRecordSoLate.ERROR),
         include_headers=options.flag("includeHeaders", False),
         fail_on_data_loss=options.flag("failOnDataLoss", True),
+        fail_on_corrupt_records=options.flag("failOnCorruptRecords", True),
         filter_pushdown=options.flag("filterPushdown", False),
         tasks_min=options.number("minPartitions"),
         records_per_task_max=options.number("maxRecordsPerPartition"),

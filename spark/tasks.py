@@ -39,7 +39,7 @@ def _read_until_gone(
 ) -> Generator[pa.RecordBatch, None, OffsetRange | None]:
     """Returns what is left to read behind a gap, if there is one."""
     try:
-        yield from read_range(options.client, part, columns)
+        yield from read_range(options.client, part, columns, may_skip_corrupt=not options.fail_on_corrupt_records)
     except OffsetsGone as error:
         if options.fail_on_data_loss:
             raise OffsetsGone(error.gone, f"{error.why}; {HOW_TO_GO_ON}") from None

@@ -7,18 +7,21 @@ is asked of `is_still_damaged` where the log is changed: it may have been trunca
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from cordwood.storage import checkpoint
-from cordwood.storage.batch import peek
+from cordwood.storage.batch import CODEC_MASK, peek
+from cordwood.storage.budget import Budget, OverBudget
 from cordwood.storage.disk import Bytes, Disk, File
-from cordwood.storage.errors import DamagedLog, ForeignSegment, damage_of
+from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, damage_of
 from cordwood.storage.index import Index, Interval, load
 from cordwood.storage.log import Log
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import bases_in, loss_of, segment_path
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
+from cordwood.storage.unpacking import whole_body
 
 PIECE_BYTES = 256 << 10
 """Proven at a time: the checksums of so much hold up the loop, where they share the interpreter, by a tenth of a ms."""
@@ -34,6 +37,9 @@ class SegmentView:
     end_offset: int
     size: int
     proofs: Index | None
+    cuts: int
+    decoded_to: int
+    """Batches from here on have not been unpacked yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,25 @@ class IncompleteIndex(DamagedLog):
     """Nothing is wrong with what it has: a crash kept the rest from the disk."""
 
 
-Proof = int | DamagedLog
+class Undecodable(NamedTuple):
+    """A batch that is what was written, and whose compressed records no reader can unpack."""
+
+    path: str
+    position: int
+    offset: int
+    end_offset: int
+    why: str
+
+
+class Unpacked(NamedTuple):
+    """Every batch of a segment up to byte `position` has been tried, if the segment has not been cut since."""
+
+    path: str
+    position: int
+    cuts: int
+
+
+Proof = int | DamagedLog | Undecodable | Unpacked
 """Bytes that have been read, or what was found in them."""
 
 
@@ -109,7 +133,15 @@ def _checkpoints(log: Log) -> tuple[str, str]:
 def _segment_view(segment: Segment) -> SegmentView:
     proofs = None if segment.is_sealed else segment.proofs()
     ends = segment.base_offset, segment.end_offset
-    return SegmentView(segment.path, segment.index_path, *ends, segment.size, proofs)
+    tried = segment.cuts, segment.decoded_to
+    return SegmentView(segment.path, segment.index_path, *ends, segment.size, proofs, *tried)
+
+
+def unpacked(log: Log, tried: Unpacked) -> None:
+    """Note what has been tried, so that nothing is tried again, nor found again, in the next pass."""
+    segment = segment_with(log, tried.path)
+    if segment is not None and segment.cuts == tried.cuts:
+        segment.decoded_to = max(segment.decoded_to, tried.position)
 
 
 def _foreign_segments(view: LogView) -> Iterator[DamagedLog]:
@@ -157,6 +189,10 @@ def _prove_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator[
                     what = "not what was written" if content is not None else "what the disk cannot read"
                     yield DamagedLog(path, interval.position, f"the {interval.size} bytes from here on are {what}")
                     return
+                if interval.position >= segment.decoded_to:
+                    yield from _undecodable(path, interval.position, content)
+            if intervals[-1].end > segment.decoded_to:
+                yield Unpacked(path, intervals[-1].end, segment.cuts)
         if segment.proofs is None and intervals[-1].end == segment.size:
             yield from _prove_end(segment, intervals[-1], data[-1])
 
@@ -171,6 +207,21 @@ def read_each(file: File, intervals: list[Interval]) -> list[Bytes | None]:
         damage_of(error, file.path, begin)
         return [None] if len(intervals) == 1 else [read_each(file, [interval])[0] for interval in intervals]
     return [data[interval.position - begin : interval.end - begin] for interval in intervals]
+
+
+def _undecodable(path: str, position: int, content: Bytes) -> Iterator[Undecodable]:
+    """The batches of an interval that cannot be unpacked. One that is only too large for us is none of them."""
+    at = 0
+    while at < len(content):
+        header = peek(content, at)
+        if header.attributes & CODEC_MASK:
+            try:
+                whole_body(memoryview(content)[at : at + header.size], header, Budget())
+            except OverBudget:
+                pass
+            except CorruptBatch as corrupt:
+                yield Undecodable(path, position + at, header.base_offset, header.end, str(corrupt))
+        at += header.size
 
 
 def _prove_end(segment: SegmentView, last: Interval, content: Bytes | None) -> Iterator[DamagedLog]:

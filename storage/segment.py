@@ -34,8 +34,8 @@ class Segment:
 
     __slots__ = (
         "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp", "_open",
-        "_opened", "base_offset", "cuts", "damaged", "end_offset", "first_timestamp", "is_lost", "is_sealed", "path",
-        "size",
+        "_opened", "base_offset", "cuts", "damaged", "decoded_to", "end_offset", "first_timestamp", "is_lost",
+        "is_sealed", "path", "size",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int, opened: OpenSegments) -> None:
@@ -47,6 +47,8 @@ class Segment:
         """Whether its file was missing when the log was opened: it stands for the offsets that it had."""
         self.cuts = 0
         """How often bytes were given up that somebody may have been promised (`slices.py`)."""
+        self.decoded_to = 0
+        """Up to this byte, the scrubber has tried to unpack what is compressed."""
         self._interval_bytes = interval_bytes
         self._file: File | None = None
         self._index: Index | None = None
@@ -331,6 +333,7 @@ class Segment:
         self._opened.opened_active(self)
         index.truncate(position)
         self.damaged.cut(position)
+        self.decoded_to = min(self.decoded_to, position)
         self.size, self.end_offset, self._allocated = index.end, end_offset, position
         self._max_timestamp = index.max_timestamp()
         while at < len(rest):

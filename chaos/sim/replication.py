@@ -38,6 +38,7 @@ from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.link import LinkLimits
 from cordwood.replication.links import Links
 from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
@@ -46,6 +47,7 @@ from cordwood.replication.syncers import Done, Failure
 from cordwood.replication.truncation import Truncations
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.disk import Syncable
+from cordwood.storage.scrub import Undecodable
 
 NOW_MS = 1_700_000_000_000
 LISTENER = "PLAINTEXT"
@@ -259,7 +261,7 @@ class ReplicaBroker:
             lambda: RangeReader(peers.address, peers.hello, dial),
         )
         self.unflushed = UnflushedReplicas(self.member, broker_id, self.replicas)  # type: ignore[arg-type]
-        self.scrubber = Scrubber(self.replicas, SCRUB_BYTES_PER_SECOND, _nothing)
+        self.scrubber = Scrubber(self.replicas, SCRUB_BYTES_PER_SECOND, _nothing, _must_be_decodable)
         settings = _settings(broker_id)
         self.assignments = Assignments(self.replicas, self.housekeeping, self.repairs, settings, lambda: NOW_MS)
 
@@ -336,6 +338,10 @@ class ReplicaBroker:
 
 def _settings(broker_id: int) -> Settings:
     return Settings(node_id=broker_id, log_segment_bytes=2000)
+
+
+def _must_be_decodable(partition: Partition, found: Undecodable) -> None:
+    raise AssertionError(f"nobody wrote what cannot be read: {partition.topic}-{partition.index} {found}")
 
 
 async def _nothing() -> None:

@@ -81,7 +81,7 @@ def test_scrubbing_goes_on() -> None:
         async def nothing() -> None:
             pass
 
-        scrubber = Scrubber(broker.replicas, 1 << 20, nothing)
+        scrubber = Scrubber(broker.replicas, 1 << 20, nothing, lambda *_: None)
         scrubber.start()
         path = served.log.segments[0].path
         broker.disk.flip(path, 100, 3)

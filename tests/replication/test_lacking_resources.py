@@ -134,7 +134,7 @@ def test_a_log_that_cannot_be_scrubbed_now_holds_up_no_other() -> None:
         async def scrub_the_rest() -> None:
             rest.append("scrubbed")
 
-        scrubber = Scrubber(broker.replicas, 1 << 30, scrub_the_rest)
+        scrubber = Scrubber(broker.replicas, 1 << 30, scrub_the_rest, lambda *_: None)
         broker.disk.faults.refuse_opens(f"{TOPIC_ID}/1/")
         with capture_logs() as lines:
             await scrubber.scrub()

@@ -123,7 +123,7 @@ def test_scrubbing_many_small_logs_is_paced_by_their_files() -> None:
         async def nothing() -> None:
             pass
 
-        scrubber = Scrubber(broker.replicas, SCRUB_BYTES_PER_SECOND, nothing)
+        scrubber = Scrubber(broker.replicas, SCRUB_BYTES_PER_SECOND, nothing, lambda *_: None)
         now = asyncio.get_running_loop().time
         began = now()
         await scrubber.scrub()

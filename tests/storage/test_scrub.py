@@ -2,10 +2,20 @@
 
 import pytest
 from log_fixture import DIRECTORY, LogFixture
+from raw_batches import raw_batch
 
+from cordwood.storage.batch import Compression, check
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.rewriting import write_index_again
-from cordwood.storage.scrub import is_still_damaged, prove, segment_with, view_of
+from cordwood.storage.scrub import (
+    Undecodable,
+    Unpacked,
+    is_still_damaged,
+    prove,
+    segment_with,
+    unpacked,
+    view_of,
+)
 
 MANY = [f"value-{number}" for number in range(60)]
 
@@ -22,7 +32,7 @@ def found(log: LogFixture) -> list[DamagedLog]:
 
 def test_all_bytes_are_read_and_nothing_is_wrong(filled: LogFixture) -> None:
     proofs = list(prove(view_of(filled.log)))
-    assert all(isinstance(proof, int) for proof in proofs)
+    assert all(isinstance(proof, int | Unpacked) for proof in proofs)
     assert sum(proof for proof in proofs if isinstance(proof, int)) >= filled.log.size
 
 
@@ -93,3 +103,46 @@ def test_records_that_an_index_cannot_be_rebuilt_from_are_named(filled: LogFixtu
     # What no batch could be made out of is in the index as damage, and never served.
     with pytest.raises(DamagedLog, match=r"\.log is damaged"):
         segment.read(0, segment.size)
+
+
+UNDECODABLE = raw_batch(b"nothing that was ever compressed", 3, Compression.GZIP)
+
+
+def append_undecodable(log: LogFixture) -> None:
+    """As an earlier version took it."""
+    log.log.append(UNDECODABLE, check(UNDECODABLE), 0, log.now)
+
+
+def scrubbed(log: LogFixture) -> list[int]:
+    """Offsets of the batches that one pass says cannot be unpacked."""
+    offsets = []
+    for proof in prove(view_of(log.log)):
+        assert not isinstance(proof, DamagedLog)
+        if isinstance(proof, Unpacked):
+            unpacked(log.log, proof)
+        elif isinstance(proof, Undecodable):
+            offsets.append(proof.offset)
+    return offsets
+
+
+def test_a_batch_that_no_reader_can_unpack_is_found_once(log: LogFixture) -> None:
+    log.append(*MANY[:10])
+    append_undecodable(log)
+    log.append(*MANY[:20]).flush()
+    assert scrubbed(log) == [10]
+    assert scrubbed(log) == []
+    log.close().reopen()
+    assert scrubbed(log) == [10]
+
+
+def test_what_comes_to_stand_in_its_place_is_looked_at_again(log: LogFixture) -> None:
+    log.append(*MANY[:5]).flush()
+    assert scrubbed(log) == []
+    proofs = prove(view_of(log.log))
+    log.truncate(2)
+    append_undecodable(log)
+    log.append(*MANY[:20]).flush()
+    for proof in proofs:
+        if isinstance(proof, Unpacked):
+            unpacked(log.log, proof)
+    assert scrubbed(log) == [2]

@@ -62,4 +62,9 @@ FAMILIES: tuple[Family, ...] = (
         "Places that are damaged, and not repaired yet.",
         lambda watched: watched.damage.under_repair,
     ),
+    gauge(
+        "undecodable_batches",
+        "Batches with a right checksum and compressed records that cannot be unpacked, found since the start.",
+        lambda watched: len(watched.damage.undecodable),
+    ),
 )

@@ -1,0 +1,38 @@
+"""A batch that no reader can unpack is told once, however often the scrubber comes by, and costs nobody anything."""
+
+from raw_batches import NOW_MS, raw_batch
+from replica_fixture import ReplicaStory
+from virtual_time import run
+
+from cordwood.cluster.damage import DamageRegister
+from cordwood.replication.partition import Partition
+from cordwood.replication.scrubber import Scrubber
+from cordwood.storage.batch import Compression
+from cordwood.storage.scrub import Undecodable
+
+
+async def nothing() -> None:
+    """There is nothing beside the logs."""
+
+
+def test_it_is_told_once() -> None:
+    async def story() -> None:
+        broker = ReplicaStory()
+        partition = broker.partition()
+        found: list[tuple[Partition, Undecodable]] = []
+        partition.append(raw_batch(b"nothing of the kind", 3, Compression.ZSTD), NOW_MS)
+        await broker.produce_and_flush(*"abcdef" * 20)
+        scrubber = Scrubber(broker.replicas, 1 << 30, nothing, lambda *each: found.append(each))
+        for _ in range(3):
+            await scrubber.scrub()
+        [(where, batch)] = found
+        assert (where, batch.offset, batch.end_offset) == (partition, 0, 3)
+        assert not partition.is_offline
+
+    run(story())
+
+
+def test_it_is_known_by_where_it_lies_also_after_its_segment_was_replaced() -> None:
+    register = DamageRegister()
+    assert [register.note_undecodable("/data/0.log", at) for at in (0, 0, 70)] == [True, False, True]
+    assert len(register.undecodable) == 2
