@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.plan import TOPIC
 from cordwood.chaos.sim.raw import Cursor, batches
 from cordwood.chaos.sim.world import World
@@ -15,6 +16,8 @@ from cordwood.storage.records import decode
 
 SERVE_S = 20.0
 """Logs are recovered, the quorum is formed, and every broker is unfenced."""
+PUT_RIGHT_S = 60.0
+"""The administrator ends what is under way, and elects whoever is left."""
 ANSWERED_S = 20.0
 """A few attempts, of which each waits 5 s for its answer."""
 EQUAL_S = 60.0
@@ -33,6 +36,8 @@ class Unhealed(Exception):
 async def come_together(world: World) -> None:
     """Wait for all of it, in this order, then read every replica into the history. Raises Unhealed."""
     await _until(world, lambda: _all_serve(world), "all brokers to serve", lambda: _who_is_out(world), SERVE_S)
+    caretaker = world.crowd.put_right(world)
+    await _until(world, lambda: caretaker is None or caretaker.done(), "all to be put right", world.state, PUT_RIGHT_S)
     for producer in world.crowd.producers:
         producer.stop()
     await _until(
@@ -83,6 +88,7 @@ def _replicas(world: World) -> list[tuple[PartitionImage, list[tuple[Watched, Pa
     return [
         (agreed, [(watched[at], watched[at].replicas.with_id(topic.id, index)) for at in agreed.replicas])
         for topic in image.topics_by_id.values()
+        if topic.name != LOSSY_TOPIC
         for index, agreed in enumerate(topic.partitions)
     ]
 
@@ -155,4 +161,5 @@ class _Replicas:
             (record.offset, value_in(record.value))
             for batch in batches(disk, held, Cursor(held.log.log_start), held.log.log_end)
             for record in decode(batch)
+            if record.offset >= held.log.log_start
         ]

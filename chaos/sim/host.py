@@ -44,6 +44,11 @@ class Host:
         self.insert_disk()
 
     @property
+    def address(self) -> tuple[str, int]:
+        """Where clients call."""
+        return self.name, KAFKA_PORT
+
+    @property
     def is_running(self) -> bool:
         return self.process is not None
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.committed import Committed
 from cordwood.chaos.sim.counted import everybody_has, followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -39,6 +40,8 @@ class Seen:
     """Who leads the metadata in a term."""
     replicas: dict[Partition, tuple[int, int, int]] = field(default_factory=dict)
     """Of each replica its watermark, its leader epoch, and its partition epoch if it leads."""
+    min_isrs: dict[Partition, int] = field(default_factory=dict)
+    """Of each leader how many it needs in sync: an administrator changes that."""
     log_ends: dict[Partition, tuple[int, int]] = field(default_factory=dict)
     """Of each leader its epoch, and the end of its log."""
     states: dict[Partition, tuple[object, ...]] = field(default_factory=dict)
@@ -50,6 +53,11 @@ class Seen:
 
     def note_leaders_ends(self, brokers: list[Watched], topic: str) -> None:
         """Take down how far leaders have committed, those that led when we looked last among them."""
+        # Among those that led when we looked last is one whose replica has been moved away since.
+        for partition in self.log_ends:
+            if partition.topic == topic:
+                known = self.leaders_ends.get(partition.index, 0)
+                self.leaders_ends[partition.index] = max(known, partition.high_watermark)
         for broker in brokers:
             for partition in broker.replicas:
                 has_led = partition.is_leader or self.replicas.get(partition, (-1, -1, -1))[2] >= 0
@@ -72,7 +80,7 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
     has_new_metadata = seen.newest is not before
     moved: set[Place] = set()
     for broker in brokers:
-        for partition in broker.replicas:
+        for partition in _accounted_for(broker):
             if not nobody_waits(partition):
                 yield "promise-3", f"{_name(partition)} is led by broker {broker.broker_id} no more, and somebody waits"
             state = _state(broker, partition)
@@ -83,7 +91,7 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
                 if partition.is_offline or seen.committed[_place(partition)].has_compared(partition):
                     seen.states[partition] = state
     for broker in brokers:
-        for partition in broker.replicas:
+        for partition in _accounted_for(broker):
             if (has_new_metadata or _place(partition) in moved) and not partition.is_offline:
                 yield from _in_sync_means_having_it(broker, partition, seen)
         yield from seen.told.compare(broker, seen.newest)
@@ -114,6 +122,11 @@ def _state(broker: Watched, partition: Partition) -> tuple[object, ...]:
         partition.is_offline,
         bool(broker.damage.under_repair),
     )
+
+
+def _accounted_for(broker: Watched) -> Iterator[Partition]:
+    """Without those of which committed records may be lost."""
+    return (partition for partition in broker.replicas if partition.topic != LOSSY_TOPIC)
 
 
 def _metadata_is_one(broker: Watched, seen: Seen) -> Found:
@@ -163,7 +176,11 @@ def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Fou
         yield "rule-3", f"the leader epoch of {where} went from {before[1]} to {now[1]}"
     if now[1] == before[1] and -1 < now[2] < before[2]:
         yield "rule-7", f"the partition epoch of {where} went from {before[2]} to {now[2]}"
-    if now[2] == before[2] and view is not None and not view.has_enough_replicas and now[0] > before[0]:
+    min_isr = -1 if view is None else view.assignment.min_isr
+    has_same_min_isr = seen.min_isrs.get(partition, min_isr) == min_isr
+    seen.min_isrs[partition] = min_isr
+    is_same = now[2] == before[2] and has_same_min_isr
+    if is_same and view is not None and not view.has_enough_replicas and now[0] > before[0]:
         yield "rule-5", f"{where} was committed from {before[0]} to {now[0]} with only {sorted(view.isr)} in sync"
     if before[2] > -1 and now[1] == before[1] and now[0] > before[0] and view is not None:
         yield from everybody_has(where, view)

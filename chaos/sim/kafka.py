@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
@@ -22,7 +23,8 @@ Address = tuple[str, int]
 VERSIONS = {
     ApiKey.PRODUCE: 11,
     ApiKey.FETCH: 12,
-    ApiKey.LIST_OFFSETS: 7,
+    ApiKey.LIST_OFFSETS: 8,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
     ApiKey.METADATA: 12,
     ApiKey.OFFSET_COMMIT: 8,
     ApiKey.OFFSET_FETCH: 8,
@@ -32,7 +34,13 @@ VERSIONS = {
     ApiKey.SYNC_GROUP: 5,
     ApiKey.CREATE_TOPICS: 7,
     ApiKey.INIT_PRODUCER_ID: 4,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+    ApiKey.CREATE_PARTITIONS: 3,
+    ApiKey.DELETE_TOPICS: 6,
+    ApiKey.DELETE_RECORDS: 2,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.ELECT_LEADERS: 2,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
+    ApiKey.UNREGISTER_BROKER: 0,
 }
 REQUEST_TIMEOUT_S = 5.0
 DIAL_TIMEOUT_S = 1.0
@@ -97,39 +105,61 @@ class Line(asyncio.Protocol):
 
     def ask(self, request: Any) -> "asyncio.Future[Any]":
         """Raises NoAnswer."""
+        read = self.tell(request)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[self._correlation] = future, read
+        return future
+
+    def tell(self, request: Any) -> _Read:
+        """Send a request, and return how its answer is read, if there is to be one. Raises NoAnswer."""
         if self._transport is None:
             raise NoAnswer("the connection is closed")
         key, version = type(request).__api_key__, type(request).__version__
         write, read, has_tags = _codec(key, version)
         self._correlation += 1
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[self._correlation] = future, read
         body = io.BytesIO()
         body.write(_HEAD.pack(key, version, self._correlation, len(self._client_id)) + self._client_id)
         if has_tags:
             body.write(b"\x00")
         write(body, request)
         self._transport.write(len(body.getbuffer()).to_bytes(4, "big") + body.getvalue())
-        return future
+        return read
+
+    def hang_up(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     def give_up(self, answer: "asyncio.Future[Any]") -> None:
         """It has not come in time, and nothing else is to be expected of this connection."""
         if not answer.done():
             answer.set_exception(NoAnswer("no answer in time"))
-        if self._transport is not None:
-            self._transport.abort()
+        self.hang_up()
+
+
+def _ignored(_what: str) -> None:
+    """Nobody counts."""
 
 
 class Client:
     """One client program: whom it is connected with, and what it believes of a topic's leaders."""
 
-    def __init__(self, name: str, topic: str, bootstrap: Sequence[Address], rng: random.Random) -> None:
+    def __init__(
+        self,
+        name: str,
+        topic: str,
+        bootstrap: Sequence[Address],
+        rng: random.Random,
+        did: Callable[[str], None] = _ignored,
+    ) -> None:
+        """`did` is told of each thing that the program does and whoever runs it wants counted."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
-        self.name, self.topic, self.rng, self.loop = name, topic, rng, loop
+        self.name, self.topic, self.rng, self.loop, self.did = name, topic, rng, loop, did
         self.leader_epochs: dict[int, int] = {}
+        self._topic_id: UUID | None = None
         self._bootstrap = list(bootstrap)
         self._lines: dict[Address, Line] = {}
+        self._dialling: dict[Address, asyncio.Task[Line]] = {}
         self._addresses: dict[int, Address] = {}
         self._leaders: dict[int, int] = {}
         self._replicas: dict[int, tuple[int, ...]] = {}
@@ -160,12 +190,27 @@ class Client:
         finally:
             giving_up.cancel()
 
+    async def tell(self, address: Address, request: Any) -> None:
+        """Send what is not answered. Raises OSError."""
+        (await self._line(address)).tell(request)
+
+    def hang_up(self) -> None:
+        """The program ends, and begins again: it has no connection, and is in nobody's sessions."""
+        for line in self._lines.values():
+            line.hang_up()
+        self._lines.clear()
+
     async def refresh(self) -> None:
         """Learn who leads, from anybody. What is older than what we know is not believed (KIP-320). Raises OSError."""
         topics = (part(ApiKey.METADATA, "MetadataRequestTopic", name=self.topic, topic_id=None),)
         request = message(ApiKey.METADATA, topics=topics, allow_auto_topic_creation=False, **NO_OPERATIONS)
         answer = await self.ask(self.anybody(), request)
         self._addresses = {int(broker.node_id): (broker.host, broker.port) for broker in answer.brokers}
+        if answer.topics[0].topic_id != self._topic_id:
+            # Another topic of the same name: what was known is of the one before.
+            self._topic_id = answer.topics[0].topic_id
+            for known in (self.leader_epochs, self._leaders, self._replicas):
+                known.clear()
         for partition in answer.topics[0].partitions:
             index = int(partition.partition_index)
             if partition.leader_epoch >= self.leader_epochs.get(index, NO_EPOCH):
@@ -180,9 +225,17 @@ class Client:
             await self.refresh()
 
     async def _line(self, address: Address) -> Line:
+        """One connection with each broker: what is asked on it arrives in order."""
         line = self._lines.get(address)
         if line is not None and line.is_open:
             return line
+        dialling = self._dialling.get(address)
+        if dialling is None:
+            dialling = self._dialling[address] = self.loop.create_task(self._dial(address))
+            dialling.add_done_callback(lambda _: self._dialling.pop(address))
+        return await asyncio.shield(dialling)
+
+    async def _dial(self, address: Address) -> Line:
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 opened: tuple[Any, Line] = await self.loop.create_connection(lambda: Line(self.name), *address)

@@ -146,6 +146,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             with contextlib.suppress(BaseException):
                 work.close()
 
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """Only the dead leave an asynchronous generator in its midst, and of them not a line runs more."""
+
     def _run_once(self) -> None:
         """Turns as asyncio's, without a selector and with a look at whose turn it is, until somebody stops the loop."""
         while not self._stopping:

@@ -5,10 +5,11 @@ kill all the time. What is common to all seeds hides what only an odd mix shows.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cordwood.chaos.history import ACKS_ALL
-from cordwood.chaos.sim.producing import ProducerPlan
+from cordwood.chaos.sim.chores import Due, drawn_chores
+from cordwood.chaos.sim.producing import ProducerPlan, Retries
 from cordwood.chaos.sim.schedule import Fault, drawn
 from cordwood.cluster.config import Settings
 
@@ -38,6 +39,10 @@ class Plan:
     members: int
     """Of one consumer group."""
     faults: tuple[Fault, ...]
+    seekers: int = 0
+    """Consumers that begin anywhere, again and again."""
+    chores: tuple[Due, ...] = ()
+    """What the administrator does."""
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -57,7 +62,7 @@ class Plan:
 
 def plan_of(seed: int, seconds: float = 30.0) -> Plan:
     """The plan that this seed stands for."""
-    rng = random.Random(f"plan of {seed}")
+    rng, users = random.Random(f"plan of {seed}"), random.Random(f"users of {seed}")
     brokers = rng.choice((3, 3, 3, 3, 4, 5))
     latency_s = rng.choice(((0.0001, 0.001), (0.0002, 0.003), (0.001, 0.02)))
     return Plan(
@@ -70,11 +75,16 @@ def plan_of(seed: int, seconds: float = 30.0) -> Plan:
         disk_s=rng.choice(((0.0001, 0.001), (0.0001, 0.002), (0.001, 0.02))),
         split_share=rng.choice((0.0, 0.0, 0.1)),
         clock_rates=tuple(rng.choice((1.0, rng.uniform(0.98, 1.02))) for _ in range(brokers)),
-        settings=_settings(rng),
-        producers=tuple(_producer(rng) for _ in range(rng.choice((1, 2, 3)))),
+        settings={**_settings(rng), "log_retention_check_interval_ms": users.choice((500, 5000))},
+        producers=(
+            *(_as_users_have_it(users, _producer(rng)) for _ in range(rng.choice((1, 2, 3)))),
+            *_careless(users),
+        ),
         consumers=rng.choice((1, 2)),
         members=rng.choice((0, 1, 2, 3)),
+        seekers=users.choice((0, 1, 1, 2)),
         faults=drawn(rng, seconds),
+        chores=drawn_chores(users, seconds),
     )
 
 
@@ -105,3 +115,17 @@ def _producer(rng: random.Random) -> ProducerPlan:
         in_flight_max=rng.choice((1, 8, 64)),
         payload_bytes_max=rng.choice((32, 200, 2000)),
     )
+
+
+def _as_users_have_it(rng: random.Random, producer: ProducerPlan) -> ProducerPlan:
+    """An idempotent producer has several batches on their way, as its client library has."""
+    if not producer.is_idempotent:
+        return producer
+    return replace(producer, batches_in_flight=rng.choice((1, 5, 5)), retries=rng.choice(tuple(Retries)))
+
+
+def _careless(rng: random.Random) -> tuple[ProducerPlan, ...]:
+    """A producer that does not wait for the replicas, or for nobody: its records may be lost, but not anyhow."""
+    if rng.random() < 0.6:
+        return ()
+    return (ProducerPlan(False, rng.choice((0, 1)), rng.choice((0.1, 0.5)), 8, 200),)

@@ -4,14 +4,15 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.chaos.history import UNKNOWN, HistoryBuilder, content_of
+from cordwood.chaos.history import ACKS_ALL, UNKNOWN, HistoryBuilder, content_of
 from cordwood.chaos.produce_errors import Promise, promise_of
 from cordwood.chaos.sim.host import BEGAN_MS
-from cordwood.chaos.sim.kafka import Client, NoAnswer, duration, message, part
+from cordwood.chaos.sim.kafka import Address, Client, NoAnswer, duration, message, part
 from cordwood.chaos.workload import AppendWorkload
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.records import Record, encode
@@ -35,8 +36,20 @@ RETRIABLE = frozenset(
     }
 )
 
+BEHIND_ANOTHER = frozenset({ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id})
+"""What a batch is told whose predecessor has not come yet: it is sent again behind that."""
+
 Alarm = Callable[[str, str], None]
 """Told the kind of an anomaly, and a sentence."""
+
+
+class Retries(Enum):
+    """In which order batches are sent again."""
+
+    OLDEST_FIRST = "as Java's client"
+    """The oldest alone, until it is answered."""
+    ALL_IN_ORDER = "as librdkafka"
+    """All of them, once none is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +60,11 @@ class ProducerPlan:
     acks: int
     interval_s: float
     in_flight_max: int
+    """Records without an answer, over all partitions."""
     payload_bytes_max: int
+    batches_in_flight: int = 1
+    """To one partition."""
+    retries: Retries = Retries.OLDEST_FIRST
 
 
 class _Answer(NamedTuple):
@@ -71,6 +88,21 @@ class _Waiting:
     send: int
     key: bytes
     payload: bytes
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Records that are sent together, again and again."""
+
+    records: list[_Waiting]
+    data: bytes
+    is_out: bool = False
+    """Whether a request with it is on its way."""
+    is_resting: bool = False
+    """Whether the pause is not over in which the client learns who leads."""
+    is_open: bool = False
+    """Whether one of its requests may have been appended."""
+    address: Address | None = None
 
 
 class Producer:
@@ -114,49 +146,91 @@ class Producer:
 
 
 class Lane:
-    """One partition's records of one producer, a batch at a time, in order."""
+    """One partition's records of one producer: up to five batches on their way, each sent again until it is answered.
+
+    As librdkafka and Java's client do, no new batch is sent while an older one has to be sent again, nor to another
+    leader than those that are still on their way.
+    """
 
     def __init__(self, producer: Producer, partition: int) -> None:
         self._producer, self._client, self._partition = producer, producer.client, partition
         self._queue: deque[_Waiting] = deque()
-        self._is_busy = False
+        self._window: list[_Batch] = []
+        """Batches without an answer, in the order of their sequence numbers."""
         self._identity: tuple[int, int] | None = None
+        self._is_introducing = False
         self._sequence = 0
 
     def put(self, record: _Waiting) -> None:
         self._queue.append(record)
-        if not self._is_busy:
-            self._is_busy = True
-            self._client.loop.create_task(self._work())
+        self._go_on()
 
-    async def _work(self) -> None:
-        while self._queue:
+    def _go_on(self) -> None:
+        """Send whatever may be sent now."""
+        waiting = [batch for batch in self._window if not batch.is_out]
+        for batch in self._due_again(waiting):
+            self._begin(batch)
+        if not waiting:
+            self._send_new()
+
+    def _due_again(self, waiting: "list[_Batch]") -> "list[_Batch]":
+        """Java's client sends the oldest batch alone, librdkafka all in order once none is on its way."""
+        if self._producer.plan.retries is Retries.OLDEST_FIRST:
+            return [batch for batch in self._window[:1] if not (batch.is_out or batch.is_resting)]
+        is_quiet = not any(batch.is_out or batch.is_resting for batch in self._window)
+        return waiting if is_quiet else []
+
+    def _send_new(self) -> None:
+        plan = self._producer.plan
+        if plan.is_idempotent and self._identity is None:
+            if self._queue and not self._window and not self._is_introducing:
+                self._is_introducing = True
+                self._client.loop.create_task(self._introduce_and_go_on())
+            return
+        while self._queue and len(self._window) < plan.batches_in_flight and self._goes_the_same_way():
             count = min(len(self._queue), self._client.rng.randint(1, BATCH_RECORDS_MAX))
-            await self._see_through([self._queue.popleft() for _ in range(count)])
-        self._is_busy = False
+            records = [self._queue.popleft() for _ in range(count)]
+            batch = _Batch(records, self._encode(records))
+            self._sequence += count
+            self._window.append(batch)
+            self._begin(batch)
+            if len(self._window) > 1:
+                self._client.did(f"{len(self._window)}-batches-in-flight")
 
-    async def _see_through(self, records: list[_Waiting]) -> None:
-        """Send one batch until its fate is known, or, without idempotence, only once."""
-        if self._producer.plan.is_idempotent and self._identity is None:
-            self._identity = await self._introduce()
-        batch = self._encode(records)
+    def _goes_the_same_way(self) -> bool:
+        """Whether a batch would be sent to whoever has those that are not answered: none may overtake them."""
+        address = self._client.leader(self._partition)
+        return all(batch.address == address for batch in self._window)
+
+    def _begin(self, batch: "_Batch") -> None:
+        batch.is_out, batch.address = True, self._client.leader(self._partition)
+        self._client.loop.create_task(self._attempt(batch))
+
+    async def _attempt(self, batch: "_Batch") -> None:
+        """One request, and the pause before the next one. Without idempotence there is only one."""
+        producer = self._producer
         answer = await self._send(batch)
-        is_open = answer.promise is Promise.NOTHING
-        while not answer.is_final and self._producer.plan.is_idempotent:
+        batch.is_open |= answer.promise is Promise.NOTHING
+        is_behind = answer.code in BEHIND_ANOTHER and batch is not self._window[0]
+        if producer.plan.is_idempotent and (is_behind or not answer.is_final):
+            self._client.did("batch-sent-again")
+            batch.is_out, batch.is_resting = False, True
             await self._client.refresh_patiently()
-            answer = await self._send(batch)
-            is_open |= answer.promise is Promise.NOTHING
-        self._end(records, answer, is_open=is_open)
+            batch.is_resting = False
+        else:
+            self._window.remove(batch)
+            self._end(batch, answer)
+        self._go_on()
 
-    def _end(self, records: list[_Waiting], answer: _Answer, *, is_open: bool) -> None:
-        """Write down the fate of a batch. `is_open` tells that one of its requests may have been appended."""
+    def _end(self, batch: "_Batch", answer: _Answer) -> None:
+        """Write down the fate of a batch."""
         producer, now_ns = self._producer, self._client.now_ns
-        producer.in_flight -= len(records)
-        for place, record in enumerate(records):
+        producer.in_flight -= len(batch.records)
+        for place, record in enumerate(batch.records):
             if answer.code is ErrorCode.none:
                 producer.history.ok(record.send, UNKNOWN if answer.offset < 0 else answer.offset + place, now_ns)
                 producer.acknowledged += 1
-            elif is_open:
+            elif batch.is_open:
                 producer.history.info(record.send, now_ns)
             else:
                 producer.history.fail(record.send, now_ns)
@@ -164,7 +238,11 @@ class Lane:
             sentence = f"{self._client.name} was told {answer.code.name} for partition {self._partition}"
             producer.alarm("refused-send", sentence)
             self._identity = None
-        self._sequence += len(records)
+
+    async def _introduce_and_go_on(self) -> None:
+        self._identity = await self._introduce()
+        self._is_introducing = False
+        self._go_on()
 
     async def _introduce(self) -> tuple[int, int]:
         request = message(
@@ -197,23 +275,28 @@ class Lane:
         producer_id, producer_epoch = self._identity
         return encode(rows, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=self._sequence)
 
-    async def _send(self, batch: bytes) -> _Answer:
-        """What the leader says."""
-        address = self._client.leader(self._partition)
-        if address is None:
+    async def _send(self, batch: "_Batch") -> _Answer:
+        """What the leader says. With acks=0 it says nothing, and the batch counts as sent."""
+        if batch.address is None:
             await self._client.refresh_patiently()
             return _Answer(None, promise=Promise.NOT_BY_THIS_REQUEST)
-        data = part(ApiKey.PRODUCE, "PartitionProduceData", index=self._partition, records=batch)
+        acks = self._producer.plan.acks
+        data = part(ApiKey.PRODUCE, "PartitionProduceData", index=self._partition, records=batch.data)
         topic = part(ApiKey.PRODUCE, "TopicProduceData", name=self._client.topic, partition_data=(data,))
         request = message(
             ApiKey.PRODUCE,
             transactional_id=None,
-            acks=self._producer.plan.acks,
+            acks=acks,
             timeout=duration(PRODUCE_TIMEOUT_S),
             topic_data=(topic,),
         )
+        if acks != ACKS_ALL:
+            self._client.did(f"acks-{acks}")
         try:
-            answer = await self._client.ask(address, request)
+            if acks == 0:
+                await self._client.tell(batch.address, request)
+                return _Answer(ErrorCode.none)
+            answer = await self._client.ask(batch.address, request)
         except NoAnswer:
             return _Answer(None)
         except OSError:

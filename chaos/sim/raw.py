@@ -25,7 +25,7 @@ class Cursor:
 
 
 def batches(disk: SimulatedDisk, partition: Partition, cursor: Cursor, end: int) -> Iterator[bytes]:
-    """Whole batches from the cursor on, up to offset `end`; the cursor goes along.
+    """Whole batches from the one that contains the cursor on, up to offset `end`; the cursor goes along.
 
     Raises CorruptBatch where something lies there that is none, and OSError where there is no such file.
     """
@@ -43,7 +43,7 @@ def batches(disk: SimulatedDisk, partition: Partition, cursor: Cursor, end: int)
                 raise CorruptBatch(f"a flipped bit at {cursor.position} or soon behind")
             if header.end > end:
                 return
-            if header.base_offset >= cursor.offset:
+            if header.end > cursor.offset:
                 yield batch
                 cursor.offset = header.end
             cursor.position += size

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,8 @@ class Run:
     history: History
     faults: tuple[Span, ...]
     """Those that struck."""
+    actions: Counter[str]
+    """How often clients and the administrator did what is counted."""
     simulated_s: float
     story: tuple[str, ...]
     """What happened, in lines with the time in front."""
@@ -114,6 +117,7 @@ def _told(lived: _Lived, trace: Trace) -> Run:
         findings=(*seen, *check(history)),
         history=history,
         faults=tuple(lived.trouble.spans),
+        actions=world.crowd.actions,
         simulated_s=round(world.now_s, 3),
         story=tuple(world.story),
     )

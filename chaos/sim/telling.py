@@ -10,8 +10,10 @@ from cordwood.chaos.commit import commit
 from cordwood.chaos.history import UNKNOWN, Outcome, Sends
 from cordwood.chaos.report.series import Answers, longest_silence_s, series
 from cordwood.chaos.report.story import Story
+from cordwood.chaos.sim.actions import counted
 from cordwood.chaos.sim.plan import Plan
 from cordwood.chaos.sim.run import Run
+from cordwood.chaos.sim.schedule import Kind
 
 NS_PER_S = 1e9
 
@@ -24,6 +26,7 @@ class Tally:
     """Each with its seed."""
     hashes: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
+    actions: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0
     read: int = 0
     simulated_s: float = 0.0
@@ -53,6 +56,7 @@ class Tally:
         self.found += ((run.plan.seed, anomaly) for anomaly in run.findings)
         self.hashes.append(run.trace_hash)
         self.faults.update(span.fault for span in run.faults)
+        self.actions.update(run.actions)
         self.acknowledged += run.acknowledged
         self.read += run.read
         self.simulated_s += run.simulated_s
@@ -79,7 +83,8 @@ def summary(tally: Tally, last_seed: int) -> dict[str, object]:
         "kinds": tally.kinds,
         "acknowledged": tally.acknowledged,
         "read": tally.read,
-        "faults": dict(sorted(tally.faults.items())),
+        "faults": {kind.value: tally.faults[kind.value] for kind in Kind},
+        "actions": counted(tally.actions),
         "simulated_seconds": round(tally.simulated_s, 3),
         "wall_seconds": round(tally.wall_s, 3),
         "simulated_seconds_per_wall_second": round(tally.speed, 1),

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from cordwood.chaos.checks.unavailable import number_of
 from cordwood.chaos.report.story import Span
+from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.disk import UNLIMITED_BYTES, SimulatedDisk
 from cordwood.chaos.sim.disturbances import DISTURBANCES, Surrounding
 from cordwood.chaos.sim.host import Host
@@ -158,7 +159,7 @@ class Trouble:
         """One bit of something that has been written; where that is a closed segment, perhaps more of it is lost."""
         disk = host.disk
         written = {path: len(disk.content(path).rstrip(b"\0")) for path in disk.files()}
-        paths = [path for path, length in written.items() if length]
+        paths = [path for path, length in written.items() if length and self._is_accounted_for(path)]
         if paths:
             path = dice.choice(paths)
             position = dice.randrange(written[path])
@@ -167,6 +168,12 @@ class Trouble:
             disk.flip(path, position, dice.randrange(8))
             if _is_closed_segment(path, paths) and dice.random() < LOSS_SHARE:
                 self._lose(disk, path, position, dice)
+
+    def _is_accounted_for(self, path: str) -> bool:
+        """Whether what is damaged there has another replica, from which it is repaired."""
+        topics = {str(topic.id) for topic in self._world.image.topics_by_id.values() if topic.name != LOSSY_TOPIC}
+        _, is_of_topic, rest = path.partition("/topics/")
+        return not is_of_topic or rest.partition("/")[0] in topics
 
     def _lose(self, disk: SimulatedDisk, path: str, position: int, dice: random.Random) -> None:
         how = dice.choice(("file", "end", "zeros", "unreadable"))

@@ -7,6 +7,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
+from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.crowd import Crowd
 from cordwood.chaos.sim.faults import Died
 from cordwood.chaos.sim.host import DATA, KAFKA_PORT, RAFT_PORT, Host, host_name
@@ -64,6 +65,8 @@ class World:
             host.start()
         await self.crowd.prepare()
         self.crowd.begin()
+        if self.plan.chores:
+            self.crowd.administer(self)
         return self
 
     def alarm(self, kind: str, sentence: str) -> None:
@@ -100,9 +103,9 @@ class World:
         active = [broker for broker in self.watched() if broker.quorum.is_leader]
         return int(max(active, key=lambda broker: broker.quorum.term).broker_id if active else NO_LEADER)
 
-    def committed_end(self, partition: int) -> int:
+    def committed_end(self, partition: int, topic: str = TOPIC) -> int:
         """How far the partition is committed, by the broker that has come furthest."""
-        held = [broker.replicas.get(TOPIC, partition) for broker in self.watched()]
+        held = [broker.replicas.get(topic, partition) for broker in self.watched()]
         return max((replica.high_watermark for replica in held if replica is not None), default=0)
 
     def state(self) -> str:
@@ -128,6 +131,7 @@ class World:
             and all(
                 set(partition.isr) == set(partition.replicas)
                 for topic in image.topics_by_id.values()
+                if topic.name != LOSSY_TOPIC
                 for partition in topic.partitions
             )
         )

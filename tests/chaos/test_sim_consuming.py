@@ -10,7 +10,9 @@ from cordwood.chaos.sim.host import host_name
 from cordwood.chaos.sim.plan import plan_of
 from cordwood.chaos.sim.world import World
 
-PLAN = replace(plan_of(1), brokers=3, voters=3, partitions=1, consumers=2, members=0, clock_rates=(1.0,) * 3, faults=())
+PLAN = replace(
+    plan_of(1), brokers=3, voters=3, partitions=1, consumers=2, members=0, clock_rates=(1.0,) * 3, chores=(), faults=()
+)
 
 
 @pytest.mark.parametrize(("consumer", "gets_on"), [(0, False), (1, True)])

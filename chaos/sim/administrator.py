@@ -1,0 +1,337 @@
+"""The administrator of a simulated world: topics, their configs, their replicas and leaders, by Kafka's own requests.
+
+A request that is refused is not repeated: an administrator who is told no goes on with the next thing.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.chaos.sim.chores import LOSSY_TOPIC, SIDE_TOPIC, Chore, Due
+from cordwood.chaos.sim.kafka import Client, duration, message, part
+from cordwood.chaos.sim.plan import MIN_ISR, TOPIC
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.image import PartitionImage
+
+if TYPE_CHECKING:
+    from cordwood.chaos.sim.world import World
+
+TIMEOUT_S = 5.0
+ASKED_MAX = 3
+WAIT_S = 12.0
+"""How long a broker's replicas are waited for until they are elsewhere, or others until they notice that it is down."""
+RETRY_S = 0.5
+PREFERRED, UNCLEAN = 0, 1
+"""Types of elections."""
+OF_TOPIC, OF_BROKER = 2, 4
+"""Kinds of resources that have configs."""
+SET = 0
+PARTITIONS_MAX = 5
+
+Doing = Callable[[random.Random], Coroutine[Any, Any, bool]]
+"""One thing that is done. Whether it was, or the broker has refused it."""
+
+
+class Administrator:
+    """Does what is due, while other things may still be under way, until `is_resting`."""
+
+    def __init__(self, world: "World", client: Client) -> None:
+        self._world, self._client = world, client
+        self.is_resting = False
+        self.under_way = 0
+        """Things that are begun and not done."""
+        self._made: set[str] = set()
+        self._chores: dict[Chore, Doing] = {
+            Chore.TOPIC_MADE: self._make_topic,
+            Chore.TOPIC_DELETED: self._delete_topic,
+            Chore.PARTITIONS_ADDED: self._add_partitions,
+            Chore.LOSSY_TOPIC_MADE: self._make_lossy_topic,
+            Chore.RECORDS_DELETED: self._delete_records,
+            Chore.REPLICAS_MOVED: self._move_replicas,
+            Chore.PREFERRED_ELECTION: lambda dice: self._elect(PREFERRED, dice.choice((TOPIC, SIDE_TOPIC))),
+            Chore.UNCLEAN_ELECTION: self._lose_leader,
+            Chore.TOPIC_CONFIG: self._change_topic,
+            Chore.BROKER_CONFIG: self._change_brokers,
+            Chore.MIN_ISR: self._change_min_isr,
+            Chore.FLUSH_POLICY: self._change_flush_policy,
+            Chore.UNREGISTERED: self._unregister,
+        }
+
+    async def run(self, chores: tuple[Due, ...]) -> None:
+        """Let them be done in their time, counted from now."""
+        began_s = self._world.now_s
+        for due in chores:
+            await asyncio.sleep(max(0.0, began_s + due.at_s - self._world.now_s))
+            if self.is_resting:
+                return
+            self._world.loop.create_task(self._do(due))
+
+    async def _do(self, due: Due) -> None:
+        self.under_way += 1
+        try:
+            if await self._chores[due.chore](random.Random(due.dice)):
+                self._world.note(due.chore.value)
+                self._client.did(due.chore.value)
+        finally:
+            self.under_way -= 1
+
+    async def put_right(self) -> None:
+        """What was changed for a time is as before, and what has no leader has one, by name."""
+        while not await self._configure(OF_TOPIC, TOPIC, {"min.insync.replicas": str(MIN_ISR)}):
+            await asyncio.sleep(1.0)
+        while LOSSY_TOPIC in self._world.image.topics_by_name and any(
+            partition.leader < 0 for partition in self._partitions(LOSSY_TOPIC)
+        ):
+            if await self._elect(UNCLEAN, LOSSY_TOPIC):
+                self._client.did(Chore.UNCLEAN_ELECTION.value)
+            await asyncio.sleep(1.0)
+
+    async def _make_topic(self, dice: random.Random) -> bool:
+        return await self._create(
+            SIDE_TOPIC,
+            dice.randint(1, 3),
+            3,
+            {
+                "retention.ms": dice.choice(("500", "3000")),
+                "segment.bytes": dice.choice(("2000", "20000")),
+                "min.insync.replicas": "2",
+            },
+        )
+
+    async def _make_lossy_topic(self, dice: random.Random) -> bool:
+        replicas = dice.choice((1, 2, 2, 3))
+        policy = dice.choice(("os", "fsync"))
+        if not await self._create(
+            LOSSY_TOPIC, dice.randint(1, 3), replicas, {"flush.policy": policy, "min.insync.replicas": "1"}
+        ):
+            return False
+        self._client.did(f"replication-factor-{replicas}")
+        if policy == "os":
+            self._client.did("flush-policy-os")
+        return True
+
+    async def _create(self, name: str, partitions: int, replicas: int, configs: dict[str, str]) -> bool:
+        api = ApiKey.CREATE_TOPICS
+        rows = tuple(part(api, "CreatableTopicConfig", name=key, value=value) for key, value in configs.items())
+        topic = part(
+            api,
+            "CreatableTopic",
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            assignments=(),
+            configs=rows,
+        )
+        is_made = await self._ask(message(api, topics=(topic,), timeout=duration(TIMEOUT_S), validate_only=False))
+        if is_made and name in self._made:
+            self._client.did("topic-made-again")
+        if is_made:
+            self._made.add(name)
+        return is_made
+
+    async def _delete_topic(self, dice: random.Random) -> bool:
+        api = ApiKey.DELETE_TOPICS
+        topic = part(api, "DeleteTopicState", name=self._existing(dice), topic_id=None)
+        return await self._ask(message(api, topics=(topic,), timeout=duration(TIMEOUT_S)))
+
+    async def _add_partitions(self, dice: random.Random) -> bool:
+        api, name = ApiKey.CREATE_PARTITIONS, self._existing(dice)
+        count = len(self._partitions(name)) + 1
+        if not 1 < count <= PARTITIONS_MAX:
+            return False
+        topic = part(api, "CreatePartitionsTopic", name=name, count=count, assignments=None)
+        return await self._ask(message(api, topics=(topic,), timeout=duration(TIMEOUT_S), validate_only=False))
+
+    async def _delete_records(self, dice: random.Random) -> bool:
+        """Up to somewhere between the start of a partition and its end, in the midst of a batch too."""
+        api, name = ApiKey.DELETE_RECORDS, dice.choice((TOPIC, TOPIC, SIDE_TOPIC))
+        partitions = self._partitions(name)
+        if not partitions:
+            return False
+        index = dice.randrange(len(partitions))
+        end = self._world.committed_end(index, name)
+        before = dice.randint(0, end)
+        row = part(api, "DeleteRecordsPartition", partition_index=index, offset=before)
+        topic = part(api, "DeleteRecordsTopic", name=name, partitions=(row,))
+        request = message(api, topics=(topic,), timeout=duration(TIMEOUT_S))
+        address, history = self._address(int(partitions[index].leader)), self._world.crowd.history
+        deletion = history.delete(index, self._client.now_ns, before=before) if name == TOPIC else None
+        is_done = await self._ask(request, address)
+        if is_done and deletion is not None:
+            history.deleted(deletion, self._client.now_ns)
+        return is_done
+
+    async def _move_replicas(self, dice: random.Random) -> bool:
+        """To others, where there are more brokers than replicas; otherwise another of them is preferred from now on."""
+        name = dice.choice((TOPIC, SIDE_TOPIC, LOSSY_TOPIC))
+        partitions = self._partitions(name)
+        if not partitions:
+            return False
+        index = dice.randrange(len(partitions))
+        brokers = dice.sample(self._world.plan.broker_ids, len(partitions[index].replicas))
+        return await self._move(name, index, brokers)
+
+    async def _move(self, name: str, index: int, brokers: list[int]) -> bool:
+        api = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+        row = part(api, "ReassignablePartition", partition_index=index, replicas=tuple(map(BrokerId, brokers)))
+        topic = part(api, "ReassignableTopic", name=name, partitions=(row,))
+        return await self._ask(message(api, timeout=duration(TIMEOUT_S), topics=(topic,)))
+
+    async def _elect(self, election: int, name: str) -> bool:
+        api = ApiKey.ELECT_LEADERS
+        indexes = tuple(range(len(self._partitions(name))))
+        if not indexes:
+            return False
+        rows = part(api, "TopicPartitions", topic=name, partitions=indexes)
+        request = message(api, election_type=election, topic_partitions=(rows,), timeout=duration(TIMEOUT_S))
+        answer = await self._answer(request)
+        # Of several partitions some may need no election.
+        return answer is not None and ErrorCode.none in set(_codes(answer.replica_election_results))
+
+    async def _lose_leader(self, dice: random.Random) -> bool:
+        """Have a partition led by a replica that was down while it lost its leader, and lacks what was committed."""
+        world = self._world
+        pairs = [partition for partition in self._partitions(LOSSY_TOPIC) if len(partition.replicas) == 2]
+        if not pairs:
+            return False
+        pair = dice.choice(pairs)
+        leader = int(pair.leader)
+        other = next(int(replica) for replica in pair.replicas if replica != leader)
+        if leader not in world.hosts:
+            return await self._elect(UNCLEAN, LOSSY_TOPIC)
+        try:
+            self._hold(other)
+            if not await self._until(lambda: any({*one.isr} == {leader} for one in self._partitions(LOSSY_TOPIC))):
+                return False
+            self._hold(leader)
+            world.start(other)
+            return await self._until_done(lambda: self._elect(UNCLEAN, LOSSY_TOPIC))
+        finally:
+            for broker in (leader, other):
+                world.start(broker)
+
+    async def _change_topic(self, dice: random.Random) -> bool:
+        name = dice.choice((TOPIC, SIDE_TOPIC))
+        return await self._configure(OF_TOPIC, name, {"segment.bytes": dice.choice(("3000", "30000", "1000000"))})
+
+    async def _change_brokers(self, dice: random.Random) -> bool:
+        broker = dice.choice(("", *map(str, self._world.plan.broker_ids)))
+        return await self._configure(OF_BROKER, broker, {"log.segment.bytes": dice.choice(("4000", "40000"))})
+
+    async def _change_min_isr(self, dice: random.Random) -> bool:
+        return await self._configure(OF_TOPIC, TOPIC, {"min.insync.replicas": dice.choice(("1", "2", "3"))})
+
+    async def _change_flush_policy(self, dice: random.Random) -> bool:
+        policy = dice.choice(("os", "fsync"))
+        is_done = await self._configure(OF_TOPIC, LOSSY_TOPIC, {"flush.policy": policy})
+        if is_done and policy == "os":
+            self._client.did("flush-policy-os")
+        return is_done
+
+    async def _configure(self, kind: int, name: str, values: dict[str, str]) -> bool:
+        api = ApiKey.INCREMENTAL_ALTER_CONFIGS
+        rows = tuple(
+            part(api, "AlterableConfig", name=key, config_operation=SET, value=value) for key, value in values.items()
+        )
+        resource = part(api, "AlterConfigsResource", resource_type=kind, resource_name=name, configs=rows)
+        return await self._ask(message(api, resources=(resource,), validate_only=False))
+
+    async def _unregister(self, dice: random.Random) -> bool:
+        """Have a broker that does not vote lose its replicas, stop it, and have it forgotten; then it comes back."""
+        world = self._world
+        others = [broker for broker in world.plan.broker_ids if broker > world.plan.voters]
+        if not others:
+            return False
+        broker = dice.choice(others)
+        if not await self._drain(broker) or not world.hosts[broker].is_running:
+            return False
+        self._hold(broker)
+        request = message(ApiKey.UNREGISTER_BROKER, broker_id=BrokerId(broker))
+        try:
+            return await self._until_done(lambda: self._ask(request))
+        finally:
+            world.start(broker)
+
+    async def _drain(self, broker: int) -> bool:
+        """Have all replicas of a broker moved to those that have none of the partition."""
+        deadline_s = self._world.now_s + WAIT_S
+        while self._world.now_s < deadline_s and not self.is_resting:
+            held = [
+                (topic.name, index, partition)
+                for topic in self._world.image.topics_by_id.values()
+                for index, partition in enumerate(topic.partitions)
+                if broker in partition.replicas
+            ]
+            if not held:
+                return True
+            for name, index, partition in held:
+                replicas = [int(replica) for replica in partition.replicas]
+                spare = [other for other in self._world.plan.broker_ids if other not in replicas]
+                if not spare:
+                    return False
+                await self._move(name, index, [spare[0] if one == broker else one for one in replicas])
+            await asyncio.sleep(1.0)
+        return False
+
+    def _hold(self, broker: int) -> None:
+        """Kill it, and have it stay down."""
+        self._world.held.add(broker)
+        self._world.hosts[broker].kill()
+
+    async def _until(self, condition: Callable[[], bool]) -> bool:
+        """Wait for it, but not for long. Whether it came to that."""
+
+        async def is_met() -> bool:
+            return condition()
+
+        return await self._until_done(is_met)
+
+    async def _until_done(self, ask: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
+        """As `_until`, for something that is tried again and again."""
+        deadline_s = self._world.now_s + WAIT_S
+        while not (is_done := await ask()) and not self.is_resting and self._world.now_s < deadline_s:
+            await asyncio.sleep(RETRY_S)
+        return is_done
+
+    def _existing(self, dice: random.Random) -> str:
+        """One of the topics that come and go, and of those one that is there, if any is."""
+        names = [SIDE_TOPIC, LOSSY_TOPIC]
+        return dice.choice([name for name in names if self._partitions(name)] or names)
+
+    def _partitions(self, name: str) -> tuple[PartitionImage, ...]:
+        topic = self._world.image.topics_by_name.get(name)
+        return () if topic is None else tuple(topic.partitions)
+
+    def _address(self, broker: int) -> tuple[str, int] | None:
+        host = self._world.hosts.get(broker)
+        return None if host is None else host.address
+
+    async def _ask(self, request: Any, address: tuple[str, int] | None = None) -> bool:
+        """Whether it was done, all of it."""
+        answer = await self._answer(request, address)
+        return answer is not None and all(code is ErrorCode.none for code in _codes(answer))
+
+    async def _answer(self, request: Any, address: tuple[str, int] | None = None) -> Any:
+        """None where nobody answers, after a few have been asked."""
+        for _ in range(ASKED_MAX):
+            with contextlib.suppress(OSError):
+                return await self._client.ask(address or self._client.anybody(), request)
+        return None
+
+
+def _codes(answer: Any) -> Iterator[ErrorCode]:
+    """Every error code in an answer."""
+    if isinstance(answer, ErrorCode):
+        yield answer
+    elif isinstance(answer, tuple):
+        for row in answer:
+            yield from _codes(row)
+    elif is_dataclass(answer):
+        for field in fields(answer):
+            yield from _codes(getattr(answer, field.name))

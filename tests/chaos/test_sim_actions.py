@@ -1,0 +1,63 @@
+"""What simulated clients and administrators do is counted, and each of it happens in the runs of the suite."""
+
+from collections import Counter
+from dataclasses import replace
+
+from cordwood.chaos.sim.actions import ACTIONS, counted
+from cordwood.chaos.sim.chores import Chore, Due
+from cordwood.chaos.sim.plan import Plan, plan_of
+from cordwood.chaos.sim.producing import ProducerPlan
+from cordwood.chaos.sim.run import run_plan
+from cordwood.chaos.sim.schedule import Aim, Fault, Kind
+
+SECONDS = 15.0
+CHORE_S = 0.5
+RARE = {
+    "broker-unregistered",
+    "fetch-session-lost",
+    "flush-policy-os",
+    "log-start-moved",
+    "offset-out-of-range",
+    "preferred-election",
+    "replication-factor-1",
+    "replication-factor-2",
+    "replication-factor-3",
+    "topic-made-again",
+    "unclean-election",
+}
+"""These take luck, or several things that follow one another; a night's seeds have them."""
+
+
+def busy(seed: int) -> Plan:
+    """A world in which everybody does everything, and brokers die."""
+    chores = (Chore.LOSSY_TOPIC_MADE, Chore.TOPIC_MADE, *Chore) * 2
+    hasty = ProducerPlan(True, -1, 0.01, 64, 200, batches_in_flight=5)
+    careless = [ProducerPlan(False, acks, 0.2, 8, 200) for acks in (0, 1)]
+    return replace(
+        plan_of(seed, SECONDS),
+        brokers=5,
+        voters=3,
+        clock_rates=(1.0,) * 5,
+        disk_s=(0.01, 0.03),
+        producers=(hasty, *careless),
+        consumers=2,
+        members=0,
+        seekers=2,
+        chores=tuple(Due(CHORE_S * at, chore, at) for at, chore in enumerate(chores)),
+        faults=tuple(Fault(3.0 * at, Kind.KILL, Aim.LEADER, 1.5, at) for at in range(1, 5)),
+    )
+
+
+def test_what_never_happens_in_the_suite_is_known() -> None:
+    actions: Counter[str] = Counter()
+    for seed in (1, 2, 3):
+        plan = busy(seed)
+        run = run_plan(plan, plan.faults)
+        assert run.findings == ()
+        actions += run.actions
+    never = {name for name, count in counted(actions).items() if not count}
+    assert never <= RARE, f"nobody ever did {never - RARE}"
+
+
+def test_nothing_is_counted_under_a_name_that_nobody_knows() -> None:
+    assert {chore.value for chore in Chore} <= set(ACTIONS)
