@@ -59,6 +59,8 @@ def _recover(log: Log, mark: Mark | None, now_ms: int) -> None:
     log.producers, log.epochs = recovered.producers, recovered.epochs
     # What begins above the recovery point may have been lost since, and is found again if it was not.
     log.epochs.truncate_end(log.recovery_point)
+    # A later start was on its way to the disk: the list of epochs has it already, and says nothing of what is before.
+    log.log_start = max(log.log_start, next((epoch.offset for epoch in log.epochs), log.log_start))
     log.damage.extend(recovered.damage)
     _Opening(log, mark, now_ms).run(bases_in(log.disk, log.directory), recovered.segments)
 

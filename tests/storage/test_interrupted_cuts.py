@@ -1,5 +1,7 @@
 """A process that dies within a truncation, and the power that fails later, after a restart has gone on from there."""
 
+import contextlib
+
 import pytest
 from log_fixture import LogFixture
 
@@ -35,3 +37,20 @@ def test_segments_that_were_removed_do_not_come_back_into_a_log_that_went_on(add
         assert story.log.damage == [], f"step {step}"
         assert story.end == begin + added, f"step {step}"
     assert 0 < steps < STEPS_MAX
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_a_checkpoint_of_a_later_start_leaves_no_record_without_its_epoch(steps: int) -> None:
+    log = LogFixture(leader_epoch=1)
+    log.append("a", "b")
+    log.leader_epoch = 2
+    log.append("c", "d")
+    log.leader_epoch = 3
+    log.append("e", "f").flush().checkpoint().delete_records(5)
+    log.disk.faults.die_after(steps)
+    with contextlib.suppress(Died):
+        log.checkpoint()
+    log.reopen()
+    epochs = [log.log.epochs.epoch_at(offset) for offset in range(log.start, log.end)]
+    assert epochs == [1, 1, 2, 2, 3, 3][log.start :]
+    assert log.start in (0, 5)
