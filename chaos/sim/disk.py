@@ -332,7 +332,8 @@ class _SimulatedFile(_Handle):
         if (failure := self._sync_failure()) is not None:
             self._pages.fail_sync()
             raise failure
-        self._pages.sync()
+        if not self._disk.faults.sync_lies(self._path):
+            self._pages.sync()
         self._disk.on_sync(self._path)
 
 

@@ -19,6 +19,7 @@ class Faults:
     _syncs: list[tuple[str, int]] = field(default_factory=list)
     _writes: list[tuple[str, int, int]] = field(default_factory=list)
     _unreadable: list[tuple[str, int, int]] = field(default_factory=list)
+    _lying: list[str] = field(default_factory=list)
     _steps_to_live: int | None = None
     _fatal_sync: tuple[str, int] | None = None
 
@@ -29,6 +30,13 @@ class Faults:
     def fail_next_sync(self, path: str = "", *, code: int = errno.EIO) -> None:
         """The next sync fails, what it covered never reaches the platters, and later syncs say nothing of it."""
         self._syncs.append((path, code))
+
+    def lie_about_syncs(self, path: str = "") -> None:
+        """Until `heal`, syncs are acknowledged and do nothing: a power cut loses what they should have kept.
+
+        No promise holds on such a disk.
+        """
+        self._lying.append(path)
 
     def fail_next_write(self, path: str = "", *, after: int = 0, code: int = errno.EIO) -> None:
         """The next write stops `after` bytes with an OSError."""
@@ -56,6 +64,7 @@ class Faults:
         self._syncs.clear()
         self._writes.clear()
         self._unreadable.clear()
+        self._lying.clear()
         self._steps_to_live = self._fatal_sync = None
 
     def dies_now(self) -> bool:
@@ -80,6 +89,10 @@ class Faults:
                 self._syncs.remove(fault)
                 return SyncFailed(code, os.strerror(code), path)
         return None
+
+    def sync_lies(self, path: str) -> bool:
+        """Whether a sync of `path` only says that it was done."""
+        return any(part in path for part in self._lying)
 
     def write_stops(self, path: str) -> tuple[int, OSError] | None:
         """After how many bytes a write of `path` stops, and why; None where it does not."""

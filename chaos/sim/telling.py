@@ -14,6 +14,7 @@ from cordwood.chaos.sim.actions import counted
 from cordwood.chaos.sim.plan import Plan
 from cordwood.chaos.sim.run import Run
 from cordwood.chaos.sim.schedule import Kind
+from cordwood.chaos.sim.trouble import LOSSES
 
 NS_PER_S = 1e9
 
@@ -83,7 +84,7 @@ def summary(tally: Tally, last_seed: int) -> dict[str, object]:
         "kinds": tally.kinds,
         "acknowledged": tally.acknowledged,
         "read": tally.read,
-        "faults": {kind.value: tally.faults[kind.value] for kind in Kind},
+        "faults": {name: tally.faults[name] for name in (*(kind.value for kind in Kind), *LOSSES)},
         "actions": counted(tally.actions),
         "simulated_seconds": round(tally.simulated_s, 3),
         "wall_seconds": round(tally.wall_s, 3),

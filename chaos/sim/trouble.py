@@ -24,6 +24,7 @@ LOSS_SHARE = 0.5
 """Of the flipped bits in closed segments come with more than that."""
 SETTLED_S = 2.5
 """A cluster with all replicas in sync so long after a fault has recovered from it: no session is about to end."""
+LOSSES = ("file-missing", "file-shortened", "file-zeroed", "read-error")
 MOMENTARY = {Kind.RESTART, Kind.RESET, Kind.DIE_IN_WRITE, Kind.SYNC_ERROR, Kind.BIT_FLIP, Kind.CLOCK_JUMP}
 """Kinds that are over as they strike, whatever comes of them."""
 
@@ -176,14 +177,16 @@ class Trouble:
         return not is_of_topic or rest.partition("/")[0] in topics
 
     def _lose(self, disk: SimulatedDisk, path: str, position: int, dice: random.Random) -> None:
-        how = dice.choice(("file", "end", "zeros", "unreadable"))
+        how = dice.choice(LOSSES)
+        now_s = self._world.now_s
+        self.spans.append(Span(how, path, now_s, now_s))
         self._world.note(f"lost: {how}")
         match how:
-            case "file":
+            case "file-missing":
                 disk.lose(path)
-            case "end":
+            case "file-shortened":
                 disk.shorten(path, position)
-            case "zeros":
+            case "file-zeroed":
                 disk.zero(path, position, len(disk.content(path)) - position)
             case _:
                 disk.faults.fail_reads(path, position, position + 1)
