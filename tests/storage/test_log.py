@@ -250,6 +250,18 @@ def test_a_cut_within_the_batch_that_the_log_begins_in_takes_all_of_it(log: LogF
     assert log.append("e").flush().power_cut(keep=0).reopen().values() == ["e"]
 
 
+def test_where_the_log_begins_within_a_batch_is_looked_up_again_after_a_cut(log: LogFixture) -> None:
+    log.append("a")
+    log.append_batch("b", "c", "d")
+    log.delete_records(2)
+    assert log.log.start_boundary() == 1
+    log.truncate(3).append("e", "f")
+    assert log.start == 1
+    log.delete_records(2)
+    assert log.log.start_boundary() == 2
+    assert log.values() == ["f"]
+
+
 def test_a_checkpoint_says_nothing_of_what_is_not_flushed(log: LogFixture) -> None:
     log.send(0, "a")
     log.flush().send(1, "b")

@@ -95,6 +95,20 @@ def test_a_broker_is_fenced_when_it_has_been_silent_for_a_session_and_not_before
     assert voter.until(10) == []
 
 
+def test_what_a_former_incarnation_says_counts_for_nothing(voter: Voter) -> None:
+    former = replace(voter.heartbeat(2), applied_index=1 << 20)
+    voter.cluster.restart(2)
+    voter.silent = {2}
+    voter.cluster.fence(2)
+    for _ in range(3):
+        voter.tick()
+        voter.hear(former)
+        assert voter.decide() == [], "it is not unfenced for that"
+    voter.silent = set()
+    voter.tick()
+    assert voter.decide() == [unfence(voter, 2)]
+
+
 def test_a_broker_that_hung_up_has_its_session_unless_its_host_refuses_connections(voter: Voter) -> None:
     voter.silent.add(2)
     voter.controller.hung_up(BrokerId(2))
