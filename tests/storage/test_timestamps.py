@@ -60,6 +60,22 @@ def test_what_is_not_committed_is_not_found() -> None:
     assert (latest(log, end=3), latest(log, end=0)) == (2, None)
 
 
+def test_of_a_batch_that_lies_only_partly_within_the_log_the_rest_is_not_found() -> None:
+    log = LogFixture()
+    for _ in range(3):
+        log.append_batch("a", "b", "c")
+    log.delete_records(1)
+    assert [first_at_or_after(log.log, START_MS, end, looked) for end, looked in ((1, 9), (2, 9), (9, 0))] == [
+        None,
+        Found(1, START_MS, 0),
+        Found(1, START_MS, 0),
+    ]
+    batch = encode([Record(0, START_MS + time, None, b"") for time in (0, 10, 20)])
+    log.log.append(batch, check(batch), 0, log.now)
+    assert [first(log, 15, end) for end in (10, 11, 12)] == [None, None, 11]
+    assert [latest(log, end) for end in (9, 10, 11, 12)] == [1, 1, 10, 11]
+
+
 def test_deleted_records_are_not_found() -> None:
     log = timed(*range(0, 1000, 10)).flush().delete_records(50)
     assert first(log, 0) == 50
