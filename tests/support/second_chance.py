@@ -114,7 +114,7 @@ class SuiteRun:
         _end_processes()
         only = self._build / "second-chance.json"
         only.write_text(json.dumps(tests))
-        return self._pytest("second", "--numprocesses", "0", "--only", str(only))[1]
+        return self._pytest("second", "--numprocesses", "0", f"--only={only}")[1]
 
     def _pytest(self, name: str, *more: str) -> tuple[int, Results]:
         """Run pytest until it ends or stalls. Return its exit code and results."""
@@ -123,7 +123,7 @@ class SuiteRun:
         hangs = path.with_name(f"{path.name}.hangs")
         hangs.write_text("")
         # -P: without it the working directory is importable, and with it our folders under their flat names.
-        command = [sys.executable, "-P", "-m", "pytest", *self._arguments, *more, "--results", str(path)]
+        command = [sys.executable, "-P", "-m", "pytest", *self._arguments, *more, f"--results={path}"]
         with subprocess.Popen(command, env={**os.environ, MARK: str(os.getpid())}) as process:
             code = self._wait(process, path)
         if stacks := hangs.read_text():
