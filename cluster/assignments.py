@@ -11,7 +11,7 @@ from cordwood.cluster.config import Settings
 from cordwood.cluster.config_rows import BrokerConfig, broker_config
 from cordwood.cluster.metadata.image import MIN_ISR, Image, PartitionImage, TopicImage, changed_topics
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.housekeeping import Housekeeping
+from cordwood.replication.log_maintenance import Housekeeping
 from cordwood.replication.partition import Partition, PartitionRefused, Place
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.config import LogConfig

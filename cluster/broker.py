@@ -11,13 +11,13 @@ import structlog
 from cordwood.cluster import quorums
 from cordwood.cluster.address_probe import AddressProbe
 from cordwood.cluster.assignments import Assignments
-from cordwood.cluster.chronicle import Chronicle
 from cordwood.cluster.config import Settings
-from cordwood.cluster.controlling import Controlling
+from cordwood.cluster.controller_runner import Controlling
 from cordwood.cluster.damage import DamageRegister
-from cordwood.cluster.decoding import Decoding
+from cordwood.cluster.decode_queue import Decoding
 from cordwood.cluster.descriptors import share_out
 from cordwood.cluster.directories import claim_all
+from cordwood.cluster.environment import Outside
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.groups.topic import ReplicatedTopic
@@ -43,25 +43,25 @@ from cordwood.cluster.lifecycle import Lifecycle
 from cordwood.cluster.listeners import Listener, http_address, http_names, inter_broker_listener, listeners_of
 from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.neighbours import Neighbours
-from cordwood.cluster.outside import Outside
+from cordwood.cluster.metadata_events import Chronicle
+from cordwood.cluster.peer_directory import Neighbours
 from cordwood.cluster.producer_ids import ProducerIds
 from cordwood.cluster.readiness import why_not_writable
 from cordwood.cluster.repairs import Repairs
 from cordwood.cluster.unflushed import UnflushedReplicas
 from cordwood.cluster.watchdog import Watchdog
-from cordwood.replication.fetcher import Fetcher, Fetchers
 from cordwood.replication.flusher import Flusher, FlushMeasures
-from cordwood.replication.housekeeping import Housekeeping, Intervals
-from cordwood.replication.link import LinkLimits
-from cordwood.replication.links import Links
+from cordwood.replication.follower_connection import LinkLimits
+from cordwood.replication.follower_connections import Links
+from cordwood.replication.leader_connection import Fetcher, Fetchers
 from cordwood.replication.log_directory import TOPICS, LogDirectory
+from cordwood.replication.log_maintenance import Housekeeping, Intervals
 from cordwood.replication.partition import Partition
+from cordwood.replication.partition_context import Surroundings
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.recovery import Recovery
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
-from cordwood.replication.surroundings import Surroundings
 from cordwood.replication.truncation import Truncations
 from cordwood.replication.waiters import Wakeups
 from cordwood.storage.errors import DamagedLog
@@ -209,7 +209,7 @@ class Broker:
 
     def _context(self, watched: Watched) -> "Context":
         """What the HTTP API asks is asked of the cluster by its own protocol, of this broker as of any other."""
-        from cordwood.cluster.http.asking import Cluster
+        from cordwood.cluster.http.cluster_client import Cluster
         from cordwood.cluster.http.context import Context
 
         settings = self._settings

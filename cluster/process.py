@@ -25,6 +25,7 @@ import uvloop
 
 from cordwood.cluster.broker import Broker
 from cordwood.cluster.config import Settings
+from cordwood.cluster.environment import DiskAccess, Outside
 from cordwood.cluster.identity import WrongDirectory
 from cordwood.cluster.log_limit import LogLimit
 from cordwood.cluster.log_lines import processors_of
@@ -32,7 +33,6 @@ from cordwood.cluster.metadata.commands import UnknownCommand
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.cluster.metadata.raft.storage import WrongMetadata
-from cordwood.cluster.outside import DiskAccess, Outside
 from cordwood.replication.syncers import Syncer, best_syncer
 from cordwood.replication.tasks import CONTAINED, RunBlocking
 from cordwood.storage.disk import Disk, sync_directory

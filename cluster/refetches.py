@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import structlog
 
 from cordwood.cluster.damage import DamageRegister
-from cordwood.replication.housekeeping import Housekeeping
-from cordwood.replication.mending import remove_foreign, set_aside
+from cordwood.replication.log_maintenance import Housekeeping
+from cordwood.replication.log_repair import remove_foreign, set_aside
 from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader, RangeUnavailable
-from cordwood.replication.refetching import refetch
+from cordwood.replication.segment_refetch import refetch
 from cordwood.storage.errors import DamagedLog, ForeignSegment, StorageError
 from cordwood.storage.scrub import segment_with
 

@@ -13,9 +13,9 @@ from cordwood.cluster.metadata.image import CommandRefused, Image, PartitionImag
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.refetches import Refetches, stem_of
 from cordwood.replication.assignment import NO_LEADER
-from cordwood.replication.fetcher import Fetchers
-from cordwood.replication.housekeeping import Housekeeping
-from cordwood.replication.mending import cut_of_damaged, has_lost_records, is_still_damaged, rewrite, set_aside
+from cordwood.replication.leader_connection import Fetchers
+from cordwood.replication.log_maintenance import Housekeeping
+from cordwood.replication.log_repair import cut_of_damaged, has_lost_records, is_still_damaged, rewrite, set_aside
 from cordwood.replication.partition import NO_EPOCH, Partition
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from cordwood.cluster import identity
-from cordwood.cluster.metadata import healing, journal
+from cordwood.cluster.metadata import journal, mirror_repair
 from cordwood.cluster.metadata.mirror import copy_of
 from cordwood.cluster.metadata.raft import storage
 from cordwood.replication.log_directory import MARKS_FILE, METADATA, TOPICS, names_in, place_of
 from cordwood.replication.run_mark import RUN_FILE
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.marks import Marks
+from cordwood.storage.flushed_offsets import Marks
 from cordwood.storage.verify import (
     CHECKPOINTS,
     BatchLine,
@@ -75,7 +75,7 @@ def _verify_metadata(disk: Disk, path: str) -> Iterator[Finding]:
     for directory in (path, copy_of(path)):
         for name in disk.list_directory(directory) if disk.exists(directory) else ():
             found += _verify_file(disk, f"{directory}/{name}")
-    check = storage.verify if disk.exists(f"{path}/{storage.STANDING}") else healing.verify
+    check = storage.verify if disk.exists(f"{path}/{storage.STANDING}") else mirror_repair.verify
     yield from found or map(_finding, check(disk, path))
 
 

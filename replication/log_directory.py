@@ -11,8 +11,8 @@ from cordwood.replication.run_mark import RunMark
 from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DiskFailed, DiskFull, StorageError, change_failed
+from cordwood.storage.flushed_offsets import Marks
 from cordwood.storage.log import Log
-from cordwood.storage.marks import Marks
 
 TOPICS = "topics"
 MARKS_FILE = "flushed"

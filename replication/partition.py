@@ -10,11 +10,11 @@ import structlog
 
 from cordwood.replication.assignment import NO_LEADER, Assignment
 from cordwood.replication.deletion import Deletion
-from cordwood.replication.gaps import Gaps
 from cordwood.replication.leader import LeaderView
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.shipments import Shipments
-from cordwood.replication.surroundings import Surroundings
+from cordwood.replication.partition_context import Surroundings
+from cordwood.replication.read_cache import Shipments
+from cordwood.replication.refused_sequences import Gaps
 from cordwood.replication.tasks import report
 from cordwood.replication.waiters import FutureWaiter, OffsetWaiters, Waiter, Watcher
 from cordwood.storage.admission import admit, admit_records
@@ -27,8 +27,8 @@ from cordwood.storage.log import Appended, Log
 from cordwood.storage.unsynced import Unsynced
 
 if TYPE_CHECKING:
-    from cordwood.replication.following import Following
-    from cordwood.replication.link import Stream
+    from cordwood.replication.follower_connection import Stream
+    from cordwood.replication.follower_role import Following
 
 NO_EPOCH = -1
 

@@ -5,12 +5,12 @@ from uuid import UUID
 
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, PartitionRefused, Place, Refusal
-from cordwood.replication.surroundings import Surroundings
+from cordwood.replication.partition_context import Surroundings
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.log import Log
-from cordwood.storage.opening import open_log
+from cordwood.storage.log_loader import open_log
 from cordwood.storage.slices import Slice
 
 NO_EPOCH = -1

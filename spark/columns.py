@@ -7,7 +7,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from cordwood.spark.mistakes import WrongSchema
-from cordwood.spark.naming import nearest
+from cordwood.spark.suggestions import nearest
 
 
 class Column(StrEnum):

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from cordwood.spark.client.settings import Address, addresses
 from cordwood.spark.mistakes import Mistake, WrongOption
-from cordwood.spark.naming import nearest
+from cordwood.spark.suggestions import nearest
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from cordwood.spark.columns import Column
 from cordwood.spark.mistakes import WrongOption, WrongSchema
-from cordwood.spark.naming import nearest
 from cordwood.spark.options import Options, bootstrap
+from cordwood.spark.suggestions import nearest
 
 Setting = str | int | bool
 

@@ -20,7 +20,7 @@ from cordwood.spark.errors import DataLost
 from cordwood.spark.initial import batch_between, ends_of, first_end
 from cordwood.spark.offsets import Json, Offsets, to_json
 from cordwood.spark.plain_errors import said_plainly
-from cordwood.spark.planning import plan_input_partitions, ranges_between
+from cordwood.spark.planner import plan_input_partitions, ranges_between
 from cordwood.spark.ranges import TopicPartition
 from cordwood.spark.read_options import ReadOptions
 from cordwood.spark.survey import HOW_TO_GO_ON, Survey

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from cordwood.spark.client.cluster import NO_OFFSET, Cluster
 from cordwood.spark.errors import OffsetsGone
 from cordwood.spark.mistakes import WrongOption
-from cordwood.spark.naming import nearest
 from cordwood.spark.offsets import Offsets
 from cordwood.spark.positions import AtOffset, AtTime, Position
 from cordwood.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
 from cordwood.spark.read_options import NoRecordSoLate, ReadOptions
 from cordwood.spark.subscription import ByPartition, wanted_places, wanted_topics
+from cordwood.spark.suggestions import nearest
 
 HOW_TO_GO_ON = "set failOnDataLoss to false to go on with what is left"
 

@@ -10,9 +10,9 @@ from pyspark.sql.datasource import InputPartition
 from cordwood.spark.columns import Columns
 from cordwood.spark.errors import OffsetsGone
 from cordwood.spark.plain_errors import said_plainly
+from cordwood.spark.range_reader import read_range
 from cordwood.spark.ranges import OffsetRange
 from cordwood.spark.read_options import ReadOptions
-from cordwood.spark.reading import read_range
 from cordwood.spark.survey import HOW_TO_GO_ON
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from cordwood.storage.batch import (
 from cordwood.storage.budget import RECORDS_MAX, Budget
 from cordwood.storage.config import LogConfig
 from cordwood.storage.contents import examine
+from cordwood.storage.decompression import whole_body
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord, InvalidTimestamp
-from cordwood.storage.unpacking import whole_body
 
 
 def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> None:

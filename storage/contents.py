@@ -9,8 +9,8 @@ import functools
 from typing import NamedTuple
 
 from cordwood.storage.budget import Budget
+from cordwood.storage.decompression import Content
 from cordwood.storage.errors import InvalidRecord
-from cordwood.storage.unpacking import Content
 
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, key, value and header count: a byte each."""

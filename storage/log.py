@@ -1,7 +1,7 @@
 """One partition's log: segments in order, what is known of its epochs and producers, and how far it is flushed.
 
 Appends go to memory at once; `take_unsynced` says what has to be synced for them to be sure and `flushed` that it has
-been. Opening is in `opening.py`, what survives a restart in `state.py`.
+been. Opening is in `log_loader.py`, what survives a restart in `state.py`.
 """
 
 from bisect import bisect_right
@@ -18,7 +18,7 @@ from cordwood.storage.manifest import Manifest
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.producers import Producers
 from cordwood.storage.retention import droppable
-from cordwood.storage.rewriting import write_again
+from cordwood.storage.rewrite import write_again
 from cordwood.storage.segment import Segment
 from cordwood.storage.slices import Slice
 from cordwood.storage.state import LogState, save

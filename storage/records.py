@@ -20,8 +20,8 @@ from cordwood.storage.batch import (
     check,
 )
 from cordwood.storage.budget import UNPACKED_BYTES_MAX
+from cordwood.storage.decompression import FRONT_BYTES, GROWTH, XERIAL_MAGIC, Body, Content, unpack
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.unpacking import FRONT_BYTES, GROWTH, XERIAL_MAGIC, Body, Content, unpack
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 KEPT_BYTES_MAX = 1 << 20

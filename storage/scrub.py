@@ -14,6 +14,7 @@ from crc32c import crc32c
 from cordwood.storage import checkpoint
 from cordwood.storage.batch import CODEC_MASK, peek
 from cordwood.storage.budget import Budget, OverBudget
+from cordwood.storage.decompression import whole_body
 from cordwood.storage.disk import Bytes, Disk, File
 from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, damage_of
 from cordwood.storage.index import Index, Interval, load
@@ -21,7 +22,6 @@ from cordwood.storage.log import Log
 from cordwood.storage.segment import Segment
 from cordwood.storage.segment_files import bases_in, loss_of, segment_path
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
-from cordwood.storage.unpacking import whole_body
 
 PIECE_BYTES = 256 << 10
 """Proven at a time: the checksums of so much hold up the loop, where they share the interpreter, by a tenth of a ms."""

@@ -13,8 +13,8 @@ from cordwood.storage import checkpoint
 from cordwood.storage.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchHeader, Compression, check, peek
 from cordwood.storage.disk import Disk, File
 from cordwood.storage.errors import CorruptBatch, DamagedLog
+from cordwood.storage.flushed_offsets import Mark
 from cordwood.storage.index import Index, Interval, load
-from cordwood.storage.marks import Mark
 from cordwood.storage.recovery import SCAN_BYTES, Window, has_hole
 from cordwood.storage.segment_files import loss_of, segment_path
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE

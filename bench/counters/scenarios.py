@@ -5,6 +5,7 @@ import gc
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from cordwood.bench.counters.call_counter import Counting
 from cordwood.bench.counters.cluster import (
     PARTITIONS,
     Cluster,
@@ -14,7 +15,6 @@ from cordwood.bench.counters.cluster import (
     fetched_bytes,
     produce,
 )
-from cordwood.bench.counters.counting import Counting
 from cordwood.chaos.sim.kafka import Client
 from cordwood.chaos.sim.loop import run
 from cordwood.chaos.sim.undisturbed import undisturbed

@@ -2,7 +2,7 @@
 
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.place import Place, allow_many_files, cpu_seconds, create_topic
-from cordwood.bench.growth.tailing import tail
+from cordwood.bench.growth.tail_load import tail
 from cordwood.chaos.live.report import quantile
 
 COUNTS = (1, 10, 100, 500)

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from cordwood.bench.growth.place import SETTINGS, TOPIC, create_topic
-from cordwood.chaos.live.asking import NoAnswer, PartitionView, partitions_seen_by
+from cordwood.chaos.live.broker_views import NoAnswer, PartitionView, partitions_seen_by
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.process import wait_for
 

@@ -17,7 +17,7 @@ from cordwood.bench.growth.place import (
     spread,
     start_s,
 )
-from cordwood.chaos.live.asking import partitions_seen_by
+from cordwood.chaos.live.broker_views import partitions_seen_by
 from cordwood.chaos.live.process import BrokerProcess
 
 COUNTS = (10, 100, 1000, 10_000)

@@ -15,7 +15,7 @@ from rich.table import Table
 from cordwood.bench.generator import Generator, LoadFailed, load_generator
 from cordwood.bench.lines import PARTITIONS, TOPICS, Line, chosen, figures
 from cordwood.bench.profile.flame import draw, tree
-from cordwood.bench.profile.recording import CannotRecord, Recorder, recorder
+from cordwood.bench.profile.recorder import CannotRecord, Recorder, recorder
 from cordwood.bench.profile.stages import IDLE, ORDER, shares, stacks_of
 from cordwood.bench.systems import CannotRun, Cordwood, Running
 

@@ -1,6 +1,6 @@
 """Somebody else's cluster, found by an address: it can be worked on and checked, and not be harmed from here."""
 
-from cordwood.chaos.live.asking import NoAnswer, addresses_seen_by
+from cordwood.chaos.live.broker_views import NoAnswer, addresses_seen_by
 from cordwood.chaos.live.brokers import REPLICAS_MAX, Cluster
 from cordwood.chaos.live.target import FAULTS, CannotHarm, Target
 

@@ -6,7 +6,13 @@ from typing import Protocol, Self, TypeVar
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.chaos.live.asking import NoAnswer, PartitionView, brokers_seen_by, controller_seen_by, partitions_seen_by
+from cordwood.chaos.live.broker_views import (
+    NoAnswer,
+    PartitionView,
+    brokers_seen_by,
+    controller_seen_by,
+    partitions_seen_by,
+)
 from cordwood.chaos.live.process import BrokerEnded, run_cordwood, wait_for
 
 REPLICAS_MAX = 3

@@ -17,7 +17,7 @@ from cordwood.chaos.live.plan import Aim, Step, steps
 from cordwood.chaos.live.power_cut import CannotMount
 from cordwood.chaos.live.process import BrokerEnded, StillRuns
 from cordwood.chaos.live.target import Target
-from cordwood.chaos.report.story import Span
+from cordwood.chaos.report.summary import Span
 
 SERVED_S = 30.0
 IN_SYNC_S = 60.0

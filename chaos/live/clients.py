@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError
 
-from cordwood.chaos.live.ledger import Anomaly, Ledger, Sent
+from cordwood.chaos.live.ack_log import Anomaly, Ledger, Sent
 from cordwood.chaos.live.process import wait_for
 from cordwood.chaos.live.rows import ANSWERED, READ, Answered, Read, Rows
 
@@ -71,9 +71,9 @@ class Clients:
             rows = self._place / f"producer-{number}"
             self._rows[number] = Rows(rows, ANSWERED, Answered._make)
             options = {"number": number, "per-second": load.per_second, "rows": rows}
-            self._producers[number] = self._run("producing", options, load.settings)
+            self._producers[number] = self._run("producer_program", options, load.settings)
         group = ["--group"] if load.is_group else []
-        self._reader = self._run("reading", {"rows": self._place / "reader"}, load.reader_settings, *group)
+        self._reader = self._run("reader_program", {"rows": self._place / "reader"}, load.reader_settings, *group)
 
     def served_after(self, moment: float, partitions: Iterable[int], seconds: float) -> dict[int, float]:
         """How many seconds after `moment` each partition first acknowledged a record that was sent later.
@@ -126,7 +126,7 @@ class Clients:
     def read_all(self, bootstrap: str | None = None, settings: Sequence[str] = QUICK_READER) -> list[Read]:
         """Every record from start to end, by a reader of its own. Raises TimeoutError where the end is not reached."""
         path = self._place / f"whole-{time.monotonic_ns()}"
-        reading = self._run("reading", {"rows": path}, settings, "--until-end", bootstrap=bootstrap)
+        reading = self._run("reader_program", {"rows": path}, settings, "--until-end", bootstrap=bootstrap)
         try:
             reading.communicate(timeout=READ_S)
         except subprocess.TimeoutExpired:

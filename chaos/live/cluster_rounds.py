@@ -9,10 +9,10 @@ import typer
 from confluent_kafka import KafkaException
 
 from cordwood.chaos.live import polls, replica_logs
+from cordwood.chaos.live.ack_log import UNSAID
 from cordwood.chaos.live.brokers import NotInTime
 from cordwood.chaos.live.clients import Clients, Workload, by_partition
 from cordwood.chaos.live.cluster import LocalCluster
-from cordwood.chaos.live.ledger import UNSAID
 from cordwood.chaos.live.process import BrokerEnded, StillRuns
 from cordwood.chaos.live.report import Report
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cordwood.chaos.live import address_target, compose_target, local_target, telling
+from cordwood.chaos.live import address_target, compose_target, local_target, run_summary
 from cordwood.chaos.live.campaign import WENT_WRONG, Campaign
 from cordwood.chaos.live.crowd import Load
 from cordwood.chaos.live.network import CannotCut
@@ -133,12 +133,12 @@ def _carry_out(asked: Run, place: Path) -> bool:
                 verdict = judge(campaign)
         finally:
             campaign.crowd.kill()
-    asked.report.write_text(page(telling.story(campaign, verdict, lasted_s, asked.left_out)), encoding="utf-8")
+    asked.report.write_text(page(run_summary.story(campaign, verdict, lasted_s, asked.left_out)), encoding="utf-8")
     for anomaly in verdict.anomalies[:ANOMALIES_SHOWN]:
         typer.echo(f"{anomaly.kind}: {anomaly.sentence}")
-    typer.echo(telling.sentence(campaign, verdict, lasted_s))
+    typer.echo(run_summary.sentence(campaign, verdict, lasted_s))
     typer.echo(f"report: {asked.report}", err=True)
-    summary = telling.summary(campaign, verdict, lasted_s)
+    summary = run_summary.summary(campaign, verdict, lasted_s)
     ended(asked.record, summary)
     if asked.as_json:
         typer.echo(json.dumps(summary))

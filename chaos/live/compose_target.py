@@ -12,7 +12,7 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 from docker.models.networks import Network
 
-from cordwood.chaos.live.asking import NoAnswer, brokers_seen_by
+from cordwood.chaos.live.broker_views import NoAnswer, brokers_seen_by
 from cordwood.chaos.live.brokers import REPLICAS_MAX, Cluster
 from cordwood.chaos.live.faults import disks, links, processes
 from cordwood.chaos.live.faults.fault import Fault

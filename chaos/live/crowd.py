@@ -14,7 +14,7 @@ from cordwood.chaos.live.client_rows import POLLS, SENDS, PollKind, RowArray, Se
 from cordwood.chaos.live.clients import END_S, QUICK, QUICK_READER
 from cordwood.chaos.live.process import wait_for
 
-PRODUCING, CONSUMING = "appending", "consuming"
+PRODUCING, CONSUMING = "append_program", "consumer_program"
 AT_END_S = 60.0
 LOOK_S = 0.05
 

@@ -16,7 +16,7 @@ import typer
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.chaos.live.ledger import Anomaly
+from cordwood.chaos.live.ack_log import Anomaly
 from cordwood.chaos.live.process import BrokerEnded, BrokerProcess, run_cordwood
 from cordwood.chaos.live.skipping_reader import Place, read_what_is_served
 

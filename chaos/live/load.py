@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.chaos.live.ledger import Ledger, Sent
+from cordwood.chaos.live.ack_log import Ledger, Sent
 from cordwood.chaos.live.process import wait_for
 
 ANSWER_S = 20.0

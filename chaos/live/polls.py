@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from confluent_kafka import KafkaError
 
-from cordwood.chaos.live.ledger import Anomaly, Sent
+from cordwood.chaos.live.ack_log import Anomaly, Sent
 from cordwood.chaos.live.rows import Read
 
 NEVER_TOLD = {

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from cordwood.chaos.live.ledger import Anomaly
+from cordwood.chaos.live.ack_log import Anomaly
 from cordwood.chaos.live.process import run_cordwood
 from cordwood.storage.batch import BatchHeader, check
 from cordwood.storage.errors import CorruptBatch

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import typer
 
-from cordwood.chaos.live.ledger import Anomaly
+from cordwood.chaos.live.ack_log import Anomaly
 
 ANOMALIES_SHOWN = 20
 

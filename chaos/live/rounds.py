@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import typer
 
-from cordwood.chaos.live.ledger import Anomaly
+from cordwood.chaos.live.ack_log import Anomaly
 from cordwood.chaos.live.load import Load
 from cordwood.chaos.live.process import BrokerProcess
 

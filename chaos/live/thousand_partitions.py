@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from cordwood.chaos.live.asking import NoAnswer, partitions_seen_by
+from cordwood.chaos.live.broker_views import NoAnswer, partitions_seen_by
 from cordwood.chaos.live.brokers import NotInTime
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.options import Keep, Rounds, workplace

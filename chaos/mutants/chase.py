@@ -17,13 +17,13 @@ import structlog
 
 import cordwood
 from cordwood.chaos.mutants.mutant import Story
-from cordwood.chaos.sim.group_story import group_story
-from cordwood.chaos.sim.log_story import log_story
-from cordwood.chaos.sim.quorum_story import quorum_story
-from cordwood.chaos.sim.replica_story import replica_story
+from cordwood.chaos.sim.group_scenario import group_story
+from cordwood.chaos.sim.log_scenario import log_story
+from cordwood.chaos.sim.quorum_scenario import quorum_story
+from cordwood.chaos.sim.replica_scenario import replica_story
 from cordwood.chaos.sim.run import run_seed
 from cordwood.chaos.sim.strict import StoryFailed
-from cordwood.chaos.sim.turns_story import turns_story
+from cordwood.chaos.sim.turns_scenario import turns_story
 
 SEED_CPU_S = 60.0
 """A seed takes less than one on a healthy tree."""

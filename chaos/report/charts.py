@@ -6,7 +6,7 @@ from itertools import groupby
 
 from cordwood.chaos.report.axes import Linear, Logarithmic, clock, linear_to, logarithmic_to, ticks
 from cordwood.chaos.report.series import Series
-from cordwood.chaos.report.story import Span, Story
+from cordwood.chaos.report.summary import Span, Story
 
 LEFT_PX, RIGHT_PX, WIDTH_PX = 130, 12, 1160
 PLOT_PX = WIDTH_PX - LEFT_PX - RIGHT_PX

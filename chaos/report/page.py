@@ -10,7 +10,7 @@ from string import Template
 from cordwood.chaos.checks import Anomaly
 from cordwood.chaos.report.axes import clock
 from cordwood.chaos.report.charts import LEFT_PX, PLOT_PX, WIDTH_PX, timeline
-from cordwood.chaos.report.story import Span, Story
+from cordwood.chaos.report.summary import Span, Story
 
 TEMPLATE = "page.html"
 ANOMALIES_SHOWN = 200

@@ -5,10 +5,10 @@ import asyncio
 from kio.schema.errors import ErrorCode
 
 from cordwood.chaos.history import UNKNOWN
-from cordwood.chaos.sim.consuming import FETCH_BYTES
+from cordwood.chaos.sim.consumer import FETCH_BYTES
 from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.kafka import Client, duration, message, part
-from cordwood.chaos.sim.producing import PRODUCE_TIMEOUT_S, Alarm
+from cordwood.chaos.sim.producer import PRODUCE_TIMEOUT_S, Alarm
 from cordwood.chaos.workload import decode as value_in
 from cordwood.chaos.workload import encode as payload_of
 from cordwood.cluster.kafka.api_keys import ApiKey

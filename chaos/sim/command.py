@@ -13,12 +13,12 @@ from cordwood.chaos.recorded import SIM
 from cordwood.chaos.report.page import page
 from cordwood.chaos.report.place import writable
 from cordwood.chaos.results import begun, ended
-from cordwood.chaos.sim import telling
+from cordwood.chaos.sim import run_summary
 from cordwood.chaos.sim.plan import Plan, plan_of
 from cordwood.chaos.sim.run import Run, run_plan
+from cordwood.chaos.sim.run_summary import Tally
 from cordwood.chaos.sim.schedule import Fault
 from cordwood.chaos.sim.shrink import shrunk
-from cordwood.chaos.sim.telling import Tally
 from cordwood.cluster.cli.exits import ExitCode, Failure
 
 TROUBLE_S = 30.0
@@ -65,7 +65,7 @@ def sim(
     _write_report(run, tally, place, _again(run.plan))
     if shrink and not run.is_sound:
         _tell_needed(run)
-    ended(record, telling.summary(tally, run.plan.seed))
+    ended(record, run_summary.summary(tally, run.plan.seed))
     _conclude(tally, run, as_json)
 
 
@@ -79,7 +79,7 @@ def replay(
     """Run one seed again and tell its story: every fault, what it did, and what was found."""
     plan, place, tally = plan_of(seed, seconds), _place(report), Tally()
     run = _timed(plan, _only(plan, faults), tally)
-    typer.echo(telling.described(plan))
+    typer.echo(run_summary.described(plan))
     for line in run.story:
         typer.echo(line)
     _tell_findings(run)
@@ -174,14 +174,14 @@ def _write_report(run: Run, tally: Tally, place: Path | None, again: str) -> Non
     if place is None and not run.is_sound:
         place = writable(Path(f"cordwood-chaos-sim-{run.plan.seed}.html"))
     if place is not None:
-        place.write_text(page(telling.story(run, telling.sentence(tally), again)), encoding="utf-8")
+        place.write_text(page(run_summary.story(run, run_summary.sentence(tally), again)), encoding="utf-8")
         typer.echo(f"report: {place}", err=True)
 
 
 def _conclude(tally: Tally, last: Run, as_json: bool) -> None:
     """The verdict, as one line, and as JSON if wanted. Exits with 1 where anything was found."""
-    typer.echo(telling.sentence(tally))
+    typer.echo(run_summary.sentence(tally))
     if as_json:
-        typer.echo(json.dumps(telling.summary(tally, last.plan.seed)))
+        typer.echo(json.dumps(run_summary.summary(tally, last.plan.seed)))
     if tally.found:
         raise typer.Exit(ExitCode.FAILED)

@@ -12,14 +12,14 @@ from cordwood.chaos.sim.admin import prepare
 from cordwood.chaos.sim.administrator import Administrator
 from cordwood.chaos.sim.bystander import Bystander
 from cordwood.chaos.sim.chores import LOSSY_TOPIC, SIDE_TOPIC
-from cordwood.chaos.sim.consuming import Reader
-from cordwood.chaos.sim.grouping import Member
+from cordwood.chaos.sim.consumer import Reader
+from cordwood.chaos.sim.group_member import Member
 from cordwood.chaos.sim.host import KAFKA_PORT, host_name
 from cordwood.chaos.sim.inquiring import Inquirer
 from cordwood.chaos.sim.kafka import Client
 from cordwood.chaos.sim.loop import Process, SimulatedLoop
 from cordwood.chaos.sim.plan import MIN_ISR, REPLICATION_FACTOR, TOPIC, Plan
-from cordwood.chaos.sim.producing import Alarm, Producer, ProducerPlan
+from cordwood.chaos.sim.producer import Alarm, Producer, ProducerPlan
 from cordwood.chaos.sim.seeking import Seeker
 from cordwood.chaos.workload import AppendWorkload
 

@@ -5,13 +5,13 @@ import random
 from collections.abc import Callable
 
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.chaos.sim.environment import DiskSpeed, SimulatedSyncer, SimulatedThreads
 from cordwood.chaos.sim.loop import Process
 from cordwood.chaos.sim.network import Network
-from cordwood.chaos.sim.outside import DiskSpeed, SimulatedSyncer, SimulatedThreads
 from cordwood.cluster.broker import Broker
 from cordwood.cluster.config import Settings
+from cordwood.cluster.environment import DiskAccess, Outside
 from cordwood.cluster.http.watched import Watched
-from cordwood.cluster.outside import DiskAccess, Outside
 from cordwood.storage.disk import sync_directory
 
 DATA = "/data"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.index_rows import unproven
-from cordwood.chaos.sim.reopening import whole_batches
+from cordwood.chaos.sim.reopened_logs import whole_batches
 from cordwood.chaos.sim.replication import Metadata, ReplicaBroker
 from cordwood.replication.partition import Partition
 from cordwood.storage import checkpoint, state

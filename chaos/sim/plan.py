@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from cordwood.chaos.history import ACKS_ALL
 from cordwood.chaos.sim.chores import Due, drawn_chores
-from cordwood.chaos.sim.producing import ProducerPlan, Retries
+from cordwood.chaos.sim.producer import ProducerPlan, Retries
 from cordwood.chaos.sim.schedule import Fault, drawn
 from cordwood.cluster.config import Settings
 

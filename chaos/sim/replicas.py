@@ -13,7 +13,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.faults import Died
 from cordwood.chaos.sim.left_behind import LeftBehind
 from cordwood.chaos.sim.loop import run
-from cordwood.chaos.sim.reopening import Reopening
+from cordwood.chaos.sim.reopened_logs import Reopening
 from cordwood.chaos.sim.replication import NOW_MS, SYNC_MAX_S, Metadata, ReplicaBroker
 from cordwood.chaos.sim.values import batch_of, values_between
 from cordwood.chaos.sim.wires import Wires

@@ -26,23 +26,23 @@ from cordwood.cluster.metadata.commands import (
     RegisterBroker,
     UnfenceBroker,
 )
-from cordwood.cluster.metadata.draft import apply
 from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image
+from cordwood.cluster.metadata.image_builder import apply
 from cordwood.cluster.metadata.quorum import QuorumUnavailable
-from cordwood.cluster.neighbours import Neighbours
+from cordwood.cluster.peer_directory import Neighbours
 from cordwood.cluster.repairs import Repairs
 from cordwood.cluster.unflushed import UnflushedReplicas
-from cordwood.replication.fetcher import Fetcher, Fetchers
 from cordwood.replication.flusher import Flusher
-from cordwood.replication.housekeeping import Housekeeping, Intervals
-from cordwood.replication.link import LinkLimits
-from cordwood.replication.links import Links
+from cordwood.replication.follower_connection import LinkLimits
+from cordwood.replication.follower_connections import Links
+from cordwood.replication.leader_connection import Fetcher, Fetchers
 from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.log_maintenance import Housekeeping, Intervals
 from cordwood.replication.partition import Partition
+from cordwood.replication.partition_context import Surroundings
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
-from cordwood.replication.surroundings import Surroundings
 from cordwood.replication.syncers import Done, Failure
 from cordwood.replication.truncation import Truncations
 from cordwood.replication.waiters import Wakeups

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from cordwood.chaos.checks import Anomaly, check
 from cordwood.chaos.history import History, Outcome
-from cordwood.chaos.report.story import Span
+from cordwood.chaos.report.summary import Span
 from cordwood.chaos.sim import loop as simulated
-from cordwood.chaos.sim.healing import Unhealed, come_together
+from cordwood.chaos.sim.fault_injector import Trouble
+from cordwood.chaos.sim.liveness import Unhealed, come_together
 from cordwood.chaos.sim.plan import Plan, plan_of
 from cordwood.chaos.sim.schedule import Fault
 from cordwood.chaos.sim.trace import Trace
-from cordwood.chaos.sim.trouble import Trouble
 from cordwood.chaos.sim.undisturbed import undisturbed
 from cordwood.chaos.sim.world import World
 

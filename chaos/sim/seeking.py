@@ -8,7 +8,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from cordwood.chaos.history import UNKNOWN, HistoryBuilder
-from cordwood.chaos.sim.consuming import (
+from cordwood.chaos.sim.consumer import (
     EARLIEST,
     FETCH_BYTES,
     LATEST,
@@ -19,7 +19,7 @@ from cordwood.chaos.sim.consuming import (
 )
 from cordwood.chaos.sim.host import BEGAN_MS
 from cordwood.chaos.sim.kafka import Address, Client, duration, message, part
-from cordwood.chaos.sim.producing import Alarm
+from cordwood.chaos.sim.producer import Alarm
 from cordwood.cluster.kafka.api_keys import ApiKey
 
 MAX_WAIT_S = 0.3

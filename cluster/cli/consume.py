@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
     from cordwood.cluster.cli.offsets import Offsets, PartitionName
-    from cordwood.cluster.cli.rendering import Renderer
+    from cordwood.cluster.cli.record_format import Renderer
 
 POLL_S = 0.1
 POLL_RECORDS = 1000
@@ -56,7 +56,7 @@ def consume(
 ) -> None:
     """Print records, one a line."""
     from cordwood.cluster.cli import positions
-    from cordwood.cluster.cli.rendering import Renderer
+    from cordwood.cluster.cli.record_format import Renderer
 
     if group and partition:
         raise Failure("--group shares out all partitions by itself: leave out --partition.", ExitCode.USAGE)

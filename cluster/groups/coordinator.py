@@ -1,7 +1,7 @@
 """The groups that this broker coordinates: requests in, answers out.
 
 A thin shell. The rules are in `group.py`, and what they ask for is done in `effects.py`; what is in memory of a
-partition of `__consumer_offsets` is in `shard.py`, and how it gets there and back in `keeping.py`.
+partition of `__consumer_offsets` is in `shard.py`, and how it gets there and back in `state_store.py`.
 """
 
 import random
@@ -15,11 +15,11 @@ from cordwood.cluster.groups.effects import Performer
 from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
 from cordwood.cluster.groups.group import Group
-from cordwood.cluster.groups.keeping import Keeper
 from cordwood.cluster.groups.offsets import Changes, OffsetsByPartition
 from cordwood.cluster.groups.removal import Removal
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
+from cordwood.cluster.groups.state_store import Keeper
 from cordwood.cluster.groups.topic import OffsetsTopic
 from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics

@@ -11,7 +11,6 @@ from typing import Generic, TypeVar
 import structlog
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.attention import Attention
 from cordwood.cluster.groups.exchange import (
     JoinAnswer,
     JoinReply,
@@ -24,9 +23,10 @@ from cordwood.cluster.groups.exchange import (
 )
 from cordwood.cluster.groups.formats import encode_group
 from cordwood.cluster.groups.group import Group
-from cordwood.cluster.groups.keeping import Keeper
 from cordwood.cluster.groups.shard import SavedValue, Shard
+from cordwood.cluster.groups.state_store import Keeper
 from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.pause_detector import Attention
 from cordwood.replication.tasks import Tasks
 
 LOOK_S = 0.1

@@ -25,8 +25,8 @@ from cordwood.cluster.groups.exchange import (
     SyncReply,
     Ticket,
 )
+from cordwood.cluster.groups.members import Member
 from cordwood.cluster.groups.rebalance import Rebalance, State
-from cordwood.cluster.groups.roster import Member
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER
 

@@ -21,7 +21,7 @@ from cordwood.cluster.groups.exchange import (
     SyncAnswer,
     SyncReply,
 )
-from cordwood.cluster.groups.roster import Member, Roster
+from cordwood.cluster.groups.members import Member, Roster
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER, topics_of
 

@@ -9,10 +9,10 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.groups.effects import Performer
 from cordwood.cluster.groups.formats import OffsetKey
 from cordwood.cluster.groups.group import Group
-from cordwood.cluster.groups.keeping import Keeper
 from cordwood.cluster.groups.offsets import expired
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
+from cordwood.cluster.groups.state_store import Keeper
 from cordwood.cluster.kafka.call import Refused
 from cordwood.replication.tasks import Tasks
 

@@ -7,7 +7,7 @@ from aiohttp import web
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http.api.table import ROUTES
-from cordwood.cluster.http.asking import Unanswered
+from cordwood.cluster.http.cluster_client import Unanswered
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.openapi import description_of
 from cordwood.cluster.http.refusal import HttpRefusal, json_response

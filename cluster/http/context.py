@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config import Settings
-from cordwood.cluster.decoding import Decoding
-from cordwood.cluster.http.asking import Cluster
+from cordwood.cluster.decode_queue import Decoding
 from cordwood.cluster.http.bodies import Bodies, Streams
-from cordwood.cluster.http.records.outbox import Outbox
+from cordwood.cluster.http.cluster_client import Cluster
+from cordwood.cluster.http.records.accumulator import Outbox
 from cordwood.cluster.http.refusal import HttpRefusal
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage

@@ -9,7 +9,7 @@ from typing import assert_never
 from kio.schema.errors import ErrorCode
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
-from cordwood.cluster.http.asking import ANSWER_S, Unanswered
+from cordwood.cluster.http.cluster_client import ANSWER_S, Unanswered
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, Place, by_leader, leader_of
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, check

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cordwood.cluster.chronicle import Chronicle
 from cordwood.cluster.damage import DamageRegister
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.http.pauses import Pauses
@@ -13,6 +12,7 @@ from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.quorum import Quorum
+from cordwood.cluster.metadata_events import Chronicle
 from cordwood.cluster.watchdog import Watchdog
 from cordwood.replication.flusher import FlushMeasures
 from cordwood.replication.log_directory import LogDirectory

@@ -8,9 +8,9 @@ was begun last is given up and its connection closed.
 import asyncio
 from collections.abc import Callable
 
+from cordwood.cluster.kafka.message_writer import ANSWER_BYTES_MAX, CHUNK_BYTES, Answer
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps, Turns
-from cordwood.cluster.kafka.writing import ANSWER_BYTES_MAX, CHUNK_BYTES, Answer
 from cordwood.cluster.memory import MemoryPool
 
 RETRY_INTERVAL_S = 0.05

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from kio.index import KioIndexError, load_request_schema, load_response_schema
 
-from cordwood.cluster.kafka.reading import reading
+from cordwood.cluster.kafka.message_reader import reading
+from cordwood.cluster.kafka.message_writer import Answer, writing
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.schema import entity_in, is_nullable, is_tuple
 from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed, skip_tags
-from cordwood.cluster.kafka.writing import Answer, writing
 
 _CORRELATION_ID = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")

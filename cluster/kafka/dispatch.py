@@ -23,14 +23,14 @@ from cordwood.cluster.kafka.codec import (
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.handlers import api_versions, fetch, produce
 from cordwood.cluster.kafka.measured import Measured
+from cordwood.cluster.kafka.message_writer import Answer, AnswerTooLarge
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of
 from cordwood.cluster.kafka.request_measures import Held, RequestMeasures
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
-from cordwood.cluster.kafka.writing import Answer, AnswerTooLarge
+from cordwood.replication.follower_connections import Links
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
-from cordwood.replication.links import Links
 
 CLIENT_ID_CHARS_TOLD = 100
 

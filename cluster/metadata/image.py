@@ -1,4 +1,5 @@
-"""The whole of the metadata at one point of the log. `draft.py` says how a command makes the next image from it."""
+"""The whole of the metadata at one point of the log. `image_builder.py` says how a command makes the next image from
+it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -5,10 +5,10 @@ Every voter keeps this, whether it is the controller or not: a new controller kn
 
 from dataclasses import dataclass
 
-from cordwood.cluster.attention import Attention
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import BrokerImage, Image
 from cordwood.cluster.metadata.quorum import Heartbeat
+from cordwood.cluster.pause_detector import Attention
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ import structlog
 
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster, decode, encode
-from cordwood.cluster.metadata.draft import Draft
 from cordwood.cluster.metadata.file_measures import FileMeasures
-from cordwood.cluster.metadata.healing import heal, tidy
 from cordwood.cluster.metadata.image import CommandRefused, Image
+from cordwood.cluster.metadata.image_builder import Draft
 from cordwood.cluster.metadata.journal import NAME, Entry, Journal
 from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
+from cordwood.cluster.metadata.mirror_repair import heal, tidy
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.disk import Disk, Syncable, sync_directory

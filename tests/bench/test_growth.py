@@ -21,7 +21,7 @@ from cordwood.bench.growth.place import (
     start_s,
 )
 from cordwood.bench.growth.report import charts, load, save, sentences, show
-from cordwood.bench.growth.tailing import tail
+from cordwood.bench.growth.tail_load import tail
 from cordwood.bench.growth.wire import Client, FetchRequest, ProduceRequest, Refused, batch_of
 from cordwood.storage.batch import headers
 from cordwood.storage.records import decode

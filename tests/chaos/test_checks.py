@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from history_story import HistoryStory
+from history_scenario import HistoryStory
 
 from cordwood.chaos.checks import CHECKS
 from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN, Outcome

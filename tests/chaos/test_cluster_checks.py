@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from cordwood.chaos.live import polls, replica_logs
-from cordwood.chaos.live.ledger import Anomaly, Sent
+from cordwood.chaos.live.ack_log import Anomaly, Sent
 from cordwood.chaos.live.report import Report, quantile
 from cordwood.chaos.live.rows import READ, Read, Rows
 from cordwood.storage.records import Record, encode

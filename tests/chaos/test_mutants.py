@@ -72,7 +72,7 @@ def test_a_story_catches_within_its_seeds() -> None:
 
 
 def test_a_test_file_catches_and_the_failed_test_is_named() -> None:
-    outcome = hunted(BY_NAME["no-checksum-of-marks"], PytestFile("tests/storage/test_marks.py"))
+    outcome = hunted(BY_NAME["no-checksum-of-marks"], PytestFile("tests/storage/test_flushed_offsets.py"))
     assert outcome.verdict is Verdict.CAUGHT, outcome.what
     assert outcome.what.startswith("test_")
 
@@ -95,7 +95,7 @@ def test_a_mutant_without_a_killer_survives_and_one_that_does_not_fit_is_stale()
     assert hunted(gone, QUICK_FILE).verdict is Verdict.STALE
 
 
-@pytest.mark.parametrize("text", ["tests/storage/test_marks.py", "quorum 1..9"])
+@pytest.mark.parametrize("text", ["tests/storage/test_flushed_offsets.py", "quorum 1..9"])
 def test_a_killer_is_read_as_it_was_written(text: str) -> None:
     assert str(parsed(text)) == text
 

@@ -17,7 +17,7 @@ from broker_fixture import RunningBroker, free_port, wait_until
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from cordwood.chaos.live.asking import partitions_seen_by
+from cordwood.chaos.live.broker_views import partitions_seen_by
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.flip import Flip
 from cordwood.chaos.live.steady_member import SteadyMember

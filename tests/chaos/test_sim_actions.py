@@ -6,7 +6,7 @@ from dataclasses import replace
 from cordwood.chaos.sim.actions import ACTIONS, counted
 from cordwood.chaos.sim.chores import Chore, Due
 from cordwood.chaos.sim.plan import Plan, plan_of
-from cordwood.chaos.sim.producing import ProducerPlan
+from cordwood.chaos.sim.producer import ProducerPlan
 from cordwood.chaos.sim.run import run_plan
 from cordwood.chaos.sim.schedule import Aim, Fault, Kind
 

@@ -8,7 +8,7 @@ from cordwood.chaos.checks.unavailable import BOUNDS, number_of
 from cordwood.chaos.history import ACKS_ALL, BY_FOLLOWER, UNKNOWN, History
 from cordwood.chaos.sim.invariants import Seen
 from cordwood.chaos.sim.plan import plan_of
-from cordwood.chaos.sim.producing import ProducerPlan
+from cordwood.chaos.sim.producer import ProducerPlan
 from cordwood.chaos.sim.run import run_plan
 from cordwood.chaos.sim.schedule import Aim, Fault, Kind
 

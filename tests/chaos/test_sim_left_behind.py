@@ -10,7 +10,7 @@ from cordwood.chaos.sim.commands_fit import not_taken_in
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.index_rows import unproven
 from cordwood.chaos.sim.left_behind import LeftBehind, nobody_waits
-from cordwood.chaos.sim.reopening import whole_batches
+from cordwood.chaos.sim.reopened_logs import whole_batches
 from cordwood.chaos.sim.replicas import TOPIC_ID, Cluster, tell
 from cordwood.chaos.sim.replication import NOW_MS, Metadata
 from cordwood.chaos.sim.values import batch_of

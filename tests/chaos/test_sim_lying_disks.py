@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from cordwood.chaos.checks import check
 from cordwood.chaos.sim import loop as simulated
-from cordwood.chaos.sim.healing import Unhealed, come_together
+from cordwood.chaos.sim.liveness import Unhealed, come_together
 from cordwood.chaos.sim.plan import plan_of
 from cordwood.chaos.sim.undisturbed import undisturbed
 from cordwood.chaos.sim.world import World

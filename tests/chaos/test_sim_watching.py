@@ -10,9 +10,9 @@ from log_fixture import LogFixture
 from cordwood.chaos.sim.commands_fit import misfits
 from cordwood.chaos.sim.counted import everybody_has, followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.chaos.sim.reopening import MARKS_PATH, TOPICS_PATH, Reopening
+from cordwood.chaos.sim.observed_offsets import Told
+from cordwood.chaos.sim.reopened_logs import MARKS_PATH, TOPICS_PATH, Reopening
 from cordwood.chaos.sim.replicas import TOPIC_ID, Cluster, tell
-from cordwood.chaos.sim.told import Told
 from cordwood.cluster.groups.topic import partition_of
 from cordwood.cluster.metadata.commands import (
     AlterPartitions,
@@ -24,7 +24,7 @@ from cordwood.cluster.metadata.commands import (
 )
 from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.topics import CONSUMER_OFFSETS
-from cordwood.storage.marks import Marks
+from cordwood.storage.flushed_offsets import Marks
 from cordwood.storage.producers import Producers
 from cordwood.storage.state import LogState, save
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cordwood.chaos.sim.loop import run
-from cordwood.cluster.decoding import WAIT_S_MAX, Decoding
+from cordwood.cluster.decode_queue import WAIT_S_MAX, Decoding
 from cordwood.cluster.memory import MemoryPool
 from cordwood.storage.errors import OutOfResources
 

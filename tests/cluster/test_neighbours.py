@@ -9,7 +9,7 @@ import pytest
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import BrokerImage, Image
 from cordwood.cluster.metadata.quorum import Quorum
-from cordwood.cluster.neighbours import Neighbours
+from cordwood.cluster.peer_directory import Neighbours
 from cordwood.replication.frames import Open
 
 TWO = BrokerId(2)

@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.commands import BrokerId, Command
-from cordwood.cluster.metadata.draft import Draft
 from cordwood.cluster.metadata.image import CommandRefused, Image
+from cordwood.cluster.metadata.image_builder import Draft
 from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable
 from cordwood.cluster.producer_ids import BLOCK, ProducerIds
 

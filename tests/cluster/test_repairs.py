@@ -17,10 +17,10 @@ from cordwood.chaos.sim.values import values_between
 from cordwood.cluster.damage import DamageRegister, DamageState
 from cordwood.cluster.repairs import REST_S, Repairs
 from cordwood.replication.channel import Channel
-from cordwood.replication.fetcher import Fetcher, Fetchers
 from cordwood.replication.frames import Open
-from cordwood.replication.housekeeping import Housekeeping, Intervals
-from cordwood.replication.mending import QUARANTINE
+from cordwood.replication.leader_connection import Fetcher, Fetchers
+from cordwood.replication.log_maintenance import Housekeeping, Intervals
+from cordwood.replication.log_repair import QUARANTINE
 from cordwood.replication.partition import PartitionRefused
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.scrubber import PASS_S

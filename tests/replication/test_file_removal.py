@@ -9,10 +9,10 @@ from replica_fixture import NOW_MS, ReplicaStory
 from virtual_time import run
 
 from cordwood.chaos.sim.faults import Died
-from cordwood.replication.housekeeping import Housekeeping, Intervals
+from cordwood.replication.log_maintenance import Housekeeping, Intervals
 from cordwood.replication.partition import Partition
 from cordwood.storage.config import FlushPolicy, LogConfig
-from cordwood.storage.opening import open_log
+from cordwood.storage.log_loader import open_log
 
 BROKERS_DELAY_S = 60.0
 A_MOMENT_S = 1.0

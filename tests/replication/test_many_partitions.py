@@ -6,7 +6,7 @@ from collections.abc import Callable
 from replica_fixture import NOW_MS, ReplicaStory
 from virtual_time import run
 
-from cordwood.replication.housekeeping import (
+from cordwood.replication.log_maintenance import (
     CHECKPOINT_AGE_S,
     CHECKPOINT_BYTES,
     CHECKPOINTS_PER_LOOK,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cordwood.chaos.sim.replica_story import replica_story
+from cordwood.chaos.sim.replica_scenario import replica_story
 from cordwood.chaos.sim.replicas import TOPIC, TOPIC_ID, Cluster, tell
 from cordwood.chaos.sim.strict import strictly
 from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigChange, ReassignPartition, ResourceType

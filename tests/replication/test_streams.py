@@ -11,9 +11,9 @@ from virtual_time import run
 from cordwood.chaos.sim.faults import Faults, os_error
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
-from cordwood.replication.fetcher import ANSWER_S, ASK_AGAIN_MAX_S
+from cordwood.replication.follower_connection import PUSH_BYTES
 from cordwood.replication.frames import PushKind, Report
-from cordwood.replication.link import PUSH_BYTES
+from cordwood.replication.leader_connection import ANSWER_S, ASK_AGAIN_MAX_S
 from cordwood.replication.partition import Partition
 from cordwood.storage.config import LogConfig
 from cordwood.storage.records import Record, encode

@@ -11,7 +11,7 @@ from virtual_time import run
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import Follow, PushKind, PushRow
-from cordwood.replication.mending import cut_of_damaged
+from cordwood.replication.log_repair import cut_of_damaged
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.batch import check, stamp
 from cordwood.storage.errors import LostTail

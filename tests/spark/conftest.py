@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from broker_fixture import RunningBroker
 from pyspark.sql import SparkSession
-from spark_story import Log, Story
+from spark_scenario import Log, Story
 
 from cordwood.spark.session import local_session
 

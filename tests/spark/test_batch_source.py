@@ -2,7 +2,7 @@
 
 import pytest
 from pyspark.sql.datasource import InputPartition
-from spark_story import Driver, Log, read_batch
+from spark_scenario import Driver, Log, read_batch
 
 from cordwood.spark.batch_source import BatchReader
 from cordwood.spark.columns import Columns

@@ -5,12 +5,12 @@ import logging
 import pytest
 from raw_batches import raw_batch
 
-from cordwood.spark.client.fetching import Fetched
+from cordwood.spark.client.fetch import Fetched
 from cordwood.spark.columns import Columns
-from cordwood.spark.decode.framing import split
+from cordwood.spark.decode.batches import split
 from cordwood.spark.errors import CorruptRecords
+from cordwood.spark.range_reader import Decoder
 from cordwood.spark.ranges import OffsetRange
-from cordwood.spark.reading import Decoder
 from cordwood.storage.batch import Compression, check, stamp
 from cordwood.storage.records import Record, encode
 

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from havoc import KILLS, Havoc
 from local_cluster import LocalCluster
 from pyspark.sql import DataFrame, SparkSession
-from spark_story import Log, Story, read_batch
+from spark_scenario import Log, Story, read_batch
 
 RECORDS = 6_000
 DRIVER_S = 90.0

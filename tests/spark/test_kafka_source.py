@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from requirements import Requirement, check
-from spark_story import Log, Story
+from spark_scenario import Log, Story
 
 from cordwood.bench.maven import fetch_jars
 from cordwood.bench.systems import CannotRun

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
-from spark_story import Log
+from spark_scenario import Log
 
 from cordwood.spark.errors import NotWritten
 from cordwood.spark.mistakes import Mistake

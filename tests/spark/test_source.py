@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from spark_story import Story
+from spark_scenario import Story
 
 from cordwood.spark.initial import ends_of
 from cordwood.spark.ranges import TopicPartition

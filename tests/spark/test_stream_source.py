@@ -7,7 +7,7 @@ from enum import IntEnum
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from scripted_broker import ScriptedBroker
-from spark_story import Driver, Log
+from spark_scenario import Driver, Log
 
 from cordwood.spark.errors import DataLost
 from cordwood.spark.mistakes import WrongOption

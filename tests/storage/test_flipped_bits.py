@@ -5,8 +5,8 @@ from log_fixture import DIRECTORY, MARKS, TOPIC_ID, LogFixture
 
 from cordwood.storage.batch import check
 from cordwood.storage.errors import DamagedLog, OffsetOutOfRange
+from cordwood.storage.flushed_offsets import Marks
 from cordwood.storage.log import Log
-from cordwood.storage.marks import Marks
 from cordwood.storage.verify import verify_partition
 
 VALUES = [f"value {number}" for number in range(12)]

@@ -15,8 +15,8 @@ from cordwood.storage.disk import Disk
 from cordwood.storage.errors import OutOfResources
 from cordwood.storage.index import Index, Interval
 from cordwood.storage.log import Log
+from cordwood.storage.log_loader import open_log
 from cordwood.storage.open_segments import FILES_MIN, OpenSegments
-from cordwood.storage.opening import open_log
 from cordwood.storage.real_disk import RealDisk
 from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.timestamps import first_at_or_after, latest_by_time

@@ -6,7 +6,7 @@ from raw_batches import raw_batch
 
 from cordwood.storage.batch import Compression, check
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.rewriting import write_index_again
+from cordwood.storage.rewrite import write_index_again
 from cordwood.storage.scrub import (
     Undecodable,
     Unpacked,

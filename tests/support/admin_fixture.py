@@ -19,19 +19,19 @@ from replica_fixture import log_directory, surroundings_of
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.config import Settings
-from cordwood.cluster.decoding import Decoding
+from cordwood.cluster.decode_queue import Decoding
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.dispatch import Api
+from cordwood.cluster.kafka.message_writer import Answer
 from cordwood.cluster.kafka.turns import Turns
-from cordwood.cluster.kafka.writing import Answer
 from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, FenceBroker, RegisterBroker, UnfenceBroker
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
-from cordwood.replication.fetcher import Fetcher, Fetchers
-from cordwood.replication.housekeeping import Housekeeping, Intervals
+from cordwood.replication.leader_connection import Fetcher, Fetchers
 from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.log_maintenance import Housekeeping, Intervals
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import ThreadSyncer
 from cordwood.replication.waiters import Wakeups

@@ -12,8 +12,8 @@ from cordwood.cluster.assignments import Assignments, Following
 from cordwood.cluster.config import Settings
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
-from cordwood.replication.fetcher import Fetcher, Fetchers
-from cordwood.replication.housekeeping import Housekeeping, Intervals
+from cordwood.replication.leader_connection import Fetcher, Fetchers
+from cordwood.replication.log_maintenance import Housekeeping, Intervals
 from cordwood.replication.partition import PartitionRefused
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import ThreadSyncer

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 from crc32c import crc32c
 
-from cordwood.spark.client.fetching import Fetched
+from cordwood.spark.client.fetch import Fetched
 from cordwood.spark.columns import Column, Columns
-from cordwood.spark.decode.framing import Aborted, split
+from cordwood.spark.decode.batches import Aborted, split
+from cordwood.spark.range_reader import Decoder
 from cordwood.spark.ranges import OffsetRange, TopicPartition
-from cordwood.spark.reading import Decoder
 from cordwood.storage.batch import CRC_COVERS_FROM, LENGTH_PREFIX_BYTES
 from cordwood.storage.records import Record
 

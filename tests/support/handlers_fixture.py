@@ -21,7 +21,7 @@ from roles_fixture import TOPIC, RolesStory
 from virtual_time import run
 
 from cordwood.cluster.config import Settings
-from cordwood.cluster.decoding import Decoding
+from cordwood.cluster.decode_queue import Decoding
 from cordwood.cluster.kafka import refusals
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.call import Services

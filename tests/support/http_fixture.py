@@ -13,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from quorum_in_memory import MetadataLog
 from replica_fixture import ME, NOW_MS, ReplicaStory
 
-from cordwood.cluster.chronicle import Chronicle
 from cordwood.cluster.config import Settings
 from cordwood.cluster.damage import DamageRegister
 from cordwood.cluster.groups.coordinator import GroupCoordinator
@@ -25,6 +24,7 @@ from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker
 from cordwood.cluster.metadata.file_measures import FileMeasures
+from cordwood.cluster.metadata_events import Chronicle
 from cordwood.cluster.watchdog import Watchdog
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.partition import Partition

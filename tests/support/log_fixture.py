@@ -9,9 +9,9 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.storage.batch import check, headers, split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import DamagedLog
+from cordwood.storage.flushed_offsets import Marks
 from cordwood.storage.log import Appended
-from cordwood.storage.marks import Marks
-from cordwood.storage.opening import open_log
+from cordwood.storage.log_loader import open_log
 from cordwood.storage.records import Record, decode, encode
 from cordwood.storage.state import save, set_back, state_of_new_log
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from quorum_in_memory import MetadataLog
 
 from cordwood.cluster.config import Settings
-from cordwood.cluster.controlling import Controlling
+from cordwood.cluster.controller_runner import Controlling
 from cordwood.cluster.lifecycle import Lifecycle
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, Endpoint
 from cordwood.cluster.metadata.image import PartitionImage

@@ -8,10 +8,10 @@ from replica_fixture import ME, NOW_MS, TOPIC_ID, ReplicaStory, run_here
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.channel import Channel, Chunk
-from cordwood.replication.fetcher import Fetcher
+from cordwood.replication.follower_connection import LinkLimits
+from cordwood.replication.follower_connections import Links
 from cordwood.replication.frames import Follow, MalformedFrame, Open, PushKind, PushRow
-from cordwood.replication.link import LinkLimits
-from cordwood.replication.links import Links
+from cordwood.replication.leader_connection import Fetcher
 from cordwood.replication.partition import Partition, Place
 from cordwood.replication.tasks import RunBlocking
 from cordwood.replication.truncation import Truncations

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from cordwood.cluster.metadata.commands import BrokerId, Command
-from cordwood.cluster.metadata.draft import apply
 from cordwood.cluster.metadata.image import Image
+from cordwood.cluster.metadata.image_builder import apply
 from cordwood.cluster.metadata.listeners import Listener
 from cordwood.cluster.metadata.quorum import (
     Heartbeat,

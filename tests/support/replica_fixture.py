@@ -9,11 +9,11 @@ from uuid import UUID
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.flusher import Flusher
-from cordwood.replication.housekeeping import Housekeeping, Intervals
 from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.log_maintenance import Housekeeping, Intervals
 from cordwood.replication.partition import Partition, Place
+from cordwood.replication.partition_context import Surroundings
 from cordwood.replication.replicas import Replicas
-from cordwood.replication.surroundings import Surroundings
 from cordwood.replication.syncers import Done, Failure, Syncer
 from cordwood.replication.tasks import RunBlocking
 from cordwood.replication.waiters import Wakeups

@@ -6,7 +6,7 @@ from replica_fixture import ME, NOW_MS, TOPIC_ID, housekeeping_of
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.following import Following
+from cordwood.replication.follower_role import Following
 from cordwood.replication.frames import Follow, Report
 from cordwood.replication.partition import Partition, Place
 from cordwood.storage.batch import NO_PRODUCER, NO_SEQUENCE, check, stamp

@@ -8,7 +8,7 @@ from cordwood.chaos.checks import check
 from cordwood.chaos.history import HistoryBuilder
 from cordwood.chaos.report.page import page
 from cordwood.chaos.report.series import Answers, series
-from cordwood.chaos.report.story import Span, Story
+from cordwood.chaos.report.summary import Span, Story
 
 NS = 10**9
 PARTITIONS = 2

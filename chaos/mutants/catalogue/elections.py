@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "the-wiped-stay-in-sync",
-        "cluster/metadata/draft.py",
+        "cluster/metadata/image_builder.py",
         "        if known is not None and _is_directory_missing(known.log_dirs, command.log_dirs):\n",
         "        if False:\n",
         "A broker that comes with another disk has nothing (rule 8).",
@@ -81,7 +81,7 @@ MUTANTS = (
     ),
     Mutant(
         "restarts-keep-the-lead",
-        "cluster/metadata/draft.py",
+        "cluster/metadata/image_builder.py",
         "        if known is not None:\n            self._fence(known)\n        least",
         "        least",
         "A new incarnation is fenced until it is ready, and leads nothing that the one before led (KIP-841).",
@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-commands-of-former-incarnations",
-        "cluster/metadata/draft.py",
+        "cluster/metadata/image_builder.py",
         "        if broker.epoch != command.broker_epoch:\n",
         "        if False:\n",
         "A command about an earlier incarnation is refused.",

@@ -7,7 +7,7 @@ DIVERGED = "Two replicas differ where both are committed."
 MUTANTS = (
     Mutant(
         "truncation-by-watermark",
-        "replication/following.py",
+        "replication/follower_role.py",
         "        end = truncation_end(log.epochs, log.log_end, leader_epoch, leader_end)\n",
         "        end = min(partition.high_watermark, log.log_end)\n",
         "A replica truncates by epoch, never to its watermark (rule 4, KIP-101).",
@@ -44,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-checksum-on-replication",
-        "replication/following.py",
+        "replication/follower_role.py",
         "            batches = headers(data)\n",
         "            from cordwood.storage.batch import peek\n\n            batches, at = [], 0\n"
         "            while at < len(data):\n                batches.append(peek(data, at))\n"
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-check-of-epochs-on-replication",
-        "replication/following.py",
+        "replication/follower_role.py",
         "            check_epochs(batches, log.epochs.latest, self.leader_epoch)\n",
         "",
         "A follower takes no batch of an epoch that cannot be (rule 2).",
@@ -64,7 +64,7 @@ MUTANTS = (
     ),
     Mutant(
         "records-that-could-not-be-taken-are-skipped",
-        "replication/fetcher.py",
+        "replication/leader_connection.py",
         "        self.leave(following)\n        self._try_later(following)\n",
         "        self._try_later(following)\n",
         "Behind what a follower could not take, it takes nothing.",
@@ -73,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-answers-count",
-        "replication/fetcher.py",
+        "replication/leader_connection.py",
         "        self._next_stream += 1\n",
         "        self._next_stream = max(self._next_stream, 1)\n",
         "An answer to an earlier question is not taken for one to this.",
@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     Mutant(
         "reports-before-the-sync",
-        "replication/fetcher.py",
+        "replication/leader_connection.py",
         "    return Report(following.stream, following.partition.kept_end, owed)\n",
         "    return Report(following.stream, following.partition.log.log_end, owed)\n",
         "A follower reports what it has on disk (rule 1).",
@@ -91,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         "begins-with-more-than-is-flushed",
-        "replication/fetcher.py",
+        "replication/leader_connection.py",
         "        log.epochs.latest,\n        partition.kept_end,\n",
         "        log.epochs.latest,\n        log.log_end,\n",
         "A follower begins with what it has on disk (rule 1).",

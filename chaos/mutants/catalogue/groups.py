@@ -51,7 +51,7 @@ MUTANTS = (
     ),
     Mutant(
         "former-coordinators-remember",
-        "cluster/groups/keeping.py",
+        "cluster/groups/state_store.py",
         "        if shard is not None and shard.leadership != leadership:\n",
         "        if shard is not None and leadership is None:\n",
         "Who leads again loads again: somebody else has written in between.",
@@ -60,7 +60,7 @@ MUTANTS = (
     ),
     Mutant(
         "groups-are-served-before-they-are-committed",
-        "cluster/groups/keeping.py",
+        "cluster/groups/state_store.py",
         "            await self._topic.committed(shard.leadership, end)\n            # One",
         "            # One",
         "Offsets are told once everything that the leader began with is committed.",
@@ -78,7 +78,7 @@ MUTANTS = (
     ),
     Mutant(
         "commits-are-seen-before-they-are-committed",
-        "cluster/groups/keeping.py",
+        "cluster/groups/state_store.py",
         "        sequence = shard.offsets.begin(changes)\n",
         "        sequence = shard.offsets.begin(changes)\n        shard.offsets.settle(sequence, changes)\n",
         "An offset is told of once it is committed.",
@@ -96,7 +96,7 @@ MUTANTS = (
     ),
     Mutant(
         "loading-stops-early",
-        "cluster/groups/loading.py",
+        "cluster/groups/loader.py",
         "            offset = max(offset, _take_newest(batch, offset, newest))\n",
         "            offset = max(offset, _take_newest(batch, offset, newest))\n"
         "            end = min(end, offset + 50)\n",

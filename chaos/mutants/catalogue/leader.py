@@ -115,7 +115,7 @@ MUTANTS = (
     ),
     Mutant(
         "any-incarnation-may-join",
-        "cluster/metadata/draft.py",
+        "cluster/metadata/image_builder.py",
         "(member in partition.isr or self._is_alive_in(member, broker_epoch))",
         "True",
         "The metadata lets no member in that is not alive in the incarnation the leader knows (rule 6).",
@@ -124,7 +124,7 @@ MUTANTS = (
     ),
     Mutant(
         "proposals-without-comparison",
-        "cluster/metadata/draft.py",
+        "cluster/metadata/image_builder.py",
         "            and partition.partition_epoch == change.partition_epoch\n",
         "",
         "In-sync sets change by compare-and-set on the partition epoch (rule 7).",
@@ -133,7 +133,7 @@ MUTANTS = (
     ),
     Mutant(
         "proposals-of-deposed-leaders",
-        "cluster/metadata/draft.py",
+        "cluster/metadata/image_builder.py",
         "            partition.leader == leader.id\n            and partition.leader_epoch == change.leader_epoch\n"
         "            and partition.partition_epoch == change.partition_epoch\n",
         "            leader.id in partition.isr\n"
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "strangers-may-follow",
-        "cluster/neighbours.py",
+        "cluster/peer_directory.py",
         "        if (known.incarnation, known.epoch) != (hello.incarnation, hello.broker_epoch):\n",
         "        if False:\n",
         "Only the registered incarnation of a broker is talked to (KIP-903).",

@@ -5,7 +5,7 @@ from cordwood.chaos.mutants.mutant import Mutant, Story
 MUTANTS = (
     Mutant(
         "running-brokers-are-unregistered",
-        "cluster/metadata/draft.py",
+        "cluster/metadata/image_builder.py",
         "        if not broker.is_fenced:\n"
         '            raise CommandRefused(ErrorCode.invalid_request, f"Broker {broker.id} is running',
         '        if False:\n            raise CommandRefused(ErrorCode.invalid_request, f"Broker '
@@ -16,7 +16,7 @@ MUTANTS = (
     ),
     Mutant(
         "leaders-propose-sets-without-themselves",
-        "cluster/metadata/draft.py",
+        "cluster/metadata/image_builder.py",
         "            and any(member == leader.id for member, _ in change.isr)\n",
         "",
         "A leader is in its in-sync set (rule 3).",
@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "strangers-are-in-sync",
-        "cluster/metadata/draft.py",
+        "cluster/metadata/image_builder.py",
         "                member in partition.replicas and (member in",
         "                (member in",
         "Only replicas are in sync.",
@@ -34,7 +34,7 @@ MUTANTS = (
     ),
     Mutant(
         "eligible-after-min-isr-was-changed",
-        "cluster/metadata/draft.py",
+        "cluster/metadata/image_builder.py",
         "                if is_about_eligible:\n"
         "                    tables.change_topic(topic, elections.without_eligible)\n",
         "",
@@ -44,7 +44,7 @@ MUTANTS = (
     ),
     Mutant(
         "configs-are-changed-unseen",
-        "cluster/metadata/draft.py",
+        "cluster/metadata/image_builder.py",
         "        if configs.get(change.key) not in (change.expected, change.value):\n",
         "        if False:\n",
         "A config is changed from what the client saw.",

@@ -228,7 +228,7 @@ MUTANTS = (
     ),
     Mutant(
         "followers-ignore-the-log-start",
-        "replication/following.py",
+        "replication/follower_role.py",
         "        if log_start > log.log_start:\n",
         "        if False:\n",
         "A follower deletes what its leader has deleted (KIP-107).",

@@ -8,7 +8,7 @@ TWO_TRUTHS = "An entry is not what was committed there, or two voters lead one t
 MUTANTS = (
     Mutant(
         "no-journal-sync",
-        "cluster/metadata/raft/keeper.py",
+        "cluster/metadata/raft/raft_disk.py",
         "        await self._run_blocking(self._log.begin_flush().sync)\n",
         "        self._log.begin_flush()\n",
         "An entry counts once the journal is synced.",
@@ -26,7 +26,7 @@ MUTANTS = (
     ),
     Mutant(
         "follower-confirms-too-early",
-        "cluster/metadata/raft/following.py",
+        "cluster/metadata/raft/follower.py",
         "            end = min(self._agreed, self.log.flushed_end)\n",
         "            end = self._agreed\n",
         "A follower confirms what it has on disk.",
@@ -98,7 +98,7 @@ MUTANTS = (
     ),
     Mutant(
         "journal-is-cut-before-its-snapshot",
-        "cluster/metadata/raft/keeper.py",
+        "cluster/metadata/raft/raft_disk.py",
         "        index = await self._write_snapshot()\n",
         "        index = node.applied_index\n",
         "Entries leave the journal once a snapshot has them.",
@@ -224,7 +224,7 @@ MUTANTS = (
     ),
     Mutant(
         "entries-that-do-not-fit-are-taken",
-        "cluster/metadata/raft/following.py",
+        "cluster/metadata/raft/follower.py",
         "        return message.prev_index < self.log.base_index or known == message.prev_term\n",
         "        return message.prev_index < self.log.base_index or known is not None\n",
         "A follower takes entries only behind one that is the leader's.",
@@ -233,7 +233,7 @@ MUTANTS = (
     ),
     Mutant(
         "late-entries-truncate",
-        "cluster/metadata/raft/following.py",
+        "cluster/metadata/raft/follower.py",
         "            if known != term:\n",
         "            if True:\n",
         "A log is truncated only where it really differs.",
@@ -242,7 +242,7 @@ MUTANTS = (
     ),
     Mutant(
         "commit-beyond-what-agrees",
-        "cluster/metadata/raft/following.py",
+        "cluster/metadata/raft/follower.py",
         "        if (commit_index := min(message.commit_index, self._agreed)) > self.commit_index:\n",
         "        if (commit_index := min(message.commit_index, self.log.end)) > self.commit_index:\n",
         "A follower commits what it knows to be its leader's.",
@@ -251,7 +251,7 @@ MUTANTS = (
     ),
     Mutant(
         "agreement-outlives-the-term",
-        "cluster/metadata/raft/following.py",
+        "cluster/metadata/raft/follower.py",
         "            self._agreed, self._agreed_term = self.commit_index, term\n",
         "            self._agreed, self._agreed_term = max(self._agreed, self.commit_index), term\n",
         "What agreed with one leader need not agree with the next.",

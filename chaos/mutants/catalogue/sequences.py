@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "producers-are-not-recovered",
-        "storage/opening.py",
+        "storage/log_loader.py",
         "        if header.producer_id >= 0:\n            self._log.producers.appended",
         "        if False:\n            self._log.producers.appended",
         "A restart finds again what every producer sent last.",
@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "producer-ids-are-given-out-twice",
-        "cluster/metadata/draft.py",
+        "cluster/metadata/image_builder.py",
         "        if command.expected_next != tables.rest.next_producer_id:\n",
         "        if False:\n",
         "A block of producer ids is given to one broker, however often it is asked for.",

@@ -162,7 +162,7 @@ MUTANTS = (
     ),
     Mutant(
         "no-checksum-of-marks",
-        "storage/marks.py",
+        "storage/flushed_offsets.py",
         "if len(content) < SLOT_BYTES or crc32c(content[: _CHECKED.size]) != _SLOT.unpack(content)[4]:",
         "if len(content) < SLOT_BYTES:",
         "A flush mark that is not what was noted is not believed.",
@@ -180,7 +180,7 @@ MUTANTS = (
     ),
     Mutant(
         "index-outlives-a-power-cut",
-        "storage/opening.py",
+        "storage/log_loader.py",
         "            segment.save_index(sync=True)\n",
         "            pass\n",
         "No checksum of what a power cut took vouches for what has come in its place.",
@@ -189,7 +189,7 @@ MUTANTS = (
     ),
     Mutant(
         "damage-is-cut-as-a-tear",
-        "storage/opening.py",
+        "storage/log_loader.py",
         "            if tear.offset >= self._flushed_end and has_hole(segment.file, tear.position):\n",
         "            if True:\n",
         "Only what was provably never flushed is cut.",
@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         "lost-offsets-are-given-out-again",
-        "storage/opening.py",
+        "storage/log_loader.py",
         "log.log_end = max(found, log.log_start, self._flushed_end)",
         "log.log_end = max(found, log.log_start)",
         "Offsets of records that were lost stay taken.",
@@ -207,7 +207,7 @@ MUTANTS = (
     ),
     Mutant(
         "epochs-are-not-recovered",
-        "storage/opening.py",
+        "storage/log_loader.py",
         "        self._log.epochs.assign(header.leader_epoch, header.base_offset)\n        if header.producer_id",
         "        if header.producer_id",
         "A restart finds again which leader took which offsets (rule 4).",

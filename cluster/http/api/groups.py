@@ -27,7 +27,7 @@ from cordwood.cluster.http.places import Offsets, Place, exists
 from cordwood.cluster.http.refusal import HttpRefusal, check
 from cordwood.cluster.http.route import Asked, Nothing, Route
 from cordwood.cluster.kafka.handlers.find_coordinator import GROUP
-from cordwood.cluster.kafka.reading import reading
+from cordwood.cluster.kafka.message_reader import reading
 from cordwood.cluster.kafka.turns import at_once
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed
 from cordwood.cluster.topics import CONSUMER_OFFSETS

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from cordwood import __version__
-from cordwood.cluster.chronicle import Chronicle
 from cordwood.cluster.http.metrics.family import Family, Row, counter, counters, gauge, gauges, histogram
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.changes import Cause
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
+from cordwood.cluster.metadata_events import Chronicle
 
 NO_BROKER = -1
 

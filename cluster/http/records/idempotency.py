@@ -7,7 +7,7 @@ the same producer id on every broker, and the sequence number stands for what th
 
 import hashlib
 
-from cordwood.cluster.http.records.outbox import Once
+from cordwood.cluster.http.records.accumulator import Once
 from cordwood.storage.producers import FIRST_OF_ONE_BATCH
 
 KEY_CHARS_MAX = 255

@@ -19,7 +19,7 @@ from cordwood.cluster.http.places import Offsets, Place
 from cordwood.cluster.http.records.encodings import Encoding, ReadRecord, written
 from cordwood.cluster.http.records.formats import EVENTS, LINES, Events, Format, Lines, positions_in
 from cordwood.cluster.http.records.portions import RECORDS_MAX
-from cordwood.cluster.http.records.reading import Piece, Reading, Wanted
+from cordwood.cluster.http.records.reader import Piece, Reading, Wanted
 from cordwood.cluster.http.refusal import HttpRefusal, Mistake
 from cordwood.cluster.http.route import Asked, Nothing, Route
 from cordwood.cluster.metadata.image import TopicImage

@@ -13,6 +13,7 @@ from cordwood.cluster.http.api.topics import PartitionIndex
 from cordwood.cluster.http.bodies import BYTES, JSON
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Place
+from cordwood.cluster.http.records.accumulator import NotKept, Once, Parcel
 from cordwood.cluster.http.records.encodings import Encoding, bytes_of
 from cordwood.cluster.http.records.given import (
     RECORD_KEY,
@@ -25,8 +26,7 @@ from cordwood.cluster.http.records.given import (
     whole_body,
 )
 from cordwood.cluster.http.records.idempotency import KEY_CHARS_MAX, once_of
-from cordwood.cluster.http.records.outbox import NotKept, Once, Parcel
-from cordwood.cluster.http.records.partitioning import partition_of
+from cordwood.cluster.http.records.partitioner import partition_of
 from cordwood.cluster.http.refusal import HttpRefusal, json_response, status_of
 from cordwood.cluster.http.route import Asked, Route
 from cordwood.cluster.kafka.handlers.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE

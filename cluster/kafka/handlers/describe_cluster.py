@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_CLUSTER
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
-from cordwood.cluster.kafka.reach import controller_for, reachable
+from cordwood.cluster.kafka.client_endpoints import controller_for, reachable
 from cordwood.cluster.metadata.image import Image
 
 KEY, VERSIONS = ApiKey.DESCRIBE_CLUSTER, range(3)

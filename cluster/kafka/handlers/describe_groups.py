@@ -7,8 +7,8 @@ from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGrou
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.group import Group
+from cordwood.cluster.groups.members import Member
 from cordwood.cluster.groups.rebalance import State
-from cordwood.cluster.groups.roster import Member
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import ON_TOPIC
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
-from cordwood.cluster.kafka.reach import NOBODY, offline_replicas, reachable
+from cordwood.cluster.kafka.client_endpoints import NOBODY, offline_replicas, reachable
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.metadata.image import Image, PartitionImage

@@ -14,7 +14,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 from kio.schema.produce.v11 import ProduceRequest, ProduceResponse
 
-from cordwood.cluster.decoding import Decoding
+from cordwood.cluster.decode_queue import Decoding
 from cordwood.cluster.kafka import produce_request
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call

@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import Command, UnknownCommand, decode, encode
-from cordwood.cluster.metadata.draft import Draft
 from cordwood.cluster.metadata.image import CommandRefused, Image
+from cordwood.cluster.metadata.image_builder import Draft
 from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable, attempt
 from cordwood.cluster.metadata.raft import entry as entry_format

@@ -7,7 +7,7 @@ down for.
 from typing import Any, assert_never
 
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.raft.following import Following
+from cordwood.cluster.metadata.raft.follower import Following
 from cordwood.cluster.metadata.raft.library import Role
 from cordwood.cluster.metadata.raft.log import NO_OP
 from cordwood.cluster.metadata.raft.messages import (

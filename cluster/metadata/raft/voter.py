@@ -24,9 +24,7 @@ from cordwood.cluster.metadata.quorum import (
 from cordwood.cluster.metadata.raft import storage
 from cordwood.cluster.metadata.raft.entry import TAG_BYTES
 from cordwood.cluster.metadata.raft.entry import decode as decode_entry
-from cordwood.cluster.metadata.raft.forwarding import Forwarding
 from cordwood.cluster.metadata.raft.handshake import Membership, Peer, PeerRole
-from cordwood.cluster.metadata.raft.keeper import Keeper, RunBlocking
 from cordwood.cluster.metadata.raft.library import DEFAULT_TIMING, Timing, check_source
 from cordwood.cluster.metadata.raft.machine import ENTRY_BYTES_MAX, Machine
 from cordwood.cluster.metadata.raft.messages import (
@@ -43,6 +41,8 @@ from cordwood.cluster.metadata.raft.messages import (
     Standing,
 )
 from cordwood.cluster.metadata.raft.node import RaftNode
+from cordwood.cluster.metadata.raft.proposal_forwarder import Forwarding
+from cordwood.cluster.metadata.raft.raft_disk import Keeper, RunBlocking
 from cordwood.cluster.metadata.raft.standings import Standings
 from cordwood.cluster.metadata.raft.storage import Stored
 from cordwood.cluster.metadata.raft.streams import Streams

@@ -1,7 +1,7 @@
 """What the stories of a group begin with."""
 
 import pytest
-from group_story import GroupStory
+from group_scenario import GroupStory
 
 
 @pytest.fixture

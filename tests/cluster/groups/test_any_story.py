@@ -1,6 +1,6 @@
 """Whatever members do, and however time passes: the group keeps its promises."""
 
-from group_story import Asked, GroupStory
+from group_scenario import Asked, GroupStory
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule

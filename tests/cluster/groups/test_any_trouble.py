@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.chaos.sim.group_story import group_story
+from cordwood.chaos.sim.group_scenario import group_story
 
 
 @pytest.mark.parametrize("seed", range(15))

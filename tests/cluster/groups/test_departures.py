@@ -1,6 +1,6 @@
 """How members go: by their own wish, by an administrator's, or because nothing is heard of them."""
 
-from group_story import SESSION_MS, GroupStory
+from group_scenario import SESSION_MS, GroupStory
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.exchange import Leaver, Purpose

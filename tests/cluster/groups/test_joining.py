@@ -1,7 +1,7 @@
 """How members get into a group: who is let in, who is sent away, and for whom one waits."""
 
 import pytest
-from group_story import REBALANCE_MS, SESSION_MS, GroupStory, protocols
+from group_scenario import REBALANCE_MS, SESSION_MS, GroupStory, protocols
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.exchange import NO_MEMBER, MemberProtocol

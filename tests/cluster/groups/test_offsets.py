@@ -1,6 +1,6 @@
 """Committed offsets in memory: what is seen of them, and when they expire."""
 
-from group_story import GroupStory
+from group_scenario import GroupStory
 from hypothesis import given
 from hypothesis import strategies as st
 

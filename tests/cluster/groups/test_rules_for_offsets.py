@@ -2,7 +2,7 @@
 
 import struct
 
-from group_story import GroupStory
+from group_scenario import GroupStory
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.exchange import MemberProtocol

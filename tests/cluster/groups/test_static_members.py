@@ -1,7 +1,7 @@
 """Members with an instance id: they may be restarted without anybody noticing (KIP-345)."""
 
 import pytest
-from group_story import REBALANCE_MS, SESSION_MS, GroupStory, protocols
+from group_scenario import REBALANCE_MS, SESSION_MS, GroupStory, protocols
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.exchange import Purpose

@@ -1,7 +1,7 @@
 """How partitions are shared out: the leader decides, it is written down, and everyone gets their share."""
 
 import pytest
-from group_story import REBALANCE_MS, SESSION_MS, GroupStory
+from group_scenario import REBALANCE_MS, SESSION_MS, GroupStory
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.exchange import Purpose

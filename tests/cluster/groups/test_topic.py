@@ -24,8 +24,8 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
 from cordwood.cluster.topics import CONSUMER_OFFSETS
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.fetcher import Fetcher, Fetchers
-from cordwood.replication.housekeeping import Housekeeping, Intervals
+from cordwood.replication.leader_connection import Fetcher, Fetchers
+from cordwood.replication.log_maintenance import Housekeeping, Intervals
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import Done, Failure

@@ -9,7 +9,7 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from metadata_story import MetadataStory
+from metadata_scenario import MetadataStory
 
 from cordwood.cluster.metadata.commands import Command, Election, FenceBroker
 from cordwood.cluster.metadata.controller import Controller, Rules

@@ -13,17 +13,17 @@ from coordinator_fixture import CoordinatorFixture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
-from metadata_story import MetadataStory
+from metadata_scenario import MetadataStory
 from quorum_in_memory import MetadataLog
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.cluster.chronicle import Chronicle
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import BrokerId, Command, decode, encode
-from cordwood.cluster.metadata.draft import Draft
 from cordwood.cluster.metadata.image import MIN_ISR, Image
+from cordwood.cluster.metadata.image_builder import Draft
 from cordwood.cluster.metadata.quorum import attempt
+from cordwood.cluster.metadata_events import Chronicle
 from cordwood.cluster.topic_configs import TOPIC_CONFIGS
 from cordwood.replication.partition import Partition
 

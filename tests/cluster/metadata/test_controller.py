@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from metadata_story import TOPIC, MetadataStory
+from metadata_scenario import TOPIC, MetadataStory
 
 from cordwood.cluster.metadata.commands import (
     AlterPartitions,

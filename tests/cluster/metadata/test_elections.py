@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
-from metadata_story import ANOTHER, TOPIC, MetadataStory
+from metadata_scenario import ANOTHER, TOPIC, MetadataStory
 
 from cordwood.cluster.metadata import elections
 from cordwood.cluster.metadata.commands import (

@@ -23,8 +23,8 @@ from cordwood.cluster.metadata.commands import (
     ResourceType,
     UnfenceBroker,
 )
-from cordwood.cluster.metadata.draft import Draft, apply
 from cordwood.cluster.metadata.image import CommandRefused, Image, changed_topics
+from cordwood.cluster.metadata.image_builder import Draft, apply
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 FLIGHTS, OTHER = UUID(int=1), UUID(int=2)

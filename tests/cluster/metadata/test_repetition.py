@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metadata_story import DISKS, TOPIC, MetadataStory
+from metadata_scenario import DISKS, TOPIC, MetadataStory
 
 from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import (

@@ -15,8 +15,8 @@ from cordwood.spark.client.cluster import NO_OFFSET, Cluster
 from cordwood.spark.client.settings import ClientSettings, addresses
 from cordwood.spark.columns import Columns
 from cordwood.spark.errors import OffsetsGone, Refused
+from cordwood.spark.range_reader import read_range
 from cordwood.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
-from cordwood.spark.reading import read_range
 
 NOW_MS = 1_700_000_000_000
 

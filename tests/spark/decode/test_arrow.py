@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 from decoded import EVERYTHING, PLACE, decoded, records_of, sealed, tables
 
-from cordwood.spark.client.fetching import Fetched
+from cordwood.spark.client.fetch import Fetched
 from cordwood.spark.columns import Column, Columns
-from cordwood.spark.decode.framing import split
+from cordwood.spark.decode.batches import split
 from cordwood.spark.errors import CorruptRecords
+from cordwood.spark.range_reader import ROWS_MAX, Decoder
 from cordwood.spark.ranges import OffsetRange
-from cordwood.spark.reading import ROWS_MAX, Decoder
 from cordwood.storage.batch import Compression, with_append_time
 from cordwood.storage.records import Record, encode
 

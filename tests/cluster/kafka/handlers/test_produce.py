@@ -12,7 +12,7 @@ from kio.schema.produce.v11.request import PartitionProduceData, TopicProduceDat
 from raw_batches import NOW_MS, bomb, raw_batch, zero_deltas
 from replica_fixture import ME, ReplicaStory
 
-from cordwood.cluster.decoding import Decoding
+from cordwood.cluster.decode_queue import Decoding
 from cordwood.cluster.kafka.codec import is_flexible, read_head
 from cordwood.cluster.kafka.connection import Connection, Slot
 from cordwood.cluster.kafka.handlers.produce import Producing

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.chaos.sim.quorum_story import quorum_story
+from cordwood.chaos.sim.quorum_scenario import quorum_story
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -1,0 +1,78 @@
+"""What a run tells in the end: a sentence, an object for other programs, and the story for the report."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from cordwood.chaos.checks import count_by_kind
+from cordwood.chaos.commit import commit
+from cordwood.chaos.live.campaign import Campaign
+from cordwood.chaos.live.verdict import Verdict
+from cordwood.chaos.report.series import longest_silence_s, series
+from cordwood.chaos.report.summary import Story
+
+
+def sentence(campaign: Campaign, verdict: Verdict, lasted_s: float) -> str:
+    """The verdict in one line."""
+    kinds = count_by_kind(verdict.anomalies)
+    found = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "no anomaly"
+    return (
+        f"{found}: {len(campaign.spans)} faults in {lasted_s / 60:.1f} minutes, {verdict.acknowledged:,} records "
+        f"acknowledged, {verdict.read:,} read, {verdict.replicas} brokers' disks looked at "
+        f"(seed {campaign.crowd.load.seed})"
+    )
+
+
+def summary(campaign: Campaign, verdict: Verdict, lasted_s: float) -> dict[str, object]:
+    """The verdict for other programs. `trace_hash` is for what can be replayed exactly, which reality cannot."""
+    return {
+        "seed": campaign.crowd.load.seed,
+        "trace_hash": None,
+        "anomalies": [asdict(anomaly) for anomaly in verdict.anomalies],
+        "kinds": count_by_kind(verdict.anomalies),
+        "acknowledged": verdict.acknowledged,
+        "read": verdict.read,
+        "sent_again": verdict.sent_again,
+        "faults": _fault_counts(campaign),
+        "minutes": round(lasted_s / 60, 2),
+        "longest_silence_s": round(longest_silence_s(verdict.answers, lasted_s), 2),
+        "target": campaign.target.name,
+        "commit": commit(),
+    }
+
+
+def story(campaign: Campaign, verdict: Verdict, lasted_s: float, left_out: Mapping[str, str]) -> Story:
+    """All that the report shows."""
+    load = campaign.crowd.load
+    return Story(
+        seed=load.seed,
+        commit=commit(),
+        sentence=sentence(campaign, verdict, lasted_s),
+        facts={
+            "acknowledged": f"{verdict.acknowledged:,}",
+            "read": f"{verdict.read:,}",
+            "faults": f"{len(campaign.spans)} of {len(_fault_counts(campaign))} kinds",
+            "longest time without an acknowledgement": f"{longest_silence_s(verdict.answers, lasted_s):.1f} s",
+            "sent again by clients in a new epoch": str(verdict.sent_again),
+            "brokers' disks looked at": str(verdict.replicas),
+            "anomalies": str(len(verdict.anomalies)),
+        },
+        settings={
+            "target": campaign.target.name,
+            "faults": ", ".join(campaign.target.faults) or "none",
+            **{f"left out: {name}": reason for name, reason in left_out.items()},
+            "topic": load.topic,
+            "partitions": str(load.partitions),
+            "replicas": str(campaign.target.cluster.replicas),
+            "producers": f"{load.producers}, {load.per_second} records/s each, idempotent, acks=all",
+            "consumers": f"{load.consumers} by assignment, {load.members} in a group that commits",
+        },
+        series=series(verdict.answers, load.partitions, lasted_s),
+        partitions=load.partitions,
+        faults=campaign.spans,
+        anomalies=verdict.anomalies,
+    )
+
+
+def _fault_counts(campaign: Campaign) -> dict[str, int]:
+    return dict(sorted(Counter(span.fault for span in campaign.spans).items()))

@@ -1,0 +1,233 @@
+"""Simulated consumers by assignment: from the start of a partition on, they write down all that they are given."""
+
+from typing import Any, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN, HistoryBuilder, content_of
+from cordwood.chaos.sim.kafka import NO_EPOCH, Client, duration, message, part
+from cordwood.chaos.sim.producer import Alarm
+from cordwood.chaos.workload import decode as value_in
+from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.storage.batch import peek, split
+from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.records import decode
+
+ANY_RACK = "somewhere"
+"""Followers serve only those who say where they are."""
+MAX_WAIT_S = 1.0
+FETCH_BYTES = 64 << 10
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+"""In the place of a time, where ListOffsets is to tell of a place."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+
+class Asked(NamedTuple):
+    """When a fetch began, and the epoch of the leader that was asked; BY_FOLLOWER for any replica."""
+
+    at_ns: int
+    leader_epoch: int
+
+
+class Reader:
+    """One partition, as one consumer reads it."""
+
+    def __init__(
+        self,
+        client: Client,
+        number: int,
+        partition: int,
+        history: HistoryBuilder,
+        alarm: Alarm,
+        *,
+        any_replica: bool = False,
+    ) -> None:
+        self.client, self.partition = client, partition
+        self._number, self._history, self._alarm, self._any_replica = number, history, alarm, any_replica
+        self.position = 0
+        self.last_epoch = NO_EPOCH
+        """The leader epoch of the last batch that was read."""
+        self._valid_in = NO_EPOCH
+        """The leader epoch in which the position was last known to be in the leader's log."""
+        self._polls = 0
+
+    def begin(self, position: int) -> None:
+        """Read on from there."""
+        self.position, self.last_epoch = position, NO_EPOCH
+        self._history.assign(self._number, self.partition, self.client.now_ns)
+
+    async def run(self) -> None:
+        """For ever."""
+        self.begin(0)
+        while True:
+            if not await self.poll():
+                await self.client.refresh_patiently()
+
+    async def poll(self) -> bool:
+        """Ask once. False where nobody could tell, and somebody else is to be asked."""
+        client = self.client
+        address = client.any_replica(self.partition) if self._any_replica else client.leader(self.partition)
+        if address is None or not await self.is_valid():
+            return False
+        asked = self.asked()
+        try:
+            answer = await client.ask(address, self._request())
+        except OSError:
+            return False
+        if answer.error_code is not ErrorCode.none or not answer.responses:
+            return False
+        if self._any_replica:
+            client.did("read-from-any-replica")
+        return await self.told(answer.responses[0].partitions[0], asked)
+
+    def asked(self) -> Asked:
+        """A fetch begins now."""
+        epoch = BY_FOLLOWER if self._any_replica else self.client.leader_epochs[self.partition]
+        return Asked(self.client.now_ns, epoch)
+
+    async def told(self, row: Any, asked: Asked) -> bool:
+        """A partition's part of an answer to Fetch. False where it says why there is nothing."""
+        if row.error_code is ErrorCode.offset_out_of_range:
+            await self._start_again()
+        if row.error_code is not ErrorCode.none:
+            return False
+        if row.diverging_epoch is not None and row.diverging_epoch.end_offset >= 0:
+            self._alarm("truncated-read", f"{self._name} at {self.position} was told of {row.diverging_epoch}")
+        self._history.watermark(
+            self._number,
+            self.partition,
+            # A leader that has only just begun says nothing of it.
+            int(row.high_watermark),
+            int(row.log_start_offset),
+            self.client.now_ns,
+            invoked_ns=asked.at_ns,
+            leader_epoch=asked.leader_epoch,
+            last_stable=int(row.last_stable_offset),
+            read_end=self._take(bytes(row.records or b"")),
+        )
+        return True
+
+    def row(self) -> object:
+        """The partition's part of a request."""
+        return part(
+            ApiKey.FETCH,
+            "FetchPartition",
+            partition=self.partition,
+            current_leader_epoch=-1 if self._any_replica else self.client.leader_epochs[self.partition],
+            fetch_offset=self.position,
+            last_fetched_epoch=NO_EPOCH if self._any_replica else self.last_epoch,
+            partition_max_bytes=FETCH_BYTES,
+        )
+
+    async def is_valid(self) -> bool:
+        """Ask a new leader whether its log has what was read (KIP-320). False where it did not tell."""
+        epoch = self.client.leader_epochs.get(self.partition, NO_EPOCH)
+        if self._any_replica or self.last_epoch == NO_EPOCH or epoch == self._valid_in:
+            return True
+        asked_ns = self.client.now_ns
+        answer = await self._ask_leader(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            ("OffsetForLeaderTopic", "topic"),
+            part(
+                ApiKey.OFFSET_FOR_LEADER_EPOCH,
+                "OffsetForLeaderPartition",
+                partition=self.partition,
+                current_leader_epoch=epoch,
+                leader_epoch=self.last_epoch,
+            ),
+        )
+        if answer is None:
+            return False
+        self.client.did("offset-for-leader-epoch")
+        told, times = (int(answer.leader_epoch), int(answer.end_offset)), (asked_ns, self.client.now_ns)
+        self._history.epoch_end(self._number, self.partition, self.last_epoch, told, times, epoch)
+        # Where no epoch that old is known, all of it was deleted, and the fetch tells.
+        if 0 <= answer.end_offset < self.position:
+            self._alarm(
+                "truncated-read",
+                f"{self._name} has read up to {self.position} in epoch {self.last_epoch}, which ends at {answer}",
+            )
+        self._valid_in = epoch
+        return True
+
+    async def offset_at(self, timestamp: int, isolation: int = READ_UNCOMMITTED) -> int | None:
+        """Where the partition starts, ends or stood at that time; UNKNOWN for nowhere, None where nobody tells."""
+        epoch, asked_ns = self.client.leader_epochs.get(self.partition, NO_EPOCH), self.client.now_ns
+        answer = await self._ask_leader(
+            ApiKey.LIST_OFFSETS,
+            ("ListOffsetsTopic", "name"),
+            part(
+                ApiKey.LIST_OFFSETS,
+                "ListOffsetsPartition",
+                partition_index=self.partition,
+                current_leader_epoch=epoch,
+                timestamp=timestamp,
+            ),
+            isolation_level=isolation,
+        )
+        if answer is not None and timestamp >= 0:
+            told, times = (int(answer.offset), int(answer.timestamp)), (asked_ns, self.client.now_ns)
+            self._history.looked_up(self._number, self.partition, timestamp, told, times, epoch)
+        return None if answer is None else int(answer.offset)
+
+    @property
+    def _name(self) -> str:
+        return f"{self.client.name}, partition {self.partition},"
+
+    async def _ask_leader(self, api: ApiKey, topic: tuple[str, str], row: object, **more: object) -> Any:
+        """The leader's answer for the partition; None where it does not lead or does not answer."""
+        client, (of_topic, name) = self.client, topic
+        address = client.leader(self.partition)
+        if address is None:
+            return None
+        rows = part(api, of_topic, **{name: client.topic, "partitions": (row,)})
+        try:
+            answer = await client.ask(address, message(api, replica_id=-1, topics=(rows,), **more))
+        except OSError:
+            return None
+        told = answer.topics[0].partitions[0]
+        return told if told.error_code is ErrorCode.none else None
+
+    async def _start_again(self) -> None:
+        """What lies at the position was deleted, unless the broker that was asked only lags behind."""
+        start = await self.offset_at(EARLIEST)
+        if start is not None and start > self.position:
+            self.client.did("offset-out-of-range")
+            self.begin(start)
+
+    def _request(self) -> object:
+        topic = part(ApiKey.FETCH, "FetchTopic", topic=self.client.topic, partitions=(self.row(),))
+        return message(
+            ApiKey.FETCH,
+            max_wait=duration(MAX_WAIT_S),
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            topics=(topic,),
+            forgotten_topics_data=(),
+            rack_id=ANY_RACK if self._any_replica else "",
+        )
+
+    def _take(self, data: bytes) -> int:
+        """Whole batches, of which the first may begin before what was asked for. Returns their end, or UNKNOWN."""
+        self._polls += 1
+        try:
+            batches = [(peek(batch), decode(batch)) for batch in split(data)]
+        except CorruptBatch as corrupt:
+            self._alarm("corrupt-read", f"{self.client.name} was sent {corrupt} in partition {self.partition}")
+            return UNKNOWN
+        now_ns = self.client.now_ns
+        for header, records in batches:
+            self._history.batch(self.partition, header.base_offset, header.end, header.leader_epoch, now_ns)
+            for record in records:
+                if record.offset >= self.position:
+                    self._history.poll(
+                        self._number,
+                        self.partition,
+                        record.offset,
+                        value_in(record.value),
+                        now_ns,
+                        self._polls,
+                        content_of(record.key, record.headers, record.timestamp),
+                    )
+                    self.position, self.last_epoch = record.offset + 1, header.leader_epoch
+        return batches[-1][0].end if batches else UNKNOWN

@@ -1,0 +1,265 @@
+"""Faults as they strike a simulated world: at whom, whether the promises allow for it just now, and how it ends."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from cordwood.chaos.checks.unavailable import number_of
+from cordwood.chaos.report.summary import Span
+from cordwood.chaos.sim.chores import LOSSY_TOPIC
+from cordwood.chaos.sim.disk import UNLIMITED_BYTES, SimulatedDisk
+from cordwood.chaos.sim.disturbances import DISTURBANCES, Surrounding
+from cordwood.chaos.sim.host import Host
+from cordwood.chaos.sim.schedule import Aim, Fault, Kind
+from cordwood.chaos.sim.world import World
+
+HURT_S = 45.0
+"""By then a flipped bit has been found and made good; only then another disk may lie."""
+TRUSTED_S = 5.0
+"""A disk that was replaced is as good as any once its broker is in sync, and a voter that counts."""
+CLOCK_JUMP_S = 600.0
+LOSS_SHARE = 0.5
+"""Of the flipped bits in closed segments come with more than that."""
+SETTLED_S = 2.5
+"""A cluster with all replicas in sync so long after a fault has recovered from it: no session is about to end."""
+LOSSES = ("file-missing", "file-shortened", "file-zeroed", "read-error")
+MOMENTARY = {Kind.RESTART, Kind.RESET, Kind.DIE_IN_WRITE, Kind.SYNC_ERROR, Kind.BIT_FLIP, Kind.CLOCK_JUMP}
+"""Kinds that are over as they strike, whatever comes of them."""
+
+Strike = Callable[[Host, Fault, random.Random], None]
+
+
+@dataclass(slots=True)
+class _Injury:
+    """A disk that has lost something, or lies, and since when."""
+
+    since_s: float
+    is_trusted: bool
+    """Whether it is known to be good again once the broker is in sync: a flipped bit may still be there."""
+
+
+class Trouble:
+    """Strikes, one after the other, what a plan has; `heal` ends all of it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.spans: list[Span] = []
+        """What struck, and until when."""
+        self._injuries: dict[int, _Injury] = {}
+        self._failing: dict[int, random.Random] = {}
+        """Hosts whose next sync fails, and what decides about the disk then."""
+        self._dying: dict[int, random.Random] = {}
+        """Hosts whose process dies in one of its next writes."""
+        self._distrusted: set[int] = set()
+        """Disks that once failed to sync: what their page cache shows may not be on them, so they keep their power."""
+        self._strikes: dict[Kind, Strike] = {
+            Kind.KILL: self._kill,
+            Kind.POWER_CUT: self._power_cut,
+            Kind.BLACKOUT: self._blackout,
+            Kind.PAUSE: self._pause,
+            Kind.RESTART: self._restart,
+            Kind.SLOW_DISK: self._slow_disk,
+            Kind.DIE_IN_WRITE: self._die_in_write,
+            Kind.SYNC_ERROR: self._sync_error,
+            Kind.DISK_FULL: self._disk_full,
+            Kind.BIT_FLIP: self._bit_flip,
+            Kind.WIPE: self._wipe,
+            Kind.CLOCK_JUMP: self._clock_jump,
+        }
+        world.on_exit = self._exited
+
+    async def run(self, faults: Sequence[Fault]) -> None:
+        """Let them happen in their time, counted from now."""
+        began_s = self._world.now_s
+        for fault in faults:
+            await asyncio.sleep(max(0.0, began_s + fault.at_s - self._world.now_s))
+            self.strike(fault)
+            self._world.look()
+
+    def strike(self, fault: Fault) -> None:
+        """One fault, now. One that would break more than was promised to hold does not happen."""
+        dice = random.Random(fault.dice)
+        host = self._target(fault.aim, dice)
+        if self._may_strike(fault.kind, host):
+            now_s = self._world.now_s
+            lasts_s = 0.0 if fault.kind in MOMENTARY else fault.lasts_s
+            self._record(fault.kind, now_s, now_s + lasts_s)
+            self.spans.append(Span(fault.kind.value, f"{host.name} ({fault.aim.value})", now_s, now_s + lasts_s))
+            self._world.note(f"{fault.kind.value} {host.name}")
+            self._strikes.get(fault.kind, self._disturb)(host, fault, dice)
+
+    def _record(self, kind: Kind, now_s: float, until_s: float) -> None:
+        """Put a fault into the history, for the checks that bound what it may cost."""
+        self._forget_healed()
+        ends_s = [0.0, *(span.end_s for span in self.spans)]
+        is_alone = not self._injuries and self._world.is_redundant() and max(ends_s) + SETTLED_S < now_s
+        self._world.crowd.history.fault(number_of(kind.value), int(now_s * 1e9), int(until_s * 1e9), is_alone=is_alone)
+
+    def heal(self) -> None:
+        """Nothing is broken any more, but for what was lost."""
+        world = self._world
+        self.spans = [replace(span, end_s=min(span.end_s, world.now_s)) for span in self.spans]
+        world.network.heal()
+        for host in world.hosts.values():
+            host.disk.faults.heal()
+            host.disk.capacity_bytes = UNLIMITED_BYTES
+            host.speed.factor = 1.0
+            host.resume()
+            world.start(host.broker_id)
+
+    def _disturb(self, host: Host, fault: Fault, dice: random.Random) -> None:
+        """One of the network's faults."""
+        world = self._world
+        others = [other.name for other in world.hosts.values() if other is not host]
+        peers = DISTURBANCES[fault.kind](Surrounding(world.network, host.name, others, world.crowd.hosts), dice)
+
+        def heal() -> None:
+            for peer in peers:
+                world.network.heal(host.name, peer)
+
+        world.later(fault.lasts_s, heal)
+
+    def _kill(self, host: Host, fault: Fault, _dice: random.Random) -> None:
+        self._take_down(host, host.kill, fault.lasts_s)
+
+    def _power_cut(self, host: Host, fault: Fault, _dice: random.Random) -> None:
+        self._take_down(host, host.power_cut, fault.lasts_s)
+
+    def _blackout(self, _host: Host, fault: Fault, dice: random.Random) -> None:
+        for host in self._world.hosts.values():
+            self._take_down(host, self._harm(host), dice.uniform(0.1, fault.lasts_s))
+
+    def _pause(self, host: Host, fault: Fault, _dice: random.Random) -> None:
+        host.pause()
+        self._world.later(fault.lasts_s, host.resume)
+
+    def _restart(self, host: Host, _fault: Fault, _dice: random.Random) -> None:
+        host.terminate()
+
+    def _slow_disk(self, host: Host, fault: Fault, dice: random.Random) -> None:
+        host.speed.factor = dice.choice((10.0, 100.0, 500.0))
+        self._world.later(fault.lasts_s, lambda: setattr(host.speed, "factor", 1.0))
+
+    def _die_in_write(self, host: Host, _fault: Fault, dice: random.Random) -> None:
+        self._dying[host.broker_id] = dice
+        host.disk.faults.die_after(dice.randrange(30))
+
+    def _sync_error(self, host: Host, _fault: Fault, dice: random.Random) -> None:
+        self._injure(host)
+        self._failing[host.broker_id] = dice
+        host.disk.faults.fail_next_sync(dice.choice(("", "/topics/", "/metadata/")))
+
+    def _disk_full(self, host: Host, fault: Fault, dice: random.Random) -> None:
+        disk = host.disk
+        disk.leave_free(dice.choice((0, 1000, 60_000, 100_000)))
+        self._world.later(fault.lasts_s, lambda: setattr(disk, "capacity_bytes", UNLIMITED_BYTES))
+
+    def _bit_flip(self, host: Host, _fault: Fault, dice: random.Random) -> None:
+        """One bit of something that has been written; where that is a closed segment, perhaps more of it is lost."""
+        disk = host.disk
+        written = {path: len(disk.content(path).rstrip(b"\0")) for path in disk.files()}
+        paths = [path for path, length in written.items() if length and self._is_accounted_for(path)]
+        if paths:
+            path = dice.choice(paths)
+            position = dice.randrange(written[path])
+            self._injure(host, is_trusted=False)
+            self._world.note(f"byte {position} of {path}")
+            disk.flip(path, position, dice.randrange(8))
+            if _is_closed_segment(path, paths) and dice.random() < LOSS_SHARE:
+                self._lose(disk, path, position, dice)
+
+    def _is_accounted_for(self, path: str) -> bool:
+        """Whether what is damaged there has another replica, from which it is repaired."""
+        topics = {str(topic.id) for topic in self._world.image.topics_by_id.values() if topic.name != LOSSY_TOPIC}
+        _, is_of_topic, rest = path.partition("/topics/")
+        return not is_of_topic or rest.partition("/")[0] in topics
+
+    def _lose(self, disk: SimulatedDisk, path: str, position: int, dice: random.Random) -> None:
+        how = dice.choice(LOSSES)
+        now_s = self._world.now_s
+        self.spans.append(Span(how, path, now_s, now_s))
+        self._world.note(f"lost: {how}")
+        match how:
+            case "file-missing":
+                disk.lose(path)
+            case "file-shortened":
+                disk.shorten(path, position)
+            case "file-zeroed":
+                disk.zero(path, position, len(disk.content(path)) - position)
+            case _:
+                disk.faults.fail_reads(path, position, position + 1)
+
+    def _wipe(self, host: Host, fault: Fault, _dice: random.Random) -> None:
+        self._injure(host)
+        self._take_down(host, lambda: self._replace_disk(host), fault.lasts_s)
+
+    def _clock_jump(self, host: Host, _fault: Fault, dice: random.Random) -> None:
+        host.clock_jump_s += dice.uniform(-CLOCK_JUMP_S, CLOCK_JUMP_S)
+
+    def _target(self, aim: Aim, dice: random.Random) -> Host:
+        world = self._world
+        anybody = world.hosts[dice.choice(world.plan.broker_ids)]
+        match aim:
+            case Aim.LEADER:
+                return world.hosts.get(world.leader(dice.randrange(world.plan.partitions)), anybody)
+            case Aim.CONTROLLER:
+                return world.hosts.get(world.controller(), anybody)
+            case Aim.ANYBODY:
+                return anybody
+            case _:
+                assert_never(aim)
+
+    def _may_strike(self, kind: Kind, host: Host) -> bool:
+        """Only one disk may lose what it had, or lie, until everybody has everything again."""
+        if kind in (Kind.SYNC_ERROR, Kind.BIT_FLIP, Kind.WIPE):
+            self._forget_healed()
+            return not self._injuries and self._world.is_redundant() and host.is_running
+        if kind is Kind.POWER_CUT:
+            return host.broker_id not in self._distrusted
+        return True
+
+    def _forget_healed(self) -> None:
+        if self._world.is_redundant():
+            now_s = self._world.now_s
+            self._injuries = {
+                broker_id: injury
+                for broker_id, injury in self._injuries.items()
+                if now_s - injury.since_s < (TRUSTED_S if injury.is_trusted else HURT_S)
+            }
+
+    def _injure(self, host: Host, *, is_trusted: bool = True) -> None:
+        self._injuries[host.broker_id] = _Injury(self._world.now_s, is_trusted)
+
+    def _harm(self, host: Host) -> Callable[[], None]:
+        return host.kill if host.broker_id in self._distrusted else host.power_cut
+
+    def _replace_disk(self, host: Host) -> None:
+        host.kill()
+        host.insert_disk()
+        self._distrusted.discard(host.broker_id)
+
+    def _take_down(self, host: Host, how: Callable[[], None], seconds: float) -> None:
+        self._world.held.add(host.broker_id)
+        how()
+        self._world.later(seconds, lambda: self._world.start(host.broker_id))
+
+    def _exited(self, host: Host) -> None:
+        """Its process has ended by itself, perhaps because of what was planned for it."""
+        dice = self._dying.pop(host.broker_id, None)
+        if dice is not None and dice.random() < 0.5:
+            self._harm(host)()
+        dice = self._failing.pop(host.broker_id, None)
+        if dice is not None:
+            if dice.random() < 0.5:
+                self._replace_disk(host)
+            else:
+                self._distrusted.add(host.broker_id)
+
+
+def _is_closed_segment(path: str, paths: Sequence[str]) -> bool:
+    """Whether another segment follows it."""
+    directory = path.rpartition("/")[0]
+    is_segment = path.endswith(".log") and "/topics/" in path
+    return is_segment and any(other > path for other in paths if other.startswith(directory) and other.endswith(".log"))

@@ -1,0 +1,188 @@
+"""Simulated members of one consumer group: they join, read what they are given, commit, and join again when told to."""
+
+import asyncio
+import struct
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.chaos.history import HistoryBuilder, Outcome
+from cordwood.chaos.sim.consumer import Reader
+from cordwood.chaos.sim.kafka import Address, Client, duration, message, part
+from cordwood.chaos.sim.producer import Alarm
+from cordwood.cluster.kafka.api_keys import ApiKey
+
+GROUP, GROUP_NUMBER = "chaos-group", 0
+SESSION_S, REBALANCE_S, JOIN_S = 3.0, 5.0, 15.0
+BEAT_INTERVAL_S, COMMIT_INTERVAL_S = 0.2, 0.5
+PROTOCOL = "in-turn"
+
+
+class Rejoin(Exception):
+    """The coordinator wants something else from this member, or is somewhere else."""
+
+
+class Member:
+    """One program. `number` is its number among all consumers."""
+
+    def __init__(self, client: Client, number: int, partitions: int, history: HistoryBuilder, alarm: Alarm) -> None:
+        self._client, self._history, self._partitions = client, history, partitions
+        self._readers = [
+            Reader(client, number, partition, history, alarm, any_replica=False) for partition in range(partitions)
+        ]
+        self._id, self._generation, self._beat_at_s = "", -1, 0.0
+        self._coordinator: Address = client.anybody()
+
+    def position(self, partition: int) -> int:
+        """How far this member has come there, in whichever generation."""
+        return self._readers[partition].position
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            try:
+                await self._find_coordinator()
+                await self._read(await self._join())
+            except (OSError, Rejoin):
+                await self._client.refresh_patiently()
+
+    async def _find_coordinator(self) -> None:
+        request = message(ApiKey.FIND_COORDINATOR, key_type=0, coordinator_keys=(GROUP,))
+        answer = await self._client.ask(self._client.anybody(), request)
+        found = answer.coordinators[0]
+        _expect(found.error_code)
+        self._coordinator = (found.host, int(found.port))
+
+    async def _join(self) -> list[Reader]:
+        """What this member is to read in the generation that it is now part of."""
+        joined = await self._client.ask(self._coordinator, self._join_request(), JOIN_S)
+        self._id = joined.member_id or self._id
+        if joined.error_code is ErrorCode.unknown_member_id:
+            self._id = ""
+        _expect(joined.error_code)
+        self._generation = int(joined.generation_id)
+        members = [str(member.member_id) for member in joined.members]
+        request = message(
+            ApiKey.SYNC_GROUP,
+            group_id=GROUP,
+            generation_id=self._generation,
+            member_id=self._id,
+            group_instance_id=None,
+            protocol_type="consumer",
+            protocol_name=PROTOCOL,
+            assignments=self._assignments(members) if joined.leader == self._id else (),
+        )
+        synced = await self._client.ask(self._coordinator, request, JOIN_S)
+        _expect(synced.error_code)
+        given = bytes(synced.assignment)
+        return [self._readers[index] for (index,) in struct.iter_unpack(">i", given)]
+
+    def _join_request(self) -> Any:
+        return message(
+            ApiKey.JOIN_GROUP,
+            group_id=GROUP,
+            session_timeout=duration(SESSION_S),
+            rebalance_timeout=duration(REBALANCE_S),
+            member_id=self._id,
+            group_instance_id=None,
+            protocol_type="consumer",
+            protocols=(part(ApiKey.JOIN_GROUP, "JoinGroupRequestProtocol", name=PROTOCOL, metadata=b""),),
+            reason=None,
+        )
+
+    def _assignments(self, members: list[str]) -> tuple[Any, ...]:
+        """Each partition to the next member in turn."""
+        return tuple(
+            part(
+                ApiKey.SYNC_GROUP,
+                "SyncGroupRequestAssignment",
+                member_id=member,
+                assignment=b"".join(struct.pack(">i", index) for index in range(place, self._partitions, len(members))),
+            )
+            for place, member in enumerate(members)
+        )
+
+    async def _read(self, readers: list[Reader]) -> None:
+        """Until the coordinator has something else in mind. Raises Rejoin, OSError."""
+        for reader in readers:
+            reader.begin(max(0, await self._committed(reader.partition)))
+        commit_at_s = self._client.loop.time() + COMMIT_INTERVAL_S
+        while True:
+            for reader in readers:
+                if not await reader.poll():
+                    await self._client.refresh_patiently()
+                await self._beat()
+            if not readers:
+                await asyncio.sleep(COMMIT_INTERVAL_S)
+                await self._beat()
+            if self._client.loop.time() >= commit_at_s:
+                commit_at_s = self._client.loop.time() + COMMIT_INTERVAL_S
+                for reader in readers:
+                    await self._commit(reader)
+
+    async def _beat(self) -> None:
+        """If it is time to."""
+        now_s = self._client.loop.time()
+        if now_s < self._beat_at_s:
+            return
+        self._beat_at_s = now_s + BEAT_INTERVAL_S
+        request = message(
+            ApiKey.HEARTBEAT,
+            group_id=GROUP,
+            generation_id=self._generation,
+            member_id=self._id,
+            group_instance_id=None,
+        )
+        answer = await self._client.ask(self._coordinator, request)
+        if answer.error_code is ErrorCode.unknown_member_id:
+            self._id = ""
+        _expect(answer.error_code)
+
+    async def _committed(self, partition: int) -> int:
+        topic = part(
+            ApiKey.OFFSET_FETCH, "OffsetFetchRequestTopics", name=self._client.topic, partition_indexes=(partition,)
+        )
+        group = part(ApiKey.OFFSET_FETCH, "OffsetFetchRequestGroup", group_id=GROUP, topics=(topic,))
+        answer = await self._client.ask(
+            self._coordinator, message(ApiKey.OFFSET_FETCH, groups=(group,), require_stable=False)
+        )
+        told = answer.groups[0]
+        _expect(told.error_code)
+        _expect(told.topics[0].partitions[0].error_code)
+        offset = int(told.topics[0].partitions[0].committed_offset)
+        self._history.read_commit(GROUP_NUMBER, self._generation, partition, offset)
+        return offset
+
+    async def _commit(self, reader: Reader) -> None:
+        offset = reader.position
+        row = part(
+            ApiKey.OFFSET_COMMIT,
+            "OffsetCommitRequestPartition",
+            partition_index=reader.partition,
+            committed_offset=offset,
+            committed_leader_epoch=-1,
+            committed_metadata="",
+        )
+        topic = part(ApiKey.OFFSET_COMMIT, "OffsetCommitRequestTopic", name=self._client.topic, partitions=(row,))
+        request = message(
+            ApiKey.OFFSET_COMMIT,
+            group_id=GROUP,
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._id,
+            group_instance_id=None,
+            topics=(topic,),
+        )
+        outcome = Outcome.INFO
+        try:
+            answer = await self._client.ask(self._coordinator, request)
+            code = answer.topics[0].partitions[0].error_code
+            outcome = Outcome.OK if code is ErrorCode.none else Outcome.INFO
+            _expect(code)
+        finally:
+            self._history.commit(GROUP_NUMBER, self._generation, reader.partition, offset, outcome)
+
+
+def _expect(code: ErrorCode) -> None:
+    """Raises Rejoin where the coordinator says anything but yes."""
+    if code is not ErrorCode.none:
+        raise Rejoin(code.name)

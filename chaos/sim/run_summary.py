@@ -1,0 +1,149 @@
+"""What simulated runs tell in the end: a sentence, an object for other programs, and the story for the report."""
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import blake2b
+
+from cordwood.chaos.checks import Anomaly, count_by_kind
+from cordwood.chaos.commit import commit
+from cordwood.chaos.history import UNKNOWN, Outcome, Sends
+from cordwood.chaos.report.series import Answers, longest_silence_s, series
+from cordwood.chaos.report.summary import Story
+from cordwood.chaos.sim.actions import counted
+from cordwood.chaos.sim.fault_injector import LOSSES
+from cordwood.chaos.sim.plan import Plan
+from cordwood.chaos.sim.run import Run
+from cordwood.chaos.sim.schedule import Kind
+
+NS_PER_S = 1e9
+
+
+@dataclass(slots=True)
+class Tally:
+    """The runs of several seeds, added up. `wall_s` is what they took of our own time."""
+
+    found: list[tuple[int, Anomaly]] = field(default_factory=list)
+    """Each with its seed."""
+    hashes: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    actions: Counter[str] = field(default_factory=Counter)
+    acknowledged: int = 0
+    read: int = 0
+    simulated_s: float = 0.0
+    wall_s: float = 0.0
+
+    @property
+    def seeds(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def speed(self) -> float:
+        """Simulated seconds in one of ours."""
+        return self.simulated_s / self.wall_s if self.wall_s else 0.0
+
+    @property
+    def trace_hash(self) -> str:
+        """Of one run its own; of several one over all of them."""
+        if len(self.hashes) == 1:
+            return self.hashes[0]
+        return blake2b("".join(self.hashes).encode(), digest_size=8).hexdigest()
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        return count_by_kind(anomaly for _, anomaly in self.found)
+
+    def add(self, run: Run, wall_s: float) -> None:
+        self.found += ((run.plan.seed, anomaly) for anomaly in run.findings)
+        self.hashes.append(run.trace_hash)
+        self.faults.update(span.fault for span in run.faults)
+        self.actions.update(run.actions)
+        self.acknowledged += run.acknowledged
+        self.read += run.read
+        self.simulated_s += run.simulated_s
+        self.wall_s += wall_s
+
+
+def sentence(tally: Tally) -> str:
+    """The verdict in one line."""
+    found = ", ".join(f"{kind} {count}" for kind, count in tally.kinds.items()) or "no anomaly"
+    return (
+        f"{found}: {tally.faults.total()} faults in {_seeds(tally)} and {tally.simulated_s:.1f} simulated seconds, "
+        f"{tally.speed:.0f} in a second; {tally.acknowledged:,} records acknowledged, {tally.read:,} read; "
+        f"trace {tally.trace_hash}"
+    )
+
+
+def summary(tally: Tally, last_seed: int) -> dict[str, object]:
+    """The verdict for other programs."""
+    return {
+        "seed": last_seed,
+        "seeds": tally.seeds,
+        "trace_hash": tally.trace_hash,
+        "anomalies": [{"seed": seed, **asdict(anomaly)} for seed, anomaly in tally.found],
+        "kinds": tally.kinds,
+        "acknowledged": tally.acknowledged,
+        "read": tally.read,
+        "faults": {name: tally.faults[name] for name in (*(kind.value for kind in Kind), *LOSSES)},
+        "actions": counted(tally.actions),
+        "simulated_seconds": round(tally.simulated_s, 3),
+        "wall_seconds": round(tally.wall_s, 3),
+        "simulated_seconds_per_wall_second": round(tally.speed, 1),
+        "commit": commit(),
+    }
+
+
+def story(run: Run, told: str, again: str) -> Story:
+    """All that the report shows of one run: a sentence says what came of it, and a command repeats it."""
+    plan, answers, lasted_s = run.plan, _answers(run.history.sends), _sending_s(run)
+    return Story(
+        seed=plan.seed,
+        commit=commit(),
+        sentence=told,
+        facts={
+            "acknowledged": f"{run.acknowledged:,}",
+            "read": f"{run.read:,}",
+            "faults": f"{len(run.faults)} of {len({span.fault for span in run.faults})} kinds",
+            "longest time without an acknowledgement": f"{longest_silence_s(answers, lasted_s):.1f} s",
+            "simulated seconds": f"{run.simulated_s:.1f}",
+            "trace": run.trace_hash,
+            "anomalies": str(len(run.findings)),
+        },
+        settings={"again": again, **_settings(plan)},
+        series=series(answers, plan.partitions, lasted_s),
+        partitions=plan.partitions,
+        faults=run.faults,
+        anomalies=run.findings,
+        log=run.story,
+    )
+
+
+def described(plan: Plan) -> str:
+    """The world of a seed, without its faults, as a line of JSON."""
+    return json.dumps(asdict(replace(plan, faults=())), default=str)
+
+
+def _settings(plan: Plan) -> dict[str, str]:
+    shown = asdict(replace(plan, faults=()))
+    return {name: str(value) for name, value in (shown | shown.pop("settings")).items() if name != "faults"}
+
+
+def _answers(sends: Sends) -> Answers:
+    return Answers(
+        partition=sends.partition,
+        sent_s=sends.invoked_ns / NS_PER_S,
+        answered_s=sends.ended_ns / NS_PER_S,
+        is_acknowledged=sends.outcome == Outcome.OK,
+    )
+
+
+def _sending_s(run: Run) -> float:
+    """Until when somebody was sending. The readers' way to the end, behind that, is no silence."""
+    ended_ns = run.history.sends.ended_ns
+    if (ended_ns == UNKNOWN).any():
+        return run.simulated_s
+    return max(run.plan.seconds, float(ended_ns.max(initial=0)) / NS_PER_S)
+
+
+def _seeds(tally: Tally) -> str:
+    return "one seed" if tally.seeds == 1 else f"{tally.seeds} seeds"

@@ -1,0 +1,235 @@
+"""Records on their way to the leaders: what waits for one partition at the same time goes in one batch.
+
+A parcel is what one request has for one partition. While the leader has a batch of a partition in hand, further parcels
+gather for the next; so a broker that is asked more makes larger batches, and waits for its disk no more often.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import structlog
+from kio.schema.errors import ErrorCode
+from kio.schema.produce.v11.request import PartitionProduceData, ProduceRequest, TopicProduceData
+
+from cordwood.cluster.http.cluster_client import Cluster, OutOfReach, Unanswered
+from cordwood.cluster.http.places import Place, leader_of
+from cordwood.cluster.http.refusal import NOT_NOW, refusal_of, sentence_of, status_of
+from cordwood.cluster.kafka.handlers.produce import ACKS_LEADER
+from cordwood.cluster.metadata.quorum import Quorum
+from cordwood.storage.batch import NO_PRODUCER, NO_SEQUENCE
+from cordwood.storage.records import Record, encode
+
+COMMIT_S = 30.0
+ANSWER_S = COMMIT_S + 5
+SHARED_BYTES_MAX = 512 << 10
+SHARED_RECORDS_MAX = 10_000
+WAITING_BYTES_MAX = 64 << 20
+RECORD_OVERHEAD_BYTES = 32
+RETRIED_FOR_S, RETRY_S = 5.0, 0.1
+
+MAYBE_KEPT = "The records may have been kept or not: send them again with the same Idempotency-Key, or look first."
+
+FAILED = "The broker could not go on: its log says why."
+
+_events = structlog.get_logger("http")
+
+_OF_ONE_RECORD = frozenset(
+    {ErrorCode.message_too_large, ErrorCode.invalid_record, ErrorCode.invalid_timestamp, ErrorCode.corrupt_message}
+)
+"""Refusals of a batch before anything was appended, for which a single parcel may be to blame."""
+_NOT_APPENDED = frozenset(
+    {ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available, ErrorCode.broker_not_available}
+)
+"""Refusals that go by themselves: a leader that has not heard of a new topic, or a new leader that is to be found."""
+_UNCERTAIN = frozenset({ErrorCode.request_timed_out, ErrorCode.not_leader_or_follower})
+
+
+class Once(NamedTuple):
+    """The numbers by which the leader knows a batch that it has had before."""
+
+    producer_id: int
+    sequence: int
+
+
+class NotKept(Exception):
+    """Why a parcel was not acknowledged: Kafka's code and a sentence."""
+
+    def __init__(self, code: ErrorCode, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code, self.sentence = code, sentence
+
+
+class Parcel:
+    """Records of one request for one partition. `kept` becomes the offset of the first."""
+
+    __slots__ = ("kept", "once", "records", "size")
+
+    def __init__(self, records: Sequence[Record], once: Once | None) -> None:
+        self.records, self.once = records, once
+        self.size = sum(
+            len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES + _headers_bytes(record)
+            for record in records
+        )
+        self.kept: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def refuse(self, reason: NotKept) -> None:
+        """It is not kept, or not known to be."""
+        if not self.kept.done():
+            self.kept.set_exception(reason)
+            # Whoever asked for no acknowledgement does not look.
+            self.kept.exception()
+
+
+class Outbox:
+    """Everything that is on its way from this broker's HTTP clients."""
+
+    def __init__(self, cluster: Cluster, quorum: Quorum) -> None:
+        """`cluster` is asked for as long as records take to be kept: nothing else should have to wait for that."""
+        self._cluster, self._quorum = cluster, quorum
+        self._lanes: dict[tuple[Place, int], Lane] = {}
+        self._waiting_bytes = 0
+        self.batch_count = 0
+        """Batches sent so far."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more is on its way than is to be kept in memory."""
+        return self._waiting_bytes > WAITING_BYTES_MAX
+
+    def send(self, place: Place, acks: int, parcel: Parcel) -> None:
+        """Have the parcel kept by all replicas in sync (acks -1) or by the leader (1, or 0 for who does not wait)."""
+        lane = self._lanes.get((place, acks))
+        if lane is None:
+            lane = self._lanes[place, acks] = Lane(self, place, acks)
+        self._waiting_bytes += parcel.size
+        parcel.kept.add_done_callback(lambda _: self._done(parcel))
+        lane.add(parcel)
+
+    async def produce(self, place: Place, acks: int, batch: bytes) -> Any:
+        """What the leader answers for a batch. Raises NotKept where it does not answer."""
+        self.batch_count += 1
+        leader = leader_of(place, self._quorum.image)
+        if leader is None:
+            raise NotKept(ErrorCode.leader_not_available, sentence_of(ErrorCode.leader_not_available))
+        data = PartitionProduceData(index=place.partition, records=batch)
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=acks or ACKS_LEADER,
+            timeout=timedelta(seconds=COMMIT_S),
+            topic_data=(TopicProduceData(name=place.topic, partition_data=(data,)),),
+        )
+        try:
+            answer = await self._cluster.ask(leader, request, ANSWER_S)
+        except OutOfReach as nobody:
+            raise NotKept(ErrorCode.broker_not_available, f"{nobody} Nothing was written.") from nobody
+        except Unanswered as unanswered:
+            raise NotKept(ErrorCode.request_timed_out, f"{unanswered} {MAYBE_KEPT}") from unanswered
+        return answer.responses[0].partition_responses[0]
+
+    async def close(self) -> None:
+        """Hang up. What is on its way may or may not be kept."""
+        await self._cluster.close()
+
+    def forget(self, lane: "Lane") -> None:
+        """Nothing is on its way there any more."""
+        self._lanes.pop((lane.place, lane.acks), None)
+
+    def _done(self, parcel: Parcel) -> None:
+        self._waiting_bytes -= parcel.size
+
+
+class Lane:
+    """What goes to one partition with the same acks: one batch after the other, so that all stays in order."""
+
+    def __init__(self, outbox: Outbox, place: Place, acks: int) -> None:
+        self._outbox, self.place, self.acks = outbox, place, acks
+        self._waiting: deque[Parcel] = deque()
+        self._sending: asyncio.Task[None] | None = None
+
+    def add(self, parcel: Parcel) -> None:
+        """Parcels of the same turn go together: the task begins when the turn is over."""
+        self._waiting.append(parcel)
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._send_all(), name="produce over HTTP")
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                parcels = self._next()
+                try:
+                    await self._keep(parcels)
+                except Exception as error:
+                    _events.error("produce.failed", topic=self.place.topic, exc_info=error)
+                    _refuse(parcels, NotKept(ErrorCode.unknown_server_error, f"{FAILED} {MAYBE_KEPT}"))
+        finally:
+            self._sending = None
+            self._outbox.forget(self)
+
+    def _next(self) -> list[Parcel]:
+        """The parcels of the next batch: those that wait, as far as they fit, and one with numbers of its own alone."""
+        parcels = [self._waiting.popleft()]
+        size, count = parcels[0].size, len(parcels[0].records)
+        while parcels[0].once is None and self._waiting and self._waiting[0].once is None:
+            size, count = size + self._waiting[0].size, count + len(self._waiting[0].records)
+            if size > SHARED_BYTES_MAX or count > SHARED_RECORDS_MAX:
+                break
+            parcels.append(self._waiting.popleft())
+        return parcels
+
+    async def _keep(self, parcels: list[Parcel]) -> None:
+        """Nobody is refused for what was wrong with another's records."""
+        try:
+            base_offset = await self._produce_in_time(parcels)
+        except NotKept as refused:
+            if len(parcels) > 1 and refused.code in _OF_ONE_RECORD:
+                for parcel in parcels:
+                    await self._keep([parcel])
+                return
+            _refuse(parcels, refused)
+            return
+        for parcel in parcels:
+            if not parcel.kept.done():
+                parcel.kept.set_result(base_offset)
+            base_offset += len(parcel.records)
+
+    async def _produce_in_time(self, parcels: list[Parcel]) -> int:
+        """As `_produce`, trying again for a while as long as nothing can be kept twice by that."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + RETRIED_FOR_S
+        while True:
+            try:
+                return await self._produce(parcels)
+            except NotKept as refused:
+                is_known_once = parcels[0].once is not None and status_of(refused.code) == NOT_NOW
+                if loop.time() > deadline or not (is_known_once or refused.code in _NOT_APPENDED):
+                    raise
+            await asyncio.sleep(RETRY_S)
+
+    async def _produce(self, parcels: list[Parcel]) -> int:
+        """The offset of the first record. Raises NotKept."""
+        records = [record for parcel in parcels for record in parcel.records]
+        once = parcels[0].once
+        batch = encode(
+            records,
+            producer_id=NO_PRODUCER if once is None else once.producer_id,
+            producer_epoch=-1 if once is None else 0,
+            base_sequence=NO_SEQUENCE if once is None else once.sequence,
+        )
+        answer = await self._outbox.produce(self.place, self.acks, batch)
+        code = answer.error_code
+        if code is not ErrorCode.none:
+            sentence = refusal_of(code, answer.error_message).sentence
+            raise NotKept(code, f"{sentence} {MAYBE_KEPT}" if code in _UNCERTAIN else sentence)
+        return int(answer.base_offset)
+
+
+def _refuse(parcels: Sequence[Parcel], reason: NotKept) -> None:
+    for parcel in parcels:
+        parcel.refuse(reason)
+
+
+def _headers_bytes(record: Record) -> int:
+    return sum(len(name) + len(content or b"") for name, content in record.headers) if record.headers else 0

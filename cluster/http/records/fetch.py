@@ -1,0 +1,65 @@
+"""One fetch: what a leader has of some partitions from an offset on."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
+
+from cordwood.cluster.http.client_connection import CLIENT_ID, Conversation
+from cordwood.cluster.http.places import Place
+from cordwood.cluster.kafka.questions import decode_response, encode_request
+
+ANSWER_BYTES_MAX = 512 << 10
+PARTITION_BYTES_MAX = 256 << 10
+WAIT_S = 20.0
+"""How long a leader that has nothing new waits before it says so."""
+SILENCE_S = 10.0
+"""On top of that, before a leader that says nothing is given up."""
+READ_COMMITTED = 1
+
+
+class Fetched(NamedTuple):
+    """What came of one partition: whole batches, or an error."""
+
+    place: Place
+    code: ErrorCode
+    log_start: int
+    records: bytes
+
+
+async def fetch(conversation: Conversation, starts: Mapping[Place, int], waits: bool) -> Sequence[Fetched]:
+    """A row for each partition, in their order. With `waits`, only once there is something for one of them.
+
+    Raises HungUp, TimeoutError, Malformed.
+    """
+    wait_s = WAIT_S if waits else 0.0
+    request = FetchRequest(
+        max_wait=timedelta(seconds=wait_s),
+        min_bytes=1,
+        max_bytes=ANSWER_BYTES_MAX,
+        isolation_level=READ_COMMITTED,
+        forgotten_topics_data=(),
+        topics=tuple(
+            FetchTopic(
+                topic=place.topic,
+                partitions=(
+                    FetchPartition(
+                        partition=place.partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES_MAX
+                    ),
+                ),
+            )
+            for place, offset in starts.items()
+        ),
+    )
+    async with asyncio.timeout(wait_s + SILENCE_S):
+        frame = await conversation.ask(lambda number: [encode_request(request, number, CLIENT_ID)])
+    return [
+        Fetched(
+            Place(topic.topic, row.partition_index), row.error_code, row.log_start_offset, bytes(row.records or b"")
+        )
+        for topic in decode_response(FetchRequest, memoryview(frame)).responses
+        for row in topic.partitions
+    ]

@@ -1,0 +1,227 @@
+"""Records out of a topic, as a consumer of the cluster reads them: fetched from the leaders, wherever those are.
+
+One task a leader asks for more only when what it has read before has been taken, so a slow reader costs no memory.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.http.client_connection import Conversation, HungUp
+from cordwood.cluster.http.cluster_client import Unanswered
+from cordwood.cluster.http.context import Context
+from cordwood.cluster.http.places import Offsets, Place, by_leader
+from cordwood.cluster.http.records.fetch import Fetched, fetch
+from cordwood.cluster.http.records.portions import RECORD_BYTES_MAX, RECORDS_MAX, USUAL_RECORD_BYTES, Portion, Portions
+from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, refusal_of, status_of
+from cordwood.cluster.kafka.wire import Malformed
+from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.records import LargeRecord, Record
+
+PIECES_WAITING_MAX = 1
+PACE_S = 0.02
+PACED_BYTES = 64 << 10
+"""A reader at the end takes a breath after so little: under load it gets more at a time, and costs the broker less."""
+RETRY_S = 0.2
+FAILED = "The broker could not read on: its log says why."
+PATIENCE_S = 15.0
+"""How long nothing may come of a partition for want of a leader, if its reader wants to come to an end."""
+
+_events = structlog.get_logger("http")
+
+
+class Piece(NamedTuple):
+    """Something new of one partition. `end` is the next offset to read.
+
+    The records of `missing` have been deleted meanwhile, or cannot be decoded, and `reason` says why.
+    """
+
+    place: Place
+    records: Sequence[Record]
+    end: int
+    missing: range = range(0)
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be read: from where, up to where (None for on and on), and only records that have this key.
+
+    `records_max` is how many are of use at a time, should that be few.
+    """
+
+    starts: Offsets
+    ends: Offsets | None = None
+    key: bytes | None = None
+    records_max: int = RECORDS_MAX
+
+
+class Reading:
+    """One reader: `async with Reading(…) as reading`, and `await reading.next()` until it is over."""
+
+    def __init__(self, context: Context, wanted: Wanted) -> None:
+        self._context, self._wanted = context, wanted
+        self._now = asyncio.get_running_loop().time
+        self._next = dict(wanted.starts)
+        self._unread = {place for place in wanted.starts if not self._is_at_end(place)}
+        self._ready: asyncio.Queue[Piece | HttpRefusal] = asyncio.Queue(PIECES_WAITING_MAX)
+        self._is_one_out = False
+        """Whether a piece has been handed out that its taker may still hold."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    async def __aenter__(self) -> "Reading":
+        self._spawn(self._share_out, list(self._unread), self._now() + PATIENCE_S)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._is_closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything that was wanted has been handed out."""
+        return not self._unread and self._ready.empty()
+
+    async def next(self) -> Piece:
+        """The next piece, of any of the partitions, when the one before is done with. Raises HttpRefusal."""
+        if self._is_one_out:
+            self._is_one_out = False
+            self._ready.task_done()
+        piece = await self._ready.get()
+        self._is_one_out = True
+        if isinstance(piece, HttpRefusal):
+            raise piece
+        return piece
+
+    @property
+    def _follows(self) -> bool:
+        return self._wanted.ends is None
+
+    def _is_at_end(self, place: Place) -> bool:
+        ends = self._wanted.ends
+        return ends is not None and self._next[place] >= ends[place]
+
+    def _spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        if self._is_closed:
+            return
+        task = asyncio.get_running_loop().create_task(self._guarded(work, *arguments), name="read over HTTP")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        """A reader that waited for a task that has failed would wait for ever."""
+        try:
+            await work(*arguments)
+        except Exception as error:
+            _events.error("reader.failed", exc_info=error)
+            await self._ready.put(HttpRefusal(500, FAILED, ErrorCode.unknown_server_error))
+
+    async def _share_out(self, places: Sequence[Place], deadline: float) -> None:
+        """Have each partition read from its leader. Without any success until `deadline`, a bounded reader gives up."""
+        led = by_leader(places, self._context.image)
+        for leader, of_leader in led.items():
+            self._spawn(self._read_from, leader, of_leader, deadline)
+        leaderless = [place for place in places if not any(place in of_leader for of_leader in led.values())]
+        if leaderless:
+            await self._later(leaderless, ErrorCode.leader_not_available, deadline)
+
+    async def _later(self, places: Sequence[Place], code: ErrorCode, deadline: float) -> None:
+        """Look for the leaders again in a moment, if there is any sense in it."""
+        known = self._context.image.topics_by_name
+        # A leader may not have heard of a topic yet that is known here.
+        goes_by_itself = status_of(code) == NOT_NOW or code is ErrorCode.unknown_topic_or_partition
+        if any(place.topic not in known for place in places):
+            await self._ready.put(refusal_of(ErrorCode.unknown_topic_or_partition))
+        elif not goes_by_itself or (not self._follows and self._now() > deadline):
+            await self._ready.put(refusal_of(code))
+        else:
+            await asyncio.sleep(RETRY_S)
+            self._spawn(self._share_out, places, deadline)
+
+    async def _read_from(self, leader: int, places: Iterable[Place], deadline: float) -> None:
+        """Read these partitions for as long as that broker leads them."""
+        reading = list(places)
+        conversation: Conversation | None = None
+        try:
+            conversation = await self._context.cluster.open(leader)
+            while reading:
+                fetched = await fetch(conversation, {place: self._next[place] for place in reading}, self._follows)
+                if any(row.records for row in fetched):
+                    deadline = self._now() + PATIENCE_S
+                reading = await self._take(fetched, deadline)
+        except (HungUp, TimeoutError, Malformed, Unanswered):
+            self._spawn(self._later, reading, ErrorCode.leader_not_available, deadline)
+        finally:
+            if conversation is not None:
+                conversation.close()
+
+    async def _take(self, fetched: Sequence[Fetched], deadline: float) -> list[Place]:
+        """Hand out what was fetched. Returns the partitions to go on with: those that had nothing go first."""
+        idle: list[Place] = []
+        busy: list[Place] = []
+        for row in fetched:
+            if row.code is not ErrorCode.none and not self._has_lost_some(row):
+                self._spawn(self._later, [row.place], row.code, deadline)
+                continue
+            start = self._next[row.place]
+            async for piece in self._pieces(row):
+                self._next[row.place] = piece.end
+                await self._ready.put(piece)
+            if self._is_at_end(row.place):
+                # Not before its last piece is there: a reader that has taken all others would take itself for done.
+                self._unread.discard(row.place)
+            else:
+                (idle if self._next[row.place] == start else busy).append(row.place)
+        await asyncio.sleep(self._breath_s(fetched, is_idle=not busy))
+        return idle + busy
+
+    def _breath_s(self, fetched: Sequence[Fetched], *, is_idle: bool) -> float:
+        if self._follows:
+            # With nothing at all, the leader has been waiting already.
+            return PACE_S if 0 < sum(len(row.records) for row in fetched) < PACED_BYTES else 0
+        return RETRY_S if is_idle else 0
+
+    def _has_lost_some(self, row: Fetched) -> bool:
+        """Whether what was to be read next has been deleted, as old records are."""
+        return row.code is ErrorCode.offset_out_of_range and row.log_start > self._next[row.place]
+
+    async def _pieces(self, row: Fetched) -> AsyncIterator[Piece]:
+        """What is new, each decoded when those before it have been taken. Raises Malformed."""
+        place, start = row.place, self._next[row.place]
+        if row.code is not ErrorCode.none:
+            yield Piece(place, (), row.log_start, range(start, row.log_start))
+            return
+        ends, wanted = self._wanted.ends, self._wanted
+        offsets = range(start, 1 << 63 if ends is None else ends[place])
+        portions = Portions(row.records, offsets, wanted.key, wanted.records_max)
+        while not portions.is_over:
+            try:
+                yield self._piece(place, await self._decode(portions, USUAL_RECORD_BYTES))
+            except LargeRecord:
+                async with self._context.streams.large_record:
+                    yield self._piece(place, await self._decode(portions, RECORD_BYTES_MAX))
+                    await self._ready.join()
+            except CorruptBatch as damage:
+                raise Malformed(f"a damaged batch of {place.topic}-{place.partition}: {damage}") from damage
+
+    async def _decode(self, portions: Portions, record_bytes_max: int) -> Portion:
+        """Raises CorruptBatch."""
+        if portions.is_light:
+            return portions.next(record_bytes_max)
+        portion: Portion = await self._context.decoding.run(portions.next, record_bytes_max)
+        return portion
+
+    def _piece(self, place: Place, portion: Portion) -> Piece:
+        records, end, damage = portion
+        if damage is None:
+            return Piece(place, records, end)
+        _events.warning("records.undecodable", topic=place.topic, partition=place.partition, reason=damage)
+        return Piece(place, (), end, range(self._next[place], end), damage)

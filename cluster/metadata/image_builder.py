@@ -1,0 +1,415 @@
+"""How a command makes the next image from the one before. Pure: every broker comes to the same."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import assert_never
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.metadata import elections
+from cordwood.cluster.metadata.commands import (
+    NEVER_REGISTERED,
+    AllocateProducerIds,
+    AlterConfigs,
+    AlterPartitions,
+    Assignment,
+    BeginControlledShutdown,
+    BrokerId,
+    Command,
+    ConfigChange,
+    CreateAcls,
+    CreatePartitions,
+    CreateTopic,
+    DeleteAcls,
+    DeleteTopic,
+    DropReplicas,
+    Election,
+    ElectLeaders,
+    FenceBroker,
+    FormatCluster,
+    IsrChange,
+    ReassignPartition,
+    RegisterBroker,
+    ReportUnflushed,
+    ResourceType,
+    UnfenceBroker,
+    UnregisterBroker,
+)
+from cordwood.cluster.metadata.image import (
+    EMPTY,
+    MIN_ISR,
+    BrokerImage,
+    CommandRefused,
+    Image,
+    PartitionImage,
+    TopicImage,
+)
+from cordwood.cluster.metadata.image_delta import Change, Tables
+from cordwood.storage.producers import FIRST_OF_ONE_BATCH
+
+
+def apply(image: Image, command: Command, index: int) -> Image:
+    """The image after one command. Raises CommandRefused where the command does not fit."""
+    draft = Draft(image)
+    draft.apply(command, index)
+    return draft.image()
+
+
+_DIRECTORY_ID = re.compile(r"[0-9a-f-]{32,36}")
+
+
+class Draft:
+    """An image and the commands that are applied to it. Several share one copy, which keeps a replay linear."""
+
+    def __init__(self, image: Image) -> None:
+        self._tables = Tables(image)
+        self._index = image.index
+
+    def apply(self, command: Command, index: int) -> None:
+        """Raises CommandRefused, and nothing else; then only the index has changed, which counts refused commands too.
+
+        A command that breaks an invariant is refused with UNKNOWN_SERVER_ERROR and its cause. Every broker finds the
+        same; were it raised, none could apply what follows, now or after any restart.
+        """
+        self._index = index
+        self._tables.mark()
+        try:
+            self._change_by(command, index)
+        except CommandRefused:
+            self._tables.undo()
+            raise
+        except Exception as error:
+            self._tables.undo()
+            raise CommandRefused(ErrorCode.unknown_server_error, f"It breaks an invariant: {error!r}") from error
+
+    def _change_by(self, command: Command, index: int) -> None:  # noqa: C901 - one case a command
+        match command:
+            case FormatCluster():
+                self._format(command)
+            case RegisterBroker():
+                self._register_broker(command, index)
+            case FenceBroker():
+                self._fence(self._broker(command))
+            case UnfenceBroker():
+                self._unfence(self._broker(command))
+            case BeginControlledShutdown():
+                self._begin_shutdown(self._broker(command))
+            case UnregisterBroker():
+                self._unregister(command)
+            case CreateTopic():
+                self._create_topic(command)
+            case DeleteTopic():
+                self._tables.remove_topic(self._tables.known_topic(command.topic_id))
+            case CreatePartitions():
+                self._create_partitions(command)
+            case AlterPartitions():
+                self._alter_partitions(command)
+            case ElectLeaders():
+                self._elect(command)
+            case ReassignPartition():
+                self._reassign(command)
+            case DropReplicas():
+                self._drop_replicas(command)
+            case ReportUnflushed():
+                self._report_unflushed(command)
+            case AlterConfigs():
+                self._alter_configs(command)
+            case AllocateProducerIds():
+                self._allocate_producer_ids(command)
+            case CreateAcls():
+                self._create_acls(command)
+            case DeleteAcls():
+                self._delete_acls(command)
+            case _:
+                assert_never(command)
+
+    def note(self, tag: bytes, index: int) -> None:
+        """Remember an entry, whatever becomes of its command, so that it is known when it arrives again."""
+        rest = self._tables.rest
+        self._tables.rest = replace(rest, recent=rest.recent.having(tag, index))
+
+    def has_noted(self, tag: bytes) -> bool:
+        return tag in self._tables.rest.recent
+
+    def pass_over(self, index: int) -> None:
+        """The entry at `index` is of a newer version."""
+        self._index = index
+        rest = self._tables.rest
+        self._tables.rest = replace(rest, passed_over=rest.passed_over or index)
+
+    def image(self) -> Image:
+        """What has become of it. The draft is not to be used after."""
+        return self._tables.image(self._index)
+
+    def _format(self, command: FormatCluster) -> None:
+        tables = self._tables
+        if tables.rest.cluster_id not in ("", command.cluster_id):
+            raise CommandRefused(ErrorCode.inconsistent_cluster_id, f"the cluster's id is {tables.rest.cluster_id}")
+        tables.rest = replace(tables.rest, cluster_id=command.cluster_id)
+
+    def _register_broker(self, command: RegisterBroker, index: int) -> None:
+        tables, known = self._tables, self._tables.rest.brokers.get(command.broker_id)
+        if known is not None and known.incarnation == command.incarnation:
+            tables.put_broker(replace(known, endpoints=command.listeners, rack=command.rack, log_dirs=command.log_dirs))
+            return
+        epoch = NEVER_REGISTERED if known is None else known.epoch
+        if command.expected_epoch not in (None, epoch):
+            raise CommandRefused(
+                ErrorCode.stale_broker_epoch, f"Broker {command.broker_id} is in epoch {epoch} by now."
+            )
+        if known is not None:
+            self._fence(known)
+        least_min_isr = tables.rest.least_min_isr
+        tables.put_broker(
+            BrokerImage(
+                command.broker_id,
+                command.incarnation,
+                index,
+                command.listeners,
+                command.rack,
+                command.log_dirs,
+                min_isr=command.min_isr,
+            )
+        )
+        if tables.rest.least_min_isr < least_min_isr:
+            tables.change_all(elections.without_eligible)
+        if known is not None and _is_directory_missing(known.log_dirs, command.log_dirs):
+            # A disk is missing, and nobody has noted what was on it (rule 8).
+            tables.change_all(lambda partition, _: elections.bereft(partition, command.broker_id, tables.is_alive))
+
+    def _fence(self, broker: BrokerImage) -> None:
+        tables = self._tables
+        if not broker.is_fenced:
+            tables.put_broker(replace(broker, is_fenced=True))
+            tables.change_all(lambda partition, least: elections.without(partition, broker.id, tables.is_alive, least))
+
+    def _unfence(self, broker: BrokerImage) -> None:
+        tables = self._tables
+        if broker.is_fenced:
+            tables.put_broker(replace(broker, is_fenced=False))
+            tables.change_all(lambda partition, _: elections.returned(partition, tables.is_alive))
+
+    def _begin_shutdown(self, broker: BrokerImage) -> None:
+        tables = self._tables
+        if not broker.is_shutting_down:
+            tables.put_broker(replace(broker, is_shutting_down=True))
+            tables.change_all(lambda partition, least: elections.stopping(partition, broker.id, tables.is_alive, least))
+
+    def _unregister(self, command: UnregisterBroker) -> None:
+        broker = self._tables.broker(command.broker_id)
+        if not broker.is_fenced:
+            raise CommandRefused(ErrorCode.invalid_request, f"Broker {broker.id} is running: stop it first.")
+        for topic in self._tables.all_topics():
+            if any(broker.id in partition.replicas for partition in topic.partitions):
+                message = f"Broker {broker.id} still holds partitions of topic '{topic.name}': move them first."
+                raise CommandRefused(ErrorCode.invalid_request, message)
+        self._tables.remove_broker(broker)
+
+    def _broker(
+        self,
+        command: FenceBroker
+        | UnfenceBroker
+        | BeginControlledShutdown
+        | AlterPartitions
+        | DropReplicas
+        | ReportUnflushed,
+    ) -> BrokerImage:
+        """Raises CommandRefused where the command is about another incarnation than the one that is registered."""
+        broker = self._tables.broker(command.broker_id)
+        if broker.epoch != command.broker_epoch:
+            message = f"Broker {broker.id} is in epoch {broker.epoch} by now."
+            raise CommandRefused(ErrorCode.stale_broker_epoch, message)
+        return broker
+
+    def _create_topic(self, command: CreateTopic) -> None:
+        tables = self._tables
+        known = tables.topic_named(command.name)
+        if known is not None and known.id == command.topic_id:
+            return
+        if known is not None or tables.topic(command.topic_id) is not None:
+            raise CommandRefused(ErrorCode.topic_already_exists, f"Topic '{command.name}' already exists.")
+        if not command.assignments:
+            raise CommandRefused(ErrorCode.invalid_partitions, "A topic has at least one partition.")
+        tables.check_assignments(command.assignments)
+        configs = dict(command.configs) if command.configs else EMPTY
+        tables.put_topic(TopicImage(command.topic_id, command.name, self._new_partitions(command.assignments), configs))
+
+    def _create_partitions(self, command: CreatePartitions) -> None:
+        topic = self._tables.known_topic(command.topic_id)
+        count, wanted = len(topic.partitions), command.expected_count + len(command.assignments)
+        held = tuple(partition.replicas for partition in topic.partitions[command.expected_count :])
+        if count == wanted and held == command.assignments:
+            return
+        if count != command.expected_count:
+            raise CommandRefused(ErrorCode.invalid_partitions, f"Topic '{topic.name}' has {count} partitions by now.")
+        self._tables.check_assignments(command.assignments)
+        added = self._new_partitions(command.assignments)
+        self._tables.put_topic(replace(topic, partitions=topic.partitions + added))
+
+    def _new_partitions(self, assignments: tuple[Assignment, ...]) -> tuple[PartitionImage, ...]:
+        # Partitions that start alike are one object: a thousand of them on one broker cost a thousand pointers.
+        is_alive = self._tables.is_alive
+        alike = {replicas: elections.new_partition(replicas, is_alive) for replicas in dict.fromkeys(assignments)}
+        return tuple(alike[replicas] for replicas in assignments)
+
+    def _alter_partitions(self, command: AlterPartitions) -> None:
+        leader = self._broker(command)
+        self._change(
+            ((change.topic_id, change.partition), self._as_proposed(change, leader)) for change in command.changes
+        )
+
+    def _as_proposed(self, change: IsrChange, leader: BrokerImage) -> Change:
+        is_alive = self._tables.is_alive
+
+        def propose(partition: PartitionImage, least: int) -> PartitionImage:
+            if not self._fits(change, partition, leader):
+                return partition
+            proposed = elections.in_sync(partition, (member for member, _ in change.isr), least)
+            if not leader.is_alive:
+                # It is about to stop, and has been waiting for somebody to lead in its place.
+                proposed = elections.stopping(proposed, leader.id, is_alive, least)
+            return elections.arrived(proposed, is_alive)
+
+        return propose
+
+    def _fits(self, change: IsrChange, partition: PartitionImage, leader: BrokerImage) -> bool:
+        """Compare before set, and let no member in that is not alive in the incarnation the leader knows (rule 6)."""
+        return (
+            partition.leader == leader.id
+            and partition.leader_epoch == change.leader_epoch
+            and partition.partition_epoch == change.partition_epoch
+            and any(member == leader.id for member, _ in change.isr)
+            and all(
+                member in partition.replicas and (member in partition.isr or self._is_alive_in(member, broker_epoch))
+                for member, broker_epoch in change.isr
+            )
+        )
+
+    def _is_alive_in(self, broker_id: BrokerId, broker_epoch: int) -> bool:
+        broker = self._tables.rest.brokers.get(broker_id)
+        return broker is not None and broker.is_alive and broker.epoch == broker_epoch
+
+    def _elect(self, command: ElectLeaders) -> None:
+        is_alive = self._tables.is_alive
+
+        def elect(partition: PartitionImage, _: int) -> PartitionImage:
+            match command.election:
+                case Election.PREFERRED:
+                    return elections.preferred(partition, is_alive)
+                case Election.UNCLEAN:
+                    return elections.unclean(partition, command.candidate, is_alive)
+                case _:
+                    assert_never(command.election)
+
+        self._change((place, elect) for place in command.partitions)
+
+    def _reassign(self, command: ReassignPartition) -> None:
+        tables, target = self._tables, command.replicas
+        topic = tables.known_topic(command.topic_id)
+        partition = tables.partition(topic.id, command.partition)
+        if partition is None:
+            raise CommandRefused(ErrorCode.unknown_topic_or_partition, f"{topic.name} has no such partition.")
+        if target is None:
+            if not elections.is_moving(partition):
+                raise CommandRefused(ErrorCode.no_reassignment_in_progress, "The partition is not being moved.")
+            moved = elections.moved_back(partition, tables.is_alive)
+        else:
+            tables.check_assignments([target])
+            moved = elections.moving(partition, target, tables.is_alive)
+        if partition.isr and not moved.isr:
+            message = f"Nobody but {', '.join(map(str, partition.isr))} is in sync, and would be taken away."
+            raise CommandRefused(ErrorCode.invalid_replica_assignment, message)
+        tables.change(topic.id, [(command.partition, lambda _partition, _least: moved)])
+
+    def _drop_replicas(self, command: DropReplicas) -> None:
+        broker, is_alive = self._broker(command), self._tables.is_alive
+        leave = elections.bereft if command.is_gone else elections.damaged
+
+        def drop(partition: PartitionImage, _: int) -> PartitionImage:
+            return leave(partition, broker.id, is_alive)
+
+        self._change((place, drop) for place in command.partitions)
+
+    def _report_unflushed(self, command: ReportUnflushed) -> None:
+        broker, is_alive = self._broker(command), self._tables.is_alive
+
+        def drop(partition: PartitionImage, _: int) -> PartitionImage:
+            return elections.unflushed(partition, broker.id, is_alive)
+
+        self._change((place, drop) for place in command.partitions)
+
+    def _change(self, changes: Iterable[tuple[tuple[UUID, int], Change]]) -> None:
+        by_topic: dict[UUID, list[tuple[int, Change]]] = defaultdict(list)
+        for (topic_id, index), change in changes:
+            by_topic[topic_id].append((index, change))
+        for topic_id, wanted in by_topic.items():
+            self._tables.change(topic_id, wanted)
+
+    def _alter_configs(self, command: AlterConfigs) -> None:
+        tables = self._tables
+        # Who had all that was committed under the old number need not have it under the new one.
+        is_about_eligible = any(change.key == MIN_ISR for change in command.changes)
+        match command.resource_type:
+            case ResourceType.TOPIC:
+                topic = tables.topic_named(command.name)
+                if topic is None:
+                    raise CommandRefused(ErrorCode.unknown_topic_or_partition, f"Topic '{command.name}' is unknown.")
+                topic = replace(topic, configs=_changed(topic.configs, command.changes))
+                tables.put_topic(topic)
+                if is_about_eligible:
+                    tables.change_topic(topic, elections.without_eligible)
+            case ResourceType.BROKER:
+                configs = dict(tables.rest.broker_configs)
+                configs[command.name] = _changed(configs.get(command.name, EMPTY), command.changes)
+                if not configs[command.name]:
+                    del configs[command.name]
+                tables.rest = replace(tables.rest, broker_configs=configs)
+                if is_about_eligible:
+                    tables.change_all(elections.without_eligible)
+            case _:
+                assert_never(command.resource_type)
+
+    def _allocate_producer_ids(self, command: AllocateProducerIds) -> None:
+        tables = self._tables
+        if command.expected_next != tables.rest.next_producer_id:
+            message = f"The next producer id is {tables.rest.next_producer_id} by now."
+            raise CommandRefused(ErrorCode.invalid_update_version, message)
+        end = command.expected_next + command.count
+        if command.count < 1 or end > FIRST_OF_ONE_BATCH:
+            raise CommandRefused(ErrorCode.invalid_request, f"There is no block of {command.count} producer ids.")
+        tables.rest = replace(tables.rest, next_producer_id=end)
+
+    def _create_acls(self, command: CreateAcls) -> None:
+        acls = dict(self._tables.rest.acls)
+        known = set(acls.values())
+        for acl_id, acl in command.acls:
+            if acl not in known:
+                acls[acl_id] = acl
+                known.add(acl)
+        self._tables.rest = replace(self._tables.rest, acls=acls)
+
+    def _delete_acls(self, command: DeleteAcls) -> None:
+        gone = set(command.ids)
+        kept = {acl_id: acl for acl_id, acl in self._tables.rest.acls.items() if acl_id not in gone}
+        self._tables.rest = replace(self._tables.rest, acls=kept)
+
+
+def _changed(configs: Mapping[str, str], changes: Iterable[ConfigChange]) -> Mapping[str, str]:
+    changed = dict(configs)
+    for change in changes:
+        if configs.get(change.key) not in (change.expected, change.value):
+            message = f"'{change.key}' has been changed by someone else meanwhile."
+            raise CommandRefused(ErrorCode.invalid_update_version, message)
+        if change.value is None:
+            changed.pop(change.key, None)
+        else:
+            changed[change.key] = change.value
+    return changed
+
+
+def _is_directory_missing(known: Iterable[str], now: Iterable[str]) -> bool:
+    """By their ids. Earlier versions registered paths, which say nothing about what is there."""
+    return any(directory not in now for directory in known if _DIRECTORY_ID.fullmatch(directory))

@@ -1,0 +1,108 @@
+"""The followers that are connected with this broker, and the frames that they send."""
+
+from collections.abc import Callable
+
+import structlog
+
+from cordwood.replication.channel import Channel
+from cordwood.replication.follower_connection import LedPartitions, Link, LinkLimits
+from cordwood.replication.frames import (
+    FrameKey,
+    MalformedFrame,
+    Open,
+    Read,
+    decode_follow,
+    decode_leave,
+    decode_open,
+    decode_read,
+    decode_reports,
+    decode_starts,
+    decode_suspect,
+    key_of,
+)
+from cordwood.replication.range_reads import RangeServer
+from cordwood.replication.waiters import Wakeups
+
+CheckPeer = Callable[[Open], str | None]
+"""Why a broker that introduces itself so may not follow; None if it may."""
+
+_events = structlog.get_logger("replication")
+
+
+class Links:
+    """One link a follower: a broker that connects again has lost its earlier connection, whether we know it or not."""
+
+    def __init__(
+        self,
+        partitions: LedPartitions,
+        wakeups: Wakeups,
+        limits: LinkLimits,
+        check_peer: CheckPeer,
+    ) -> None:
+        self._partitions, self._wakeups = partitions, wakeups
+        self._limits, self._check_peer = limits, check_peer
+        self._ranges = RangeServer(partitions)
+        self._by_channel: dict[Channel, Link] = {}
+        self._by_broker: dict[int, Channel] = {}
+
+    def handle(self, channel: Channel, frame: memoryview) -> None:
+        """One frame from a follower. Raises MalformedFrame."""
+        key = key_of(frame)
+        if key is FrameKey.OPEN:
+            self._open(channel, decode_open(frame))
+            return
+        if key is FrameKey.READ:
+            self._read(channel, *decode_read(frame))
+            return
+        link = self._by_channel.get(channel)
+        if link is None:
+            # Refused a moment ago: what it had sent behind its introduction is still arriving.
+            raise MalformedFrame("a broker that has not introduced itself")
+        match key:
+            case FrameKey.REPORT:
+                link.reported(decode_reports(frame))
+            case FrameKey.START:
+                link.started(decode_starts(frame))
+            case FrameKey.FOLLOW:
+                link.follow(decode_follow(frame))
+            case FrameKey.LEAVE:
+                link.leave(decode_leave(frame))
+            case FrameKey.SUSPECT:
+                link.suspects(decode_suspect(frame))
+            case _:
+                raise MalformedFrame(f"{key.name} is for a leader to send")
+
+    def epoch_of(self, broker_id: int) -> int | None:
+        """The broker epoch of the incarnation that is connected; None where none is."""
+        channel = self._by_broker.get(broker_id)
+        return None if channel is None else self._by_channel[channel].broker_epoch
+
+    def _read(self, channel: Channel, hello: Open, read: Read) -> None:
+        if self._may_ask(channel, hello):
+            self._ranges.answer(channel, read)
+
+    def _may_ask(self, channel: Channel, hello: Open) -> bool:
+        refusal = self._check_peer(hello)
+        if refusal is not None:
+            _events.info("follower.refused", broker=hello.broker_id, reason=refusal)
+            channel.close()
+        return refusal is None
+
+    def _open(self, channel: Channel, hello: Open) -> None:
+        if not self._may_ask(channel, hello):
+            return
+        before = self._by_broker.get(hello.broker_id)
+        if before is not None:
+            self._closed(before)
+            before.close()
+        link = Link(channel, hello, self._partitions, self._wakeups, self._limits)
+        self._by_channel[channel] = link
+        self._by_broker[hello.broker_id] = channel
+        channel.on_closed = lambda: self._closed(channel)
+
+    def _closed(self, channel: Channel) -> None:
+        link = self._by_channel.pop(channel, None)
+        if link is not None:
+            link.close()
+            if self._by_broker.get(link.broker_id) is channel:
+                del self._by_broker[link.broker_id]

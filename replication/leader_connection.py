@@ -1,0 +1,328 @@
+"""A follower's side of one leader: a connection, the partitions that come by it, and how far they are on our disk."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from cordwood.replication.channel import Channel, Dial
+from cordwood.replication.follower import ImpossibleAnswer
+from cordwood.replication.follower_role import CheckpointUnderWay, Following
+from cordwood.replication.frames import (
+    DIRECTORIES_MAX,
+    STREAMS_PER_DIRECTORY,
+    Follow,
+    Open,
+    PushKind,
+    PushRow,
+    Report,
+    Start,
+    Suspect,
+    decode_push,
+    directory_of,
+    encode_follow,
+    encode_leave,
+    encode_open,
+    encode_reports,
+    encode_starts,
+    encode_suspect,
+)
+from cordwood.replication.tasks import Tasks
+from cordwood.replication.truncation import Cut, Truncations
+from cordwood.replication.waiters import Wakeups
+from cordwood.storage.errors import CorruptBatch, DamagedLog, StorageError
+
+if TYPE_CHECKING:
+    from cordwood.replication.partition import Partition
+
+DIAL_TIMEOUT_S = 1.0
+REDIAL_S = 0.1
+ASK_AGAIN_S = 0.05
+ASK_AGAIN_MAX_S = 2.0
+ASK_AGAIN_GROWTH, GROWTHS_MAX = 1.25, 20
+"""A partition that was refused is asked for again, a quarter later each time until something comes."""
+ANSWER_S = 10.0
+"""A partition that was asked for and has had no answer is asked for again."""
+NO_STREAM_END = -1
+
+Address = tuple[str, int]
+_events = structlog.get_logger("replication")
+
+
+class Fetcher:
+    """All that this broker follows of one leader."""
+
+    def __init__(
+        self,
+        leader: int,
+        address_of: Callable[[int], Address | None],
+        hello: Callable[[], Open],
+        dial: Dial,
+        wakeups: Wakeups,
+        wall_clock: Callable[[], int],
+        truncations: Truncations,
+    ) -> None:
+        self._truncations = truncations
+        self._leader, self._address_of, self._hello, self._dial = leader, address_of, hello, dial
+        self._wakeups, self._wall_clock = wakeups, wall_clock
+        self._loop = asyncio.get_running_loop()
+        self._followings: dict[int, Following] = {}
+        self._asking: dict[Following, None] = {}
+        self._reporting: dict[Following, None] = {}
+        self._starting: dict[Following, None] = {}
+        self._leaving: list[int] = []
+        self._wasted_bytes: Counter[int] = Counter()
+        """Of batches that came for streams we had left, by log directory: their room in the leader's windows has to be
+        given back."""
+        self._next_stream = 0
+        self._channel: Channel | None = None
+        self._wanted = asyncio.Event()
+        self._tasks = Tasks()
+        self._tasks.repeat(self._connect, f"fetcher of broker {leader}")
+
+    def follow(self, partition: "Partition", refusals: int = 0) -> None:
+        """Fetch a partition from where its log ends, in the epoch that it is in now."""
+        self._next_stream += 1
+        following = Following(self, partition, self._number_of(partition), refusals)
+        partition.following = following
+        self._followings[following.stream] = following
+        self._wanted.set()
+        self._ask(following)
+
+    def leave(self, following: Following) -> None:
+        if self._followings.pop(following.stream, None) is not None:
+            self._asking.pop(following, None)
+            self._reporting.pop(following, None)
+            self._starting.pop(following, None)
+            self._waste(following.stream, following.owed_bytes)
+            following.owed_bytes = 0
+            self._leaving.append(following.stream)
+            self._soon()
+            if not self._followings:
+                self._wanted.clear()
+
+    def report(self, following: Following) -> None:
+        self._reporting[following] = None
+        self._soon()
+
+    def start(self, following: Following) -> None:
+        self._starting[following] = None
+        self._soon()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+        if self._channel is not None:
+            self._channel.close()
+
+    def wake(self) -> None:
+        """The end of a turn: say what there is to say."""
+        channel = self._channel
+        if channel is None:
+            return
+        if self._leaving:
+            leaving, self._leaving = self._leaving, []
+            channel.push([encode_leave(leaving)])
+        if self._asking:
+            asking, self._asking = self._asking, {}
+            channel.push([encode_follow(map(_request, asking))])
+            self._loop.call_later(ANSWER_S, self._ask_again, channel, asking)
+        if self._starting:
+            starting, self._starting = self._starting, {}
+            channel.push([encode_starts(Start(each.stream, each.partition.log.saved_start) for each in starting)])
+        if self._reporting or self._wasted_bytes:
+            reporting, self._reporting = self._reporting, {}
+            rows = [_report(following) for following in reporting]
+            for directory, size in self._wasted_bytes.items():
+                rows.append(Report(directory * STREAMS_PER_DIRECTORY, NO_STREAM_END, size))
+            self._wasted_bytes.clear()
+            channel.push([encode_reports(rows)])
+
+    def fail(self, error: Exception) -> None:
+        if self._channel is not None:
+            self._channel.close(f"replication from broker {self._leader} failed: {error!r}")
+
+    def _number_of(self, partition: "Partition") -> int:
+        """A stream number that is not in use, of the partition's log directory. The first of each is for no stream."""
+        begin = partition.directory.number % DIRECTORIES_MAX * STREAMS_PER_DIRECTORY
+        counted = range(1, STREAMS_PER_DIRECTORY)
+        while (number := begin + counted[self._next_stream % len(counted)]) in self._followings:
+            self._next_stream = self._next_stream + 1
+        return number
+
+    def _waste(self, stream: int, size: int) -> None:
+        if size:
+            self._wasted_bytes[directory_of(stream)] += size
+
+    def _ask(self, following: Following) -> None:
+        self._asking[following] = None
+        self._soon()
+
+    def _ask_again(self, channel: Channel, asked: Iterable[Following]) -> None:
+        """An answer that is lost would be waited for for ever."""
+        for following in asked:
+            if self._channel is channel and not following.is_answered:
+                self._try_again(following)
+
+    def _begin_anew(self, following: Following, refusals: int = 0) -> None:
+        """Under a new stream number, so that nothing which is still on its way can be taken for an answer."""
+        self.leave(following)
+        self.follow(following.partition, refusals)
+
+    def _received(self, frame: memoryview) -> None:
+        """A PUSH. Raises MalformedFrame."""
+        now_ms = self._wall_clock()
+        for row, data in decode_push(frame):
+            following = self._followings.get(row.stream)
+            if following is None:
+                self._waste(row.stream, row.size)
+                if row.size:
+                    self._soon()
+            else:
+                self._take(following, row, data, now_ms)
+
+    def _take(self, following: Following, row: PushRow, data: memoryview, now_ms: int) -> None:
+        """Whatever is wrong with the stream costs that stream alone."""
+        partition = following.partition
+        following.is_answered = True
+        try:
+            self._follow_answer(following, row, data, now_ms)
+        except CheckpointUnderWay:
+            self._interrupt(following)
+        except CorruptBatch as corrupt:
+            _events.error("batch.unsound", topic=partition.topic, partition=partition.index, leader=self._leader,
+                          offset=partition.log.log_end, reason=str(corrupt))  # fmt: skip
+            self._complain(following)
+            self._interrupt(following)
+        except DamagedLog as damage:
+            partition.damaged(damage)
+            self._interrupt(following)
+        except ImpossibleAnswer as impossible:
+            _events.error("leader.impossible", topic=partition.topic, partition=partition.index, leader=self._leader,
+                          reason=str(impossible))  # fmt: skip
+            self._interrupt(following)
+        except (StorageError, OSError) as error:
+            reason = str(partition.directory.write_failed(error))
+            _events.error("replica.not_written", topic=partition.topic, partition=partition.index, error=reason)
+            self._interrupt(following)
+        except Exception as error:
+            partition.fail(error)
+
+    def _follow_answer(self, following: Following, row: PushRow, data: memoryview, now_ms: int) -> None:
+        match row.kind:
+            case PushKind.DATA:
+                if row.size:
+                    following.refusals = 0
+                following.replicate(data, row.first, row.second, now_ms)
+            case PushKind.DIFFERS:
+                self._have_cut(following, following.truncation(row.first, row.second))
+            case PushKind.TOO_OLD:
+                self._have_cut(following, following.new_start(row.second))
+            case PushKind.REFUSED:
+                self._interrupt(following)
+
+    def _have_cut(self, following: Following, cut: Cut) -> None:
+        """Nothing that is still on its way may be appended before that."""
+        self.leave(following)
+        self._truncations.add(cut, lambda is_cut: self._cut_ended(following, is_cut=is_cut))
+
+    def _cut_ended(self, following: Following, *, is_cut: bool) -> None:
+        if is_cut:
+            self._begin_anew(following)
+        else:
+            self._try_later(following)
+
+    def _complain(self, following: Following) -> None:
+        """Nothing of it is kept. The leader looks at its own log; we ask for the same again in a while."""
+        if self._channel is not None:
+            self._channel.push([encode_suspect(Suspect(following.stream, following.partition.log.log_end))])
+
+    def _interrupt(self, following: Following) -> None:
+        """What was not taken has to come first: nothing that is on its way behind it may take its place."""
+        self.leave(following)
+        self._try_later(following)
+
+    def _try_later(self, following: Following) -> None:
+        delay_s = ASK_AGAIN_S * ASK_AGAIN_GROWTH ** min(following.refusals, GROWTHS_MAX)
+        delay_s = min(delay_s, ASK_AGAIN_MAX_S)
+        self._loop.call_later(delay_s, self._try_again, following)
+
+    def _try_again(self, following: Following) -> None:
+        if following.partition.following is following and not following.partition.is_offline:
+            self._begin_anew(following, following.refusals + 1)
+
+    async def _connect(self) -> None:
+        """Be connected for as long as the leader is there and wanted."""
+        await self._wanted.wait()
+        address = self._address_of(self._leader)
+        if address is not None:
+            try:
+                async with asyncio.timeout(DIAL_TIMEOUT_S):
+                    channel = await self._dial(*address, self._received)
+            except (OSError, TimeoutError):
+                pass
+            else:
+                await self._use(channel)
+        await asyncio.sleep(REDIAL_S)
+
+    async def _use(self, channel: Channel) -> None:
+        """Introduce ourselves, ask for everything, and stay until the connection ends."""
+        closed = asyncio.Event()
+        channel.on_closed = closed.set
+        self._channel = channel
+        self._leaving.clear()
+        self._reporting.clear()
+        self._starting.clear()
+        self._wasted_bytes.clear()
+        channel.push([encode_open(self._hello())])
+        for following in list(self._followings.values()):
+            following.owed_bytes = 0
+            self._ask(following)
+        try:
+            if channel.is_open:
+                await closed.wait()
+        finally:
+            self._channel = None
+            channel.close()
+
+    def _soon(self) -> None:
+        self._wakeups.due(self)
+
+
+def _request(following: Following) -> Follow:
+    partition = following.partition
+    log = partition.log
+    return Follow(
+        following.stream,
+        partition.topic_id,
+        partition.index,
+        following.leader_epoch,
+        log.log_end,
+        log.epochs.latest,
+        partition.kept_end,
+        log.saved_start,
+    )
+
+
+def _report(following: Following) -> Report:
+    owed, following.owed_bytes = following.owed_bytes, 0
+    return Report(following.stream, following.partition.kept_end, owed)
+
+
+class Fetchers:
+    """One fetcher for each broker that leads something which this broker holds."""
+
+    def __init__(self, make: Callable[[int], Fetcher]) -> None:
+        self._make = make
+        self._by_leader: dict[int, Fetcher] = {}
+
+    def follow(self, partition: "Partition", leader: int) -> None:
+        """Begin to follow, in the partition's present epoch."""
+        fetcher = self._by_leader.get(leader)
+        if fetcher is None:
+            fetcher = self._by_leader[leader] = self._make(leader)
+        fetcher.follow(partition)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(fetcher.close() for fetcher in self._by_leader.values()))

@@ -1,0 +1,111 @@
+"""Repair of a replica's files from memory or from its segments, and truncation of a log to what is sound."""
+
+from collections.abc import Callable, Sequence
+
+from cordwood.replication.log_directory import MARKS_FILE
+from cordwood.replication.log_maintenance import Housekeeping
+from cordwood.replication.partition import Partition
+from cordwood.replication.truncation import Cut, cut_at, cut_of_all
+from cordwood.storage import quarantine, scrub
+from cordwood.storage.boundaries import offset_at
+from cordwood.storage.errors import DamagedLog, LostTail, OutOfResources
+from cordwood.storage.log import Log
+from cordwood.storage.rewrite import write_index_again
+from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
+
+QUARANTINE = "quarantine"
+"""Where a log directory keeps copies of damaged segments."""
+
+
+def has_lost_records(damage: DamagedLog) -> bool:
+    """Whether records are damaged, and not what can be worked out again from them or from memory."""
+    name = damage.path.rpartition("/")[2]
+    return not (name.endswith(".index") or name in (RECOVERY_FILE, EPOCHS_FILE, MARKS_FILE))
+
+
+def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
+    """Whether what was found, perhaps a while ago, is there when looked at once more. Waits for the disk, not long."""
+    marks = partition.directory.marks
+    if damage.path == marks.file.path:
+        return (partition.topic_id, partition.index) in marks.unsound()
+    try:
+        is_damaged = scrub.is_still_damaged(partition.log, damage)
+    except OutOfResources:
+        # Whoever meets it next says so again.
+        return False
+    segment = scrub.segment_with(partition.log, damage.path)
+    if segment is not None and not is_damaged:
+        segment.damaged.forget(damage.position)
+    return is_damaged
+
+
+async def rewrite(partition: Partition, path: str, housekeeping: Housekeeping) -> None:
+    """Write one of the files beside the segments anew: an index, a checkpoint, or in a file of all the flush mark.
+
+    Raises OutOfResources, DamagedLog, DiskFailed.
+    """
+    segment = scrub.segment_with(partition.log, path)
+    if segment is None and path != partition.directory.marks.file.path:
+        partition.log.epochs.changes_lost()
+        await housekeeping.save(partition)
+        return
+    try:
+        if segment is None:
+            partition.note_flushed()
+        elif segment.is_sealed:
+            await partition.directory.run_blocking(write_index_again, segment)
+            segment.release()
+        else:
+            write_index_again(segment)
+    except OSError as error:
+        raise partition.directory.write_failed(error) from error
+
+
+async def set_aside(partition: Partition, damage: DamagedLog) -> str | None:
+    """Keep a copy of a damaged segment and say where; None where it has no file, or no room. Raises OSError."""
+    segment, directory = scrub.segment_with(partition.log, damage.path), partition.directory
+    paths = (damage.path,) if segment is None else segment.paths()
+    if not any(map(directory.disk.exists, paths)):
+        return None
+    base = int(damage.path.rpartition("/")[2].partition(".")[0])
+    name = f"{partition.topic_id}-{partition.index}-{base}"
+    place: str | None = await directory.run_blocking(
+        quarantine.keep, directory.disk, f"{directory.path}/{QUARANTINE}", name, paths
+    )
+    return place
+
+
+async def remove_foreign(partition: Partition, damage: DamagedLog) -> None:
+    """Remove a segment file that does not belong to the log. Raises OSError."""
+    disk, run_blocking = partition.directory.disk, partition.directory.run_blocking
+    if await run_blocking(scrub.is_still_damaged, partition.log, damage):
+        await run_blocking(disk.remove, damage.path)
+
+
+def cut_of_damaged(partition: Partition, damage: Sequence[DamagedLog], is_wanted: Callable[[], bool]) -> Cut | None:
+    """What gives up all that lies behind where the damage begins; None where the log ends before that.
+
+    Raises OSError, StorageError.
+    """
+    log = partition.log
+    if any(damaged.path == log.directory for damaged in damage):
+        # Where the log begins, the leader will say.
+        return cut_of_all(partition, 0, is_wanted)
+    end = _sound_end(log, damage)
+    if end >= log.log_end:
+        return None
+    if end <= log.log_start:
+        return cut_of_all(partition, log.log_start, is_wanted)
+    return cut_at(partition, end, is_wanted)
+
+
+def _sound_end(log: Log, damage: Sequence[DamagedLog]) -> int:
+    """Where the damage begins; the log's end where it is gone by now."""
+    return min((_first_lost(log, damaged) for damaged in damage), default=log.log_end)
+
+
+def _first_lost(log: Log, damage: DamagedLog) -> int:
+    if isinstance(damage, LostTail):
+        return damage.offset
+    segment = scrub.segment_with(log, damage.path)
+    return log.log_end if segment is None else offset_at(segment, damage.position)

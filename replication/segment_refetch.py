@@ -1,0 +1,69 @@
+"""Repair in place: what is damaged of a segment is refetched from other replicas, and nothing is cut.
+
+The log's end, its flushed end and all sound ranges stay as they are, so the replica keeps its role and its place in the
+in-sync set.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+
+from cordwood.replication.log_directory import STAGING
+from cordwood.replication.partition import Partition
+from cordwood.replication.range_reads import RangeReader, RangeUnavailable
+from cordwood.storage.disk import sync_directory
+from cordwood.storage.errors import CorruptBatch
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_rebuild import Missing, Rebuild
+
+_events = structlog.get_logger("repairs")
+
+
+async def refetch(partition: Partition, segment: Segment, sources: Sequence[int], reader: RangeReader) -> bool:
+    """Replace a damaged segment by a whole one. False where the log was cut or dropped there meanwhile.
+
+    `sources` are the brokers to ask, in this order. Raises RangeUnavailable, StorageError.
+    """
+    try:
+        return await _refetch(partition, segment, sources, reader)
+    except OSError as error:
+        raise partition.directory.write_failed(error) from error
+
+
+async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int], reader: RangeReader) -> bool:
+    log, run_blocking = partition.log, partition.directory.run_blocking
+    log.set_apart(segment)
+    place = f"{partition.directory.path}/{STAGING}/{partition.topic_id}-{partition.index}"
+    await run_blocking(log.disk.make_directories, place)
+    rebuild = Rebuild(log, segment, place)
+    try:
+        steps = rebuild.steps()
+        while (step := await run_blocking(next, steps, None)) is not None:
+            if isinstance(step, Missing):
+                await _fill(rebuild, step, partition, sources, reader)
+        is_in_place = not partition.is_deleted and rebuild.put_in_place()
+    except Exception:
+        await run_blocking(rebuild.give_up)
+        raise
+    if is_in_place:
+        await run_blocking(sync_directory, log.disk, log.directory)
+    else:
+        await run_blocking(rebuild.give_up)
+    return is_in_place
+
+
+async def _fill(
+    rebuild: Rebuild, missing: Missing, partition: Partition, sources: Sequence[int], reader: RangeReader
+) -> None:
+    """Raises RangeUnavailable where none of the sources has what comes next."""
+    while rebuild.due < missing.end:
+        refusals: list[str] = []
+        for source in sources:
+            try:
+                batches = await reader.read(source, partition, rebuild.due)
+                await partition.directory.run_blocking(rebuild.fill, missing, batches)
+                break
+            except (RangeUnavailable, CorruptBatch) as error:
+                refusals.append(f"broker {source}: {error}")
+        else:
+            raise RangeUnavailable(f"nobody has offset {rebuild.due}: {'; '.join(refusals)}")

@@ -1,0 +1,132 @@
+"""The batches of a range from whoever leads it: the next request is on its way while the last answer is decoded."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v11 import FetchRequest
+from kio.schema.fetch.v11.request import FetchPartition, FetchTopic
+
+from cordwood.spark.client.cluster import CONSUMER, Cluster, Leader, check_code
+from cordwood.spark.client.connection import Trouble
+from cordwood.spark.client.patience import Patience
+from cordwood.spark.client.pool import leased
+from cordwood.spark.decode.batches import Aborted, Framed, split
+from cordwood.spark.errors import OffsetsGone
+from cordwood.spark.ranges import EARLIEST, LATEST, Isolation, OffsetRange, TopicPartition
+
+NO_SESSION, FULL_FETCH = 0, -1
+
+
+class Fetched(NamedTuple):
+    """One answer: whole batches, where each is, and which transactions among them were aborted.
+
+    The first batch may begin before the offset that was asked for, the last may reach behind the end of the range.
+    """
+
+    data: bytes
+    batches: list[Framed]
+    aborted: list[Aborted]
+    high_watermark: int
+
+    @property
+    def end(self) -> int:
+        """The offset to go on from, also where what is there was compacted away."""
+        return self.batches[-1].header.end
+
+
+class OutOfRange(Exception):
+    """The leader does not have the offset that was asked for."""
+
+
+def fetch(cluster: Cluster, wanted: OffsetRange) -> Iterator[Fetched]:
+    """All batches with offsets of the range, in order, each once, from one leader after the other.
+
+    Raises OffsetsGone, CorruptRecords, Refused, and Unavailable after `retry_timeout_ms` without progress.
+    """
+    patience = Patience(f"read {wanted}", cluster.settings.retry_timeout_ms)
+    position = wanted.start
+    while position < wanted.end:
+        try:
+            for fetched in _from_one_leader(cluster, wanted, position):
+                patience.progressed()
+                yield fetched
+                position = fetched.end
+        except OutOfRange:
+            _check_what_is_gone(cluster, wanted, position)
+            patience.wait(Trouble(f"the leader has no offset {position}"))
+        except Trouble as trouble:
+            cluster.forget(wanted.place)
+            patience.wait(trouble)
+
+
+def _from_one_leader(cluster: Cluster, wanted: OffsetRange, position: int) -> Iterator[Fetched]:
+    """As long as it leads and has what is wanted. Raises Trouble, OutOfRange."""
+    leader = cluster.leader(wanted.place)
+    with leased(leader.address, cluster.settings) as connection:
+        connection.send(_request(cluster, wanted.place, leader, position))
+        while position < wanted.end:
+            fetched = _take(connection.receive(), cluster.settings.isolation, wanted.place, position)
+            position = fetched.end
+            if position < wanted.end:
+                connection.send(_request(cluster, wanted.place, leader, position))
+            yield fetched
+
+
+def _request(cluster: Cluster, place: TopicPartition, leader: Leader, position: int) -> Any:
+    settings = cluster.settings
+    partition = FetchPartition(
+        partition=place.partition,
+        current_leader_epoch=leader.epoch,
+        fetch_offset=position,
+        partition_max_bytes=settings.fetch_bytes_max,
+    )
+    return FetchRequest(
+        replica_id=CONSUMER,
+        max_wait=timedelta(milliseconds=settings.fetch_wait_ms),
+        min_bytes=1,
+        max_bytes=settings.fetch_bytes_max,
+        isolation_level=settings.isolation,
+        session_id=NO_SESSION,
+        session_epoch=FULL_FETCH,
+        topics=(FetchTopic(topic=place.topic, partitions=(partition,)),),
+        forgotten_topics_data=(),
+        rack_id="",
+    )
+
+
+def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: int) -> Fetched:
+    """What an answer holds from `position` on. Raises Trouble, OutOfRange, Refused, CorruptRecords."""
+    check_code(answer.error_code, f"to fetch from {place}")
+    partitions = [each for topic in answer.responses if topic.topic == place.topic for each in topic.partitions]
+    if [each.partition_index for each in partitions] != [place.partition]:
+        raise Trouble(f"an answer without {place}, which was asked for")
+    [partition] = partitions
+    if partition.error_code is ErrorCode.offset_out_of_range:
+        raise OutOfRange
+    check_code(partition.error_code, str(place))
+    hides_aborted = isolation is Isolation.READ_COMMITTED
+    batches = split(partition.records or b"", place, position)
+    if not batches:
+        end = partition.last_stable_offset if hides_aborted else partition.high_watermark
+        raise Trouble(f"nothing came from offset {position} on, and the partition can be read up to {end}")
+    listed = (partition.aborted_transactions or ()) if hides_aborted else ()
+    aborted = [Aborted(each.producer_id, each.first_offset) for each in listed]
+    return Fetched(partition.records, batches, aborted, partition.high_watermark)
+
+
+def _check_what_is_gone(cluster: Cluster, wanted: OffsetRange, position: int) -> None:
+    """Raises OffsetsGone, unless the partition has the offset by now.
+
+    A leader's log holds all that was ever committed, so an offset above its end was committed in another log.
+    """
+    place = wanted.place
+    start = cluster.offsets({place: EARLIEST})[place]
+    if position < start:
+        gone = OffsetRange(place.topic, place.partition, position, min(start, wanted.end))
+        raise OffsetsGone(gone, f"the log begins at offset {start} now (retention or deleted records)")
+    end = cluster.offsets({place: LATEST})[place]
+    if position > end:
+        gone = OffsetRange(place.topic, place.partition, position, wanted.end)
+        raise OffsetsGone(gone, f"the log ends at offset {end}: the topic was probably deleted and made again")

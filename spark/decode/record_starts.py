@@ -1,0 +1,116 @@
+"""Where each record begins: the one thing that follows only from the record before it.
+
+A walk need not be right. What it finds is held against the lengths in the records by `records.py`, for all at once.
+"""
+
+import numpy as np
+
+from cordwood.spark.decode.decompression import Bodies, Body
+from cordwood.spark.decode.varints import RECORD_BYTES, Octets, Places, two_octets, varints
+from cordwood.storage.contents import RECORD_BYTES_MIN
+from cordwood.storage.errors import CorruptBatch
+
+ABREAST_RECORDS_PER_STEP = 100
+"""A step of numpy over all batches takes as long as about so many in a loop of Python."""
+
+RUN_MIN = 8
+PROBE = 64
+LOOP_AFTER_NO_RUN = 256
+LENGTH_BITS_MAX = 35
+
+
+def walk(bodies: Bodies, octets: Octets) -> Places:
+    """The place of every record's length, batch after batch. Raises CorruptBatch, IndexError."""
+    counts = np.array([body.header.record_count for body in bodies.batches], dtype=np.int64)
+    for body in bodies.batches:
+        if not 0 < body.header.record_count <= (body.end - body.start) // RECORD_BYTES_MIN:
+            raise CorruptBatch(f"{body.header.record_count} records in {body.end - body.start} bytes")
+    if counts.sum() > ABREAST_RECORDS_PER_STEP * counts.max():
+        return _abreast(bodies, octets, counts)
+    return np.concatenate([_one_by_one(bodies.buffer, octets, body) for body in bodies.batches])
+
+
+def _abreast(bodies: Bodies, octets: Octets, counts: Places) -> Places:
+    """All batches at once, record by record: the more batches, the better."""
+    longest_first = np.argsort(-counts, kind="stable")
+    falling = counts[longest_first]
+    begins = (np.cumsum(counts) - counts)[longest_first]
+    places = np.array([body.start for body in bodies.batches], dtype=np.int64)[longest_first]
+    found = np.empty(counts.sum(), dtype=np.int64)
+    still = np.searchsorted(-falling, -np.arange(falling[0]))
+    for step, batches in enumerate(still.tolist()):
+        here = places[:batches]
+        found[begins[:batches] + step] = here
+        taken = RECORD_BYTES.take(two_octets(octets, here))
+        if not taken.all():
+            lengths, behind = varints(octets, here)
+            taken = behind - here + lengths
+        here += taken
+    return found
+
+
+def _one_by_one(buffer: bytes | bytearray, octets: Octets, body: Body) -> Places:
+    """One batch: at one stroke where many records in a row have the same length, else in a loop."""
+    count, place = body.header.record_count, body.start
+    found = np.empty(count, dtype=np.int64)
+    done = 0
+    while done < count:
+        run, stride = _run(buffer, octets, place, body.end, count - done)
+        found[done : done + run] = np.arange(place, place + run * stride, stride)
+        done, place = done + run, place + run * stride
+        if run < RUN_MIN:
+            stretch, place = _loop(buffer, place, min(LOOP_AFTER_NO_RUN, count - done))
+            found[done : done + len(stretch)] = stretch
+            done += len(stretch)
+    return found
+
+
+def _run(buffer: bytes | bytearray, octets: Octets, place: int, end: int, count_max: int) -> tuple[int, int]:
+    """How many records from here on begin with the same length, at least one, and what each takes."""
+    length, content = _length_at(buffer, place)
+    width, stride = content - place, content - place + length
+    fitting = max(1, min(count_max, (end - place) // stride))
+    run, window = 1, PROBE
+    while run < fitting:
+        until = min(run + window, fitting)
+        same = _begin_alike(octets, place, stride, width, run, until)
+        if same < until:
+            return same, stride
+        run, window = until, 4 * window
+    return run, stride
+
+
+def _begin_alike(octets: Octets, place: int, stride: int, width: int, begin: int, end: int) -> int:
+    """The first of the records from `begin` to `end`, were all of one length, that does not begin as they all do."""
+    alike = np.ones(end - begin, dtype=bool)
+    for at in range(place, place + width):
+        alike &= octets[at + begin * stride : at + (end - 1) * stride + 1 : stride] == octets[at]
+    return end if alike.all() else begin + int(alike.argmin())
+
+
+def _length_at(buffer: bytes | bytearray, place: int) -> tuple[int, int]:
+    """A record's length, taken to be positive, and the place behind it."""
+    number = 0
+    for shift in range(0, LENGTH_BITS_MAX, 7):
+        octet = buffer[place]
+        place += 1
+        number |= (octet & 0x7F) << shift
+        if octet < 0x80:
+            return number >> 1, place
+    raise CorruptBatch("a record's length of more than 32 bits")
+
+
+def _loop(buffer: bytes | bytearray, place: int, count: int) -> tuple[list[int], int]:
+    """The places of so many records, and the place behind the last."""
+    found = []
+    for _ in range(count):
+        found.append(place)
+        octet = buffer[place]
+        if octet < 0x80:
+            place += 1 + (octet >> 1)
+        elif (second := buffer[place + 1]) < 0x80:
+            place += 2 + ((octet & 0x7F | second << 7) >> 1)
+        else:
+            length, content = _length_at(buffer, place)
+            place = content + length
+    return found, place

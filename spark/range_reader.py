@@ -1,0 +1,89 @@
+"""What one task of Spark does: a range of offsets from its leaders, as Arrow."""
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from cordwood.spark.client.cluster import Cluster
+from cordwood.spark.client.fetch import Fetched, fetch
+from cordwood.spark.client.settings import ClientSettings
+from cordwood.spark.columns import Columns
+from cordwood.spark.decode.arrow import Builder
+from cordwood.spark.decode.batches import Framed, visible
+from cordwood.spark.decode.decompression import Bodies, Unpacker
+from cordwood.spark.decode.records import read_records
+from cordwood.spark.errors import CorruptRecords
+from cordwood.spark.ranges import OffsetRange
+from cordwood.storage.errors import CorruptBatch
+
+HOW_TO_SKIP = "set failOnCorruptRecords to false to step over what cannot be decoded"
+
+log = logging.getLogger(__name__)
+
+ROWS_MAX = 10_000
+"""In one RecordBatch, as many as Spark itself puts into one."""
+
+
+def read_range(
+    settings: ClientSettings, wanted: OffsetRange, columns: Columns, *, may_skip_corrupt: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Exactly the records with offsets of the range that the isolation lets a reader see, in order, each once.
+
+    With `may_skip_corrupt` those of batches that cannot be decoded are left out. Raises OffsetsGone, whose `gone.end`
+    is where reading can go on; CorruptRecords; Unavailable; Refused.
+    """
+    decoder = Decoder(wanted, columns, may_skip_corrupt=may_skip_corrupt)
+    for fetched in fetch(Cluster(settings), wanted):
+        yield from decoder.decode(fetched)
+
+
+class Decoder:
+    """Makes RecordBatches of answers. Its buffer for unpacking is used again from one to the next."""
+
+    def __init__(self, wanted: OffsetRange, columns: Columns, *, may_skip_corrupt: bool = False) -> None:
+        self._wanted, self._may_skip_corrupt = wanted, may_skip_corrupt
+        self._unpacker = Unpacker()
+        self._builder = Builder(columns, wanted.place, ROWS_MAX)
+
+    def decode(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+        """The records of one answer that are in the range. Raises CorruptRecords."""
+        offset = fetched.batches[0].header.base_offset
+        try:
+            batches = list(filter(self._overlaps, visible(fetched.data, fetched.batches, fetched.aborted)))
+            if self._may_skip_corrupt:
+                yield from self._decode_what_can_be(fetched.data, batches)
+                return
+            for bodies in self._unpacker.bodies(fetched.data, batches):
+                offset = bodies.batches[0].header.base_offset
+                yield from self._rows_of(bodies)
+        except CorruptBatch as error:
+            raise CorruptRecords(self._wanted.place, offset, f"{error}; {HOW_TO_SKIP}") from error
+
+    def _decode_what_can_be(self, data: bytes, batches: list[Framed]) -> Iterator[pa.RecordBatch]:
+        """As many at a time as there is room for; where one of them cannot be decoded, each by itself."""
+        done = 0
+        try:
+            for bodies in self._unpacker.bodies(data, batches):
+                yield from list(self._rows_of(bodies))
+                done += len(bodies.batches)
+        except CorruptBatch:
+            for batch in batches[done:]:
+                yield from self._decode_alone(data, batch)
+
+    def _decode_alone(self, data: bytes, batch: Framed) -> Iterator[pa.RecordBatch]:
+        try:
+            for bodies in self._unpacker.bodies(data, [batch]):
+                yield from list(self._rows_of(bodies))
+        except CorruptBatch as error:
+            corrupt = CorruptRecords(self._wanted.place, batch.header.base_offset, str(error))
+            log.warning("%s; going on at offset %d", corrupt, batch.header.end)
+
+    def _rows_of(self, bodies: Bodies) -> Iterator[pa.RecordBatch]:
+        """Raises CorruptBatch."""
+        records = read_records(bodies).within(self._wanted.start, self._wanted.end)
+        for first in range(0, len(records), ROWS_MAX):
+            yield self._builder.build(records[first : first + ROWS_MAX], bodies.buffer)
+
+    def _overlaps(self, batch: Framed) -> bool:
+        return batch.header.base_offset < self._wanted.end and batch.header.end > self._wanted.start

@@ -1,0 +1,261 @@
+"""Opening a log after a stop, a kill or a power cut: what is kept, what is cut, and what must never be cut.
+
+Segments below the recovery point are taken as they are and proven when read. Behind it every batch is checked. The
+first that is not whole is either a tear, which is cut because it was provably never flushed, or damage, which is kept
+and stepped over: its offsets are never given to other records (disk rule 4).
+"""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from cordwood.storage.batch import BatchHeader, peek
+from cordwood.storage.boundaries import offset_at
+from cordwood.storage.config import LogConfig
+from cordwood.storage.disk import Disk, read_around, sync_directory
+from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail
+from cordwood.storage.flushed_offsets import Mark
+from cordwood.storage.log import Log
+from cordwood.storage.manifest import NOT_KNOWN, Layout, Manifest, SealedSegment, lay_out
+from cordwood.storage.open_segments import OpenSegments
+from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, scan, step_over
+from cordwood.storage.segment import Segment
+from cordwood.storage.segment_files import bases_in, loss_of, segment_path
+from cordwood.storage.state import load
+from cordwood.storage.types import NO_EPOCH
+
+CLAIM_MAX = 1 << 24
+"""No batch has more records; a damaged header that claims more is not believed."""
+
+
+def open_log(
+    disk: Disk,
+    directory: str,
+    config: LogConfig,
+    mark: Mark | None,
+    now_ms: int,
+    opened: OpenSegments | None = None,
+) -> Log:
+    """The log in `directory`, recovered; empty where there is none. Waits for the disk.
+
+    `mark` is what `flushed_offsets.py` noted of the log last, None if unknown. What was wrong is in `log.damage`.
+    Everything the log has is on disk when this returns. Raises OSError where the disk cannot be read or written.
+    """
+    log = Log(disk, directory, config, opened)
+    if not disk.exists(directory):
+        if mark is not None and mark.end_offset:
+            _go_on_behind(log, mark.end_offset)
+        return log
+    try:
+        _recover(log, mark, now_ms)
+    except BaseException:
+        log.release()
+        raise
+    return log
+
+
+def _recover(log: Log, mark: Mark | None, now_ms: int) -> None:
+    recovered = load(log.disk, log.directory)
+    log.log_start, log.recovery_point = recovered.log_start, recovered.recovery_point
+    log.producers, log.epochs = recovered.producers, recovered.epochs
+    # What begins above the recovery point may have been lost since, and is found again if it was not.
+    log.epochs.truncate_end(log.recovery_point)
+    # A later start was on its way to the disk: the list of epochs has it already, and says nothing of what is before.
+    log.log_start = max(log.log_start, next((epoch.offset for epoch in log.epochs), log.log_start))
+    log.damage.extend(recovered.damage)
+    _Opening(log, mark, now_ms).run(bases_in(log.disk, log.directory), recovered.segments)
+
+
+def _remove(log: Log, base: int) -> None:
+    """Remove a segment that the log does not consist of."""
+    for path in Segment(log.disk, log.directory, base, log.config.index_interval_bytes, log.opened).paths():
+        if log.disk.exists(path):
+            log.disk.remove(path)
+
+
+def _go_on_behind(log: Log, end: int) -> None:
+    """All segments are gone, and there were some: their offsets stay taken."""
+    log.damage.append(LostTail(log.directory, 0, f"all records below offset {end} are missing", 0))
+    log.log_start = log.log_end = log.flushed_end = log.recovery_point = end
+
+
+class _Opening:
+    def __init__(self, log: Log, mark: Mark | None, now_ms: int) -> None:
+        self._log, self._mark, self._now_ms = log, mark, now_ms
+        self._flushed_end = max(mark.end_offset if mark else 0, log.recovery_point)
+        self._replay_from = log.recovery_point
+
+    def run(self, bases: list[int], manifest: Manifest | None) -> None:
+        if manifest is not None:
+            layout = lay_out(manifest, bases, self._log.log_start)
+            self._take_listed(layout)
+            self._take(layout.others)
+        else:
+            self._take(bases)
+        self._settle()
+
+    def _take_listed(self, layout: Layout) -> None:
+        """Take the segments of the manifest, and name those that are missing, cut short or foreign."""
+        log = self._log
+        for row in layout.sealed:
+            segment = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
+            log.segments.append(segment)
+            if (damage := loss_of(log.disk, segment.path, row.size)) is not None:
+                segment.is_lost = not log.disk.exists(segment.path)
+                log.damage.append(damage)
+        if layout.gap is not None:
+            self._append_lost(*layout.gap)
+        for base in layout.foreign:
+            log.damage.append(ForeignSegment(segment_path(log.directory, base)))
+        for base in layout.removed:
+            _remove(log, base)
+
+    def _append_lost(self, base: int, end: int) -> None:
+        """A segment that nothing is known of but its offsets."""
+        log = self._log
+        row = SealedSegment(base, end, 0, NOT_KNOWN)
+        lost = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
+        lost.is_lost = True
+        log.segments.append(lost)
+        self._damaged(lost.path, 0, f"the records from offset {base} to {end} are missing", base, end)
+
+    def _damaged(self, path: str, position: int, what: str, offset: int, end: int) -> None:
+        """Note damage from `offset` to `end`. What would have been replayed takes what follows it along.
+
+        Without these batches nobody knows which producers and leader epochs they were of, and what that means for those
+        behind them.
+        """
+        is_known = end <= self._replay_from
+        damage = DamagedLog(path, position, what) if is_known else LostTail(path, position, what, offset)
+        self._log.damage.append(damage)
+
+    def _take(self, bases: Sequence[int]) -> None:
+        log = self._log
+        interval = log.config.index_interval_bytes
+        for base, following in zip_longest(bases, bases[1:]):
+            if following is not None and following <= log.recovery_point:
+                log.segments.append(Segment.sealed(log.disk, log.directory, base, following, interval, log.opened))
+                continue
+            segment = Segment(log.disk, log.directory, base, interval, log.opened)
+            log.segments.append(segment)
+            if not self._recover(segment, following):
+                self._cut_behind(segment, bases)
+                break
+            if following is not None:
+                segment.retire()
+            if following is not None and segment.end_offset < following:
+                self._append_lost(segment.end_offset, following)
+
+    def _recover(self, segment: Segment, following: int | None) -> bool:
+        """Take in what the segment holds. False where it was cut: nothing behind it may stay."""
+        segment.resume(self._flushed_end)
+        if segment.index.is_outdated:
+            # Rows of what is gone would one day be held against what has come to lie in its place.
+            segment.save_index(sync=True)
+        self._replay(segment)
+        while (tear := scan(segment, lambda header: self._judge(segment, header))) is not None:
+            if tear.offset == following:
+                # All its records are there: what lies behind them is space that sealing had given back, unsynced.
+                segment.truncate(tear.position, tear.offset)
+                return True
+            if tear.offset >= self._flushed_end and has_hole(segment.file, tear.position):
+                if following is None and is_blank(segment.file, tear.position):
+                    # Allocated ahead and never written: appends go on there, and a cut would cost a sync for each log.
+                    return True
+                # What lies behind goes too, unread: stale bytes there could one day pass for the next batch. And it
+                # goes for good: after another power cut it would show through where the new bytes had not arrived.
+                segment.truncate(tear.position, tear.offset)
+                segment.file.sync()
+                return False
+            if step_over(segment, tear):
+                self._damaged(segment.path, tear.position, tear.what, tear.offset, segment.end_offset)
+                continue
+            self._give_up_rest(segment, tear, following)
+            break
+        if (damage := segment.take_index_damage()) is not None:
+            self._log.damage.append(damage)
+        if following is not None and segment.end_offset < following:
+            return self._is_gap_allowed(segment)
+        return True
+
+    def _is_gap_allowed(self, segment: Segment) -> bool:
+        """Records are missing between two segments. Never flushed: all behind goes. Flushed: they are damage."""
+        if segment.end_offset >= self._flushed_end:
+            segment.truncate(segment.size, segment.end_offset)
+            return False
+        return True
+
+    def _give_up_rest(self, segment: Segment, tear: Tear, following: int | None) -> None:
+        """No whole batch follows the damage. Its offsets stay taken, and appends go to a new segment."""
+        if following is not None:
+            segment.note_damage(segment.file.size() - tear.position)
+            segment.end_offset = following
+            self._damaged(segment.path, tear.position, tear.what, tear.offset, following)
+            return
+        claimed = tear.offset + 1
+        try:
+            header = peek(read_around(segment.file, 1 << 10, tear.position))
+        except CorruptBatch:
+            header = None
+        if header is not None and 0 < header.record_count == header.last_offset_delta + 1 < CLAIM_MAX:
+            claimed = tear.offset + header.record_count
+        segment.note_damage(segment.file.size() - tear.position)
+        segment.end_offset = max(claimed, self._flushed_end)
+        self._log.damage.append(LostTail(segment.path, tear.position, tear.what, tear.offset))
+        self._log.must_roll = True
+
+    def _cut_behind(self, segment: Segment, bases: Sequence[int]) -> None:
+        """A tear that was cut lies before these segments: they were never flushed either."""
+        for base in bases:
+            if base > segment.base_offset:
+                _remove(self._log, base)
+        sync_directory(self._log.disk, self._log.directory)
+
+    def _replay(self, segment: Segment) -> None:
+        """Producers and epochs of the batches that are indexed but lie behind the checkpoint."""
+        if segment.end_offset <= self._replay_from:
+            return
+        try:
+            start = segment.locate(self._replay_from) if self._replay_from > segment.base_offset else 0
+            for _, header in segment.headers(start, segment.size):
+                self._note(header)
+        except DamagedLog as damaged:
+            offset = offset_at(segment, damaged.position)
+            self._damaged(segment.path, damaged.position, damaged.what, offset, segment.end_offset)
+
+    def _judge(self, segment: Segment, header: BatchHeader) -> None:
+        """Offset and epoch, which no checksum of the batch's own covers. Raises CorruptBatch."""
+        must_follow(header, segment.end_offset)
+        known = self._log.epochs.epoch_at(header.base_offset)
+        is_on_record = known != NO_EPOCH and header.base_offset < self._replay_from
+        if header.leader_epoch < known or (header.leader_epoch > known and is_on_record):
+            raise CorruptBatch(f"leader epoch {header.leader_epoch} where epoch {known} was")
+        mark = self._mark
+        if mark is not None and mark.rules_out(header):
+            raise CorruptBatch(f"leader epoch {header.leader_epoch} before epoch {mark.leader_epoch}")
+        self._note(header)
+
+    def _note(self, header: BatchHeader) -> None:
+        if header.end <= self._replay_from:
+            return
+        self._log.epochs.assign(header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0:
+            self._log.producers.appended(header, header.base_offset, header.end, self._now_ms)
+
+    def _settle(self) -> None:
+        """Fix the log's ends, and sync what was found beyond the last flush: from now on it counts."""
+        log = self._log
+        found = log.segments[-1].end_offset if log.segments else log.log_start
+        log.log_end = max(found, log.log_start, self._flushed_end)
+        if log.log_end > max(found, log.log_start):
+            if log.segments:
+                what = f"the records from offset {found} to {log.log_end} are missing"
+                log.damage.append(LostTail(log.segments[-1].path, log.segments[-1].size, what, found))
+            else:
+                _go_on_behind(log, log.log_end)
+        log.must_roll |= log.log_end > found
+        if log.segments:
+            log.log_start = max(log.log_start, log.segments[0].base_offset)
+            log.must_roll |= log.segments[-1].is_sealed
+        log.epochs.truncate_end(log.log_end)
+        log.saved_start = log.log_start
+        log.mark_recovered(self._flushed_end)

@@ -1,0 +1,101 @@
+"""The verdict over promises: each kind of broken one is found by its name, and a kept one is not accused."""
+
+import pytest
+
+from cordwood.chaos.live.ack_log import UNSAID, Ledger, Sent
+
+Found = dict[int, list[tuple[int, Sent]]]
+
+
+def a(number: int, partition: int = 0) -> Sent:
+    return Sent(1, partition, number)
+
+
+def b(number: int, partition: int = 0) -> Sent:
+    return Sent(2, partition, number)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    """Two producers were promised two places each, in two partitions."""
+    ledger = Ledger()
+    for sent, offset in ((a(0), 0), (b(0), 1), (a(1), 2), (b(1), 3), (a(0, 1), 0), (b(0, 1), 1)):
+        ledger.acknowledge(sent, offset)
+    return ledger
+
+
+def kept() -> Found:
+    return {0: [(0, a(0)), (1, b(0)), (2, a(1)), (3, b(1))], 1: [(0, a(0, 1)), (1, b(0, 1))]}
+
+
+def names(ledger: Ledger, found: Found) -> list[str]:
+    return [anomaly.name for anomaly in ledger.compare(found)]
+
+
+def test_kept_promises_are_no_anomalies(ledger: Ledger) -> None:
+    assert names(ledger, kept()) == []
+
+
+def test_a_record_that_was_never_acknowledged_may_be_there(ledger: Ledger) -> None:
+    found = kept()
+    found[0].append((4, a(2)))
+    assert names(ledger, found) == []
+
+
+def test_a_lost_write_is_found(ledger: Ledger) -> None:
+    found = kept()
+    del found[0][3]
+    assert names(ledger, found) == ["lost-write"]
+    assert names(ledger, {0: kept()[0], 1: []}) == ["lost-write"] * 2
+
+
+def test_a_loss_in_the_middle_is_a_gap_too(ledger: Ledger) -> None:
+    found = kept()
+    del found[0][0]
+    assert sorted(names(ledger, found)) == ["gap", "lost-write"]
+
+
+def test_a_duplicate_is_found(ledger: Ledger) -> None:
+    found = kept()
+    found[0].append((4, b(1)))
+    assert sorted(names(ledger, found)) == ["duplicate", "nonmonotonic-send"]
+
+
+def test_a_record_elsewhere_than_promised_is_found(ledger: Ledger) -> None:
+    found = kept()
+    found[0][3] = (4, b(1))
+    assert names(ledger, found) == ["inconsistent-offsets"]
+
+
+def test_a_record_in_the_wrong_partition_is_found(ledger: Ledger) -> None:
+    found = kept()
+    found[1].append((2, a(2)))
+    assert "inconsistent-offsets" in names(ledger, found)
+
+
+def test_two_records_in_the_wrong_order_are_found(ledger: Ledger) -> None:
+    found = kept()
+    found[0][0], found[0][2] = (0, a(1)), (2, a(0))
+    assert {"nonmonotonic-send", "inconsistent-offsets"} <= set(names(ledger, found))
+
+
+def test_a_record_that_was_acknowledged_without_an_offset_may_be_anywhere_in_order(ledger: Ledger) -> None:
+    ledger.acknowledge(b(1), UNSAID)
+    assert names(ledger, kept()) == []
+    assert names(ledger, {0: kept()[0][:3], 1: kept()[1]}) == ["lost-write"]
+
+
+def test_a_send_that_was_given_up_is_told(ledger: Ledger) -> None:
+    ledger.fail(a(9), "out of order")
+    assert names(ledger, kept()) == ["failed-send"]
+
+
+def test_numbers_run_by_producer_and_partition() -> None:
+    ledger = Ledger()
+    assert [ledger.next(1, 0), ledger.next(1, 0), ledger.next(2, 0), ledger.next(1, 1)] == [
+        Sent(1, 0, 0),
+        Sent(1, 0, 1),
+        Sent(2, 0, 0),
+        Sent(1, 1, 0),
+    ]
+    assert Sent.decode(Sent(3, 1, 12345).encode()) == Sent(3, 1, 12345)

@@ -1,0 +1,16 @@
+"""One log, whatever happens to it: what the seeds have found stays mended."""
+
+import pytest
+
+from cordwood.chaos.sim.log_scenario import log_story
+
+SEEDS_WITH_A_STORY = {
+    1: "a log that was to start over, and died of it, came back without its beginning",
+    2: "an index outlived its segment, and would have vouched for the next one there",
+    22: "a segment that was released with an interval open could not be appended to again",
+}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_log_is_opened_as_it_was(seed: int) -> None:
+    assert log_story(seed) > 0, SEEDS_WITH_A_STORY.get(seed)

@@ -1,0 +1,114 @@
+"""Questions over one connection: answered in order, and not for ever waited for."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from cordwood.cluster.http.client_connection import Conversation, HungUp
+from cordwood.cluster.http.cluster_client import Cluster, Unanswered
+from cordwood.replication.channel import Channel, Chunk
+
+ME, OTHER = 1, 2
+
+
+class OtherEnd:
+    """A connection whose other end is the test: what was asked, and answers as they please."""
+
+    def __init__(self) -> None:
+        self.on_closed: Callable[[], None] | None = None
+        self.is_open = True
+        self.asked: list[int] = []
+        self.received: Callable[[memoryview], None] = lambda _: None
+
+    def push(self, chunks: list[Chunk]) -> None:
+        (frame,) = chunks
+        assert isinstance(frame, bytes)
+        self.asked.append(int.from_bytes(frame, "big"))
+
+    def close(self, reason: str | None = None) -> None:  # noqa: ARG002
+        if self.is_open:
+            self.is_open = False
+            assert self.on_closed is not None
+            self.on_closed()
+
+    def answer(self, correlation_id: int, text: bytes = b"") -> None:
+        self.received(memoryview(correlation_id.to_bytes(4, "big") + text))
+
+
+def conversation() -> tuple[Conversation, OtherEnd]:
+    end, talk = OtherEnd(), Conversation()
+    talk.begin(end)
+    end.received = talk.received
+    return talk, end
+
+
+def ask(talk: Conversation) -> "asyncio.Future[bytes]":
+    return talk.ask(lambda correlation_id: [correlation_id.to_bytes(4, "big")])
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 20))
+
+
+def test_answers_belong_to_questions_in_their_order() -> None:
+    async def story() -> None:
+        talk, end = conversation()
+        first, second = ask(talk), ask(talk)
+        for number, text in zip(end.asked, (b"a", b"b"), strict=True):
+            end.answer(number, text)
+        assert ((await first)[4:], (await second)[4:]) == (b"a", b"b")
+        assert talk.is_idle
+
+    run(story())
+
+
+@pytest.mark.parametrize("answer", [b"\x00", b"\x00\x00\x00\x63"])
+def test_an_answer_to_another_question_ends_the_conversation(answer: bytes) -> None:
+    async def story() -> None:
+        talk, end = conversation()
+        question = ask(talk)
+        talk.received(memoryview(answer))
+        with pytest.raises(HungUp):
+            await question
+        assert not end.is_open
+        with pytest.raises(HungUp):
+            await ask(talk)
+
+    run(story())
+
+
+def test_who_waits_is_told_when_the_broker_hangs_up() -> None:
+    async def story() -> None:
+        talk, end = conversation()
+        question = ask(talk)
+        end.close()
+        with pytest.raises(HungUp):
+            await question
+
+    run(story())
+
+
+def cluster(dialled: Callable[[], Channel] | OSError) -> Cluster:
+    """Of two brokers, seen from the first; `dialled` is the connection to the second."""
+
+    async def dial(_host: str, _port: int, _received: Callable[[memoryview], None]) -> Channel:
+        if isinstance(dialled, OSError):
+            raise dialled
+        return dialled()
+
+    def nobody(_received: Callable[[memoryview], None]) -> Channel:
+        raise AssertionError("this broker is not asked")
+
+    return Cluster(ME, nobody, {OTHER: ("127.0.0.1", 1)}.get, dial)
+
+
+def test_a_broker_that_cannot_be_asked_is_named() -> None:
+    async def story() -> None:
+        with pytest.raises(Unanswered, match=r"Broker 3 is not known"):
+            await cluster(OtherEnd).open(3)
+        with pytest.raises(Unanswered, match=r"Broker 2 is out of reach: .*refused"):
+            await cluster(ConnectionRefusedError(111, "Connection refused")).open(OTHER)
+
+    run(story())

@@ -1,0 +1,129 @@
+"""How far each log was flushed, as the notes in one small file have it after a kill or a power cut."""
+
+import random
+from uuid import UUID
+
+import pytest
+
+from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.storage.flushed_offsets import SLOT_BYTES, Marks
+
+TOPIC, OTHER = UUID(int=1), UUID(int=2)
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk(random.Random(1))
+
+
+def opened(disk: SimulatedDisk) -> Marks:
+    return Marks(disk.open("/marks", create=True))
+
+
+def note(marks: Marks, topic: UUID, partition: int, end: int) -> None:
+    marks.note(marks.slot(topic, partition), topic.bytes, partition, end, end // 10)
+
+
+def end_of(marks: Marks, topic: UUID, partition: int) -> int | None:
+    mark = marks.get(topic, partition)
+    assert mark is None or mark.leader_epoch == mark.end_offset // 10
+    return mark.end_offset if mark else None
+
+
+def test_a_mark_is_there_after_a_kill(disk: SimulatedDisk) -> None:
+    marks = opened(disk)
+    note(marks, TOPIC, 0, 10)
+    note(marks, TOPIC, 1, 20)
+    note(marks, OTHER, 0, 30)
+    note(marks, TOPIC, 0, 11)
+    disk.kill()
+    marks = opened(disk)
+    ends = [end_of(marks, TOPIC, 0), end_of(marks, TOPIC, 1), end_of(marks, OTHER, 0), end_of(marks, OTHER, 1)]
+    assert ends == [11, 20, 30, None]
+    assert marks.damage == []
+
+
+def test_a_log_keeps_its_slot(disk: SimulatedDisk) -> None:
+    marks = opened(disk)
+    note(marks, TOPIC, 0, 10)
+    note(marks, TOPIC, 1, 20)
+    disk.kill()
+    marks = opened(disk)
+    note(marks, TOPIC, 1, 21)
+    note(marks, TOPIC, 2, 30)
+    assert end_of(opened(disk), TOPIC, 1) == 21
+    assert len(disk.content("/marks")) == 3 * SLOT_BYTES
+
+
+def test_the_slot_of_a_deleted_log_serves_another(disk: SimulatedDisk) -> None:
+    marks = opened(disk)
+    note(marks, TOPIC, 0, 10)
+    note(marks, TOPIC, 1, 20)
+    marks.forget(TOPIC, 0)
+    marks.forget(TOPIC, 7)
+    note(marks, OTHER, 0, 30)
+    disk.kill()
+    marks = opened(disk)
+    assert [end_of(marks, TOPIC, 0), end_of(marks, TOPIC, 1), end_of(marks, OTHER, 0)] == [None, 20, 30]
+    assert len(disk.content("/marks")) == 2 * SLOT_BYTES
+
+
+def test_every_flipped_bit_costs_one_mark_and_is_named(disk: SimulatedDisk) -> None:
+    marks = opened(disk)
+    for partition in range(3):
+        note(marks, TOPIC, partition, 1000 + partition)
+    for position in range(SLOT_BYTES, 2 * SLOT_BYTES):
+        for bit in range(8):
+            disk.flip("/marks", position, bit)
+            marks = opened(disk)
+            assert [end_of(marks, TOPIC, partition) for partition in range(3)] == [1000, None, 1002]
+            assert [damage.position for damage in marks.damage] == [SLOT_BYTES]
+            disk.flip("/marks", position, bit)
+
+
+def test_a_power_cut_sets_a_mark_back_but_never_forward(disk: SimulatedDisk) -> None:
+    marks = opened(disk)
+    note(marks, TOPIC, 0, 10)
+    marks.file.sync()
+    disk.open_directory("/").sync()
+    for end in range(11, 20):
+        note(marks, TOPIC, 0, end)
+    disk.power_cut()
+    assert end_of(opened(disk), TOPIC, 0) in (10, 19)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_power_cut_never_costs_a_mark(seed: int) -> None:
+    disk = SimulatedDisk(random.Random(seed))
+    marks = opened(disk)
+    for partition in range(100):
+        note(marks, TOPIC, partition, 1000)
+    marks.file.sync()
+    disk.open_directory("/").sync()
+    for partition in range(100):
+        note(marks, TOPIC, partition, 2**34 - 1)
+    disk.power_cut(keep=0.5)
+    marks = opened(disk)
+    assert {end_of(marks, TOPIC, partition) for partition in range(100)} <= {1000, 2**34 - 1}
+    assert marks.damage == []
+
+
+def test_a_mark_whose_writing_was_cut_short_is_damage_and_its_slot_is_used_again(disk: SimulatedDisk) -> None:
+    note(opened(disk), TOPIC, 0, 10)
+    disk.power_cut_keeping(SLOT_BYTES - 1)
+    marks = opened(disk)
+    assert end_of(marks, TOPIC, 0) is None
+    note(marks, TOPIC, 0, 12)
+    assert end_of(opened(disk), TOPIC, 0) == 12
+
+
+def test_a_mark_that_rots_while_it_is_in_use_is_named_until_it_is_noted_again(disk: SimulatedDisk) -> None:
+    marks = opened(disk)
+    for partition in range(3):
+        note(marks, TOPIC, partition, 1000 + partition)
+    marks.slot(OTHER, 0)
+    assert marks.unsound() == {}
+    disk.flip("/marks", SLOT_BYTES + 20, 4)
+    assert {place: damage.position for place, damage in marks.unsound().items()} == {(TOPIC, 1): SLOT_BYTES}
+    note(marks, TOPIC, 1, 1001)
+    assert marks.unsound() == {}

@@ -1,0 +1,127 @@
+"""A damaged segment is put together anew beside the old one, and takes its place only whole and proven."""
+
+import pytest
+from log_fixture import ROOT, LogFixture
+
+from cordwood.chaos.sim.faults import Died
+from cordwood.storage.batch import headers
+from cordwood.storage.errors import CorruptBatch, DamagedLog
+from cordwood.storage.scrub import prove, view_of
+from cordwood.storage.segment_rebuild import Missing, Rebuild
+
+MANY = [f"value-{number}" for number in range(60)]
+STAGING = f"{ROOT}/repair"
+STEPS_MAX = 60
+
+
+def filled() -> LogFixture:
+    log = LogFixture().append(*MANY).flush().checkpoint()
+    log.disk.make_directories(STAGING)
+    return log
+
+
+def rebuild_of(log: LogFixture, at: int = 1) -> Rebuild:
+    return Rebuild(log.log, log.log.segments[at], STAGING)
+
+
+def run(rebuild: Rebuild, good: LogFixture) -> list[Missing]:
+    """Fill what is missing from another replica of the same log. Returns what that was."""
+    missing = [step for step in walk(rebuild, good) if isinstance(step, Missing)]
+    assert rebuild.put_in_place()
+    return missing
+
+
+def walk(rebuild: Rebuild, good: LogFixture) -> list[Missing | int]:
+    steps = []
+    for step in rebuild.steps():
+        steps.append(step)
+        while isinstance(step, Missing) and rebuild.due < step.end:
+            rebuild.fill(step, good.read(rebuild.due, 300))
+    return steps
+
+
+def found(log: LogFixture) -> list[DamagedLog]:
+    return [proof for proof in prove(view_of(log.log)) if isinstance(proof, DamagedLog)]
+
+
+def test_only_the_damaged_interval_is_asked_for_and_the_file_is_what_it_was() -> None:
+    log, good = filled(), filled()
+    base, end = log.bases[1:3]
+    path = log.path(base)
+    before = log.disk.content(path)
+    log.disk.flip(path, len(before) // 2, 3)
+    [missing] = run(rebuild_of(log), good)
+    assert base < missing.start < missing.end < end
+    assert log.disk.content(path) == before
+    assert (found(log), log.values()) == ([], MANY)
+    assert (log.power_cut(keep=1.0).reopen().damage, log.values()) == ([], MANY)
+
+
+def test_a_missing_file_is_asked_for_as_a_whole() -> None:
+    log, good = filled(), filled()
+    base, end = log.bases[:2]
+    before = log.disk.content(log.path(base))
+    log.disk.lose(log.path(base))
+    log.disk.lose(log.path(base, "index"))
+    log.reopen()
+    assert run(rebuild_of(log, 0), good) == [Missing(base, end)]
+    assert log.disk.content(log.path(base)) == before
+    assert (found(log), log.values()) == ([], MANY)
+
+
+def test_what_nobody_may_read_any_more_is_left_out() -> None:
+    log, good = filled(), filled()
+    base, end = log.bases[:2]
+    start = (base + end) // 2
+    log.delete_records(start)
+    log.disk.lose(log.path(base))
+    good.delete_records(start)
+    assert run(rebuild_of(log, 0), good) == [Missing(start, end)]
+    assert (found(log), log.values()) == ([], MANY[start:])
+
+
+@pytest.mark.parametrize("what", ["checksum", "offset", "epoch", "other range"])
+def test_batches_that_cannot_be_the_lost_ones_are_refused(what: str) -> None:
+    log, good = filled(), filled()
+    log.disk.flip(log.path(log.bases[1]), 70, 3)
+    rebuild = rebuild_of(log)
+    missing = next(step for step in rebuild.steps() if isinstance(step, Missing))
+    data = bytearray(good.read(missing.end if what == "other range" else missing.start, 300))
+    assert headers(data)
+    data[{"checksum": 70, "offset": 7, "epoch": 15, "other range": 0}[what]] ^= 0 if what == "other range" else 1
+    with pytest.raises(CorruptBatch):
+        rebuild.fill(missing, bytes(data))
+    assert rebuild.due == missing.start
+
+
+def test_a_log_that_was_cut_there_meanwhile_keeps_what_it_has() -> None:
+    log, good = filled(), filled()
+    base = log.bases[1]
+    log.disk.flip(log.path(base), 70, 3)
+    rebuild = rebuild_of(log)
+    walk(rebuild, good)
+    log.truncate(base)
+    assert not rebuild.put_in_place()
+    rebuild.give_up()
+    assert not [path for path in log.disk.files() if path.startswith(STAGING)]
+    assert log.values() == MANY[:base]
+
+
+def test_a_process_that_dies_in_a_repair_leaves_the_old_segment_or_the_new_one() -> None:
+    for step in range(STEPS_MAX):
+        log, good = filled(), filled()
+        path = log.path(log.bases[1])
+        before = log.disk.content(path)
+        log.disk.flip(path, 70, 3)
+        spoilt = log.disk.content(path)
+        log.disk.faults.die_after(step)
+        try:
+            run(rebuild_of(log), good)
+        except Died:
+            log.power_cut().reopen()
+            assert log.disk.content(path) in (before, spoilt), f"step {step}"
+            assert (log.start, log.end) == (0, len(MANY))
+        else:
+            assert step
+            return
+    raise AssertionError("it never came to an end")

@@ -1,0 +1,117 @@
+"""A cluster's metadata by itself, and verbs for what becomes of its brokers and of one partition."""
+
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.metadata.commands import (
+    AlterConfigs,
+    AlterPartitions,
+    BeginControlledShutdown,
+    BrokerId,
+    Command,
+    ConfigChange,
+    CreateTopic,
+    DropReplicas,
+    Election,
+    ElectLeaders,
+    FenceBroker,
+    IsrChange,
+    ReassignPartition,
+    RegisterBroker,
+    ResourceType,
+    UnfenceBroker,
+)
+from cordwood.cluster.metadata.image import MIN_ISR, BrokerImage, CommandRefused, Image, PartitionImage
+from cordwood.cluster.metadata.image_builder import apply
+
+TOPIC = UUID(int=1)
+NAME = "flights"
+DISKS = (str(UUID(int=1)),)
+ANOTHER = (str(UUID(int=2)),)
+"""Ids of log directories: those that a broker has, and one that it has not had before."""
+
+
+class MetadataStory:
+    """`brokers` that are alive, and a topic whose first partition the verbs are about."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        self.image = Image()
+        self._starts = 0
+        for broker in range(1, brokers + 1):
+            self.start(broker).unfence(broker)
+
+    @property
+    def partition(self) -> PartitionImage:
+        return self.image.topics_by_id[TOPIC].partitions[0]
+
+    def broker(self, broker: int) -> BrokerImage:
+        return self.image.brokers[BrokerId(broker)]
+
+    def apply(self, *commands: Command) -> "MetadataStory":
+        """Raises CommandRefused."""
+        for command in commands:
+            self.image = apply(self.image, command, self.image.index + 1)
+        return self
+
+    def refusal(self, command: Command) -> ErrorCode | None:
+        """Why it is refused; None where it is applied."""
+        try:
+            self.apply(command)
+        except CommandRefused as refused:
+            return refused.code
+        return None
+
+    def create(self, *replicas: int, min_isr: int | None = 1, partitions: int = 1) -> "MetadataStory":
+        """A topic; None leaves its min.insync.replicas to the brokers."""
+        configs = () if min_isr is None else ((MIN_ISR, str(min_isr)),)
+        return self.apply(CreateTopic(TOPIC, NAME, (_ids(replicas),) * partitions, configs))
+
+    def start(self, broker: int, log_dirs: tuple[str, ...] = DISKS, min_isr: int = 1) -> "MetadataStory":
+        """It runs, in a new incarnation, and is fenced until it is `unfence`d."""
+        self._starts += 1
+        return self.apply(RegisterBroker(BrokerId(broker), UUID(int=self._starts), (), None, log_dirs, None, min_isr))
+
+    def restart(self, broker: int, log_dirs: tuple[str, ...] = DISKS) -> "MetadataStory":
+        return self.start(broker, log_dirs).unfence(broker)
+
+    def fence(self, *brokers: int) -> "MetadataStory":
+        return self.apply(*(FenceBroker(BrokerId(broker), self.broker(broker).epoch) for broker in brokers))
+
+    def unfence(self, *brokers: int) -> "MetadataStory":
+        return self.apply(*(UnfenceBroker(BrokerId(broker), self.broker(broker).epoch) for broker in brokers))
+
+    def stop(self, broker: int) -> "MetadataStory":
+        """It asks to stop."""
+        return self.apply(BeginControlledShutdown(BrokerId(broker), self.broker(broker).epoch))
+
+    def in_sync(self, *members: int) -> "MetadataStory":
+        """The leader proposes these to be in sync."""
+        leader = self.broker(self.partition.leader)
+        return self.apply(AlterPartitions(leader.id, leader.epoch, (self.proposal(*members),)))
+
+    def proposal(self, *members: int) -> IsrChange:
+        known = tuple((BrokerId(member), self.broker(member).epoch) for member in members)
+        return IsrChange(TOPIC, 0, self.partition.leader_epoch, self.partition.partition_epoch, known)
+
+    def lose(self, broker: int, *, is_gone: bool) -> "MetadataStory":
+        """The broker finds its replica damaged, or gone."""
+        return self.apply(DropReplicas(BrokerId(broker), self.broker(broker).epoch, ((TOPIC, 0),), is_gone))
+
+    def elect(self, election: Election, candidate: int | None = None) -> "MetadataStory":
+        chosen = None if candidate is None else BrokerId(candidate)
+        return self.apply(ElectLeaders(election, ((TOPIC, 0),), chosen))
+
+    def move(self, *replicas: int) -> "MetadataStory":
+        return self.apply(ReassignPartition(TOPIC, 0, _ids(replicas)))
+
+    def take_back(self) -> "MetadataStory":
+        return self.apply(ReassignPartition(TOPIC, 0, None))
+
+    def set_min_isr(self, count: int) -> "MetadataStory":
+        now = self.image.topics_by_id[TOPIC].configs.get(MIN_ISR)
+        return self.apply(AlterConfigs(ResourceType.TOPIC, NAME, (ConfigChange(MIN_ISR, now, str(count)),)))
+
+
+def _ids(brokers: tuple[int, ...]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
