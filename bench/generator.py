@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cordwood.bench.lines import Line, Outcome
+from cordwood.bench.lines import Line, LineOutcome
 from cordwood.bench.machine import cpu_seconds
 
 LIMIT_S = 300.0
@@ -33,11 +33,11 @@ class Generator:
         size = ["--partitions", str(partitions), "--replication", str(replicas)]
         self._run(["topic", "--bootstrap", bootstrap, "--topic", topic, *size])
 
-    def run(self, line: Line, bootstrap: str, pids: Sequence[int]) -> Outcome:
+    def run(self, line: Line, bootstrap: str, pids: Sequence[int]) -> LineOutcome:
         """Put one line on a system whose processes are `pids`. Raises LoadFailed, also where a record failed."""
         cpu_before = cpu_seconds(pids)
         answer = self._run(line.arguments(bootstrap))
-        outcome = Outcome(
+        outcome = LineOutcome(
             records=answer["records"],
             failed=answer["failed"],
             seconds=answer["seconds"],

@@ -58,7 +58,7 @@ LIMITS_FROM = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GoalResult:
     """One goal and the median that was reached, with the spread of the rounds. All are ratios, or all are shares."""
 
     figure: str
@@ -90,10 +90,10 @@ class Verdict:
         return "level" if self.is_level else "passed" if self.is_passed else "falls short"
 
 
-def against_kafka(part: Part, figure: str) -> Verdict | None:
+def against_kafka(part: Part, figure: str) -> GoalResult | None:
     """None where nothing was asked, or Kafka was not measured."""
     asked, pair = RATIOS.get((part.replicas, figure)), part.ours_and_kafkas(figure)
-    return None if asked is None or pair is None else Verdict(figure, "Kafka", ratio(*pair), asked, ratios(*pair))
+    return None if asked is None or pair is None else GoalResult(figure, "Kafka", ratio(*pair), asked, ratios(*pair))
 
 
 def winner(ours: Samples, theirs: Samples) -> str:
@@ -112,17 +112,17 @@ def shares(samples: Samples, limits: Limits) -> dict[str, float]:
     return found
 
 
-def against_limit(part: Part, figure: str, limits: Limits) -> Verdict | None:
+def against_limit(part: Part, figure: str, limits: Limits) -> GoalResult | None:
     """None where no share was asked."""
     asked, ours = SHARES.get((part.replicas, figure)), part.results.get(figure, {}).get(OURS)
     if asked is None or ours is None or asked[0] not in (reached := shares(ours, limits)):
         return None
     limit, share = asked
     each = [shares(replace(ours, values=[value]), limits)[limit] for value in ours.values]
-    return Verdict(figure, limit, reached[limit], share, (min(each), max(each)))
+    return GoalResult(figure, limit, reached[limit], share, (min(each), max(each)))
 
 
-def verdicts(part: Part, limits: Limits) -> list[Verdict]:
+def verdicts(part: Part, limits: Limits) -> list[GoalResult]:
     """Everything that was asked of a part, in the order of its figures."""
     asked = [
         verdict

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cordwood.bench.maven import fetch_jars
-from cordwood.bench.systems import KAFKA, CannotRun, Member, System, majority
+from cordwood.bench.systems import KAFKA, CannotRun, System, SystemBroker, majority
 
 VERSION = "4.4.0"
 # ProducerPerformance. Maven Central has no kafka-tools of 4.4.0, so that they stand in a folder of their own.
@@ -43,7 +43,7 @@ class Kafka(System):
         fetch_jars("Apache Kafka", BROKER, self.libs)
         fetch_jars("Kafka's ProducerPerformance", TOOLS, self.tools)
 
-    def command(self, member: Member, members: Sequence[Member]) -> list[str]:
+    def command(self, member: SystemBroker, members: Sequence[SystemBroker]) -> list[str]:
         properties = member.directory / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties(member, members).items()))
         format_log = subprocess.run(
@@ -64,7 +64,7 @@ class Kafka(System):
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
         return ["java", *options, quiet, "-cp", f"{self.libs}/*"]
 
-    def _properties(self, member: Member, members: Sequence[Member]) -> dict[str, str]:
+    def _properties(self, member: SystemBroker, members: Sequence[SystemBroker]) -> dict[str, str]:
         return {
             **self.common_settings(member),
             "process.roles": "broker,controller",

@@ -127,7 +127,7 @@ LINES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LineOutcome:
     """What the generator counted, and the CPU seconds of the broker's processes meanwhile."""
 
     records: int
@@ -152,7 +152,7 @@ class Figure:
     """By limit of bench/limits.py: what one of our unit takes of it, in the unit of the limit."""
 
 
-def figures(line: Line, outcome: Outcome, replicas: int = 1) -> Iterator[Figure]:
+def figures(line: Line, outcome: LineOutcome, replicas: int = 1) -> Iterator[Figure]:
     """The rows that follow from one line, on topics of so many replicas."""
     per_second = outcome.records / outcome.seconds
     match line.mode:

@@ -10,7 +10,7 @@ from cordwood.bench.charts import number
 from cordwood.bench.floors import at_best
 from cordwood.bench.goals import (
     LINKEDIN,
-    Verdict,
+    GoalResult,
     against_kafka,
     against_limit,
     held_back,
@@ -93,7 +93,7 @@ def _worth(part: Part, name: str, limits: Limits) -> list[str]:
     return cells
 
 
-def _at_best(part: Part, asked: Verdict, limits: Limits) -> str:
+def _at_best(part: Part, asked: GoalResult, limits: Limits) -> str:
     """What to say beside a goal that was not reached."""
     best = at_best(part, asked.figure, limits) if asked.is_short else None
     return "" if best is None else f", {number(best)} at best"
@@ -174,7 +174,7 @@ def _machine(disk: str, limits: Limits) -> Iterator[str]:
         yield f"Loopback alone, from one process to another by sendfile: {number(loopback)} MB/s."
 
 
-def _falls_short(part: Part, asked: list[Verdict]) -> Iterator[str]:
+def _falls_short(part: Part, asked: list[GoalResult]) -> Iterator[str]:
     short, level = [each for each in asked if each.is_short], [each for each in asked if each.is_level]
     if short or level:
         passed = len(asked) - len(short) - len(level)
@@ -186,7 +186,7 @@ def _falls_short(part: Part, asked: list[Verdict]) -> Iterator[str]:
         yield f"{part.title}: all goals passed, {len(asked)} of them."
 
 
-def _listed(goals: list[Verdict]) -> str:
+def _listed(goals: list[GoalResult]) -> str:
     return "; ".join(
         f"{goal.figure} ({number(goal.reached)} of {number(goal.asked)}, {goal.against})" for goal in goals
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cordwood.bench import failover, second_opinion
 from cordwood.bench.generator import Generator, LoadFailed
-from cordwood.bench.lines import PARTITIONS, TOPICS, WARM_UP, Figure, Line, Mode, Outcome, figures
+from cordwood.bench.lines import PARTITIONS, TOPICS, WARM_UP, Figure, Line, LineOutcome, Mode, figures
 from cordwood.bench.machine import forget_files, largest_resident_mb, warm_memory
 from cordwood.bench.systems import Running, System
 
@@ -126,7 +126,7 @@ class _Round:
             return
         yield from figures(line, self._carry_out(line, running), self.system.brokers)
 
-    def _carry_out(self, line: Line, running: Running) -> Outcome:
+    def _carry_out(self, line: Line, running: Running) -> LineOutcome:
         match line.mode:
             case Mode.FAILOVER:
                 return failover.run(line, running, self.generator)

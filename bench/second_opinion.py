@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cordwood.bench.generator import LoadFailed
-from cordwood.bench.lines import Line, Outcome
+from cordwood.bench.lines import Line, LineOutcome
 from cordwood.bench.machine import cpu_seconds
 
 LIMIT_S = 300.0
@@ -16,7 +16,7 @@ SENT = re.compile(r"^(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec
 SETTINGS = {"linger.ms": "5", "batch.size": str(256 << 10), "buffer.memory": str(64 << 20)}
 
 
-def run(line: Line, bootstrap: str, pids: Sequence[int], libs: Path) -> Outcome:
+def run(line: Line, bootstrap: str, pids: Sequence[int], libs: Path) -> LineOutcome:
     """One producer, from the jars in `libs`. Raises LoadFailed with the end of what it said."""
     cpu_before = cpu_seconds(pids)
     settings = {"bootstrap.servers": bootstrap, "acks": line.acks, **SETTINGS}
@@ -39,7 +39,7 @@ def run(line: Line, bootstrap: str, pids: Sequence[int], libs: Path) -> Outcome:
     if done.returncode != 0 or told is None:
         raise LoadFailed(f"{line.name}: {(done.stdout + done.stderr).strip()[-1000:]}")
     records, rate = told
-    return Outcome(records, line.records - records, records / rate, {}, {}, cpu_seconds(pids) - cpu_before)
+    return LineOutcome(records, line.records - records, records / rate, {}, {}, cpu_seconds(pids) - cpu_before)
 
 
 def sent(output: str) -> tuple[int, float] | None:

@@ -19,7 +19,7 @@ from cordwood.bench.generator import load_generator
 from cordwood.bench.lines import LARGE, SMALL, Line, Mode
 from cordwood.bench.machine import cpu_seconds
 from cordwood.bench.systems import Cordwood, Running
-from cordwood.spark.client.cluster import Cluster
+from cordwood.spark.client.cluster import ClusterReader
 from cordwood.spark.client.fetch import fetch
 from cordwood.spark.client.settings import ClientSettings, addresses
 from cordwood.spark.columns import Column, Columns
@@ -36,7 +36,7 @@ FULL_SPEED = {"spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {QUIET}", "s
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SparkRead:
     """One way to read records of one size, `cpu_s` of which were the broker's."""
 
     name: str
@@ -85,10 +85,10 @@ class _Readings:
         self._spark, self._broker, self._line, self._rounds = spark, broker, line, rounds
         self._settings = ClientSettings(addresses(broker.bootstrap))
         places = [TopicPartition(line.topic, index) for index in range(PARTITIONS)]
-        ends = Cluster(self._settings).offsets(dict.fromkeys(places, LATEST))
+        ends = ClusterReader(self._settings).offsets(dict.fromkeys(places, LATEST))
         self._parts = [OffsetRange(place.topic, place.partition, 0, end) for place, end in ends.items()]
 
-    def all(self) -> Iterator[Reading]:
+    def all(self) -> Iterator[SparkRead]:
         """Spark first, then what it is made of, on one core."""
         whole, records = self._source(), self._line.records
         yield self._best("Spark, values", records, lambda: _aggregate(self._source(VALUES)))
@@ -104,7 +104,7 @@ class _Readings:
         options = {"bootstrapServers": self._broker.bootstrap, "subscribe": self._line.topic}
         return self._spark.read.format("cordwood").options(**options).schema(columns.ddl).load()
 
-    def _from_parquet(self) -> Reading:
+    def _from_parquet(self) -> SparkRead:
         """As many files as partitions, written without compression."""
         with tempfile.TemporaryDirectory(dir=HOME) as place:
             for part in self._parts:
@@ -116,10 +116,10 @@ class _Readings:
             copy = self._spark.read.parquet(place)
             return self._best("Spark, values from Parquet", self._line.records, lambda: _aggregate(copy))
 
-    def _decoder_alone(self, part: OffsetRange) -> Reading:
+    def _decoder_alone(self, part: OffsetRange) -> SparkRead:
         """The same batches from memory: nothing is faster than that."""
         held, size = [], 0
-        for fetched in fetch(Cluster(self._settings), part):
+        for fetched in fetch(ClusterReader(self._settings), part):
             held.append(fetched)
             size += len(fetched.data)
             if size > HELD_BYTES_MAX:
@@ -132,13 +132,13 @@ class _Readings:
 
         return self._best("decoder, one core", held[-1].end, decode)
 
-    def _best(self, name: str, records: int, read: Callable[[], object]) -> Reading:
+    def _best(self, name: str, records: int, read: Callable[[], object]) -> SparkRead:
         times = []
         for _ in range(self._rounds):
             begin, cpu_before = time.perf_counter(), cpu_seconds(self._broker.pids)
             read()
             times.append((time.perf_counter() - begin, cpu_seconds(self._broker.pids) - cpu_before))
-        return Reading(f"{self._line.name}: {name}", records, self._line.record_bytes, *min(times))
+        return SparkRead(f"{self._line.name}: {name}", records, self._line.record_bytes, *min(times))
 
 
 def _aggregate(frame: DataFrame, *more: str) -> None:

@@ -32,7 +32,7 @@ class CannotRun(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class SystemBroker:
     """One broker of a system: its number from 1, its ports, and the directory that is its own."""
 
     broker_id: int
@@ -86,7 +86,7 @@ class System(ABC):
         """Fetch what it needs. Raises CannotRun."""
 
     @abstractmethod
-    def command(self, member: Member, members: Sequence[Member]) -> list[str]:
+    def command(self, member: SystemBroker, members: Sequence[SystemBroker]) -> list[str]:
         """Write the configuration of one of the members into its directory and return what starts it."""
 
     def with_sessions(self, session_ms: int) -> Self:
@@ -120,7 +120,7 @@ class System(ABC):
             _end(processes)
             shutil.rmtree(directory, ignore_errors=True)
 
-    def common_settings(self, member: Member) -> dict[str, str]:
+    def common_settings(self, member: SystemBroker) -> dict[str, str]:
         """What the systems are told in the same words, so that they do the same work."""
         replicas = str(self.brokers)
         return {
@@ -133,7 +133,7 @@ class System(ABC):
             **self._session,
         }
 
-    def _wait(self, member: Member, process: subprocess.Popen[bytes], until: float) -> None:
+    def _wait(self, member: SystemBroker, process: subprocess.Popen[bytes], until: float) -> None:
         while not answers(member.client_port):
             if process.poll() is not None or time.perf_counter() > until:
                 tail = member.output_path.read_text(errors="replace")[-2000:]
@@ -164,7 +164,7 @@ class Cordwood(System):
     def prepare(self) -> None:
         """Nothing: it runs from this interpreter."""
 
-    def command(self, member: Member, members: Sequence[Member]) -> list[str]:
+    def command(self, member: SystemBroker, members: Sequence[SystemBroker]) -> list[str]:
         settings = {
             **self.common_settings(member),
             "listeners": f"PLAINTEXT://{member.address}",
@@ -188,17 +188,17 @@ def answers(port: int) -> bool:
     return False
 
 
-def _members(count: int, directory: Path) -> list[Member]:
+def _members(count: int, directory: Path) -> list[SystemBroker]:
     ports: set[int] = set()
     while len(ports) < 2 * count:
         ports.add(free_port())
-    members = [Member(id_, ports.pop(), ports.pop(), directory / f"broker-{id_}") for id_ in range(1, count + 1)]
+    members = [SystemBroker(id_, ports.pop(), ports.pop(), directory / f"broker-{id_}") for id_ in range(1, count + 1)]
     for member in members:
         member.directory.mkdir(parents=True)
     return members
 
 
-def _launch(member: Member, command: list[str]) -> subprocess.Popen[bytes]:
+def _launch(member: SystemBroker, command: list[str]) -> subprocess.Popen[bytes]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}
     with member.output_path.open("wb") as output:
         return subprocess.Popen(

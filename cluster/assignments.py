@@ -11,7 +11,7 @@ from cordwood.cluster.config import Settings
 from cordwood.cluster.config_rows import BrokerConfig, broker_config
 from cordwood.cluster.metadata.image import MIN_ISR, Image, PartitionImage, TopicImage, changed_topics
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.log_maintenance import Housekeeping
+from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.partition import Partition, PartitionRefused, Place
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.config import LogConfig
@@ -34,12 +34,12 @@ class Assignments:
     def __init__(
         self,
         replicas: Replicas,
-        housekeeping: Housekeeping,
+        log_maintenance: LogMaintenance,
         following: Following,
         settings: Settings,
         wall_clock: Callable[[], int],
     ) -> None:
-        self._replicas, self._housekeeping, self._following = replicas, housekeeping, following
+        self._replicas, self._log_maintenance, self._following = replicas, log_maintenance, following
         self._settings, self._wall_clock = settings, wall_clock
 
     def assigned(self, image: Image) -> Iterator[tuple[Place, LogConfig]]:
@@ -63,7 +63,7 @@ class Assignments:
         self._replicas.release_recovered()
         if not image.passed_over:
             found = self._replicas.found()
-            self._housekeeping.remove_orphans([row for row in found if not self._is_assigned(row[1], row[2], image)])
+            self._log_maintenance.remove_orphans([row for row in found if not self._is_assigned(row[1], row[2], image)])
 
     def follow(self, old: Image, new: Image) -> None:
         """Do what the change asks for. A disk that fails costs replicas, never the metadata: nothing is raised."""
@@ -139,7 +139,7 @@ class Assignments:
 
     def _remove(self, partitions: list[Partition], topic: str) -> None:
         try:
-            self._housekeeping.remove(partitions)
+            self._log_maintenance.remove(partitions)
         except OSError as error:
             # What is left of it is an orphan at the next start.
             _events.error("topic.not_removed", topic=topic, error=str(error))

@@ -12,12 +12,12 @@ from cordwood.cluster import quorums
 from cordwood.cluster.address_probe import AddressProbe
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.config import Settings
-from cordwood.cluster.controller_runner import Controlling
+from cordwood.cluster.controller_runner import ControllerRunner
 from cordwood.cluster.damage import DamageRegister
-from cordwood.cluster.decode_queue import Decoding
+from cordwood.cluster.decode_queue import DecodeQueue
 from cordwood.cluster.descriptors import share_out
 from cordwood.cluster.directories import claim_all
-from cordwood.cluster.environment import Outside
+from cordwood.cluster.environment import Environment
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.groups.topic import ReplicatedTopic
@@ -30,8 +30,8 @@ from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.connection import LENGTH_BYTES
 from cordwood.cluster.kafka.dispatch import Dispatcher
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
-from cordwood.cluster.kafka.handlers.fetch import Fetching
-from cordwood.cluster.kafka.handlers.produce import Producing
+from cordwood.cluster.kafka.handlers.fetch import FetchHandler
+from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.leader_hints import Leader, leader_in
 from cordwood.cluster.kafka.peers import Peers
@@ -43,27 +43,27 @@ from cordwood.cluster.lifecycle import Lifecycle
 from cordwood.cluster.listeners import Listener, http_address, http_names, inter_broker_listener, listeners_of
 from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata_events import Chronicle
-from cordwood.cluster.peer_directory import Neighbours
+from cordwood.cluster.metadata_events import MetadataEventLog
+from cordwood.cluster.peer_directory import PeerDirectory
 from cordwood.cluster.producer_ids import ProducerIds
 from cordwood.cluster.readiness import why_not_writable
 from cordwood.cluster.repairs import Repairs
 from cordwood.cluster.unflushed import UnflushedReplicas
 from cordwood.cluster.watchdog import Watchdog
 from cordwood.replication.flusher import Flusher, FlushMeasures
-from cordwood.replication.follower_connection import LinkLimits
-from cordwood.replication.follower_connections import Links
-from cordwood.replication.leader_connection import Fetcher, Fetchers
+from cordwood.replication.follower_connection import FollowerLimits
+from cordwood.replication.follower_connections import FollowerConnections
+from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import TOPICS, LogDirectory
-from cordwood.replication.log_maintenance import Housekeeping, Intervals
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition
-from cordwood.replication.partition_context import Surroundings
+from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.recovery import Recovery
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
 from cordwood.replication.truncation import Truncations
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.scrub import Undecodable
@@ -80,21 +80,23 @@ _events = structlog.get_logger("broker")
 class Broker:
     """One broker. `start` and `stop` are its life; `failure` is set when it can no longer go on."""
 
-    def __init__(self, settings: Settings, outside: Outside) -> None:
-        self._settings, self._outside = settings, outside
-        self._disk, self._wall_clock, self._rng = outside.disk, outside.wall_clock, outside.rng
-        self._run_blocking = outside.run_blocking
+    def __init__(self, settings: Settings, environment: Environment) -> None:
+        self._settings, self._environment = settings, environment
+        self._disk, self._wall_clock, self._rng = environment.disk, environment.wall_clock, environment.rng
+        self._run_blocking = environment.run_blocking
         self._loop = asyncio.get_running_loop()
         self._incarnation = self._uuid()
         self._damage = DamageRegister()
-        self._requests = RequestMeasures(outside.clock)
-        self._watchdog = Watchdog(outside.clock, self._requests)
+        self._requests = RequestMeasures(environment.clock)
+        self._watchdog = Watchdog(environment.clock, self._requests)
         self._memory = Memory.of(
             max(settings.queued_max_request_bytes, settings.socket_request_max_bytes + LENGTH_BYTES),
             settings.max_incremental_fetch_session_cache_partitions,
         )
-        self._decoding = Decoding(outside.run_blocking, self._memory.decoding)
-        self._descriptors = share_out(outside.descriptors_max, settings.log_open_segments_max, settings.max_connections)
+        self._decoding = DecodeQueue(environment.run_blocking, self._memory.decoding)
+        self._descriptors = share_out(
+            environment.descriptors_max, settings.log_open_segments_max, settings.max_connections
+        )
         self._http: HttpServer | None = None
         self.failure: asyncio.Future[str] = self._loop.create_future()
         self.watched: Watched | None = None
@@ -107,14 +109,14 @@ class Broker:
         OSError, DamagedLog, WrongDirectory, CommandRefused, UnknownCommand.
         """
         settings = self._settings
-        self._wakeups = Wakeups(self._loop)
+        self._end_of_tick = EndOfTickScheduler(self._loop)
         self._flushes = FlushMeasures()
         directories = [self._log_directory(path) for path in settings.log_dirs]
         self._quorum = quorums.open_quorum(settings, self._disk, self._run_blocking, self._rng, self._fail)
         self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
-        probe = AddressProbe(lambda broker_id: self._neighbours.address(broker_id))
-        self._controlling = Controlling(self._quorum, settings, probe.is_refused)
-        self._chronicle = Chronicle(self._quorum, BrokerId(settings.node_id))
+        probe = AddressProbe(lambda broker_id: self._peer_directory.address(broker_id))
+        self._controller_runner = ControllerRunner(self._quorum, settings, probe.is_refused)
+        self._event_log = MetadataEventLog(self._quorum, BrokerId(settings.node_id))
         self._build_replication(directories)
         self._groups = self._build_groups()
         self._build_server()
@@ -123,12 +125,12 @@ class Broker:
         await quorums.begin(self._quorum)
         self.watched = watched
         for repaired in quorums.damage_of(self._quorum):
-            self._mended(repaired)
-        self._controlling.start()
+            self._note_repaired(repaired)
+        self._controller_runner.start()
         self._directory_ids = claim_all(
-            self._disk, directories, self._quorum.image, settings.node_id, self._uuid, self._mended
+            self._disk, directories, self._quorum.image, settings.node_id, self._uuid, self._note_repaired
         )
-        bound = await self._server.bind(listeners_of(settings, self._outside.hostname))
+        bound = await self._server.bind(listeners_of(settings, self._environment.hostname))
         await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
         recovery = Recovery(self._replicas, settings.num_recovery_threads_per_data_dir)
         await recovery.run(self._assignments.assigned(self._quorum.image), self._wall_clock())
@@ -151,12 +153,12 @@ class Broker:
             await self._http.close()
         await self._groups.close()
         await self._dispatcher.close()
-        await self._fetchers.close()
+        await self._leader_connections.close()
         await self._truncations.close()
         await self._isr_changes.close()
         await self._scrubber.close()
         await self._repairs.close()
-        await self._housekeeping.stop()
+        await self._log_maintenance.stop()
         await asyncio.gather(*(directory.flusher.drain() for directory in self._replicas.directories))
         closing = [partition.directory.run_blocking(self._close, partition) for partition in self._replicas]
         unclosed = {partition.directory for partition in await asyncio.gather(*closing) if partition is not None}
@@ -164,15 +166,15 @@ class Broker:
             if directory not in unclosed:
                 directory.stopped()
         self._lifecycle.close()
-        await self._controlling.close()
+        await self._controller_runner.close()
         await self._quorum.close()
-        self._outside.close()
+        self._environment.close()
 
     def _log_directory(self, path: str) -> LogDirectory:
-        access = self._outside.access(path)
-        flusher = Flusher(self._loop, access.syncer, self._wakeups, self._outside.clock, self._flushes)
+        access = self._environment.access(path)
+        flusher = Flusher(self._loop, access.syncer, self._end_of_tick, self._environment.clock, self._flushes)
         return LogDirectory(
-            self._disk, path, self._directory_failed, flusher, access.run_blocking, self._outside.boot_id
+            self._disk, path, self._directory_failed, flusher, access.run_blocking, self._environment.boot_id
         )
 
     def _watch(self) -> Watched:
@@ -186,9 +188,9 @@ class Broker:
             groups=self._groups,
             requests=self._requests,
             flushes=self._flushes,
-            chronicle=self._chronicle,
+            event_log=self._event_log,
             metadata_files=quorums.files_of(self._quorum),
-            pauses=Pauses(self._outside.clock),
+            pauses=Pauses(self._environment.clock),
             watchdog=self._watchdog,
             memory=self._memory,
         )
@@ -203,28 +205,28 @@ class Broker:
         if address is not None:
             from cordwood.cluster.http.server import HttpServer
 
-            names = http_names(self._settings, self._outside.hostname)
+            names = http_names(self._settings, self._environment.hostname)
             self._http = HttpServer(watched, self._context(watched), names)
             await self._http.start(*address)
 
     def _context(self, watched: Watched) -> "Context":
         """What the HTTP API asks is asked of the cluster by its own protocol, of this broker as of any other."""
-        from cordwood.cluster.http.cluster_client import Cluster
+        from cordwood.cluster.http.cluster_client import ClusterClient
         from cordwood.cluster.http.context import Context
 
         settings = self._settings
         listener = inter_broker_listener(settings)
         here = InProcess(
-            self._wakeups,
+            self._end_of_tick,
             self._replicas.read_piece,
             self._damaged,
             settings.socket_request_max_bytes,
         )
-        cluster = Cluster(
+        cluster = ClusterClient(
             settings.node_id,
             lambda received: here.open(listener, self._dispatcher.handle, received),
-            self._neighbours.address,
-            Peers(self._wakeups, self._replicas.read_piece).dial,
+            self._peer_directory.address,
+            Peers(self._end_of_tick, self._replicas.read_piece).dial,
         )
         return Context.of(watched, cluster, settings, self._decoding, self._wall_clock)
 
@@ -237,64 +239,68 @@ class Broker:
         self._quorum.subscribe(self._assignments.follow)
         self._quorum.subscribe(self._repairs.on_metadata_change)
         self._quorum.subscribe(self._groups.on_metadata_change)
-        self._chronicle.begin()
-        self._housekeeping.start()
+        self._event_log.begin()
+        self._log_maintenance.start()
         self._groups.start()
         self._scrubber.start()
 
     def _build_replication(self, directories: list[LogDirectory]) -> None:
         settings, quorum = self._settings, self._quorum
         lag_max_s = settings.replica_lag_time_max_ms / 1000
-        self._isr_changes = IsrChanges(quorum, settings.node_id, lambda broker_id: self._links.epoch_of(broker_id))
-        surroundings = Surroundings(
+        self._isr_changes = IsrChanges(quorum, settings.node_id, lambda one: self._follower_connections.epoch_of(one))
+        context = PartitionContext(
             broker_id=settings.node_id,
-            wakeups=self._wakeups,
+            end_of_tick=self._end_of_tick,
             now=self._loop.time,
             lag_max_s=lag_max_s,
             wants_isr_change=self._isr_changes.want,
             found_damage=lambda partition, damage: self._repairs.found(partition, damage),
-            start_moved=lambda partition: self._housekeeping.save_soon(partition),
+            start_moved=lambda partition: self._log_maintenance.save_soon(partition),
             partition_failed=lambda partition: self._repairs.failed(partition),
             open_segments=OpenSegments(self._descriptors.segments, settings.log_open_indexes_max_bytes),
         )
-        self._replicas = Replicas(directories, surroundings)
-        self._neighbours = Neighbours(quorum, settings.node_id, inter_broker_listener(settings), self._incarnation)
-        limits = LinkLimits(settings.replica_catchup_max_bytes_per_second)
-        self._links = Links(self._replicas, self._wakeups, limits, self._neighbours.why_not)
-        peers = Peers(self._wakeups, self._replicas.read_piece)
+        self._replicas = Replicas(directories, context)
+        self._peer_directory = PeerDirectory(
+            quorum, settings.node_id, inter_broker_listener(settings), self._incarnation
+        )
+        limits, why_not = FollowerLimits(settings.replica_catchup_max_bytes_per_second), self._peer_directory.why_not
+        self._follower_connections = FollowerConnections(self._replicas, self._end_of_tick, limits, why_not)
+        peers = Peers(self._end_of_tick, self._replicas.read_piece)
 
-        def fetcher(leader: int) -> Fetcher:
-            neighbours = self._neighbours
-            return Fetcher(
+        def leader_connection(leader: int) -> LeaderConnection:
+            peer_directory = self._peer_directory
+            return LeaderConnection(
                 leader,
-                neighbours.address,
-                neighbours.hello,
+                peer_directory.address,
+                peer_directory.hello,
                 peers.dial,
-                self._wakeups,
+                self._end_of_tick,
                 self._wall_clock,
                 self._truncations,
             )
 
         self._truncations = Truncations()
-        self._fetchers = Fetchers(fetcher)
+        self._leader_connections = LeaderConnections(leader_connection)
         intervals = Intervals(
             retention_s=settings.log_retention_check_interval_ms / 1000,
             delete_delay_s=settings.log_segment_delete_delay_ms / 1000,
             lag_max_s=lag_max_s,
         )
-        self._housekeeping = Housekeeping(self._replicas, self._wall_clock, intervals)
+        self._log_maintenance = LogMaintenance(self._replicas, self._wall_clock, intervals)
         self._repairs = Repairs(
             quorum,
             settings.node_id,
             self._replicas,
-            self._fetchers,
-            self._housekeeping,
+            self._leader_connections,
+            self._log_maintenance,
             self._truncations,
             lambda: self._assignments.open_more(quorum.image),
             self._damage,
-            lambda: RangeReader(self._neighbours.address, self._neighbours.hello, peers.dial),
+            lambda: RangeReader(self._peer_directory.address, self._peer_directory.hello, peers.dial),
         )
-        self._assignments = Assignments(self._replicas, self._housekeeping, self._repairs, settings, self._wall_clock)
+        self._assignments = Assignments(
+            self._replicas, self._log_maintenance, self._repairs, settings, self._wall_clock
+        )
         self._scrubber = Scrubber(
             self._replicas, settings.log_scrub_bytes_per_second, self._scrub_the_rest, self._undecodable
         )
@@ -330,36 +336,38 @@ class Broker:
             replicas=self._replicas,
             groups=self._groups,
             producer_ids=ProducerIds(self._quorum, BrokerId(settings.node_id)),
-            housekeeping=self._housekeeping,
+            log_maintenance=self._log_maintenance,
             run_blocking=self._run_blocking,
-            turns=Turns(self._outside.clock),
+            turns=Turns(self._environment.clock),
             decoding=self._decoding,
             wall_clock=self._wall_clock,
             rng=self._rng,
             served_apis=served_apis(),
         )
-        producing = Producing(self._replicas, self._decoding, self._wall_clock, self._find_leader, services.turns)
+        producing = ProduceHandler(self._replicas, self._decoding, self._wall_clock, self._find_leader, services.turns)
         slots = settings.max_incremental_fetch_session_cache_slots
         sessions = FetchSessions(slots, self._memory.sessions, self._rng)
-        fetching = Fetching(
+        fetching = FetchHandler(
             self._replicas,
             sessions,
             self._wall_clock,
             settings.fetch_max_bytes,
-            self._neighbours.nearest,
+            self._peer_directory.nearest,
             services.turns,
         )
         answers = AnswerMemory(self._memory.answers, lambda pool: self._server.memory.press(pool))
-        self._dispatcher = Dispatcher(services, producing, fetching, self._links, self._requests, answers)
+        self._dispatcher = Dispatcher(
+            services, producing, fetching, self._follower_connections, self._requests, answers
+        )
         if settings.is_given("max.connections") and self._descriptors.connections < settings.max_connections:
             _events.warning(
                 "connections.limited",
                 max_connections=self._descriptors.connections,
-                descriptors=self._outside.descriptors_max,
+                descriptors=self._environment.descriptors_max,
             )
         self._server = Server(
             replace(settings, max_connections=self._descriptors.connections),
-            self._wakeups,
+            self._end_of_tick,
             self._replicas.read_piece,
             self._dispatcher.handle,
             self._damaged,
@@ -404,16 +412,16 @@ class Broker:
     async def _scrub_the_rest(self) -> None:
         """What this broker keeps beside its logs: known in memory, and written anew from there."""
         for repaired in await quorums.scrub(self._quorum):
-            self._mended(repaired)
+            self._note_repaired(repaired)
         settings, cluster_id = self._settings, self._quorum.image.cluster_id
         for directory, text in zip(self._replicas.directories, self._directory_ids, strict=True):
             claimed = await directory.run_blocking(
                 claim, self._disk, directory.path, cluster_id, settings.node_id, UUID(text)
             )
             if claimed.damage is not None:
-                self._mended(claimed.damage)
+                self._note_repaired(claimed.damage)
 
-    def _mended(self, damage: DamagedLog) -> None:
+    def _note_repaired(self, damage: DamagedLog) -> None:
         """Something on disk was not what was written there, and is again."""
         self._damage.note(damage)
         self._damage.done(damage)

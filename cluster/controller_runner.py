@@ -35,7 +35,7 @@ _NAMES: dict[type[Command], str] = {
 }
 
 
-class Controlling:
+class ControllerRunner:
     """The controller of this voter, at work while it is the active one. One turn at a time."""
 
     def __init__(self, quorum: Quorum, settings: Settings, is_refused: IsRefused) -> None:

@@ -19,19 +19,19 @@ RETRY_INTERVAL_S = 0.05
 WAIT_S_MAX = 10.0
 
 
-class Decoding:
+class DecodeQueue:
     """The queue of one broker."""
 
     def __init__(self, run_blocking: RunBlocking, pool: MemoryPool) -> None:
         self._run_blocking, self._pool = run_blocking, pool
         self._turn, self._large_turn = asyncio.Lock(), asyncio.Lock()
-        self._of_directories: dict[LogDirectory, Decoding] = {}
+        self._of_directories: dict[LogDirectory, DecodeQueue] = {}
 
-    def of(self, directory: LogDirectory) -> "Decoding":
+    def of(self, directory: LogDirectory) -> "DecodeQueue":
         """The queue for what reads the directory's disk on its way, and so may take as long as that does."""
         queue = self._of_directories.get(directory)
         if queue is None:
-            queue = self._of_directories[directory] = Decoding(directory.run_blocking, self._pool)
+            queue = self._of_directories[directory] = DecodeQueue(directory.run_blocking, self._pool)
         return queue
 
     async def run(self, function: Callable[..., Any], *arguments: Any, size: int = SEARCH_BYTES) -> Any:

@@ -25,7 +25,7 @@ def claim_all(
     under a new name, it would count as lost.
     """
     for directory in directories:
-        for damage in directory.marks.damage:
+        for damage in directory.flushed_offsets.damage:
             damaged(damage)
     known = image.brokers.get(BrokerId(node_id))
     nameless = [directory for directory in directories if is_damaged(disk, directory.path) and directory.found()]

@@ -19,7 +19,7 @@ class DiskAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Environment:
     """Time, timers and network come with the loop that the broker runs on; everything else is here."""
 
     disk: Disk

@@ -21,7 +21,7 @@ LINES_PER_CHANGE_MAX = 10
 _events = structlog.get_logger("metadata")
 
 
-class Chronicle:
+class MetadataEventLog:
     """Subscribed once this broker knows the metadata: what happened before it came is not its story."""
 
     def __init__(self, quorum: Quorum, broker_id: BrokerId) -> None:

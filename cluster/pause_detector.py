@@ -1,7 +1,7 @@
 """How long this process stood still, and so could hear nobody: silence in that time is not the others'. Pure."""
 
 
-class Attention:
+class PauseDetector:
     """To be looked at regularly. Seconds of one clock that never goes back."""
 
     def __init__(self, gap_max_s: float) -> None:

@@ -10,7 +10,7 @@ from cordwood.replication.partition import Partition
 NO_EPOCH = -1
 
 
-class Neighbours:
+class PeerDirectory:
     """What the newest image tells of the brokers around `broker_id`."""
 
     def __init__(self, quorum: Quorum, broker_id: int, listener: str, incarnation: UUID) -> None:

@@ -25,7 +25,7 @@ import uvloop
 
 from cordwood.cluster.broker import Broker
 from cordwood.cluster.config import Settings
-from cordwood.cluster.environment import DiskAccess, Outside
+from cordwood.cluster.environment import DiskAccess, Environment
 from cordwood.cluster.identity import WrongDirectory
 from cordwood.cluster.log_limit import LogLimit
 from cordwood.cluster.log_lines import processors_of
@@ -78,8 +78,8 @@ def run(settings: Settings) -> int:
 async def _serve(settings: Settings, disk: Disk) -> int:
     loop = asyncio.get_running_loop()
     started = loop.time()
-    outside = _outside(disk, max(BLOCKING_THREADS, settings.num_recovery_threads_per_data_dir))
-    broker = Broker(settings, outside)
+    environment = _environment(disk, max(BLOCKING_THREADS, settings.num_recovery_threads_per_data_dir))
+    broker = Broker(settings, environment)
     loop.set_exception_handler(exception_handler(broker.failure))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -91,10 +91,10 @@ async def _serve(settings: Settings, disk: Disk) -> int:
         # have the log directories once nothing is written by this one.
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
-        outside.close()
+        environment.close()
         return _exit_code(broker)
     if starting.exception() is not None:
-        outside.close()
+        environment.close()
     for listener in starting.result():
         _events.info(listener.announcement())
     _events.info("broker.ready", node=settings.node_id, seconds=round(loop.time() - started, 3))
@@ -140,7 +140,7 @@ def exception_handler(failure: "asyncio.Future[str]") -> Callable[[asyncio.Abstr
     return handle
 
 
-def _outside(disk: Disk, threads_per_directory: int) -> Outside:
+def _environment(disk: Disk, threads_per_directory: int) -> Environment:
     """The real world."""
     loop = asyncio.get_running_loop()
     executors, syncers = list[ThreadPoolExecutor](), list[Syncer]()
@@ -166,7 +166,7 @@ def _outside(disk: Disk, threads_per_directory: int) -> Outside:
         while syncers:
             syncers.pop().close()
 
-    return Outside(
+    return Environment(
         disk=disk,
         wall_clock=_wall_clock,
         clock=time.perf_counter,

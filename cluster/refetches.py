@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from cordwood.cluster.damage import DamageRegister
-from cordwood.replication.log_maintenance import Housekeeping
+from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.log_repair import remove_foreign, set_aside
 from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader, RangeUnavailable
@@ -44,13 +44,13 @@ class Refetches:
         self,
         sources_of: Callable[[Partition], Sequence[int]],
         reader: Callable[[], RangeReader],
-        housekeeping: Housekeeping,
+        log_maintenance: LogMaintenance,
         register: DamageRegister,
         give_up: Callable[[Partition, DamagedLog], None],
         spawn: Callable[[Awaitable[None]], object],
     ) -> None:
         """`sources_of` gives the brokers to ask. `give_up` takes over what cannot be repaired in place."""
-        self._sources_of, self._reader, self._housekeeping = sources_of, reader, housekeeping
+        self._sources_of, self._reader, self._log_maintenance = sources_of, reader, log_maintenance
         self._register, self._give_up, self._spawn = register, give_up, spawn
         self._pending: dict[Partition, _Pending] = {}
         self._running: set[Partition] = set()
@@ -134,7 +134,7 @@ class Refetches:
             return True
         if not await refetch(partition, segment, sources, reader):
             return False
-        await self._housekeeping.save(partition)
+        await self._log_maintenance.save(partition)
         _events.info("segment.refetched", path=damage.path)
         return True
 

@@ -13,8 +13,8 @@ from cordwood.cluster.metadata.image import CommandRefused, Image, PartitionImag
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
 from cordwood.cluster.refetches import Refetches, stem_of
 from cordwood.replication.assignment import NO_LEADER
-from cordwood.replication.leader_connection import Fetchers
-from cordwood.replication.log_maintenance import Housekeeping
+from cordwood.replication.leader_connection import LeaderConnections
+from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.log_repair import cut_of_damaged, has_lost_records, is_still_damaged, rewrite, set_aside
 from cordwood.replication.partition import NO_EPOCH, Partition
 from cordwood.replication.range_reads import RangeReader
@@ -35,7 +35,7 @@ _events = structlog.get_logger("repairs")
 
 
 @dataclass(slots=True)
-class _Wound:
+class _PendingRepair:
     """Damaged records of one replica, and the leader epoch in which they became known."""
 
     found_in_epoch: int
@@ -50,8 +50,8 @@ class Repairs:
         quorum: Quorum,
         broker_id: int,
         replicas: Replicas,
-        fetchers: Fetchers,
-        housekeeping: Housekeeping,
+        leader_connections: LeaderConnections,
+        log_maintenance: LogMaintenance,
         truncations: Truncations,
         open_more: Callable[[], None],
         register: DamageRegister,
@@ -59,14 +59,18 @@ class Repairs:
     ) -> None:
         """`open_more` tries again to hold what could not be held."""
         self._quorum, self._me, self._replicas = quorum, BrokerId(broker_id), replicas
-        self._fetchers, self._housekeeping, self._truncations = fetchers, housekeeping, truncations
+        self._leader_connections, self._log_maintenance, self._truncations = (
+            leader_connections,
+            log_maintenance,
+            truncations,
+        )
         self._open_more, self._register = open_more, register
         self._has_begun = self._has_lost_disk = False
-        self._wounds: dict[Partition, _Wound] = {}
+        self._pending_repairs: dict[Partition, _PendingRepair] = {}
         self._under_repair: set[Partition] = set()
         self._returning: dict[Partition, list[DamagedLog]] = {}
         self._failed: set[Partition] = set()
-        self._refetches = Refetches(self._sources_of, reader, housekeeping, register, self._wounded, self._spawn)
+        self._refetches = Refetches(self._sources_of, reader, log_maintenance, register, self._to_repair, self._spawn)
         self._tasks: set[asyncio.Task[None]] = set()
         self._looking: asyncio.Task[None] | None = None
 
@@ -82,22 +86,22 @@ class Repairs:
         if not has_lost_records(damage):
             self._spawn(self._rewrite(partition, damage))
         elif is_new and isinstance(damage, LostTail):
-            self._wounded(partition, damage)
+            self._to_repair(partition, damage)
         elif is_new:
             self._damaged(partition, damage)
 
     def follow(self, partition: Partition, leader: int) -> None:
         """Begin to follow; where the replica is damaged and nobody counts on it, after it has given that up."""
-        wound, image = self._wounds.get(partition), self._image_of(partition)
+        pending, image = self._pending_repairs.get(partition), self._image_of(partition)
         if partition in self._under_repair or partition.is_offline:
             return
-        if wound is not None and wound.found_in_epoch == NO_EPOCH:
-            wound.found_in_epoch = partition.leader_epoch
-        if wound is not None and image is not None and may_be_cut(image, self._me, wound.found_in_epoch):
+        if pending is not None and pending.found_in_epoch == NO_EPOCH:
+            pending.found_in_epoch = partition.leader_epoch
+        if pending is not None and image is not None and may_be_cut(image, self._me, pending.found_in_epoch):
             self._under_repair.add(partition)
-            self._spawn(self._repair(partition, wound))
+            self._spawn(self._repair(partition, pending))
         else:
-            self._fetchers.follow(partition, leader)
+            self._leader_connections.follow(partition, leader)
 
     def failed(self, partition: Partition) -> None:
         """A replica serves nothing until the next start: others have to lead it."""
@@ -123,10 +127,10 @@ class Repairs:
         self._look()
         try:
             async with asyncio.timeout(DECLARE_S):
-                while any(map(self._is_counted_on, self._wounds)):
+                while any(map(self._is_counted_on, self._pending_repairs)):
                     await asyncio.sleep(LOOK_S / 10)
         except TimeoutError:
-            _events.warning("replicas.damaged", partitions=len(self._wounds), waited_s=DECLARE_S)
+            _events.warning("replicas.damaged", partitions=len(self._pending_repairs), waited_s=DECLARE_S)
 
     async def close(self) -> None:
         """Leave it at that: the next start finds what is still damaged."""
@@ -134,8 +138,8 @@ class Repairs:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _wounded(self, partition: Partition, damage: DamagedLog) -> None:
-        self._wounds.setdefault(partition, _Wound(partition.leader_epoch)).damage.append(damage)
+    def _to_repair(self, partition: Partition, damage: DamagedLog) -> None:
+        self._pending_repairs.setdefault(partition, _PendingRepair(partition.leader_epoch)).damage.append(damage)
         self._look()
 
     def _damaged(self, partition: Partition, damage: DamagedLog) -> None:
@@ -176,7 +180,7 @@ class Repairs:
                 try:
                     self._refetches.look()
                     self._see_who_is_back()
-                    await self._drop_wounded()
+                    await self._drop_damaged()
                     await self._drop_lost()
                     await self._drop_failed()
                     await asyncio.sleep(LOOK_S)
@@ -190,13 +194,13 @@ class Repairs:
         finally:
             self._looking = None
 
-    async def _drop_wounded(self) -> None:
+    async def _drop_damaged(self) -> None:
         image = self._quorum.image
-        dispensable = [wounded for wounded in self._wounds if self._may_be_dropped(wounded, image)]
+        dispensable = [replica for replica in self._pending_repairs if self._may_be_dropped(replica, image)]
         for partition in dispensable:
-            wound = self._wounds[partition]
-            wound.found_in_epoch = max(wound.found_in_epoch, partition.leader_epoch)
-        await self._propose([(wounded.topic_id, wounded.index) for wounded in dispensable], is_gone=False)
+            pending = self._pending_repairs[partition]
+            pending.found_in_epoch = max(pending.found_in_epoch, partition.leader_epoch)
+        await self._propose([(replica.topic_id, replica.index) for replica in dispensable], is_gone=False)
 
     async def _drop_lost(self) -> None:
         """What cannot be served here any more, and what waits for room as long as others have it."""
@@ -230,7 +234,7 @@ class Repairs:
         await self._propose(dispensable, is_gone=False)
 
     def _has_something_to_do(self) -> bool:
-        is_waiting = self._wounds or self._returning or self._failed or self._refetches
+        is_waiting = self._pending_repairs or self._returning or self._failed or self._refetches
         return bool(is_waiting or self._has_lost_disk or self._replicas.not_opened())
 
     def _may_be_dropped(self, partition: Partition, image: Image) -> bool:
@@ -253,13 +257,13 @@ class Repairs:
             else:
                 _events.warning("replicas.dropped", partitions=len(some), is_gone=is_gone)
 
-    async def _repair(self, partition: Partition, wound: _Wound) -> None:
+    async def _repair(self, partition: Partition, pending: _PendingRepair) -> None:
         try:
-            await self._set_aside(partition, wound)
+            await self._set_aside(partition, pending)
             while partition.is_saving:
                 await asyncio.sleep(LOOK_S / 10)
-            if self._may_be_cut(partition, wound):
-                await self._give_up(partition, wound)
+            if self._may_be_cut(partition, pending):
+                await self._give_up(partition, pending)
         except (StorageError, OSError) as error:
             await self._rest(partition, error=str(error))
         except Exception as error:
@@ -268,22 +272,22 @@ class Repairs:
         finally:
             self._under_repair.discard(partition)
         if _may_follow(partition):
-            self._fetchers.follow(partition, partition.leader)
+            self._leader_connections.follow(partition, partition.leader)
 
-    def _may_be_cut(self, partition: Partition, wound: _Wound) -> bool:
+    def _may_be_cut(self, partition: Partition, pending: _PendingRepair) -> bool:
         """Whether it still may: it may have come to be counted on meanwhile."""
         image = self._image_of(partition)
-        return image is not None and _may_follow(partition) and may_be_cut(image, self._me, wound.found_in_epoch)
+        return image is not None and _may_follow(partition) and may_be_cut(image, self._me, pending.found_in_epoch)
 
-    async def _give_up(self, partition: Partition, wound: _Wound) -> None:
+    async def _give_up(self, partition: Partition, pending: _PendingRepair) -> None:
         """Cut the log where the damage begins. Raises OSError, StorageError."""
         try:
-            cut = cut_of_damaged(partition, wound.damage, lambda: self._may_be_cut(partition, wound))
+            cut = cut_of_damaged(partition, pending.damage, lambda: self._may_be_cut(partition, pending))
         except OSError as error:
             raise partition.directory.write_failed(error) from error
         if cut is None or await self._truncations.make(cut):
-            self._returning.setdefault(partition, []).extend(self._wounds.pop(partition).damage)
-        elif self._may_be_cut(partition, wound):
+            self._returning.setdefault(partition, []).extend(self._pending_repairs.pop(partition).damage)
+        elif self._may_be_cut(partition, pending):
             await self._rest(partition, error="its log could not be cut")
 
     async def _rest(self, partition: Partition, **what_failed: object) -> None:
@@ -291,10 +295,10 @@ class Repairs:
         # Until between two looks: it follows for a moment before it is dropped, and tried, once more.
         await asyncio.sleep(REST_S + LOOK_S / 2)
 
-    async def _set_aside(self, partition: Partition, wound: _Wound) -> None:
+    async def _set_aside(self, partition: Partition, pending: _PendingRepair) -> None:
         """Keep copies of all that is damaged, more of which may be found meanwhile."""
         kept: set[str] = set()
-        while waiting := [damage for damage in wound.damage if stem_of(damage) not in kept]:
+        while waiting := [damage for damage in pending.damage if stem_of(damage) not in kept]:
             kept.add(stem_of(waiting[0]))
             self._register.begun(waiting[0])
             place = await set_aside(partition, waiting[0])
@@ -303,7 +307,7 @@ class Repairs:
 
     async def _rewrite(self, partition: Partition, damage: DamagedLog) -> None:
         try:
-            await rewrite(partition, damage.path, self._housekeeping)
+            await rewrite(partition, damage.path, self._log_maintenance)
         except DamagedLog as worse:
             if self._note(partition, worse):
                 self._damaged(partition, damage)
@@ -315,8 +319,10 @@ class Repairs:
             _events.info("file.rewritten", path=damage.path)
 
     def _see_who_is_back(self) -> None:
-        for partition in [wounded for wounded in self._wounds if wounded.is_deleted and self._is_idle(wounded)]:
-            self._finish(self._wounds.pop(partition).damage)
+        for partition in [
+            replica for replica in self._pending_repairs if replica.is_deleted and self._is_idle(replica)
+        ]:
+            self._finish(self._pending_repairs.pop(partition).damage)
         for partition in list(self._returning):
             image = self._image_of(partition)
             if image is None or partition.is_deleted or self._me in image.isr:

@@ -10,7 +10,7 @@ from cordwood.replication.log_directory import MARKS_FILE, METADATA, TOPICS, nam
 from cordwood.replication.run_mark import RUN_FILE
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.flushed_offsets import Marks
+from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.verify import (
     CHECKPOINTS,
     BatchLine,
@@ -52,10 +52,10 @@ def dump(disk: Disk, path: str) -> Iterator[BatchLine]:
 
 
 def _verify_data_directory(disk: Disk, path: str, names: list[str]) -> Iterator[Finding]:
-    marks: Marks | None = None
+    marks: FlushedOffsets | None = None
     for name in names:
         if name == MARKS_FILE:
-            marks = Marks(disk.open(f"{path}/{name}"))
+            marks = FlushedOffsets(disk.open(f"{path}/{name}"))
             yield from map(_finding, marks.damage)
         elif name == METADATA:
             yield from _verify_metadata(disk, f"{path}/{name}")
@@ -96,7 +96,7 @@ def _verify_file(disk: Disk, path: str) -> Iterator[Finding]:
         finally:
             file.close()
     elif name == MARKS_FILE:
-        yield from map(_finding, Marks(disk.open(path)).damage)
+        yield from map(_finding, FlushedOffsets(disk.open(path)).damage)
 
 
 def _finding(damage: DamagedLog) -> Finding:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from cordwood.replication.measures import COUNTS, SECONDS, Clock, Histogram
 from cordwood.replication.syncers import Failure, Syncer
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.disk import Syncable
 from cordwood.storage.errors import SyncFailed
 from cordwood.storage.unsynced import Unsynced
@@ -69,12 +69,12 @@ class Flusher:
         self,
         loop: asyncio.AbstractEventLoop,
         syncer: Syncer,
-        wakeups: Wakeups,
+        end_of_tick: EndOfTickScheduler,
         clock: Clock | None = None,
         measures: FlushMeasures | None = None,
     ) -> None:
         """`clock` is for the measures alone; without it they are as fine as the loop's time."""
-        self._loop, self._syncer, self._wakeups = loop, syncer, wakeups
+        self._loop, self._syncer, self._end_of_tick = loop, syncer, end_of_tick
         self._clock = clock or loop.time
         self.measures = measures or FlushMeasures()
         self._appends, self._began = 0, 0.0
@@ -174,7 +174,7 @@ class Flusher:
                 replica.announce()
             except Exception as broken:
                 replica.fail(broken)
-        self._wakeups.run()
+        self._end_of_tick.run()
         if not self._is_busy and self._idle_waiters:
             self._is_idle()
 

@@ -27,7 +27,7 @@ from cordwood.replication.frames import (
 )
 from cordwood.replication.leader import ImpossibleReport
 from cordwood.replication.tasks import Tasks
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.replication.windows import ImpossibleCredit, Window
 from cordwood.storage.errors import DamagedLog, OffsetOutOfRange, StorageError
 from cordwood.storage.segment import NotInMemory
@@ -46,7 +46,7 @@ _events = structlog.get_logger("replication")
 
 
 @dataclass(frozen=True, slots=True)
-class LinkLimits:
+class FollowerLimits:
     """What a link keeps to. Bytes per second are for followers that are not in sync."""
 
     catchup_bytes_per_second: int
@@ -58,30 +58,38 @@ class LedPartitions(Protocol):
     def with_id(self, topic_id: UUID, index: int) -> "Partition | None": ...
 
 
-class Stream:
+class ReplicaStream:
     """One partition on its way to one follower, from `sent_end` on, in one leader epoch."""
 
     __slots__ = (
-        "id", "is_warming", "leader_epoch", "link", "partition", "sent_end", "told_start", "told_watermark", "way",
+        "connection",
+        "id",
+        "is_warming",
+        "leader_epoch",
+        "partition",
+        "sent_end",
+        "told_start",
+        "told_watermark",
+        "way",
     )  # fmt: skip
 
-    def __init__(self, link: "Link", partition: "Partition", follow: Follow, way: "Way") -> None:
-        self.id, self.link, self.partition, self.way = follow.stream, link, partition, way
+    def __init__(self, connection: "FollowerConnection", partition: "Partition", follow: Follow, way: "Way") -> None:
+        self.id, self.connection, self.partition, self.way = follow.stream, connection, partition, way
         self.leader_epoch, self.sent_end = follow.leader_epoch, follow.log_end
         self.told_watermark = self.told_start = -1
         self.is_warming = False
 
     def grown(self) -> None:
         """The partition's log has more."""
-        self.link.has_data(self)
+        self.connection.has_data(self)
 
     def committed(self) -> None:
         """The partition's watermark or its start has moved."""
-        self.link.has_news(self)
+        self.connection.has_news(self)
 
     def end(self) -> None:
         """The partition is no longer led here: the follower will hear so from the metadata."""
-        self.link.forget(self)
+        self.connection.forget(self)
 
 
 class Way:
@@ -91,10 +99,10 @@ class Way:
 
     def __init__(self) -> None:
         self.window = Window()
-        self.with_data: dict[Stream, None] = {}
+        self.with_data: dict[ReplicaStream, None] = {}
 
 
-class Link:
+class FollowerConnection:
     """One follower's connection."""
 
     def __init__(
@@ -102,17 +110,17 @@ class Link:
         channel: Channel,
         hello: Open,
         partitions: LedPartitions,
-        wakeups: Wakeups,
-        limits: LinkLimits,
+        end_of_tick: EndOfTickScheduler,
+        limits: FollowerLimits,
     ) -> None:
         self.broker_id, self.broker_epoch = hello.broker_id, hello.broker_epoch
-        self._channel, self._partitions, self._wakeups = channel, partitions, wakeups
+        self._channel, self._partitions, self._end_of_tick = channel, partitions, end_of_tick
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, ReplicaStream] = {}
         self._ways: dict[int, Way] = {}
         """By the number of the follower's log directory."""
-        self._with_news: dict[Stream, None] = {}
+        self._with_news: dict[ReplicaStream, None] = {}
         self._answers: list[PushRow] = []
         self._allowance, self._allowed_at = float(PUSH_BYTES), self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -173,19 +181,19 @@ class Link:
             self.forget(stream)
             self._tasks.spawn(self._prove(stream, suspect.offset))
 
-    def forget(self, stream: Stream) -> None:
+    def forget(self, stream: ReplicaStream) -> None:
         self._streams.pop(stream.id, None)
         stream.way.with_data.pop(stream, None)
         self._with_news.pop(stream, None)
         stream.partition.streams.pop(stream, None)
 
-    def has_data(self, stream: Stream) -> None:
+    def has_data(self, stream: ReplicaStream) -> None:
         way = stream.way
         way.with_data[stream] = None
         if way.window.may_send():
-            self._wakeups.due(self)
+            self._end_of_tick.due(self)
 
-    def has_news(self, stream: Stream) -> None:
+    def has_news(self, stream: ReplicaStream) -> None:
         self._with_news[stream] = None
         if self._timer is None:
             self._timer = self._loop.call_later(WATERMARK_DELAY_S, self._tell_news)
@@ -205,8 +213,8 @@ class Link:
         """Collect what one log directory is sent now. Returns how many bytes it is."""
         window = way.window
         budget = left = min(PUSH_BYTES, window.credit)
-        in_sync: list[Stream] = []
-        behind: list[Stream] = []
+        in_sync: list[ReplicaStream] = []
+        behind: list[ReplicaStream] = []
         for stream in way.with_data:
             (in_sync if stream.partition.counts_on(self.broker_id) else behind).append(stream)
         if in_sync:
@@ -235,13 +243,13 @@ class Link:
         if partition is None or not partition.is_led_for(self.broker_id, row.leader_epoch):
             self._refuse(row.stream)
             return
-        stream = Stream(self, partition, row, self._way(row.stream))
+        stream = ReplicaStream(self, partition, row, self._way(row.stream))
         try:
             self._begin_stream(stream, partition, row)
         except Exception as error:
             self._end(stream, error)
 
-    def _begin_stream(self, stream: Stream, partition: "Partition", row: Follow) -> None:
+    def _begin_stream(self, stream: ReplicaStream, partition: "Partition", row: Follow) -> None:
         """Raises ImpossibleReport."""
         log = partition.log
         if not 0 <= row.flushed_end <= row.log_end:
@@ -264,7 +272,7 @@ class Link:
             epoch, end = (NO_EPOCH, start) if difference == (NO_EPOCH, log.log_start) else difference
             self._answers.append(PushRow(row.stream, PushKind.DIFFERS, epoch, end))
             return
-        for old in [other for other in partition.streams if other.link is self]:
+        for old in [other for other in partition.streams if other.connection is self]:
             self.forget(old)
         self._streams[row.stream] = stream
         partition.streams[stream] = None
@@ -272,7 +280,7 @@ class Link:
         stream.way.with_data[stream] = None
         self.has_news(stream)
 
-    def _take(self, streams: list[Stream], budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
+    def _take(self, streams: list[ReplicaStream], budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
         """Collect what these have, whole batches, about `budget` bytes. Returns how many bytes it is.
 
         A share for each first, then what is left in turn: nobody waits for the backlog of another.
@@ -287,12 +295,12 @@ class Link:
                     taken += self._take_from(stream, share if share < room else room, rows, chunks)
         return taken
 
-    def _take_from(self, stream: Stream, budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
+    def _take_from(self, stream: ReplicaStream, budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
         """As `_take`. Whatever is wrong with the stream costs that stream alone."""
         partition = stream.partition
         log = partition.log
         try:
-            shipment = partition.shipments.take(stream.sent_end, budget, len(partition.streams))
+            shipment = partition.read_cache.take(stream.sent_end, budget, len(partition.streams))
         except NotInMemory:
             stream.way.with_data.pop(stream, None)
             self._warm(stream)
@@ -340,16 +348,16 @@ class Link:
             self._loop.call_later(PUSH_BYTES / 4 / rate, self._soon)
         return int(self._allowance)
 
-    def _warm(self, stream: Stream) -> None:
+    def _warm(self, stream: ReplicaStream) -> None:
         """Have the disk read what comes next, beside the loop."""
         if not stream.is_warming:
             stream.is_warming = True
             self._tasks.spawn(self._read_ahead(stream))
 
-    async def _read_ahead(self, stream: Stream) -> None:
+    async def _read_ahead(self, stream: ReplicaStream) -> None:
         try:
             partition = stream.partition
-            await partition.directory.run_blocking(partition.shipments.warm, stream.sent_end, PUSH_BYTES)
+            await partition.directory.run_blocking(partition.read_cache.prefetch, stream.sent_end, PUSH_BYTES)
         except OffsetOutOfRange:
             # It is met again, and answered, when the stream is sent from.
             pass
@@ -360,7 +368,7 @@ class Link:
         if self._is_current(stream):
             self.has_data(stream)
 
-    async def _prove(self, stream: Stream, offset: int) -> None:
+    async def _prove(self, stream: ReplicaStream, offset: int) -> None:
         try:
             await stream.partition.directory.run_blocking(stream.partition.prove, offset)
         except OffsetOutOfRange:
@@ -368,11 +376,11 @@ class Link:
         except StorageError as error:
             self._blame(stream.partition, error)
 
-    def _is_current(self, stream: Stream) -> bool:
+    def _is_current(self, stream: ReplicaStream) -> bool:
         """Whether the stream still is sent from: the log of one that is not may have been cut while it was read."""
         return self._streams.get(stream.id) is stream
 
-    def _end(self, stream: Stream, error: Exception) -> None:
+    def _end(self, stream: ReplicaStream, error: Exception) -> None:
         """The stream cannot go on, for what is wrong with its partition or with its follower: the others do."""
         self.forget(stream)
         self._refuse(stream.id)
@@ -393,4 +401,4 @@ class Link:
             partition.fail(error)
 
     def _soon(self) -> None:
-        self._wakeups.due(self)
+        self._end_of_tick.due(self)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import structlog
 
 from cordwood.replication.channel import Channel
-from cordwood.replication.follower_connection import LedPartitions, Link, LinkLimits
+from cordwood.replication.follower_connection import FollowerConnection, FollowerLimits, LedPartitions
 from cordwood.replication.frames import (
     FrameKey,
     MalformedFrame,
@@ -21,7 +21,7 @@ from cordwood.replication.frames import (
     key_of,
 )
 from cordwood.replication.range_reads import RangeServer
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 
 CheckPeer = Callable[[Open], str | None]
 """Why a broker that introduces itself so may not follow; None if it may."""
@@ -29,20 +29,20 @@ CheckPeer = Callable[[Open], str | None]
 _events = structlog.get_logger("replication")
 
 
-class Links:
+class FollowerConnections:
     """One link a follower: a broker that connects again has lost its earlier connection, whether we know it or not."""
 
     def __init__(
         self,
         partitions: LedPartitions,
-        wakeups: Wakeups,
-        limits: LinkLimits,
+        end_of_tick: EndOfTickScheduler,
+        limits: FollowerLimits,
         check_peer: CheckPeer,
     ) -> None:
-        self._partitions, self._wakeups = partitions, wakeups
+        self._partitions, self._end_of_tick = partitions, end_of_tick
         self._limits, self._check_peer = limits, check_peer
         self._ranges = RangeServer(partitions)
-        self._by_channel: dict[Channel, Link] = {}
+        self._by_channel: dict[Channel, FollowerConnection] = {}
         self._by_broker: dict[int, Channel] = {}
 
     def handle(self, channel: Channel, frame: memoryview) -> None:
@@ -54,21 +54,21 @@ class Links:
         if key is FrameKey.READ:
             self._read(channel, *decode_read(frame))
             return
-        link = self._by_channel.get(channel)
-        if link is None:
+        connection = self._by_channel.get(channel)
+        if connection is None:
             # Refused a moment ago: what it had sent behind its introduction is still arriving.
             raise MalformedFrame("a broker that has not introduced itself")
         match key:
             case FrameKey.REPORT:
-                link.reported(decode_reports(frame))
+                connection.reported(decode_reports(frame))
             case FrameKey.START:
-                link.started(decode_starts(frame))
+                connection.started(decode_starts(frame))
             case FrameKey.FOLLOW:
-                link.follow(decode_follow(frame))
+                connection.follow(decode_follow(frame))
             case FrameKey.LEAVE:
-                link.leave(decode_leave(frame))
+                connection.leave(decode_leave(frame))
             case FrameKey.SUSPECT:
-                link.suspects(decode_suspect(frame))
+                connection.suspects(decode_suspect(frame))
             case _:
                 raise MalformedFrame(f"{key.name} is for a leader to send")
 
@@ -95,14 +95,14 @@ class Links:
         if before is not None:
             self._closed(before)
             before.close()
-        link = Link(channel, hello, self._partitions, self._wakeups, self._limits)
-        self._by_channel[channel] = link
+        connection = FollowerConnection(channel, hello, self._partitions, self._end_of_tick, self._limits)
+        self._by_channel[channel] = connection
         self._by_broker[hello.broker_id] = channel
         channel.on_closed = lambda: self._closed(channel)
 
     def _closed(self, channel: Channel) -> None:
-        link = self._by_channel.pop(channel, None)
-        if link is not None:
-            link.close()
-            if self._by_broker.get(link.broker_id) is channel:
-                del self._by_broker[link.broker_id]
+        connection = self._by_channel.pop(channel, None)
+        if connection is not None:
+            connection.close()
+            if self._by_broker.get(connection.broker_id) is channel:
+                del self._by_broker[connection.broker_id]

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 class Reporter(Protocol):
     """Where the follower's news go."""
 
-    def report(self, following: "Following") -> None: ...
+    def report(self, following: "FollowerRole") -> None: ...
 
-    def start(self, following: "Following") -> None: ...
+    def start(self, following: "FollowerRole") -> None: ...
 
-    def leave(self, following: "Following") -> None: ...
+    def leave(self, following: "FollowerRole") -> None: ...
 
 
 class CheckpointUnderWay(Exception):
     """The log's checkpoint is being written, and may say more than what a cut would leave: to be tried again."""
 
 
-class Following:
+class FollowerRole:
     """One partition that we follow in one leader epoch, under one stream number."""
 
     __slots__ = (

@@ -71,7 +71,9 @@ class LeaderView:
         self.own_end = end
         return self._advance_high_watermark()
 
-    def fetched(self, follower: int, leader_epoch: int, flushed_end: int, log_end: int, now: float) -> int | None:
+    def follower_flushed(
+        self, follower: int, leader_epoch: int, flushed_end: int, log_end: int, now: float
+    ) -> int | None:
         """A follower has everything below `flushed_end` on its disk. Returns the new high watermark if it moved.
 
         Only what was learned on our epoch counts (rule 5, KIP-320). Raises ImpossibleReport, having changed nothing.
@@ -87,7 +89,9 @@ class LeaderView:
         view.reported(flushed_end, log_end, now)
         return self._advance_high_watermark()
 
-    def followed(self, follower: int, flushed_end: int, log_end: int, now: float, log_start: int = 0) -> int | None:
+    def follower_attached(
+        self, follower: int, flushed_end: int, log_end: int, now: float, log_start: int = 0
+    ) -> int | None:
         """A follower begins, or begins again, perhaps with less than it had: its disk may be another one by now.
 
         Returns the new high watermark if it moved. Raises ImpossibleReport.
@@ -95,7 +99,7 @@ class LeaderView:
         assert follower in self.assignment.replicas, "rule 6: who is no replica is refused (Partition.is_led_for)"
         known = self.followers.get(follower)
         self.followers[follower] = FollowerView(0, known.caught_up_at if known is not None else now)
-        watermark = self.fetched(follower, self.assignment.leader_epoch, flushed_end, log_end, now)
+        watermark = self.follower_flushed(follower, self.assignment.leader_epoch, flushed_end, log_end, now)
         self.started(follower, log_start)
         return watermark
 
@@ -105,7 +109,7 @@ class LeaderView:
         if view is not None:
             view.log_start = log_start
 
-    def lost(self, follower: int) -> None:
+    def follower_detached(self, follower: int) -> None:
         """Its connection has ended. What it had flushed, it has; how far it comes from here on is not known."""
         view = self.followers.get(follower)
         if view is not None and follower not in self.maximal_isr:
@@ -160,7 +164,7 @@ class LeaderView:
         """Whether a follower that is not in sync has come far enough to ask for it."""
         return self.proposed_isr is None and follower not in self.isr and self._has_caught_up(follower)
 
-    def learned(self, assignment: Assignment) -> int | None:
+    def assignment_changed(self, assignment: Assignment) -> int | None:
         """The metadata log has moved the partition's epoch: whatever we had proposed is decided.
 
         Returns the new high watermark if it moved: a smaller set may have more in common.

@@ -9,7 +9,7 @@ import structlog
 
 from cordwood.replication.channel import Channel, Dial
 from cordwood.replication.follower import ImpossibleAnswer
-from cordwood.replication.follower_role import CheckpointUnderWay, Following
+from cordwood.replication.follower_role import CheckpointUnderWay, FollowerRole
 from cordwood.replication.frames import (
     DIRECTORIES_MAX,
     STREAMS_PER_DIRECTORY,
@@ -31,7 +31,7 @@ from cordwood.replication.frames import (
 )
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.truncation import Cut, Truncations
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import CorruptBatch, DamagedLog, StorageError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ Address = tuple[str, int]
 _events = structlog.get_logger("replication")
 
 
-class Fetcher:
+class LeaderConnection:
     """All that this broker follows of one leader."""
 
     def __init__(
@@ -60,18 +60,18 @@ class Fetcher:
         address_of: Callable[[int], Address | None],
         hello: Callable[[], Open],
         dial: Dial,
-        wakeups: Wakeups,
+        end_of_tick: EndOfTickScheduler,
         wall_clock: Callable[[], int],
         truncations: Truncations,
     ) -> None:
         self._truncations = truncations
         self._leader, self._address_of, self._hello, self._dial = leader, address_of, hello, dial
-        self._wakeups, self._wall_clock = wakeups, wall_clock
+        self._end_of_tick, self._wall_clock = end_of_tick, wall_clock
         self._loop = asyncio.get_running_loop()
-        self._followings: dict[int, Following] = {}
-        self._asking: dict[Following, None] = {}
-        self._reporting: dict[Following, None] = {}
-        self._starting: dict[Following, None] = {}
+        self._followings: dict[int, FollowerRole] = {}
+        self._asking: dict[FollowerRole, None] = {}
+        self._reporting: dict[FollowerRole, None] = {}
+        self._starting: dict[FollowerRole, None] = {}
         self._leaving: list[int] = []
         self._wasted_bytes: Counter[int] = Counter()
         """Of batches that came for streams we had left, by log directory: their room in the leader's windows has to be
@@ -85,13 +85,13 @@ class Fetcher:
     def follow(self, partition: "Partition", refusals: int = 0) -> None:
         """Fetch a partition from where its log ends, in the epoch that it is in now."""
         self._next_stream += 1
-        following = Following(self, partition, self._number_of(partition), refusals)
+        following = FollowerRole(self, partition, self._number_of(partition), refusals)
         partition.following = following
         self._followings[following.stream] = following
         self._wanted.set()
         self._ask(following)
 
-    def leave(self, following: Following) -> None:
+    def leave(self, following: FollowerRole) -> None:
         if self._followings.pop(following.stream, None) is not None:
             self._asking.pop(following, None)
             self._reporting.pop(following, None)
@@ -103,11 +103,11 @@ class Fetcher:
             if not self._followings:
                 self._wanted.clear()
 
-    def report(self, following: Following) -> None:
+    def report(self, following: FollowerRole) -> None:
         self._reporting[following] = None
         self._soon()
 
-    def start(self, following: Following) -> None:
+    def start(self, following: FollowerRole) -> None:
         self._starting[following] = None
         self._soon()
 
@@ -155,17 +155,17 @@ class Fetcher:
         if size:
             self._wasted_bytes[directory_of(stream)] += size
 
-    def _ask(self, following: Following) -> None:
+    def _ask(self, following: FollowerRole) -> None:
         self._asking[following] = None
         self._soon()
 
-    def _ask_again(self, channel: Channel, asked: Iterable[Following]) -> None:
+    def _ask_again(self, channel: Channel, asked: Iterable[FollowerRole]) -> None:
         """An answer that is lost would be waited for for ever."""
         for following in asked:
             if self._channel is channel and not following.is_answered:
                 self._try_again(following)
 
-    def _begin_anew(self, following: Following, refusals: int = 0) -> None:
+    def _begin_anew(self, following: FollowerRole, refusals: int = 0) -> None:
         """Under a new stream number, so that nothing which is still on its way can be taken for an answer."""
         self.leave(following)
         self.follow(following.partition, refusals)
@@ -182,7 +182,7 @@ class Fetcher:
             else:
                 self._take(following, row, data, now_ms)
 
-    def _take(self, following: Following, row: PushRow, data: memoryview, now_ms: int) -> None:
+    def _take(self, following: FollowerRole, row: PushRow, data: memoryview, now_ms: int) -> None:
         """Whatever is wrong with the stream costs that stream alone."""
         partition = following.partition
         following.is_answered = True
@@ -209,7 +209,7 @@ class Fetcher:
         except Exception as error:
             partition.fail(error)
 
-    def _follow_answer(self, following: Following, row: PushRow, data: memoryview, now_ms: int) -> None:
+    def _follow_answer(self, following: FollowerRole, row: PushRow, data: memoryview, now_ms: int) -> None:
         match row.kind:
             case PushKind.DATA:
                 if row.size:
@@ -222,33 +222,33 @@ class Fetcher:
             case PushKind.REFUSED:
                 self._interrupt(following)
 
-    def _have_cut(self, following: Following, cut: Cut) -> None:
+    def _have_cut(self, following: FollowerRole, cut: Cut) -> None:
         """Nothing that is still on its way may be appended before that."""
         self.leave(following)
         self._truncations.add(cut, lambda is_cut: self._cut_ended(following, is_cut=is_cut))
 
-    def _cut_ended(self, following: Following, *, is_cut: bool) -> None:
+    def _cut_ended(self, following: FollowerRole, *, is_cut: bool) -> None:
         if is_cut:
             self._begin_anew(following)
         else:
             self._try_later(following)
 
-    def _complain(self, following: Following) -> None:
+    def _complain(self, following: FollowerRole) -> None:
         """Nothing of it is kept. The leader looks at its own log; we ask for the same again in a while."""
         if self._channel is not None:
             self._channel.push([encode_suspect(Suspect(following.stream, following.partition.log.log_end))])
 
-    def _interrupt(self, following: Following) -> None:
+    def _interrupt(self, following: FollowerRole) -> None:
         """What was not taken has to come first: nothing that is on its way behind it may take its place."""
         self.leave(following)
         self._try_later(following)
 
-    def _try_later(self, following: Following) -> None:
+    def _try_later(self, following: FollowerRole) -> None:
         delay_s = ASK_AGAIN_S * ASK_AGAIN_GROWTH ** min(following.refusals, GROWTHS_MAX)
         delay_s = min(delay_s, ASK_AGAIN_MAX_S)
         self._loop.call_later(delay_s, self._try_again, following)
 
-    def _try_again(self, following: Following) -> None:
+    def _try_again(self, following: FollowerRole) -> None:
         if following.partition.following is following and not following.partition.is_offline:
             self._begin_anew(following, following.refusals + 1)
 
@@ -287,10 +287,10 @@ class Fetcher:
             channel.close()
 
     def _soon(self) -> None:
-        self._wakeups.due(self)
+        self._end_of_tick.due(self)
 
 
-def _request(following: Following) -> Follow:
+def _request(following: FollowerRole) -> Follow:
     partition = following.partition
     log = partition.log
     return Follow(
@@ -300,29 +300,29 @@ def _request(following: Following) -> Follow:
         following.leader_epoch,
         log.log_end,
         log.epochs.latest,
-        partition.kept_end,
+        partition.ack_end,
         log.saved_start,
     )
 
 
-def _report(following: Following) -> Report:
+def _report(following: FollowerRole) -> Report:
     owed, following.owed_bytes = following.owed_bytes, 0
-    return Report(following.stream, following.partition.kept_end, owed)
+    return Report(following.stream, following.partition.ack_end, owed)
 
 
-class Fetchers:
+class LeaderConnections:
     """One fetcher for each broker that leads something which this broker holds."""
 
-    def __init__(self, make: Callable[[int], Fetcher]) -> None:
+    def __init__(self, make: Callable[[int], LeaderConnection]) -> None:
         self._make = make
-        self._by_leader: dict[int, Fetcher] = {}
+        self._by_leader: dict[int, LeaderConnection] = {}
 
     def follow(self, partition: "Partition", leader: int) -> None:
         """Begin to follow, in the partition's present epoch."""
-        fetcher = self._by_leader.get(leader)
-        if fetcher is None:
-            fetcher = self._by_leader[leader] = self._make(leader)
-        fetcher.follow(partition)
+        leader_connection = self._by_leader.get(leader)
+        if leader_connection is None:
+            leader_connection = self._by_leader[leader] = self._make(leader)
+        leader_connection.follow(partition)
 
     async def close(self) -> None:
-        await asyncio.gather(*(fetcher.close() for fetcher in self._by_leader.values()))
+        await asyncio.gather(*(leader_connection.close() for leader_connection in self._by_leader.values()))

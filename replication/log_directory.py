@@ -11,7 +11,7 @@ from cordwood.replication.run_mark import RunMark
 from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DiskFailed, DiskFull, StorageError, change_failed
-from cordwood.storage.flushed_offsets import Marks
+from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.log import Log
 
 TOPICS = "topics"
@@ -56,7 +56,7 @@ class LogDirectory:
             disk.remove_tree(f"{path}/{STAGING}")
         self.disk, self.path = disk, path
         self.flusher, self.run_blocking = flusher, run_blocking
-        self.marks = Marks(disk.open(f"{path}/{MARKS_FILE}", create=True))
+        self.flushed_offsets = FlushedOffsets(disk.open(f"{path}/{MARKS_FILE}", create=True))
         sync_directory(disk, path)
         self.run_mark = RunMark(disk, path, boot_id, is_new=not disk.list_directory(f"{path}/{TOPICS}"))
         self.error: OSError | StorageError | None = None

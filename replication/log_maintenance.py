@@ -44,7 +44,7 @@ class Intervals:
     lag_max_s: float
 
 
-class Housekeeping:
+class LogMaintenance:
     """The background tasks of one broker's logs."""
 
     def __init__(self, replicas: Replicas, wall_clock: Callable[[], int], intervals: Intervals) -> None:
@@ -207,7 +207,7 @@ class Housekeeping:
                     saved += 1
             # Every sync of another file holds up the group commits beside it: once a second would show in their p99.
             if saved:
-                await directory.run_blocking(directory.marks.file.sync)
+                await directory.run_blocking(directory.flushed_offsets.file.sync)
         except (OSError, StorageError) as error:
             _not_done("checkpoint", directory, error)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from cordwood.replication.log_directory import MARKS_FILE
-from cordwood.replication.log_maintenance import Housekeeping
+from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.truncation import Cut, cut_at, cut_of_all
 from cordwood.storage import quarantine, scrub
@@ -25,7 +25,7 @@ def has_lost_records(damage: DamagedLog) -> bool:
 
 def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
     """Whether what was found, perhaps a while ago, is there when looked at once more. Waits for the disk, not long."""
-    marks = partition.directory.marks
+    marks = partition.directory.flushed_offsets
     if damage.path == marks.file.path:
         return (partition.topic_id, partition.index) in marks.unsound()
     try:
@@ -39,15 +39,15 @@ def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
     return is_damaged
 
 
-async def rewrite(partition: Partition, path: str, housekeeping: Housekeeping) -> None:
+async def rewrite(partition: Partition, path: str, log_maintenance: LogMaintenance) -> None:
     """Write one of the files beside the segments anew: an index, a checkpoint, or in a file of all the flush mark.
 
     Raises OutOfResources, DamagedLog, DiskFailed.
     """
     segment = scrub.segment_with(partition.log, path)
-    if segment is None and path != partition.directory.marks.file.path:
+    if segment is None and path != partition.directory.flushed_offsets.file.path:
         partition.log.epochs.changes_lost()
-        await housekeeping.save(partition)
+        await log_maintenance.save(partition)
         return
     try:
         if segment is None:

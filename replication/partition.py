@@ -12,9 +12,9 @@ from cordwood.replication.assignment import NO_LEADER, Assignment
 from cordwood.replication.deletion import Deletion
 from cordwood.replication.leader import LeaderView
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition_context import Surroundings
-from cordwood.replication.read_cache import Shipments
-from cordwood.replication.refused_sequences import Gaps
+from cordwood.replication.partition_context import PartitionContext
+from cordwood.replication.read_cache import ReplicationReadCache
+from cordwood.replication.refused_sequences import RefusedSequences
 from cordwood.replication.tasks import report
 from cordwood.replication.waiters import FutureWaiter, OffsetWaiters, Waiter, Watcher
 from cordwood.storage.admission import admit, admit_records
@@ -27,8 +27,8 @@ from cordwood.storage.log import Appended, Log
 from cordwood.storage.unsynced import Unsynced
 
 if TYPE_CHECKING:
-    from cordwood.replication.follower_connection import Stream
-    from cordwood.replication.follower_role import Following
+    from cordwood.replication.follower_connection import ReplicaStream
+    from cordwood.replication.follower_role import FollowerRole
 
 NO_EPOCH = -1
 
@@ -82,7 +82,7 @@ class Partition:
     `flush.policy=os` a record counts as soon as the operating system has it.
     """
 
-    def __init__(self, place: Place, log: Log, directory: LogDirectory, surroundings: Surroundings) -> None:
+    def __init__(self, place: Place, log: Log, directory: LogDirectory, context: PartitionContext) -> None:
         self.topic, self.index, self.topic_id = place
         self.log, self.directory = log, directory
         self.error: Exception | None = directory.error
@@ -90,16 +90,16 @@ class Partition:
         self.leader, self.leader_epoch = NO_LEADER, NO_EPOCH
         self.high_watermark = log.log_start
         self.view: LeaderView | None = None
-        self.following: Following | None = None
-        self.streams: dict[Stream, None] = {}
-        self.shipments = Shipments(log)
+        self.following: FollowerRole | None = None
+        self.streams: dict[ReplicaStream, None] = {}
+        self.read_cache = ReplicationReadCache(log)
         self.watchers: dict[Watcher, None] = {}
         self.is_deleted = self.is_saving = False
-        self._surroundings = surroundings
-        self._gaps = Gaps(surroundings.now, lambda: log.producers)
+        self._context = context
+        self._refused_sequences = RefusedSequences(context.now, lambda: log.producers)
         self._commit_waiters, self._flush_waiters = OffsetWaiters(), OffsetWaiters()
         self.deletion = Deletion(self)
-        self._mark_slot = directory.marks.slot(place.topic_id, place.partition)
+        self._mark_slot = directory.flushed_offsets.slot(place.topic_id, place.partition)
         self._topic_id_bytes = place.topic_id.bytes
         self._kept_in_memory = 0
         """Up to where records counted as kept when the flush policy changed, whether they are on disk or not."""
@@ -117,7 +117,7 @@ class Partition:
         return self.error is not None
 
     @property
-    def kept_end(self) -> int:
+    def ack_end(self) -> int:
         """Up to where the records count as kept by this replica: on disk, or with `flush.policy=os` in memory.
 
         Only a cut of the log moves it back: others count on it (rule 1).
@@ -142,7 +142,7 @@ class Partition:
         """
         if assignment.leader_epoch == self.leader_epoch:
             if self.view is not None:
-                self._moved(self.view.learned(assignment))
+                self._moved(self.view.assignment_changed(assignment))
                 self.deletion.moved()
                 # Who caught up while another change was on its way could not be proposed then.
                 self.watch_followers()
@@ -150,15 +150,15 @@ class Partition:
         assert assignment.leader_epoch > self.leader_epoch, "rule 3: leader epochs never regress"
         self._end_role(Refusal.NOT_LEADER)
         self.leader, self.leader_epoch = assignment.leader, assignment.leader_epoch
-        if assignment.leader != self._surroundings.broker_id:
+        if assignment.leader != self._context.broker_id:
             return assignment.leader != NO_LEADER
         log = self.log
         self.view = LeaderView(
-            self._surroundings.broker_id, assignment, log.log_end, self.high_watermark, self.kept_end, log.log_start
+            self._context.broker_id, assignment, log.log_end, self.high_watermark, self.ack_end, log.log_start
         )
         if log.flushed_end < log.log_end:
             self.directory.flusher.touch(self)
-        self._moved(self.view.flushed(self.kept_end))
+        self._moved(self.view.flushed(self.ack_end))
         return False
 
     def _end_role(self, reason: Refusal) -> None:
@@ -166,7 +166,7 @@ class Partition:
             self.following.end()
             self.following = None
         self.view = None
-        self.shipments.forget()
+        self.read_cache.forget()
         for stream in list(self.streams):
             stream.end()
         self._refuse_waiters(reason)
@@ -189,13 +189,13 @@ class Partition:
         try:
             appended = self._append(batch, header, now_ms, must_be_safe, budget)
             if not appended.is_duplicate:
-                if self._gaps.by_producer:
-                    self._gaps.closed(header)
+                if self._refused_sequences.by_producer:
+                    self._refused_sequences.closed(header)
                 self.grown()
                 if self.streams:
                     self._ship(appended)
         except (PartitionRefused, OutOfResources):
-            self._gaps.opened(header)
+            self._refused_sequences.opened(header)
             raise
         except StorageError:
             raise
@@ -207,7 +207,7 @@ class Partition:
     def _ship(self, appended: Appended) -> None:
         """Have the followers sent what was appended, as it is in memory where it is small."""
         if appended.kept is not None:
-            self.shipments.appended(appended.base_offset, appended.end_offset, appended.kept)
+            self.read_cache.appended(appended.base_offset, appended.end_offset, appended.kept)
         for stream in self.streams:
             stream.grown()
 
@@ -219,7 +219,7 @@ class Partition:
             raise PartitionRefused(Refusal.NOT_LEADER)
         if must_be_safe and not view.has_enough_replicas:
             raise PartitionRefused(Refusal.NOT_ENOUGH_REPLICAS)
-        if self._gaps.by_producer and self._gaps.is_before(header):
+        if self._refused_sequences.by_producer and self._refused_sequences.is_before(header):
             raise PartitionRefused(Refusal.FOLLOWS_REFUSED)
         admit(batch, header, log.config, now_ms)
         if budget is not None:
@@ -240,7 +240,7 @@ class Partition:
 
     def when_kept(self, end: int, waiter: Waiter) -> bool:
         """As `when_committed`, for what this replica alone has to keep (acks=1)."""
-        if end <= self.kept_end:
+        if end <= self.ack_end:
             return False
         self._flush_waiters.add(end, waiter)
         return True
@@ -271,7 +271,7 @@ class Partition:
         """A follower's log is a part of ours, up to where it is on its disk. Raises ImpossibleReport."""
         if self.view is not None:
             log_end = self.log.log_end
-            self._moved(self.view.followed(broker_id, min(flushed_end, log_end), log_end, now, log_start))
+            self._moved(self.view.follower_attached(broker_id, min(flushed_end, log_end), log_end, now, log_start))
             self.deletion.moved()
             self._consider_growing(broker_id)
 
@@ -279,7 +279,7 @@ class Partition:
         """A follower has more on its disk. Raises ImpossibleReport."""
         view = self.view
         if view is not None:
-            self._moved(view.fetched(broker_id, leader_epoch, flushed_end, self.log.log_end, now))
+            self._moved(view.follower_flushed(broker_id, leader_epoch, flushed_end, self.log.log_end, now))
             if broker_id not in view.assignment.isr:
                 self._consider_growing(broker_id)
 
@@ -292,19 +292,19 @@ class Partition:
 
     def lost_follower(self, broker_id: int) -> None:
         if self.view is not None:
-            self.view.lost(broker_id)
+            self.view.follower_detached(broker_id)
 
     def propose_isr(self, may_join: Callable[[int], bool]) -> frozenset[int] | None:
         """The in-sync set that this leader proposes from now on; None where it is content with the one there is."""
         if self.view is None:
             return None
-        now, lag_max_s = self._surroundings.now(), self._surroundings.lag_max_s
+        now, lag_max_s = self._context.now(), self._context.lag_max_s
         return self.view.propose_isr(self.log.log_end, now, lag_max_s, may_join)
 
     def watch_followers(self) -> None:
         """From time to time: a follower that no longer says anything would otherwise never be missed."""
         if self.view is not None and not self.view.is_complete(self.log.log_end):
-            self._surroundings.wants_isr_change(self)
+            self._context.wants_isr_change(self)
 
     @property
     def lag_records(self) -> int:
@@ -327,7 +327,7 @@ class Partition:
 
     def configure(self, config: LogConfig) -> None:
         """The topic's configuration has changed."""
-        self._kept_in_memory = self.kept_end
+        self._kept_in_memory = self.ack_end
         has_new_policy = config.flush_policy is not self.log.config.flush_policy
         self.log.config = config
         if has_new_policy:
@@ -355,7 +355,7 @@ class Partition:
         """Records were deleted from the log's front: the followers hear of it, and it is to be on disk soon."""
         for stream in self.streams:
             stream.committed()
-        self._surroundings.start_moved(self)
+        self._context.start_moved(self)
 
     def start_saved(self) -> None:
         """The log's start is on disk: a restart brings back nothing before it."""
@@ -368,11 +368,11 @@ class Partition:
         if end > self.high_watermark:
             self.high_watermark = end
             if self.watchers:
-                self._surroundings.wakeups.moved(self.watchers)
+                self._context.end_of_tick.moved(self.watchers)
 
     def _consider_growing(self, broker_id: int) -> None:
         if self.view is not None and self.view.may_grow(broker_id):
-            self._surroundings.wants_isr_change(self)
+            self._context.wants_isr_change(self)
 
     def prove(self, offset: int) -> None:
         """Read the batch with `offset` and hold it against its checksum. Waits for the disk.
@@ -385,7 +385,7 @@ class Partition:
 
     def damaged(self, damage: DamagedLog) -> None:
         """A batch is not what was written."""
-        self._surroundings.found_damage(self, damage)
+        self._context.found_damage(self, damage)
 
     def take_unsynced(self) -> Unsynced:
         return self.log.take_unsynced()
@@ -418,7 +418,7 @@ class Partition:
             _events.critical("partition.failed", topic=self.topic, partition=self.index, reason=repr(error))
             report(f"partition {self.topic}-{self.index} failed", error)
             self.go_offline(error)
-            self._surroundings.partition_failed(self)
+            self._context.partition_failed(self)
 
     @contextmanager
     def contained(self) -> Iterator[None]:
@@ -463,7 +463,7 @@ class Partition:
     def _announce_kept(self) -> None:
         if self.error is not None or self.view is None:
             return
-        end = self.kept_end
+        end = self.ack_end
         if self._flush_waiters:
             self._flush_waiters.reached(end)
         self._moved(self.view.flushed(end))
@@ -479,12 +479,12 @@ class Partition:
         for stream in self.streams:
             stream.committed()
         if self.watchers:
-            self._surroundings.wakeups.moved(self.watchers)
+            self._context.end_of_tick.moved(self.watchers)
 
     def _refuse_waiters(self, reason: Refusal) -> None:
         for waiters in (self._commit_waiters, self._flush_waiters, self.deletion.waiters):
             waiters.fail(PartitionRefused(reason))
-        self._surroundings.wakeups.moved(self.watchers)
+        self._context.end_of_tick.moved(self.watchers)
 
     def note_flushed(self) -> None:
         """The log's flushed end is on disk."""
@@ -493,4 +493,4 @@ class Partition:
 
     def note_end(self, end: int, epoch: int) -> None:
         """Everything below `end` is on disk, and the last of it is of `epoch`."""
-        self.directory.marks.note(self._mark_slot, self._topic_id_bytes, self.index, end, epoch)
+        self.directory.flushed_offsets.note(self._mark_slot, self._topic_id_bytes, self.index, end, epoch)

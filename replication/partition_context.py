@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.open_segments import OpenSegments
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PartitionContext:
     """What the replicas of one broker share."""
 
     broker_id: int
-    wakeups: Wakeups
+    end_of_tick: EndOfTickScheduler
     now: Callable[[], float]
     """The loop's time, in seconds."""
     lag_max_s: float

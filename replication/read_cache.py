@@ -9,7 +9,7 @@ SHARED_BYTES_MAX = SMALL_BATCH_BYTES
 """Larger ones are read by each connection as its follower takes them: sharing them would keep them in memory."""
 
 
-class Shipment(NamedTuple):
+class CachedBatches(NamedTuple):
     """Batches from offset `start` to `end`: `size` bytes."""
 
     start: int
@@ -18,7 +18,7 @@ class Shipment(NamedTuple):
     chunk: Chunk
 
 
-class Shipments:
+class ReplicationReadCache:
     """The last small shipment of one log waits for the second follower that asks for it.
 
     Small batches wait here from the moment that they are appended, so that nobody has to read them back.
@@ -28,7 +28,7 @@ class Shipments:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._shared: Shipment | None = None
+        self._shared: CachedBatches | None = None
         self._fresh: list[bytes] = []
         self._fresh_start = self._fresh_end = self._fresh_bytes = 0
 
@@ -43,7 +43,7 @@ class Shipments:
         self._fresh_end = end
         self._fresh_bytes += len(batch)
 
-    def take(self, offset: int, bytes_max: int, followers: int) -> Shipment | None:
+    def take(self, offset: int, bytes_max: int, followers: int) -> CachedBatches | None:
         """What a follower lacks from `offset` on; None if that is nothing.
 
         Raises OffsetOutOfRange, DamagedLog, NotInMemory.
@@ -54,26 +54,26 @@ class Shipments:
         if self._fresh and offset == self._fresh_start:
             chunk = b"".join(self._fresh)
             self._fresh, self._fresh_bytes = [], 0
-            shipment = Shipment(offset, self._fresh_end, len(chunk), chunk)
+            shipment = CachedBatches(offset, self._fresh_end, len(chunk), chunk)
             if followers > 1:
                 self._shared = shipment
             return shipment
-        found = self._log.ship(offset, bytes_max, wait=False)
+        found = self._log.read_for_replication(offset, bytes_max, wait=False)
         if found is None:
             return None
         stretch, end = found
         size = stretch.size
         if size > SHARED_BYTES_MAX or followers < 2:
-            return Shipment(offset, end, size, stretch)
-        self._shared = Shipment(offset, end, size, bytes(stretch.next_piece(wait=False)))
+            return CachedBatches(offset, end, size, stretch)
+        self._shared = CachedBatches(offset, end, size, bytes(stretch.next_piece(wait=False)))
         return self._shared
 
-    def warm(self, offset: int, bytes_max: int) -> None:
+    def prefetch(self, offset: int, bytes_max: int) -> None:
         """Have in memory what `take` needs: the bytes that it sends first, and the index that proves them.
 
         Waits for the disk. Raises OffsetOutOfRange, DamagedLog, OSError.
         """
-        found = self._log.ship(offset, bytes_max)
+        found = self._log.read_for_replication(offset, bytes_max)
         if found is not None:
             found[0].next_piece()
 

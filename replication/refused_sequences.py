@@ -16,7 +16,7 @@ REMEMBERED_S = 10.0
 PRODUCERS_MAX = 1000
 
 
-class Gap(NamedTuple):
+class RefusedBatches(NamedTuple):
     """The first batch that was refused to a producer, and until when it is waited for."""
 
     epoch: int
@@ -24,7 +24,7 @@ class Gap(NamedTuple):
     until_s: float
 
 
-class Gaps:
+class RefusedSequences:
     """Those of one partition, one for each producer."""
 
     __slots__ = ("_now", "_producers", "by_producer")
@@ -32,7 +32,7 @@ class Gaps:
     def __init__(self, now: Callable[[], float], producers: Callable[[], Producers]) -> None:
         """`now` is the loop's time, in seconds; `producers` are those of the partition's log."""
         self._now, self._producers = now, producers
-        self.by_producer: dict[int, Gap] = {}
+        self.by_producer: dict[int, RefusedBatches] = {}
 
     def opened(self, header: BatchHeader) -> None:
         """The batch is refused, and will come again."""
@@ -41,7 +41,7 @@ class Gaps:
         if len(self.by_producer) >= PRODUCERS_MAX:
             del self.by_producer[next(iter(self.by_producer))]
         until_s = self._now() + REMEMBERED_S
-        self.by_producer[header.producer_id] = Gap(header.producer_epoch, header.base_sequence, until_s)
+        self.by_producer[header.producer_id] = RefusedBatches(header.producer_epoch, header.base_sequence, until_s)
 
     def is_before(self, header: BatchHeader) -> bool:
         """Whether a batch that this one follows was refused, and may still come.

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, PartitionRefused, Place, Refusal
-from cordwood.replication.partition_context import Surroundings
+from cordwood.replication.partition_context import PartitionContext
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DamagedLog, StorageError
@@ -19,9 +19,9 @@ NO_EPOCH = -1
 class Replicas:
     """The partitions of this broker by topic name and index, spread over its log directories."""
 
-    def __init__(self, directories: Sequence[LogDirectory], surroundings: Surroundings) -> None:
+    def __init__(self, directories: Sequence[LogDirectory], context: PartitionContext) -> None:
         self.directories = directories
-        self._surroundings = surroundings
+        self._context = context
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._names: dict[UUID, str] = {}
         self._offline: set[tuple[str, int]] = set()
@@ -77,8 +77,8 @@ class Replicas:
             log = recovered
             # It may have been given another since it was opened.
             log.config = config
-            mark = directory.marks.get(place.topic_id, place.partition)
-            partition = Partition(place, log, directory, self._surroundings)
+            mark = directory.flushed_offsets.get(place.topic_id, place.partition)
+            partition = Partition(place, log, directory, self._context)
             if mark is None or mark.end_offset < log.flushed_end:
                 partition.note_flushed()
         except (OSError, StorageError) as error:
@@ -91,8 +91,8 @@ class Replicas:
 
     def _open_log(self, directory: LogDirectory, place: Place, config: LogConfig, now_ms: int) -> Log:
         path = directory.partition_path(place.topic_id, place.partition)
-        mark = directory.marks.get(place.topic_id, place.partition)
-        return open_log(directory.disk, path, config, mark, now_ms, self._surroundings.open_segments)
+        mark = directory.flushed_offsets.get(place.topic_id, place.partition)
+        return open_log(directory.disk, path, config, mark, now_ms, self._context.open_segments)
 
     async def read_piece(self, chunk: Slice) -> Bytes:
         """Take the next piece of a slice beside the loop, waiting for no disk but its own. Raises as it does."""
@@ -154,7 +154,7 @@ class Replicas:
             partition.configure(config)
 
     def remove(self, topic: str) -> list[Partition]:
-        """Forget a deleted topic's partitions at once; `Housekeeping.remove` then removes what they leave."""
+        """Forget a deleted topic's partitions at once; `LogMaintenance.remove` then removes what they leave."""
         removed = [self._forget(partition) for partition in list(self._by_topic.get(topic, {}).values())]
         self._offline = {place for place in self._offline if place[0] != topic}
         return removed
@@ -176,7 +176,7 @@ class Replicas:
         partition.directory.unsaved.pop(partition, None)
         partition.deleted()
         try:
-            partition.directory.marks.forget(partition.topic_id, partition.index)
+            partition.directory.flushed_offsets.forget(partition.topic_id, partition.index)
         except OSError as error:
             partition.directory.write_failed(error)
         return partition
@@ -189,7 +189,7 @@ class Replicas:
         """An orphan's files have been removed."""
         directory = self._homes.pop((topic_id, index), None)
         if directory is not None:
-            directory.marks.forget(topic_id, index)
+            directory.flushed_offsets.forget(topic_id, index)
             directory.partition_count -= 1
 
     def go_offline(self, directory: LogDirectory) -> None:
@@ -214,5 +214,5 @@ class Replicas:
 
 def _newest(directory: LogDirectory, place: tuple[UUID, int]) -> tuple[int, int]:
     """Leader epoch and end of what a directory has of a partition, as far as its mark says."""
-    mark = directory.marks.get(*place)
+    mark = directory.flushed_offsets.get(*place)
     return (NO_EPOCH, 0) if mark is None else (mark.leader_epoch, mark.end_offset)

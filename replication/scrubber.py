@@ -115,7 +115,7 @@ class Scrubber:
         await asyncio.sleep(max(self._due - now, 0))
 
     def _scrub_marks(self, directory: LogDirectory) -> None:
-        for place, damage in directory.marks.unsound().items():
+        for place, damage in directory.flushed_offsets.unsound().items():
             partition = self._replicas.with_id(*place)
             if partition is not None:
                 partition.damaged(damage)

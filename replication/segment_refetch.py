@@ -14,7 +14,7 @@ from cordwood.replication.range_reads import RangeReader, RangeUnavailable
 from cordwood.storage.disk import sync_directory
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.segment import Segment
-from cordwood.storage.segment_rebuild import Missing, Rebuild
+from cordwood.storage.segment_rebuild import Missing, SegmentRebuild
 
 _events = structlog.get_logger("repairs")
 
@@ -35,7 +35,7 @@ async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int
     log.set_apart(segment)
     place = f"{partition.directory.path}/{STAGING}/{partition.topic_id}-{partition.index}"
     await run_blocking(log.disk.make_directories, place)
-    rebuild = Rebuild(log, segment, place)
+    rebuild = SegmentRebuild(log, segment, place)
     try:
         steps = rebuild.steps()
         while (step := await run_blocking(next, steps, None)) is not None:
@@ -53,7 +53,7 @@ async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int
 
 
 async def _fill(
-    rebuild: Rebuild, missing: Missing, partition: Partition, sources: Sequence[int], reader: RangeReader
+    rebuild: SegmentRebuild, missing: Missing, partition: Partition, sources: Sequence[int], reader: RangeReader
 ) -> None:
     """Raises RangeUnavailable where none of the sources has what comes next."""
     while rebuild.due < missing.end:

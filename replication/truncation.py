@@ -128,7 +128,7 @@ def prepare(cuts: Sequence[Cut]) -> dict[Cut, Exception]:
     failures: dict[Cut, Exception] = {}
     directory = cuts[0].partition.directory
     try:
-        directory.marks.file.sync()
+        directory.flushed_offsets.file.sync()
     except Exception as error:
         return dict.fromkeys(cuts, error)
     for cut in cuts:

@@ -98,7 +98,7 @@ def _refuse(entries: Iterable[tuple[int, Waiter]], reason: Exception) -> None:
             report("a waiter failed as it was refused", error)
 
 
-class Wakeups:
+class EndOfTickScheduler:
     """Whom to wake at the end of this turn, each once: connections with answers to send first, then long polls."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

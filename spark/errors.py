@@ -11,7 +11,7 @@ class Unavailable(ReadError):
     """What was wanted could not be had, again and again, for as long as `retryTimeoutMs` allows."""
 
 
-class Refused(ReadError):
+class RequestRefused(ReadError):
     """A broker said no, and will say no again: no permission, a topic name that cannot be, a protocol too old."""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from cordwood.spark.client.cluster import Cluster
+from cordwood.spark.client.cluster import ClusterReader
 from cordwood.spark.client.fetch import Fetched, fetch
 from cordwood.spark.client.settings import ClientSettings
 from cordwood.spark.columns import Columns
@@ -34,7 +34,7 @@ def read_range(
     is where reading can go on; CorruptRecords; Unavailable; Refused.
     """
     decoder = Decoder(wanted, columns, may_skip_corrupt=may_skip_corrupt)
-    for fetched in fetch(Cluster(settings), wanted):
+    for fetched in fetch(ClusterReader(settings), wanted):
         yield from decoder.decode(fetched)
 
 

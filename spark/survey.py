@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cordwood.spark.client.cluster import NO_OFFSET, Cluster
+from cordwood.spark.client.cluster import NO_OFFSET, ClusterReader
 from cordwood.spark.errors import OffsetsGone
 from cordwood.spark.mistakes import WrongOption
 from cordwood.spark.offsets import Offsets
@@ -21,7 +21,7 @@ class Survey:
     def __init__(self, options: ReadOptions) -> None:
         """Talks to nobody yet."""
         self._options = options
-        self._cluster = Cluster(options.client)
+        self._cluster = ClusterReader(options.client)
 
     def places(self) -> set[TopicPartition]:
         """The wanted partitions that are there, in one request."""

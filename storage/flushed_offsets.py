@@ -22,7 +22,7 @@ SLOT_BYTES = _SLOT.size
 _FREE = bytes(SLOT_BYTES)
 
 
-class Mark(NamedTuple):
+class FlushedOffset(NamedTuple):
     """Everything below `end_offset` was on disk, and the last of it was of `leader_epoch`."""
 
     end_offset: int
@@ -33,14 +33,14 @@ class Mark(NamedTuple):
         return header.end <= self.end_offset and 0 <= self.leader_epoch < header.leader_epoch
 
 
-class Marks:
+class FlushedOffsets:
     """The flushed ends of a log directory's partitions, in one file."""
 
     def __init__(self, file: File) -> None:
         self.damage: list[DamagedLog] = []
         self.file = file
         self._slots: dict[tuple[UUID, int], int] = {}
-        self._marks: dict[tuple[UUID, int], Mark] = {}
+        self._marks: dict[tuple[UUID, int], FlushedOffset] = {}
         self._free: list[int] = []
         content = read_around(file, file.size(), 0)
         slots = range(0, len(content), SLOT_BYTES)
@@ -49,7 +49,7 @@ class Marks:
             self._load(position // SLOT_BYTES, content[position : position + SLOT_BYTES])
         self._free.reverse()
 
-    def get(self, topic_id: UUID, partition: int) -> Mark | None:
+    def get(self, topic_id: UUID, partition: int) -> FlushedOffset | None:
         """What was noted for a log when the directory was opened; None where nothing was."""
         return self._marks.get((topic_id, partition))
 
@@ -94,7 +94,7 @@ class Marks:
             return
         topic_id, partition, end, epoch, _ = _SLOT.unpack(content)
         key = (UUID(bytes=topic_id), partition)
-        self._slots[key], self._marks[key] = slot, Mark(end, epoch)
+        self._slots[key], self._marks[key] = slot, FlushedOffset(end, epoch)
 
     def _damage(self, slot: int) -> DamagedLog:
         return DamagedLog(self.file.path, slot * SLOT_BYTES, "a flush mark is not what was written")

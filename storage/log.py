@@ -167,7 +167,7 @@ class Log:
             self._remember(end, segment, stop)
         return Slice(segment, start, stop, segment.cuts)
 
-    def ship(self, offset: int, max_bytes: int, *, wait: bool = True) -> tuple[Slice, int] | None:
+    def read_for_replication(self, offset: int, max_bytes: int, *, wait: bool = True) -> tuple[Slice, int] | None:
         """As `slice`, for a follower: up to the log's end, flushed or not; and the offset behind what it holds.
 
         A follower begins with the whole batch in which the log starts.

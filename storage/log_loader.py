@@ -13,7 +13,7 @@ from cordwood.storage.boundaries import offset_at
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Disk, read_around, sync_directory
 from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail
-from cordwood.storage.flushed_offsets import Mark
+from cordwood.storage.flushed_offsets import FlushedOffset
 from cordwood.storage.log import Log
 from cordwood.storage.manifest import NOT_KNOWN, Layout, Manifest, SealedSegment, lay_out
 from cordwood.storage.open_segments import OpenSegments
@@ -31,7 +31,7 @@ def open_log(
     disk: Disk,
     directory: str,
     config: LogConfig,
-    mark: Mark | None,
+    mark: FlushedOffset | None,
     now_ms: int,
     opened: OpenSegments | None = None,
 ) -> Log:
@@ -53,7 +53,7 @@ def open_log(
     return log
 
 
-def _recover(log: Log, mark: Mark | None, now_ms: int) -> None:
+def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     recovered = load(log.disk, log.directory)
     log.log_start, log.recovery_point = recovered.log_start, recovered.recovery_point
     log.producers, log.epochs = recovered.producers, recovered.epochs
@@ -79,7 +79,7 @@ def _go_on_behind(log: Log, end: int) -> None:
 
 
 class _Opening:
-    def __init__(self, log: Log, mark: Mark | None, now_ms: int) -> None:
+    def __init__(self, log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
         self._log, self._mark, self._now_ms = log, mark, now_ms
         self._flushed_end = max(mark.end_offset if mark else 0, log.recovery_point)
         self._replay_from = log.recovery_point

@@ -30,7 +30,7 @@ class Missing(NamedTuple):
     end: int
 
 
-class Rebuild:
+class SegmentRebuild:
     """One segment on its way. Iterate over `steps`, and `fill` each range that it yields before going on.
 
     Both wait for the disk. `put_in_place` is for the loop, where the log is changed.

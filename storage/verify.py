@@ -13,7 +13,7 @@ from cordwood.storage import checkpoint
 from cordwood.storage.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchHeader, Compression, check, peek
 from cordwood.storage.disk import Disk, File
 from cordwood.storage.errors import CorruptBatch, DamagedLog
-from cordwood.storage.flushed_offsets import Mark
+from cordwood.storage.flushed_offsets import FlushedOffset
 from cordwood.storage.index import Index, Interval, load
 from cordwood.storage.recovery import SCAN_BYTES, Window, has_hole
 from cordwood.storage.segment_files import loss_of, segment_path
@@ -65,7 +65,7 @@ def dump_segment(disk: Disk, path: str) -> Iterator[BatchLine]:
         file.close()
 
 
-def verify_partition(disk: Disk, directory: str, mark: Mark | None) -> Iterator[Finding]:
+def verify_partition(disk: Disk, directory: str, mark: FlushedOffset | None) -> Iterator[Finding]:
     """Everything in a partition's directory. `mark` is what the flush marks say of it, None if nothing."""
     names = disk.list_directory(directory)
     for name in names:
@@ -108,7 +108,7 @@ def verify_segment(disk: Disk, path: str) -> Iterator[Finding]:
 class _SegmentCheck:
     """Goes through the segments of a partition in order. `due` is the offset at which the next batch should begin."""
 
-    def __init__(self, disk: Disk, mark: Mark | None) -> None:
+    def __init__(self, disk: Disk, mark: FlushedOffset | None) -> None:
         self._disk, self._mark = disk, mark
         self.due = -1
         self._latest_epoch = -1

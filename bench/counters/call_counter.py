@@ -19,7 +19,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.environment import SimulatedSyncer
 from cordwood.chaos.sim.loop import PROCESS
 from cordwood.cluster.kafka.connection import Connection
-from cordwood.cluster.metadata.raft.connection import Connection as RaftConnection
+from cordwood.cluster.metadata.raft.connection import RaftConnection
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = tuple(f"{ROOT / package}/" for package in ("cluster", "replication", "storage"))
@@ -35,7 +35,7 @@ Size = Callable[[dict[str, Any]], int]
 """How many bytes a call moves, by its arguments."""
 
 
-class Counting:
+class CallCounter:
     """A context: what the brokers do within it is in `counts`, by name.
 
     With `with_memory` it counts memory alone, which is slower: every block that the brokers' code takes, as far as the
@@ -49,7 +49,7 @@ class Counting:
         self._seams = _seams()
         self._was_ours, self._bytes = False, 0
 
-    def __enter__(self) -> "Counting":
+    def __enter__(self) -> "CallCounter":
         if self._with_memory:
             tracemalloc.start()
             self._bytes = tracemalloc.get_traced_memory()[0]

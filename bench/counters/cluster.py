@@ -31,7 +31,7 @@ QUIET: dict[str, object] = {
 """What brokers do by the clock would fall into some requests and not into others; an idle second has that alone."""
 
 
-class Cluster:
+class CountedCluster:
     """One broker, or several that all have a replica of every partition. Made on a SimulatedLoop.
 
     Without `is_quiet` the brokers' clockwork is as it is by default.
@@ -58,7 +58,7 @@ class Cluster:
             )
         )
 
-    async def begin(self) -> "Cluster":
+    async def begin(self) -> "CountedCluster":
         """Start, create the topic, and wait until every replica is in sync. Raises TimeoutError."""
         for host in self.world.hosts.values():
             host.start()

@@ -5,10 +5,10 @@ import gc
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from cordwood.bench.counters.call_counter import Counting
+from cordwood.bench.counters.call_counter import CallCounter
 from cordwood.bench.counters.cluster import (
     PARTITIONS,
-    Cluster,
+    CountedCluster,
     batch,
     check_produced,
     fetch,
@@ -23,7 +23,7 @@ Counts = dict[str, float]
 """Per request, by the counter's name."""
 Step = Callable[[], Awaitable[None]]
 """One request, or whatever is counted as one."""
-Prepare = Callable[[Cluster, Client], Awaitable[Step]]
+Prepare = Callable[[CountedCluster, Client], Awaitable[Step]]
 
 SMALL_BYTES = 100
 MEGABYTE = 1 << 20
@@ -44,7 +44,7 @@ class Scenario:
     is_quiet: bool = True
 
 
-async def _small_produce(cluster: Cluster, client: Client) -> Step:
+async def _small_produce(cluster: CountedCluster, client: Client) -> Step:
     request, leader = produce([(0, batch(SMALL_BYTES))]), cluster.leader(0)
 
     async def step() -> None:
@@ -53,7 +53,7 @@ async def _small_produce(cluster: Cluster, client: Client) -> Step:
     return step
 
 
-async def _large_produce(cluster: Cluster, client: Client) -> Step:
+async def _large_produce(cluster: CountedCluster, client: Client) -> Step:
     """A megabyte, over all partitions."""
     records = batch(MEGABYTE // PARTITIONS)
     request, leader = produce([(index, records) for index in range(PARTITIONS)]), cluster.leader(0)
@@ -64,7 +64,7 @@ async def _large_produce(cluster: Cluster, client: Client) -> Step:
     return step
 
 
-async def _large_fetch(cluster: Cluster, client: Client) -> Step:
+async def _large_fetch(cluster: CountedCluster, client: Client) -> Step:
     """A megabyte that is in memory, in batches of 64 KiB."""
     records, leader = batch(64 << 10), cluster.leader(0)
     for _ in range(18):
@@ -78,7 +78,7 @@ async def _large_fetch(cluster: Cluster, client: Client) -> Step:
     return step
 
 
-async def _woken_poll(cluster: Cluster, client: Client) -> Step:
+async def _woken_poll(cluster: CountedCluster, client: Client) -> Step:
     """A fetch that finds nothing, and the small produce on another connection that ends its wait."""
     producing, leader = cluster.client("another"), cluster.leader(0)
     sent = produce([(0, batch(SMALL_BYTES))])
@@ -95,7 +95,7 @@ async def _woken_poll(cluster: Cluster, client: Client) -> Step:
     return step
 
 
-async def _sixteen_at_once(cluster: Cluster, _client: Client) -> Step:
+async def _sixteen_at_once(cluster: CountedCluster, _client: Client) -> Step:
     """Small produces of as many connections that arrive in one turn of the loop: one group commit, one fsync."""
     clients = [cluster.client(f"client {number}") for number in range(CONNECTIONS)]
     request, leader = produce([(0, batch(SMALL_BYTES))]), cluster.leader(0)
@@ -107,7 +107,7 @@ async def _sixteen_at_once(cluster: Cluster, _client: Client) -> Step:
     return step
 
 
-async def _idle_second(cluster: Cluster, client: Client) -> Step:
+async def _idle_second(cluster: CountedCluster, client: Client) -> Step:
     """One connection that asks nothing, behind a produce."""
     check_produced(await client.ask(cluster.leader(0), produce([(0, batch(SMALL_BYTES))])))
 
@@ -132,12 +132,12 @@ SCENARIOS = (
 def count(scenario: Scenario) -> Counts:
     """What one step costs, over all brokers: calls and system calls, then, in a world of its own, memory."""
     with undisturbed():
-        return {**_counted(scenario, Counting()), **_counted(scenario, Counting(with_memory=True))}
+        return {**_counted(scenario, CallCounter()), **_counted(scenario, CallCounter(with_memory=True))}
 
 
-def _counted(scenario: Scenario, counting: Counting) -> Counts:
+def _counted(scenario: Scenario, counting: CallCounter) -> Counts:
     async def story() -> None:
-        cluster = await Cluster(scenario.brokers, is_quiet=scenario.is_quiet).begin()
+        cluster = await CountedCluster(scenario.brokers, is_quiet=scenario.is_quiet).begin()
         await cluster.by(_repeat(cluster, scenario, counting), "client")
         cluster.check()
 
@@ -145,7 +145,7 @@ def _counted(scenario: Scenario, counting: Counting) -> Counts:
     return {name: number / scenario.times for name, number in counting.counts.items()}
 
 
-async def _repeat(cluster: Cluster, scenario: Scenario, counting: Counting) -> None:
+async def _repeat(cluster: CountedCluster, scenario: Scenario, counting: CallCounter) -> None:
     step = await scenario.prepare(cluster, cluster.client("client"))
     for _ in range(scenario.warm_up):
         await step()

@@ -22,7 +22,7 @@ _BEHIND_DUE = len(_FILLER) + 1
 
 
 @dataclass(slots=True)
-class Tailed:
+class TailResult:
     """What the consumers got. Latencies count from when a record was due, not from when it could be sent."""
 
     seconds: float
@@ -44,7 +44,7 @@ class _Consumer:
         self._batch: struct.Struct | None = None
         self._ask()
 
-    def readable(self, buffer: bytearray, tailed: Tailed) -> None:
+    def readable(self, buffer: bytearray, tailed: TailResult) -> None:
         """Take a whole answer, note how late its records are, and ask for what comes behind."""
         view = memoryview(buffer)
         got = self.socket.recv_into(view)
@@ -67,14 +67,14 @@ class _Consumer:
         self.socket.sendall(self._request.at(self._offset))
 
 
-def tail(address: str, consumers: int, rate: int, seconds: float) -> Tailed:
+def tail(address: str, consumers: int, rate: int, seconds: float) -> TailResult:
     """`rate` records a second to partition 0 for `seconds`, and how late each of the consumers gets each of them.
 
     Raises Refused, OSError.
     """
     host, _, port = address.rpartition(":")
     place, offset = (host, int(port)), end_offset(address)
-    tailed, poll, buffer = Tailed(seconds), select.epoll(), bytearray(BUFFER_BYTES)
+    tailed, poll, buffer = TailResult(seconds), select.epoll(), bytearray(BUFFER_BYTES)
     members = [_Consumer(place, offset) for _ in range(consumers)]
     by_fd = {member.socket.fileno(): member for member in members}
     producer = _connected(place)

@@ -33,7 +33,7 @@ class Anomaly:
 
 
 @dataclass(slots=True)
-class Ledger:
+class AckLog:
     """Sends, acknowledgements and failures as clients saw them."""
 
     acknowledged: dict[Sent, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Somebody else's cluster, found by an address: it can be worked on and checked, and not be harmed from here."""
 
 from cordwood.chaos.live.broker_views import NoAnswer, addresses_seen_by
-from cordwood.chaos.live.brokers import REPLICAS_MAX, Cluster
+from cordwood.chaos.live.brokers import REPLICAS_MAX, LiveCluster
 from cordwood.chaos.live.target import FAULTS, CannotHarm, Target
 
 WHY_NOT = "a cluster that is known by its address alone cannot be harmed from here"
@@ -39,7 +39,7 @@ class AddressedBroker:
         return ""
 
 
-class AddressedCluster(Cluster):
+class AddressedCluster(LiveCluster):
     """The brokers that one of them, at host:port, knows of. Raises NoAnswer."""
 
     def __init__(self, address: str) -> None:

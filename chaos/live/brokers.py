@@ -28,7 +28,7 @@ class NotInTime(Exception):
     """The cluster did not come to where it should be. The message has what each broker said last."""
 
 
-class Broker(Protocol):
+class LiveBroker(Protocol):
     """One broker: a process, a container, or somebody else's. Its address stays the same over restarts."""
 
     @property
@@ -65,10 +65,10 @@ class Broker(Protocol):
         """The end of what it printed."""
 
 
-class Cluster:
+class LiveCluster:
     """Brokers by their ids. Whoever leaves the block finds all of them killed."""
 
-    brokers: Mapping[int, Broker]
+    brokers: Mapping[int, LiveBroker]
     replicas: int
     """How many each partition of a topic that is created here gets."""
 
@@ -203,7 +203,7 @@ class Cluster:
         except NoAnswer:
             return False
 
-    def _running(self) -> list[Broker]:
+    def _running(self) -> list[LiveBroker]:
         self.check_alive()
         return [broker for broker in self.brokers.values() if broker.is_running]
 

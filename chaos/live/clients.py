@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError
 
-from cordwood.chaos.live.ack_log import Anomaly, Ledger, Sent
+from cordwood.chaos.live.ack_log import AckLog, Anomaly, Sent
 from cordwood.chaos.live.process import wait_for
 from cordwood.chaos.live.rows import ANSWERED, READ, Answered, Read, Rows
 
@@ -135,16 +135,16 @@ class Clients:
             raise TimeoutError("a reader did not come to the end of the log")
         return list(Rows(path, READ, Read._make).news())
 
-    def ledger(self) -> Ledger:
+    def ack_log(self) -> AckLog:
         """What was promised."""
-        ledger = Ledger()
+        ack_log = AckLog()
         for number, answer in self.answers:
             sent = Sent(number, answer.partition, answer.number)
             if answer.error:
-                ledger.fail(sent, KafkaError(answer.error).str())
+                ack_log.fail(sent, KafkaError(answer.error).str())
             else:
-                ledger.acknowledge(sent, answer.offset)
-        return ledger
+                ack_log.acknowledge(sent, answer.offset)
+        return ack_log
 
     def kill(self) -> None:
         """End whatever still runs."""

@@ -4,13 +4,13 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cordwood.chaos.live.brokers import REPLICAS_MAX, Cluster
+from cordwood.chaos.live.brokers import REPLICAS_MAX, LiveCluster
 from cordwood.chaos.live.process import BrokerProcess, free_port
 
 VOTERS_MAX = 3
 
 
-class LocalCluster(Cluster):
+class LocalCluster(LiveCluster):
     """`brokers` brokers below `place`, the first `voters` of which keep the metadata.
 
     Ports and directories stay the same over restarts. Broker `i` listens at `hosts[i]`, 127.0.0.1 unless given, and

@@ -13,7 +13,7 @@ from docker.models.containers import Container
 from docker.models.networks import Network
 
 from cordwood.chaos.live.broker_views import NoAnswer, brokers_seen_by
-from cordwood.chaos.live.brokers import REPLICAS_MAX, Cluster
+from cordwood.chaos.live.brokers import REPLICAS_MAX, LiveCluster
 from cordwood.chaos.live.faults import disks, links, processes
 from cordwood.chaos.live.faults.fault import Fault
 from cordwood.chaos.live.process import BrokerEnded, wait_for
@@ -94,7 +94,7 @@ class ContainerBroker:
         return str(self._container.logs(tail=20).decode(errors="replace"))
 
 
-class ComposeCluster(Cluster):
+class ComposeCluster(LiveCluster):
     """The brokers of one project. Raises CannotHarm where none runs."""
 
     def __init__(self, engine: docker.DockerClient, project: str) -> None:
@@ -131,7 +131,7 @@ def opened(project: str, faults: Sequence[str]) -> Iterator[Target]:
         "kill": lambda: processes.Kill(cluster),
         "pause": lambda: processes.Pause(cluster),
         "rolling-restart": lambda: processes.RollingRestart(cluster),
-        "partition": lambda: links.Partition(links.Links({"off the network": cut.off}, cut.mend)),
+        "partition": lambda: links.NetworkPartition(links.Links({"off the network": cut.off}, cut.mend)),
         "wipe": lambda: disks.Wipe(cluster, lambda id_: _wipe(engine, cluster.brokers[id_])),
     }
     place = Path(tempfile.mkdtemp(prefix="cordwood-chaos-volumes-"))

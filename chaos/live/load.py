@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.chaos.live.ack_log import Ledger, Sent
+from cordwood.chaos.live.ack_log import AckLog, Sent
 from cordwood.chaos.live.process import wait_for
 
 ANSWER_S = 20.0
@@ -18,10 +18,10 @@ POLL_S = 0.005
 
 
 class Load:
-    """Some producers on one topic. All they are told goes into `ledger`."""
+    """Some producers on one topic. All they are told goes into `ack_log`."""
 
     def __init__(self, address: str, topic: str, partitions: int, producers: int, rng: random.Random) -> None:
-        self.ledger = Ledger()
+        self.ack_log = AckLog()
         self._address, self._topic, self._partitions, self._rng = address, topic, partitions, rng
         self._padding = rng.randbytes(1000).hex().encode()
         self._producers = [Producer(_producer_settings(address)) for _ in range(producers)]
@@ -43,8 +43,8 @@ class Load:
 
     def run_until_served(self, seconds: float) -> bool:
         """Keep sending until one more record is acknowledged. False where none is before the time is over."""
-        before, end = len(self.ledger.acknowledged), time.monotonic() + seconds
-        while len(self.ledger.acknowledged) == before:
+        before, end = len(self.ack_log.acknowledged), time.monotonic() + seconds
+        while len(self.ack_log.acknowledged) == before:
             if time.monotonic() > end:
                 return False
             self.run_for(POLL_S)
@@ -68,7 +68,7 @@ class Load:
             partition = self._rng.randrange(self._partitions)
             if len(producer) > 5000:
                 return
-            sent = self.ledger.next(number, partition)
+            sent = self.ack_log.next(number, partition)
             # Long and short ones, so that batches end anywhere within a page of the disk.
             padding = self._padding[: self._rng.randrange(len(self._padding))]
             producer.produce(self._topic, sent.encode(), key=padding, partition=partition, on_delivery=self._told(sent))
@@ -76,11 +76,11 @@ class Load:
     def _told(self, sent: Sent) -> Any:
         def answered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                self.ledger.fail(sent, error.str())
+                self.ack_log.fail(sent, error.str())
                 return
             offset = message.offset()
             assert offset is not None, "an acknowledged record has an offset"
-            self.ledger.acknowledge(sent, offset)
+            self.ack_log.acknowledge(sent, offset)
 
         return answered
 

@@ -80,7 +80,7 @@ def _makers(
 ) -> Mapping[str, Callable[[], Fault]]:
     def partition() -> Fault:
         assert nets is not None, "a partition needs a network of its own"
-        return links.Partition(links.Links(nets.ways, nets.heal))
+        return links.NetworkPartition(links.Links(nets.ways, nets.heal))
 
     return {
         "kill": lambda: processes.Kill(cluster),

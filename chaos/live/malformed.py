@@ -41,7 +41,7 @@ SETTINGS = ("auto.create.topics.enable=false", "group.initial.rebalance.delay.ms
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MalformedVerdict:
     """What the flood did to the broker; `complaints` is empty where all is well."""
 
     tally: Tally
@@ -53,7 +53,7 @@ class Verdict:
 
 def flood(
     port: int, pid: int, frames: int, seed: int, processes: int, taken: Callable[[int], None] = lambda _frames: None
-) -> Verdict:
+) -> MalformedVerdict:
     """Send the frames and judge; `taken` hears how many the broker has taken so far.
 
     The broker's memory is compared with what it was over the first chunks.
@@ -91,7 +91,7 @@ def flood(
         complaints.append(f"the broker grew by {after - before:.1f} MB, where {GROWTH_MB_MAX:.0f} are allowed")
     if observed.worst_ack_ms > ACK_MS_MAX:
         complaints.append(f"the bystander waited {observed.worst_ack_ms:,.0f} ms for one acknowledgement")
-    return Verdict(tally, observed, time.monotonic() - begin, (before, after), tuple(complaints))
+    return MalformedVerdict(tally, observed, time.monotonic() - begin, (before, after), tuple(complaints))
 
 
 def _chunks(port: int, seed: int, frames: int) -> Iterator[tuple[int, str, int]]:

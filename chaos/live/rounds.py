@@ -18,7 +18,7 @@ LOAD_S = (0.1, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RoundVerdict:
     """How some rounds ended. `slowest_start_s` is from the start of the process to the first connection."""
 
     rounds: int
@@ -51,7 +51,7 @@ def run(
     partitions: int = 4,
     producers: int = 3,
     told: Callable[[int], None] = lambda _round: None,
-) -> Verdict:
+) -> RoundVerdict:
     """Run the broker through `rounds` crashes. `crash` ends its process, and what else it likes; `told` hears of each.
 
     Raises BrokerEnded where the broker does not come back.
@@ -70,5 +70,7 @@ def run(
     if not load.settle():
         anomalies.append(Anomaly("unanswered", "some sends were never answered"))
     found = load.read_back()
-    anomalies += load.ledger.compare(found)
-    return Verdict(rounds, len(load.ledger.acknowledged), sum(map(len, found.values())), slowest_start_s, anomalies)
+    anomalies += load.ack_log.compare(found)
+    return RoundVerdict(
+        rounds, len(load.ack_log.acknowledged), sum(map(len, found.values())), slowest_start_s, anomalies
+    )

@@ -9,7 +9,7 @@ from cordwood.chaos.commit import commit
 from cordwood.chaos.live.campaign import Campaign
 from cordwood.chaos.live.verdict import Verdict
 from cordwood.chaos.report.series import longest_silence_s, series
-from cordwood.chaos.report.summary import Story
+from cordwood.chaos.report.summary import RunReport
 
 
 def sentence(campaign: Campaign, verdict: Verdict, lasted_s: float) -> str:
@@ -41,10 +41,10 @@ def summary(campaign: Campaign, verdict: Verdict, lasted_s: float) -> dict[str, 
     }
 
 
-def story(campaign: Campaign, verdict: Verdict, lasted_s: float, left_out: Mapping[str, str]) -> Story:
+def story(campaign: Campaign, verdict: Verdict, lasted_s: float, left_out: Mapping[str, str]) -> RunReport:
     """All that the report shows."""
     load = campaign.crowd.load
-    return Story(
+    return RunReport(
         seed=load.seed,
         commit=commit(),
         sentence=sentence(campaign, verdict, lasted_s),

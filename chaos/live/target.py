@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cordwood.chaos.live.brokers import Cluster
+from cordwood.chaos.live.brokers import LiveCluster
 from cordwood.chaos.live.faults.fault import Fault
 
 FAULTS = (
@@ -31,7 +31,7 @@ class Target:
     """`log_directories` stops all brokers and returns what each of them has on disk; None where nobody may do that."""
 
     name: str
-    cluster: Cluster
+    cluster: LiveCluster
     faults: Mapping[str, Fault]
     log_directories: Callable[[], Mapping[int, Path]] | None
 

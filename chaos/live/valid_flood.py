@@ -20,7 +20,7 @@ from cordwood.chaos.live.flood import attack
 from cordwood.chaos.live.flood.attack import Sent
 from cordwood.chaos.live.flood.scenarios import SCENARIOS, SETTINGS
 from cordwood.chaos.live.flood.stage import Stage
-from cordwood.chaos.live.flood.verdict import Verdict
+from cordwood.chaos.live.flood.verdict import FloodVerdict
 from cordwood.chaos.live.options import Keep, Seed, workplace
 
 ALL = "all"
@@ -29,7 +29,7 @@ SECONDS_PER_MINUTE = 60.0
 Attack = Callable[[Stage], Sent]
 
 
-def flooded(place: Path, seed: int, seconds: float, processes: int = 2, brokers: int = 1) -> tuple[Sent, Verdict]:
+def flooded(place: Path, seed: int, seconds: float, processes: int = 2, brokers: int = 1) -> tuple[Sent, FloodVerdict]:
     """A flood on a cluster of its own, beside a bar."""
     with Progress(BarColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as progress:
         bar = progress.add_task("flood", total=seconds)
@@ -44,17 +44,19 @@ def flooded(place: Path, seed: int, seconds: float, processes: int = 2, brokers:
         return _attacked(place, brokers, send)
 
 
-def played(place: Path, name: str, brokers: int = 1) -> tuple[Sent, Verdict]:
+def played(place: Path, name: str, brokers: int = 1) -> tuple[Sent, FloodVerdict]:
     """A scenario on a cluster of its own."""
     return _attacked(place, brokers, lambda stage: attack.scenario(stage.aims(), name), SETTINGS.get(name))
 
 
-def repeated(place: Path, name: str, brokers: int = 1) -> tuple[Sent, Verdict]:
+def repeated(place: Path, name: str, brokers: int = 1) -> tuple[Sent, FloodVerdict]:
     """One shot of a flood on a cluster of its own."""
     return _attacked(place, brokers, lambda stage: attack.shot(stage.aims(), name))
 
 
-def _attacked(place: Path, brokers: int, send: Attack, settings: dict[str, str] | None = None) -> tuple[Sent, Verdict]:
+def _attacked(
+    place: Path, brokers: int, send: Attack, settings: dict[str, str] | None = None
+) -> tuple[Sent, FloodVerdict]:
     with Stage(place, brokers, settings) as stage:
         sent = send(stage)
         return sent, stage.verdict(sent)
@@ -73,7 +75,7 @@ def main(
     console = Console(highlight=False, soft_wrap=True)
     has_failed = False
 
-    def tell(name: str, sent: Sent, verdict: Verdict) -> bool:
+    def tell(name: str, sent: Sent, verdict: FloodVerdict) -> bool:
         outcomes = Counter(shot.outcome.value for shot in sent.shots)
         counted = "".join(f"{count:,} requests {outcome}; " for outcome, count in outcomes.most_common())
         console.print(f"{name}: {counted}{verdict.figures}{sent.remark and f'; {sent.remark}'}", markup=False)

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 import structlog
 
 import cordwood
-from cordwood.chaos.mutants.mutant import Story
+from cordwood.chaos.mutants.mutant import Scenario
 from cordwood.chaos.sim.group_scenario import group_story
 from cordwood.chaos.sim.log_scenario import log_story
 from cordwood.chaos.sim.quorum_scenario import quorum_story
@@ -41,13 +41,13 @@ def brokers_story(seed: int) -> float:
     return run.simulated_s
 
 
-STORIES: dict[Story, Callable[[int], float]] = {
-    Story.LOGS: log_story,
-    Story.REPLICAS: replica_story,
-    Story.TURNS: turns_story,
-    Story.QUORUM: quorum_story,
-    Story.GROUPS: group_story,
-    Story.BROKERS: brokers_story,
+STORIES: dict[Scenario, Callable[[int], float]] = {
+    Scenario.LOGS: log_story,
+    Scenario.REPLICAS: replica_story,
+    Scenario.TURNS: turns_story,
+    Scenario.QUORUM: quorum_story,
+    Scenario.GROUPS: group_story,
+    Scenario.BROKERS: brokers_story,
 }
 
 
@@ -117,7 +117,7 @@ def main() -> None:
     story, limits = sys.argv[1:]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     signal.signal(signal.SIGPROF, _stop)
-    outcome = chase(STORIES[Story(story)], Limits(**json.loads(limits)))
+    outcome = chase(STORIES[Scenario(story)], Limits(**json.loads(limits)))
     sys.stdout.write(json.dumps(asdict(outcome)) + "\n")
 
 

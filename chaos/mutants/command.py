@@ -14,7 +14,7 @@ import typer
 
 from cordwood.chaos.mutants import record, report
 from cordwood.chaos.mutants.catalogue import ALL, BY_NAME
-from cordwood.chaos.mutants.hunt import Hunt, Outcome
+from cordwood.chaos.mutants.hunt import Hunt, MutantOutcome
 from cordwood.chaos.mutants.killers import ROOT, PytestFile, pin, pinned
 from cordwood.chaos.mutants.mutant import Mutant, Stale
 from cordwood.chaos.mutants.search import search
@@ -93,12 +93,12 @@ def _changed_files(commit: str) -> set[str]:
     return set(said.splitlines())
 
 
-async def _hunt_all(wanted: Sequence[Mutant], jobs: int, kept: Record | None, real_s: float) -> list[Outcome]:
+async def _hunt_all(wanted: Sequence[Mutant], jobs: int, kept: Record | None, real_s: float) -> list[MutantOutcome]:
     """The outcomes of all that were begun in time, in their order: those of the record, and new ones."""
     known = {} if kept is None else record.outcomes(kept.rows)
     hunt, turn, end_s = Hunt(pinned()), asyncio.Semaphore(jobs), time.monotonic() + real_s
 
-    async def hunted(mutant: Mutant) -> Outcome | None:
+    async def hunted(mutant: Mutant) -> MutantOutcome | None:
         if mutant.name in known:
             return known[mutant.name]
         async with turn:

@@ -28,7 +28,7 @@ LEFT_OUT = shutil.ignore_patterns("bench", "spark")
 """No story needs them."""
 
 
-class Verdict(StrEnum):
+class MutantVerdict(StrEnum):
     """What is to be said of a mutant."""
 
     CAUGHT = "caught"
@@ -43,7 +43,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MutantOutcome:
     """One mutant's verdict: by what it was caught, or for how long it was not.
 
     `seed` is the one that caught it, of `seeds` that were tried, 0 where no story did.
@@ -51,7 +51,7 @@ class Outcome:
 
     mutant: Mutant
     killer: Killer | None
-    verdict: Verdict
+    verdict: MutantVerdict
     what: str
     seed: int = 0
     seeds: int = 0
@@ -67,7 +67,7 @@ class Hunt:
         self._healthy_seeds: dict[Seeds, asyncio.Task[Chase]] = {}
         self._healthy_files: dict[str, asyncio.Task[Tested]] = {}
 
-    async def run(self, mutant: Mutant) -> Outcome:
+    async def run(self, mutant: Mutant) -> MutantOutcome:
         """Let its killer loose on it."""
         killer, began_s = self._killers.get(mutant.name), time.monotonic()
         try:
@@ -77,37 +77,41 @@ class Hunt:
                 case PytestFile():
                     outcome = await self.tested(mutant, [killer.path])
                 case None:
-                    outcome = Outcome(mutant, None, Verdict.SURVIVED, "no killer is pinned for it")
+                    outcome = MutantOutcome(mutant, None, MutantVerdict.SURVIVED, "no killer is pinned for it")
         except Stale as stale:
-            outcome = Outcome(mutant, killer, Verdict.STALE, str(stale))
+            outcome = MutantOutcome(mutant, killer, MutantVerdict.STALE, str(stale))
         except ChildFailed as failed:
-            outcome = Outcome(mutant, killer, Verdict.UNFIT, str(failed))
+            outcome = MutantOutcome(mutant, killer, MutantVerdict.UNFIT, str(failed))
         except TimeoutError:
-            outcome = Outcome(mutant, killer, Verdict.UNDECIDED, "its real time was over")
+            outcome = MutantOutcome(mutant, killer, MutantVerdict.UNDECIDED, "its real time was over")
         return replace(outcome, real_s=time.monotonic() - began_s)
 
-    async def told(self, mutant: Mutant, killer: Seeds) -> Outcome:
+    async def told(self, mutant: Mutant, killer: Seeds) -> MutantOutcome:
         """What a story makes of it, seed after seed. Raises Stale, ChildFailed."""
         found = await chase_copy(mutant, killer, Limits(seeds_max=killer.budget, real_s=STORY_S))
         counts: dict[str, Any] = {"seeds": found.seeds, "simulated_s": found.simulated_s}
         if not found.is_caught:
-            verdict = Verdict.UNDECIDED if found.is_cut_short else Verdict.SURVIVED
-            return Outcome(mutant, killer, verdict, "", **counts)
+            verdict = MutantVerdict.UNDECIDED if found.is_cut_short else MutantVerdict.SURVIVED
+            return MutantOutcome(mutant, killer, verdict, "", **counts)
         healthy = await self._healthy_story(Seeds(killer.story, found.seed))
         if healthy.is_caught:
-            return Outcome(mutant, killer, Verdict.UNFIT, f"it fails without it too: {healthy.what}", **counts)
-        return Outcome(mutant, killer, Verdict.CAUGHT, found.what, seed=found.seed, **counts)
+            return MutantOutcome(
+                mutant, killer, MutantVerdict.UNFIT, f"it fails without it too: {healthy.what}", **counts
+            )
+        return MutantOutcome(mutant, killer, MutantVerdict.CAUGHT, found.what, seed=found.seed, **counts)
 
-    async def tested(self, mutant: Mutant, files: Sequence[str]) -> Outcome:
+    async def tested(self, mutant: Mutant, files: Sequence[str]) -> MutantOutcome:
         """What test files make of it, until the first of them fails. Raises Stale, ChildFailed, TimeoutError."""
         found = await test_copy(mutant, files)
         if not found.is_caught:
-            return Outcome(mutant, PytestFile(files[0]), Verdict.SURVIVED, "")
+            return MutantOutcome(mutant, PytestFile(files[0]), MutantVerdict.SURVIVED, "")
         killer = PytestFile(found.failed.partition("::")[0])
         healthy = await self._healthy_file(killer.path)
         if healthy.is_caught:
-            return Outcome(mutant, killer, Verdict.UNFIT, f"it fails without it too: {healthy.failed}: {healthy.what}")
-        return Outcome(mutant, killer, Verdict.CAUGHT, f"{found.failed.partition('::')[2]}: {found.what}")
+            return MutantOutcome(
+                mutant, killer, MutantVerdict.UNFIT, f"it fails without it too: {healthy.failed}: {healthy.what}"
+            )
+        return MutantOutcome(mutant, killer, MutantVerdict.CAUGHT, f"{found.failed.partition('::')[2]}: {found.what}")
 
     def _healthy_story(self, killer: Seeds) -> asyncio.Task[Chase]:
         """The last of the seeds on the source as it is. Most mutants are caught by the same few."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cordwood.chaos.mutants.mutant import Story
+from cordwood.chaos.mutants.mutant import Scenario
 
 PINNED = Path(__file__).resolve().parent / "killers.json"
 ROOT = PINNED.parents[2]
@@ -32,7 +32,7 @@ class PytestFile:
 class Seeds:
     """A simulated story that fails on the mutant with one of the seeds 1 to `budget`."""
 
-    story: Story
+    story: Scenario
     budget: int
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ def parsed(text: str) -> Killer:
     if text.endswith(".py"):
         return PytestFile(text)
     story, _, budget = text.partition(" 1..")
-    return Seeds(Story(story), int(budget))
+    return Seeds(Scenario(story), int(budget))
 
 
 def pinned() -> dict[str, Killer]:

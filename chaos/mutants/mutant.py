@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Story(StrEnum):
+class Scenario(StrEnum):
     """The simulated stories that a mutant can be told in."""
 
     LOGS = "logs"
@@ -34,7 +34,7 @@ class Mutant:
     replacement: str
     rule: str
     shows: str
-    story: Story = Story.REPLICAS
+    story: Scenario = Scenario.REPLICAS
 
     def applied_to(self, source: str) -> str:
         """The file with the change. Raises Stale."""

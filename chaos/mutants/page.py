@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from cordwood.chaos.mutants.hunt import Verdict
+from cordwood.chaos.mutants.hunt import MutantVerdict
 from cordwood.chaos.results import Result, Row
 
 HOUR_S = 3600.0
@@ -18,10 +18,14 @@ are those of [rules.md](rules.md), by number.
 NONE = """No run is recorded: `cordwood chaos mutants --record docs/results/mutants.jsonl` writes one, at a commit.
 """
 OTHERS = (
-    (Verdict.SURVIVED, "Survivors", "Their killers passed."),
-    (Verdict.UNDECIDED, "Undecided", "Their real time was over before their killers were done."),
-    (Verdict.UNFIT, "Unfit", "Nothing can be said of these: they do not run, or the source fails in the same way."),
-    (Verdict.STALE, "Stale", "Their text is not in the source."),
+    (MutantVerdict.SURVIVED, "Survivors", "Their killers passed."),
+    (MutantVerdict.UNDECIDED, "Undecided", "Their real time was over before their killers were done."),
+    (
+        MutantVerdict.UNFIT,
+        "Unfit",
+        "Nothing can be said of these: they do not run, or the source fails in the same way.",
+    ),
+    (MutantVerdict.STALE, "Stale", "Their text is not in the source."),
 )
 
 
@@ -32,7 +36,7 @@ def page(result: Result | None) -> str:
 
 def _told(result: Result) -> Iterator[str]:
     rows, wanted = result.rows, result.about["mutants"]
-    caught = [row for row in rows if row["verdict"] == Verdict.CAUGHT]
+    caught = [row for row in rows if row["verdict"] == MutantVerdict.CAUGHT]
     hours = sum(row["real_s"] for row in rows) / HOUR_S
     score = f"Commit {result.commit}, {result.at[:10]}: {len(caught)} of {len(rows)} mutants caught"
     score += f", in {hours:.1f} hours of work."

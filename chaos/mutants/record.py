@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from cordwood.chaos.mutants.catalogue import BY_NAME
-from cordwood.chaos.mutants.hunt import Outcome, Verdict
+from cordwood.chaos.mutants.hunt import MutantOutcome, MutantVerdict
 from cordwood.chaos.mutants.killers import parsed
 from cordwood.chaos.results import Row
 
 KIND = "mutants"
 
 
-def row(outcome: Outcome) -> Row:
+def row(outcome: MutantOutcome) -> Row:
     """What became of one."""
     mutant = outcome.mutant
     return {
@@ -28,16 +28,16 @@ def row(outcome: Outcome) -> Row:
     }
 
 
-def outcomes(rows: Sequence[Row]) -> dict[str, Outcome]:
+def outcomes(rows: Sequence[Row]) -> dict[str, MutantOutcome]:
     """The outcomes of a hunt that was broken off, by name."""
     return {row["mutant"]: _outcome(row) for row in rows}
 
 
-def _outcome(row: dict[str, Any]) -> Outcome:
-    return Outcome(
+def _outcome(row: dict[str, Any]) -> MutantOutcome:
+    return MutantOutcome(
         BY_NAME[row["mutant"]],
         None if row["killer"] is None else parsed(row["killer"]),
-        Verdict(row["verdict"]),
+        MutantVerdict(row["verdict"]),
         row["what"],
         row["seed"],
         row["seeds"],

@@ -3,64 +3,66 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cordwood.chaos.mutants.hunt import Outcome, Verdict
+from cordwood.chaos.mutants.hunt import MutantOutcome, MutantVerdict
 
 
-def line(outcome: Outcome) -> str:
+def line(outcome: MutantOutcome) -> str:
     """One mutant, as soon as it is known."""
     name, verdict = outcome.mutant.name, outcome.verdict
     seed = f" seed {outcome.seed}" if outcome.seed else ""
     return f"{name:48} {verdict} ({outcome.killer}){seed} {outcome.real_s:.0f} s: {outcome.what}".rstrip(": ")
 
 
-def summary(outcomes: Sequence[Outcome]) -> str:
+def summary(outcomes: Sequence[MutantOutcome]) -> str:
     """The score, and by name whoever was not caught."""
-    lines = [f"{name(outcome)}: {reason(outcome)}" for outcome in outcomes if outcome.verdict is not Verdict.CAUGHT]
+    lines = [
+        f"{name(outcome)}: {reason(outcome)}" for outcome in outcomes if outcome.verdict is not MutantVerdict.CAUGHT
+    ]
     return "\n".join([*lines, score(outcomes)])
 
 
-def score(outcomes: Sequence[Outcome]) -> str:
+def score(outcomes: Sequence[MutantOutcome]) -> str:
     """In a sentence."""
-    return f"{len(having(outcomes, Verdict.CAUGHT))} of {len(outcomes)} mutants caught."
+    return f"{len(having(outcomes, MutantVerdict.CAUGHT))} of {len(outcomes)} mutants caught."
 
 
-def verdict(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def verdict(outcomes: Sequence[MutantOutcome]) -> dict[str, Any]:
     """The same as an object for programs."""
-    caught = having(outcomes, Verdict.CAUGHT)
+    caught = having(outcomes, MutantVerdict.CAUGHT)
     return {
         "mutants": len(outcomes),
         "caught": len(caught),
         "score": len(caught) / len(outcomes) if outcomes else 1.0,
-        "survivors": [name(outcome) for outcome in having(outcomes, Verdict.SURVIVED)],
-        "undecided": [name(outcome) for outcome in having(outcomes, Verdict.UNDECIDED)],
-        "stale": [name(outcome) for outcome in having(outcomes, Verdict.STALE)],
-        "unfit": {name(outcome): outcome.what for outcome in having(outcomes, Verdict.UNFIT)},
+        "survivors": [name(outcome) for outcome in having(outcomes, MutantVerdict.SURVIVED)],
+        "undecided": [name(outcome) for outcome in having(outcomes, MutantVerdict.UNDECIDED)],
+        "stale": [name(outcome) for outcome in having(outcomes, MutantVerdict.STALE)],
+        "unfit": {name(outcome): outcome.what for outcome in having(outcomes, MutantVerdict.UNFIT)},
         "killers": {name(outcome): str(outcome.killer) for outcome in caught},
         "seeds": {name(outcome): outcome.seed for outcome in caught if outcome.seed},
     }
 
 
-def is_well(outcomes: Iterable[Outcome]) -> bool:
+def is_well(outcomes: Iterable[MutantOutcome]) -> bool:
     """Whether everyone was caught."""
-    return all(outcome.verdict is Verdict.CAUGHT for outcome in outcomes)
+    return all(outcome.verdict is MutantVerdict.CAUGHT for outcome in outcomes)
 
 
-def name(outcome: Outcome) -> str:
+def name(outcome: MutantOutcome) -> str:
     """The mutant's."""
     return outcome.mutant.name
 
 
-def reason(outcome: Outcome) -> str:
+def reason(outcome: MutantOutcome) -> str:
     """Why it was not caught, as far as that is known; else what should have been seen."""
     match outcome.verdict:
-        case Verdict.SURVIVED:
+        case MutantVerdict.SURVIVED:
             return f"SURVIVED {outcome.killer}. {outcome.mutant.rule} Expected: {outcome.mutant.shows}"
-        case Verdict.UNDECIDED:
+        case MutantVerdict.UNDECIDED:
             return f"not caught in the real time it was given. {outcome.mutant.rule} Expected: {outcome.mutant.shows}"
         case _:
             return f"{outcome.verdict}. {outcome.what}"
 
 
-def having(outcomes: Iterable[Outcome], verdict: Verdict) -> list[Outcome]:
+def having(outcomes: Iterable[MutantOutcome], verdict: MutantVerdict) -> list[MutantOutcome]:
     """Those of whom just this is to be said."""
     return [outcome for outcome in outcomes if outcome.verdict is verdict]

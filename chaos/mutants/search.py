@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cordwood.chaos.mutants.hunt import ChildFailed, Hunt, Outcome, Verdict
+from cordwood.chaos.mutants.hunt import ChildFailed, Hunt, MutantOutcome, MutantVerdict
 from cordwood.chaos.mutants.killers import BUDGET_OF_FIRST, ROOT, Killer, Seeds
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 NEAR: Mapping[str, Sequence[str]] = {
     "storage": ("storage",),
@@ -22,11 +22,11 @@ SLOW_BYTES = 20_000
 SEEDS_MAX = 100
 
 
-async def search(hunt: Hunt, mutant: Mutant) -> tuple[Killer, Outcome] | None:
+async def search(hunt: Hunt, mutant: Mutant) -> tuple[Killer, MutantOutcome] | None:
     """A killer with its pinned budget, and what it made of the mutant; None where none was found. Raises Stale."""
     for find in (_in_tests, _in_stories):
         outcome = await find(hunt, mutant)
-        if outcome is not None and outcome.verdict is Verdict.CAUGHT:
+        if outcome is not None and outcome.verdict is MutantVerdict.CAUGHT:
             killer = outcome.killer
             assert killer is not None, "it caught the mutant"
             if isinstance(killer, Seeds):
@@ -35,22 +35,22 @@ async def search(hunt: Hunt, mutant: Mutant) -> tuple[Killer, Outcome] | None:
     return None
 
 
-async def _in_tests(hunt: Hunt, mutant: Mutant) -> Outcome | None:
+async def _in_tests(hunt: Hunt, mutant: Mutant) -> MutantOutcome | None:
     for folder in NEAR[_folder(mutant.file)]:
         try:
             outcome = await hunt.tested(mutant, candidates(mutant.file, folder))
         except (ChildFailed, TimeoutError):
             continue
-        if outcome.verdict is Verdict.CAUGHT:
+        if outcome.verdict is MutantVerdict.CAUGHT:
             return outcome
     return None
 
 
-async def _in_stories(hunt: Hunt, mutant: Mutant) -> Outcome | None:
+async def _in_stories(hunt: Hunt, mutant: Mutant) -> MutantOutcome | None:
     outcome = None
-    for story in dict.fromkeys((mutant.story, Story.BROKERS)):
+    for story in dict.fromkeys((mutant.story, Scenario.BROKERS)):
         outcome = await hunt.told(mutant, Seeds(story, SEEDS_MAX))
-        if outcome.verdict is Verdict.CAUGHT:
+        if outcome.verdict is MutantVerdict.CAUGHT:
             return outcome
     return outcome
 

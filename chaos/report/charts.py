@@ -6,7 +6,7 @@ from itertools import groupby
 
 from cordwood.chaos.report.axes import Linear, Logarithmic, clock, linear_to, logarithmic_to, ticks
 from cordwood.chaos.report.series import Series
-from cordwood.chaos.report.summary import Span, Story
+from cordwood.chaos.report.summary import RunReport, Span
 
 LEFT_PX, RIGHT_PX, WIDTH_PX = 130, 12, 1160
 PLOT_PX = WIDTH_PX - LEFT_PX - RIGHT_PX
@@ -17,7 +17,7 @@ SPAN_PX_MIN = 2.0
 Scale = Linear | Logarithmic
 
 
-def timeline(story: Story) -> str:
+def timeline(story: RunReport) -> str:
     """The whole drawing."""
     lanes = list(dict.fromkeys(span.fault for span in story.faults))
     top = GAP_PX // 2 + len(lanes) * LANE_PX
@@ -37,21 +37,21 @@ def timeline(story: Story) -> str:
     )
 
 
-def _throughput(story: Story) -> tuple[str, int]:
+def _throughput(story: RunReport) -> tuple[str, int]:
     values = story.series.acknowledged_per_s
     scale = linear_to(max(values), TALL_PX)
     area = _outline(values, scale, "throughput")
     return _panel("acknowledged records per second", scale, "{:,.0f}".format, area), TALL_PX
 
 
-def _latency(story: Story) -> tuple[str, int]:
+def _latency(story: RunReport) -> tuple[str, int]:
     known = [value for value in (*story.series.p50_ms, *story.series.p99_ms) if value is not None]
     scale = logarithmic_to(min(known, default=1), max(known, default=1000), TALL_PX)
     lines = _line(story.series.p50_ms, scale, "p50") + _line(story.series.p99_ms, scale, "p99")
     return _panel("acknowledged after, ms (p50, p99)", scale, "{:g}".format, lines), TALL_PX
 
 
-def _unavailability(story: Story) -> tuple[str, int]:
+def _unavailability(story: RunReport) -> tuple[str, int]:
     values = story.series.partitions_unserved
     scale = Linear(story.partitions, LOW_PX)
     area = _outline(values, scale, "unserved")
@@ -86,7 +86,7 @@ def _line(values: Sequence[float | None], scale: Scale, name: str) -> str:
     return f'<path class="{name}" d="{path}"/>'
 
 
-def _lane(name: str, row: int, story: Story) -> str:
+def _lane(name: str, row: int, story: RunReport) -> str:
     middle = GAP_PX // 2 + row * LANE_PX
     label = f'<text class="lane" x="{LEFT_PX - 8}" y="{middle + 13:g}" text-anchor="end">{escape(name)}</text>'
     bars = "".join(

@@ -10,13 +10,13 @@ from string import Template
 from cordwood.chaos.checks import Anomaly
 from cordwood.chaos.report.axes import clock
 from cordwood.chaos.report.charts import LEFT_PX, PLOT_PX, WIDTH_PX, timeline
-from cordwood.chaos.report.summary import Span, Story
+from cordwood.chaos.report.summary import RunReport, Span
 
 TEMPLATE = "page.html"
 ANOMALIES_SHOWN = 200
 
 
-def page(story: Story) -> str:
+def page(story: RunReport) -> str:
     """The whole HTML document."""
     template = Template(files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8"))
     return template.substitute(
@@ -35,7 +35,7 @@ def page(story: Story) -> str:
     )
 
 
-def _series(story: Story) -> str:
+def _series(story: RunReport) -> str:
     drawn = {"width_px": WIDTH_PX, "left_px": LEFT_PX, "plot_px": PLOT_PX}
     # No string of ours is in it, so nothing in it can end the element that it stands in.
     return json.dumps(asdict(story.series) | drawn)
@@ -56,7 +56,7 @@ def _log(lines: Sequence[str]) -> str:
     return f'<h2>What happened</h2><pre id="log">{escape(chr(10).join(lines))}</pre>'
 
 
-def _anomalies(story: Story) -> str:
+def _anomalies(story: RunReport) -> str:
     if not story.anomalies:
         return "<p>None.</p>"
     shown = "".join(map(_anomaly, story.anomalies[:ANOMALIES_SHOWN]))

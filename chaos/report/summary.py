@@ -19,7 +19,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class RunReport:
     """One run. `facts` are the numbers of the verdict, `settings` what it was told to do, by their names in words."""
 
     seed: int

@@ -80,8 +80,8 @@ def _members_are_as_counted(leader: Partition, agreed: PartitionImage, brokers: 
         if counted is None or held is None or held.is_offline or held.leader_epoch != leader.leader_epoch:
             continue
         where, end = f"{leader.topic}/{leader.index}", counted.flushed_end
-        if held.kept_end < end:
-            yield "rule-5", f"{where} is counted up to {end} on broker {member}, which has {held.kept_end}"
+        if held.ack_end < end:
+            yield "rule-5", f"{where} is counted up to {end} on broker {member}, which has {held.ack_end}"
             continue
         start = max(held.log.log_start, leader.log.log_start)
         if _epochs_between(held.log, start, end) != _epochs_between(leader.log, start, end):

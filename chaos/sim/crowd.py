@@ -13,7 +13,7 @@ from cordwood.chaos.sim.administrator import Administrator
 from cordwood.chaos.sim.bystander import Bystander
 from cordwood.chaos.sim.chores import LOSSY_TOPIC, SIDE_TOPIC
 from cordwood.chaos.sim.consumer import Reader
-from cordwood.chaos.sim.group_member import Member
+from cordwood.chaos.sim.group_member import SimulatedMember
 from cordwood.chaos.sim.host import KAFKA_PORT, host_name
 from cordwood.chaos.sim.inquiring import Inquirer
 from cordwood.chaos.sim.kafka import Client
@@ -40,7 +40,7 @@ class Crowd:
         self.hosts: list[str] = []
         self.producers: list[Producer] = []
         self.readers: list[Reader] = []
-        self.members: list[Member] = []
+        self.members: list[SimulatedMember] = []
         self.administrator: Administrator | None = None
         self.actions: Counter[str] = Counter()
         """How often clients did what is to be counted, by the names of docs/chaos.md."""
@@ -144,7 +144,7 @@ class Crowd:
 
     def _taking_part(self, number: int) -> Work:
         async def work(client: Client) -> None:
-            member = Member(client, number, self._plan.partitions, self.history, self._alarm)
+            member = SimulatedMember(client, number, self._plan.partitions, self.history, self._alarm)
             self.members.append(member)
             await member.run()
 

@@ -40,8 +40,8 @@ class _Injury:
     """Whether it is known to be good again once the broker is in sync: a flipped bit may still be there."""
 
 
-class Trouble:
-    """Strikes, one after the other, what a plan has; `heal` ends all of it."""
+class FaultInjector:
+    """Strikes, one after the other, what a plan has; `repair_copies` ends all of it."""
 
     def __init__(self, world: World) -> None:
         self._world = world

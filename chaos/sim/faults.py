@@ -24,7 +24,8 @@ class Faults:
     _fatal_sync: tuple[str, int] | None = None
 
     def refuse_opens(self, path: str = "", *, code: int = errno.EMFILE) -> None:
-        """Opening, creating and removing trees answer `code` until `heal`: the process has no descriptors left."""
+        """Opening, creating and removing trees answer `code` until `repair_copies`: the process has no descriptors
+        left."""
         self._opens.append((path, code))
 
     def fail_next_sync(self, path: str = "", *, code: int = errno.EIO) -> None:
@@ -32,7 +33,7 @@ class Faults:
         self._syncs.append((path, code))
 
     def lie_about_syncs(self, path: str = "") -> None:
-        """Until `heal`, syncs are acknowledged and do nothing: a power cut loses what they should have kept.
+        """Until `repair_copies`, syncs are acknowledged and do nothing: a power cut loses what they should have kept.
 
         No promise holds on such a disk.
         """
@@ -43,7 +44,7 @@ class Faults:
         self._writes.append((path, after, code))
 
     def fail_reads(self, path: str, start: int = 0, end: int = 1 << 62) -> None:
-        """Reads that touch these bytes answer EIO until `heal`."""
+        """Reads that touch these bytes answer EIO until `repair_copies`."""
         self._unreadable.append((path, start, end))
 
     def replaced(self, path: str) -> None:

@@ -22,7 +22,7 @@ class Rejoin(Exception):
     """The coordinator wants something else from this member, or is somewhere else."""
 
 
-class Member:
+class SimulatedMember:
     """One program. `number` is its number among all consumers."""
 
     def __init__(self, client: Client, number: int, partitions: int, history: HistoryBuilder, alarm: Alarm) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.chaos.sim.replicas import Cluster, tell
+from cordwood.chaos.sim.replicas import ReplicaCluster, tell
 from cordwood.chaos.sim.replication import NOW_MS, ReplicaBroker
 from cordwood.chaos.sim.strict import strictly
 from cordwood.cluster.config import Settings
@@ -41,7 +41,7 @@ def group_story(seed: int) -> float:
     return tell(lambda cluster: strictly(_story(cluster)), seed)
 
 
-async def _story(cluster: Cluster) -> None:
+async def _story(cluster: ReplicaCluster) -> None:
     cluster.sync_max_s = (0.01, 0.2)
     world = GroupWorld(cluster)
     members = [Member(world, "anna"), Member(world, "ben"), Member(world, "static", "rack-1")]
@@ -69,7 +69,7 @@ def _must_be_well(working: Sequence["asyncio.Future[None]"]) -> None:
 class GroupWorld:
     """Brokers with `__consumer_offsets` of one partition, a coordinator on each, and what was told of a group."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ReplicaCluster) -> None:
         self.cluster, self.rng = cluster, cluster.rng
         self.told = 0
         """The highest offset that anyone was told is committed."""

@@ -10,7 +10,7 @@ from cordwood.chaos.sim.loop import Process
 from cordwood.chaos.sim.network import Network
 from cordwood.cluster.broker import Broker
 from cordwood.cluster.config import Settings
-from cordwood.cluster.environment import DiskAccess, Outside
+from cordwood.cluster.environment import DiskAccess, Environment
 from cordwood.cluster.http.watched import Watched
 from cordwood.storage.disk import sync_directory
 
@@ -135,9 +135,9 @@ class Host:
     def _end_soon(self, process: Process, why: str) -> None:
         self.loop.call_soon(self.ended, process, why)
 
-    def _outside(self) -> Outside:
+    def _outside(self) -> Environment:
         threads = SimulatedThreads(self.loop, self.speed)
-        return Outside(
+        return Environment(
             disk=self.disk,
             wall_clock=self._wall_clock,
             clock=self.loop.time,

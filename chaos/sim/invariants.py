@@ -15,7 +15,7 @@ from cordwood.chaos.sim.counted import everybody_has, followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.images import changes_fit
 from cordwood.chaos.sim.left_behind import nobody_waits
-from cordwood.chaos.sim.observed_offsets import Told
+from cordwood.chaos.sim.observed_offsets import ObservedOffsets
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import Image
 from cordwood.replication.partition import Partition
@@ -46,7 +46,7 @@ class Seen:
     """Of each leader its epoch, and the end of its log."""
     states: dict[Partition, tuple[object, ...]] = field(default_factory=dict)
     """Of each replica what it was like when every rule was held against it."""
-    told: Told = field(default_factory=Told)
+    told: ObservedOffsets = field(default_factory=ObservedOffsets)
     """What coordinators have told of their groups."""
     leaders_ends: dict[int, int] = field(default_factory=dict)
     """By partition of the one topic that clients read: the largest high watermark of any leader."""
@@ -117,7 +117,7 @@ def _state(broker: Watched, partition: Partition) -> tuple[object, ...]:
         -1 if view is None else view.assignment.partition_epoch,
         log.log_end,
         log.flushed_end,
-        partition.kept_end,
+        partition.ack_end,
         counted,
         partition.is_offline,
         bool(broker.damage.under_repair),

@@ -19,10 +19,10 @@ from cordwood.chaos.sim.values import batch_of, values_between
 from cordwood.replication.flusher import Flushable, Flusher
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, Place
-from cordwood.replication.partition_context import Surroundings
+from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.truncation import cut_at, cut_of_all, finish, prepare
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.batch import check
 from cordwood.storage.config import LogConfig
 from cordwood.storage.state import save
@@ -86,10 +86,10 @@ class Life:
         """As a broker does it that starts; it may die of that, and start again."""
         self.openings += 1
         loop = asyncio.get_running_loop()
-        wakeups = Wakeups(loop)
-        flusher = _IdleFlusher(loop, SlowSyncer(self.rng, 0.0), wakeups)
-        surroundings = Surroundings(1, wakeups, loop.time, 1.0, _ignored, _ignored, _ignored, _ignored)
-        replicas = Replicas([LogDirectory(self.disk, "/data", _ignored, flusher, _run_here)], surroundings)
+        end_of_tick = EndOfTickScheduler(loop)
+        flusher = _IdleFlusher(loop, SlowSyncer(self.rng, 0.0), end_of_tick)
+        context = PartitionContext(1, end_of_tick, loop.time, 1.0, _ignored, _ignored, _ignored, _ignored)
+        replicas = Replicas([LogDirectory(self.disk, "/data", _ignored, flusher, _run_here)], context)
         damage = replicas.open(PLACE, self.config, NOW_MS)
         wrong = [damaged for damaged in damage if damaged.path.endswith(".log")]
         assert not wrong, f"rule 8: the disk is sound, and this is called damaged: {wrong}"

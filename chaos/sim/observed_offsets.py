@@ -10,7 +10,7 @@ from cordwood.cluster.topics import CONSUMER_OFFSETS
 
 
 @dataclass(slots=True)
-class Told:
+class ObservedOffsets:
     """By group and partition: in which leader epoch it was told, and the offset."""
 
     _offsets: dict[str, dict[tuple[str, int], tuple[int, int]]] = field(default_factory=dict)

@@ -22,7 +22,7 @@ HELD_UP_S = (2.0, 2.8)
 """So long the answers to a leader are held up: longer than it may take to lead again, not long enough to hang up."""
 
 
-class Trouble:
+class QuorumFaultInjector:
     """Random faults and proposals for a while, then peace; and what was acknowledged meanwhile."""
 
     def __init__(self, quorum: SimulatedQuorum, seed: int) -> None:
@@ -196,7 +196,7 @@ async def _story(seed: int) -> float:
     quorum.flush_s, quorum.tells_late = rng.choice(((0.0001, 0.002), (0.001, 0.05))), True
     quorum.start()
     await quorum.formed()
-    trouble = Trouble(quorum, seed)
+    trouble = QuorumFaultInjector(quorum, seed)
     await trouble.make()
     await trouble.end()
     await quorum.put(1, "after")

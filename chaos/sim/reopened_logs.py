@@ -11,7 +11,7 @@ from cordwood.chaos.sim.replication import ReplicaBroker
 from cordwood.replication.log_directory import MARKS_FILE
 from cordwood.storage.batch import HEADER_BYTES, check, peek
 from cordwood.storage.errors import CorruptBatch
-from cordwood.storage.flushed_offsets import Marks
+from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.log import Log
 from cordwood.storage.producers import Producers
 from cordwood.storage.state import load
@@ -44,7 +44,7 @@ class Batch:
     offset: int
 
 
-class Reopening:
+class ReopenedLogs:
     """Of all brokers' logs: `went_down` as a process ends, `open` as the next one begins."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ def _flushed_batches(disk: SimulatedDisk) -> Iterator[Batch]:
     """What a disk has of logs, as far as it can be made out, and as far as the flush marks cover it."""
     if not disk.exists(MARKS_PATH):
         return
-    marks = Marks(disk.open(MARKS_PATH))
+    marks = FlushedOffsets(disk.open(MARKS_PATH))
     for path in disk.files():
         if path.startswith(TOPICS_PATH) and path.endswith(".log"):
             topic, index, _ = path.removeprefix(TOPICS_PATH).split("/")

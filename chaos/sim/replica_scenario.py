@@ -5,7 +5,7 @@ import contextlib
 import math
 import random
 
-from cordwood.chaos.sim.replicas import PARTITIONS_PATH, SESSION_S, Cluster, tell
+from cordwood.chaos.sim.replicas import PARTITIONS_PATH, SESSION_S, ReplicaCluster, tell
 from cordwood.chaos.sim.replication import LAG_MAX_S
 from cordwood.chaos.sim.strict import strictly
 from cordwood.chaos.sim.values import batch_of
@@ -37,8 +37,8 @@ def replica_story(seed: int, seconds: float = TROUBLE_S) -> float:
     return tell(lambda cluster: strictly(_story(cluster, seconds)), seed, brokers=rng.choice((3, 3, 4)), partitions=3)
 
 
-async def _story(cluster: Cluster, seconds: float) -> None:
-    trouble = Trouble(cluster)
+async def _story(cluster: ReplicaCluster, seconds: float) -> None:
+    trouble = ReplicaFaultInjector(cluster)
     cluster.sync_max_s = SYNCS_MAX_S
     stopping = asyncio.Event()
     producers = [asyncio.ensure_future(trouble.produce(one, stopping)) for one in range(cluster.partitions)]
@@ -56,10 +56,10 @@ async def _story(cluster: Cluster, seconds: float) -> None:
     assert any(cluster.acked.values()), "the story is about nothing otherwise"
 
 
-class Trouble:
+class ReplicaFaultInjector:
     """At most one broker is down at a time, and one disk hurt; any number may be cut off."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ReplicaCluster) -> None:
         self.cluster, self.rng = cluster, cluster.rng
         self.pause_max_s = self.rng.choice((1.0, 2.0, 6.0))
         # Each seed has a mix of its own: what always happens hides what only shows where it does not.

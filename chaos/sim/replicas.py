@@ -13,7 +13,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.faults import Died
 from cordwood.chaos.sim.left_behind import LeftBehind
 from cordwood.chaos.sim.loop import run
-from cordwood.chaos.sim.reopened_logs import Reopening
+from cordwood.chaos.sim.reopened_logs import ReopenedLogs
 from cordwood.chaos.sim.replication import NOW_MS, SYNC_MAX_S, Metadata, ReplicaBroker
 from cordwood.chaos.sim.values import batch_of, values_between
 from cordwood.chaos.sim.wires import Wires
@@ -36,7 +36,7 @@ REREAD_SHARE = 0.01
 PRODUCER = 77
 
 
-class Cluster:
+class ReplicaCluster:
     """Brokers with one topic. Made on a running loop; `begin` before anything else, and `end` after."""
 
     def __init__(
@@ -62,10 +62,10 @@ class Cluster:
         self._sequences = dict.fromkeys(range(partitions), 0)
         self._producer_epochs = dict.fromkeys(range(partitions), 0)
         self._heard: dict[int, float] = {}
-        self._reopening, self._left_behind = Reopening(), LeftBehind()
+        self._reopening, self._left_behind = ReopenedLogs(), LeftBehind()
         self._watch: asyncio.Task[None] | None = None
 
-    async def begin(self) -> "Cluster":
+    async def begin(self) -> "ReplicaCluster":
         for broker in self.ids:
             self.start(broker)
             self.running[broker].unfence()
@@ -321,21 +321,21 @@ class Cluster:
 
     def _check_acknowledged(self, end: int, partition: int) -> None:
         """Whoever is not running may have it."""
-        have = [broker for broker in self.image(partition).replicas if self._kept_end(broker, partition, end) >= end]
+        have = [broker for broker in self.image(partition).replicas if self._ack_end(broker, partition, end) >= end]
         least = min(self.min_isr, len(self.image(partition).replicas))
         assert len(have) >= least, f"rule 5: acknowledged below {end} with {have} alone"
 
     def _check_in_sync(self, image: PartitionImage, partition: int) -> None:
         end = max(self.committed[partition], default=-1) + 1
         for member in image.isr:
-            kept_end = self._kept_end(member, partition, end)
-            assert kept_end >= end, f"rule 1: {end} is committed, broker {member} is in sync and has {kept_end}"
+            ack_end = self._ack_end(member, partition, end)
+            assert ack_end >= end, f"rule 1: {end} is committed, broker {member} is in sync and has {ack_end}"
 
-    def _kept_end(self, broker: int, partition: int, unknown: int) -> int:
+    def _ack_end(self, broker: int, partition: int, unknown: int) -> int:
         """On disk, or with `flush.policy=os` in memory."""
         running = self.running.get(broker)
         replica = None if running is None else running.replicas.get(TOPIC, partition)
-        return unknown if replica is None or replica.is_offline else replica.kept_end
+        return unknown if replica is None or replica.is_offline else replica.ack_end
 
     def _check_shown(self, image: PartitionImage, partition: int) -> None:
         """What the leader tells clients of its watermark never goes back, not even from leader to leader."""
@@ -392,11 +392,11 @@ class Cluster:
             self._watch.result()
 
 
-def tell(story: Callable[[Cluster], Coroutine[Any, Any, None]], seed: int = 1, **options: Any) -> float:
+def tell(story: Callable[[ReplicaCluster], Coroutine[Any, Any, None]], seed: int = 1, **options: Any) -> float:
     """Run a story on a cluster of its own, in virtual time. Returns how long it was, in seconds."""
 
     async def told() -> float:
-        cluster = await Cluster(seed, **options).begin()
+        cluster = await ReplicaCluster(seed, **options).begin()
         await story(cluster)
         await cluster.end()
         return asyncio.get_running_loop().time()

@@ -29,23 +29,23 @@ from cordwood.cluster.metadata.commands import (
 from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image
 from cordwood.cluster.metadata.image_builder import apply
 from cordwood.cluster.metadata.quorum import QuorumUnavailable
-from cordwood.cluster.peer_directory import Neighbours
+from cordwood.cluster.peer_directory import PeerDirectory
 from cordwood.cluster.repairs import Repairs
 from cordwood.cluster.unflushed import UnflushedReplicas
 from cordwood.replication.flusher import Flusher
-from cordwood.replication.follower_connection import LinkLimits
-from cordwood.replication.follower_connections import Links
-from cordwood.replication.leader_connection import Fetcher, Fetchers
+from cordwood.replication.follower_connection import FollowerLimits
+from cordwood.replication.follower_connections import FollowerConnections
+from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.log_maintenance import Housekeeping, Intervals
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition
-from cordwood.replication.partition_context import Surroundings
+from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
 from cordwood.replication.syncers import Done, Failure
 from cordwood.replication.truncation import Truncations
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.disk import Syncable
 from cordwood.storage.scrub import Undecodable
 
@@ -215,46 +215,46 @@ class ReplicaBroker:
     ) -> None:
         self.broker_id, self.disk = broker_id, disk
         self.incarnation = UUID(int=rng.getrandbits(128), version=4)
-        self.damage = DamageRegister()
+        self.damage, self._syncer = DamageRegister(), SlowSyncer(rng, sync_max_s)
         self.is_silent = self.has_declared = False
         self._declared: asyncio.Task[None] | None = None
         self._metadata, self._wires, self._rng = metadata, wires, rng
-        wakeups = Wakeups(loop := asyncio.get_running_loop())
-        self._syncer = SlowSyncer(rng, sync_max_s)
-        flusher = Flusher(loop, self._syncer, wakeups)
+        end_of_tick = EndOfTickScheduler(loop := asyncio.get_running_loop())
+        flusher = Flusher(loop, self._syncer, end_of_tick)
         directory = LogDirectory(disk, "/data", self._directory_failed, flusher, _run_here, disk.boot_id)
         self.member = metadata.join(broker_id)
-        self.isr_changes = IsrChanges(self.member, broker_id, lambda other: self.links.epoch_of(other))  # type: ignore[arg-type]
-        surroundings = Surroundings(
+        self.isr_changes = IsrChanges(self.member, broker_id, lambda other: self.follower_connections.epoch_of(other))  # type: ignore[arg-type]
+        context = PartitionContext(
             broker_id=broker_id,
-            wakeups=wakeups,
+            end_of_tick=end_of_tick,
             now=loop.time,
             lag_max_s=LAG_MAX_S,
             wants_isr_change=self.isr_changes.want,
             found_damage=lambda partition, damage: self.repairs.found(partition, damage),
-            start_moved=lambda partition: self.housekeeping.save_soon(partition),
+            start_moved=lambda partition: self.log_maintenance.save_soon(partition),
             partition_failed=lambda partition: self.repairs.failed(partition),
         )
-        self.replicas = Replicas([directory], surroundings)
-        peers = Neighbours(self.member, broker_id, LISTENER, self.incarnation)  # type: ignore[arg-type]
-        self.links = Links(self.replicas, wakeups, LinkLimits(100 << 20), peers.why_not)
-        wires.listen(broker_id, self.links.handle)
+        self.replicas = Replicas([directory], context)
+        peers = PeerDirectory(self.member, broker_id, LISTENER, self.incarnation)  # type: ignore[arg-type]
+        limits = FollowerLimits(100 << 20)
+        self.follower_connections = FollowerConnections(self.replicas, end_of_tick, limits, peers.why_not)
+        wires.listen(broker_id, self.follower_connections.handle)
 
         async def dial(_host: str, port: int, received: Callable[[memoryview], None]) -> Any:
             return await wires.dial(broker_id, port, received)
 
-        def fetcher(leader: int) -> Fetcher:
-            return Fetcher(leader, peers.address, peers.hello, dial, wakeups, lambda: NOW_MS, self.truncations)
+        def leader_connection(leader: int) -> LeaderConnection:
+            return LeaderConnection(leader, peers.address, peers.hello, dial, end_of_tick, lambda: NOW_MS, truncations)
 
-        self.truncations = Truncations()
-        self.fetchers = Fetchers(fetcher)
-        self.housekeeping = Housekeeping(self.replicas, lambda: NOW_MS, Intervals(1e9, 0.1, LAG_MAX_S))
+        truncations = self.truncations = Truncations()
+        self.leader_connections = LeaderConnections(leader_connection)
+        self.log_maintenance = LogMaintenance(self.replicas, lambda: NOW_MS, Intervals(1e9, 0.1, LAG_MAX_S))
         self.repairs = Repairs(
             self.member,  # type: ignore[arg-type]
             broker_id,
             self.replicas,
-            self.fetchers,
-            self.housekeeping,
+            self.leader_connections,
+            self.log_maintenance,
             self.truncations,
             lambda: self.assignments.open_more(self.member.image),
             self.damage,
@@ -263,7 +263,7 @@ class ReplicaBroker:
         self.unflushed = UnflushedReplicas(self.member, broker_id, self.replicas)  # type: ignore[arg-type]
         self.scrubber = Scrubber(self.replicas, SCRUB_BYTES_PER_SECOND, _nothing, _must_be_decodable)
         settings = _settings(broker_id)
-        self.assignments = Assignments(self.replicas, self.housekeeping, self.repairs, settings, lambda: NOW_MS)
+        self.assignments = Assignments(self.replicas, self.log_maintenance, self.repairs, settings, lambda: NOW_MS)
 
     def register(self) -> None:
         """As a broker does that has found the quorum: a new incarnation, and the roles that follow from it."""
@@ -274,7 +274,7 @@ class ReplicaBroker:
         self.assignments.begin(self.member.image)
         self.member.subscribe(self.assignments.follow)
         self.member.subscribe(self.repairs.on_metadata_change)
-        self.housekeeping.start()
+        self.log_maintenance.start()
         self.scrubber.start()
         self._declared = asyncio.get_running_loop().create_task(self._declare())
 
@@ -307,14 +307,14 @@ class ReplicaBroker:
     async def die(self) -> None:
         """As `fall_silent`, and nothing of it acts any more."""
         self.fall_silent()
-        await self.fetchers.close()
+        await self.leader_connections.close()
         await self.truncations.close()
         await self.isr_changes.close()
         if self._declared is not None:
             self._declared.cancel()
         await self.scrubber.close()
         await self.repairs.close()
-        await self.housekeeping.stop()
+        await self.log_maintenance.stop()
 
     def fence(self) -> None:
         self._metadata.commit(FenceBroker(BrokerId(self.broker_id), self._epoch()))

@@ -10,7 +10,7 @@ from cordwood.chaos.checks import Anomaly, check
 from cordwood.chaos.history import History, Outcome
 from cordwood.chaos.report.summary import Span
 from cordwood.chaos.sim import loop as simulated
-from cordwood.chaos.sim.fault_injector import Trouble
+from cordwood.chaos.sim.fault_injector import FaultInjector
 from cordwood.chaos.sim.liveness import Unhealed, come_together
 from cordwood.chaos.sim.plan import Plan, plan_of
 from cordwood.chaos.sim.schedule import Fault
@@ -71,7 +71,7 @@ def run_plan(plan: Plan, faults: Sequence[Fault]) -> Run:
 
 async def _live(plan: Plan, faults: Sequence[Fault]) -> "_Lived":
     world = World(plan)
-    trouble = Trouble(world)
+    trouble = FaultInjector(world)
     watching = world.loop.create_task(_watch(world), name="watch")
     try:
         await world.begin()
@@ -105,7 +105,7 @@ async def _watch(world: World) -> None:
 @dataclass(frozen=True, slots=True)
 class _Lived:
     world: World
-    trouble: Trouble
+    trouble: FaultInjector
 
 
 def _told(lived: _Lived, trace: Trace) -> Run:

@@ -9,7 +9,7 @@ from cordwood.chaos.checks import Anomaly, count_by_kind
 from cordwood.chaos.commit import commit
 from cordwood.chaos.history import UNKNOWN, Outcome, Sends
 from cordwood.chaos.report.series import Answers, longest_silence_s, series
-from cordwood.chaos.report.summary import Story
+from cordwood.chaos.report.summary import RunReport
 from cordwood.chaos.sim.actions import counted
 from cordwood.chaos.sim.fault_injector import LOSSES
 from cordwood.chaos.sim.plan import Plan
@@ -93,10 +93,10 @@ def summary(tally: Tally, last_seed: int) -> dict[str, object]:
     }
 
 
-def story(run: Run, told: str, again: str) -> Story:
+def story(run: Run, told: str, again: str) -> RunReport:
     """All that the report shows of one run: a sentence says what came of it, and a command repeats it."""
     plan, answers, lasted_s = run.plan, _answers(run.history.sends), _sending_s(run)
-    return Story(
+    return RunReport(
         seed=plan.seed,
         commit=commit(),
         sentence=told,

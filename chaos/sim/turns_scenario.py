@@ -7,7 +7,7 @@ the second one wrote.
 import asyncio
 import random
 
-from cordwood.chaos.sim.replicas import Cluster, tell
+from cordwood.chaos.sim.replicas import ReplicaCluster, tell
 from cordwood.chaos.sim.strict import strictly
 
 ALONE_MAX = 40
@@ -20,7 +20,7 @@ def turns_story(seed: int) -> float:
     return tell(lambda cluster: strictly(_story(cluster)), seed)
 
 
-async def _story(cluster: Cluster) -> None:
+async def _story(cluster: ReplicaCluster) -> None:
     rng = cluster.rng
     for turn in range(TURNS):
         await cluster.produce(f"before {turn}")
@@ -33,7 +33,7 @@ async def _story(cluster: Cluster) -> None:
         assert known == cluster.acked[0], "promise 1: what was acknowledged is not there"
 
 
-async def _take_turns(cluster: Cluster, rng: random.Random, name: str) -> None:
+async def _take_turns(cluster: ReplicaCluster, rng: random.Random, name: str) -> None:
     first = cluster.leader()
     second, third = rng.sample([one for one in cluster.ids if one != first], 2)
     cluster.cut_off(third)
@@ -49,7 +49,7 @@ async def _take_turns(cluster: Cluster, rng: random.Random, name: str) -> None:
     await asyncio.sleep(rng.uniform(0.1, 1.0))
 
 
-async def _write_alone(cluster: Cluster, rng: random.Random, broker: int, what: str) -> None:
+async def _write_alone(cluster: ReplicaCluster, rng: random.Random, broker: int, what: str) -> None:
     for number in range(rng.randrange(1, ALONE_MAX)):
         await cluster.append_unacknowledged(broker, f"{what} {number}")
     await asyncio.sleep(rng.uniform(0.1, 1.0))

@@ -13,7 +13,7 @@ from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.output import note
 
 if TYPE_CHECKING:
-    from cordwood.cluster.cli.local.directory import ClusterDirectory, Member
+    from cordwood.cluster.cli.local.directory import ClusterDirectory, LocalBroker
 
 DataDir = Annotated[
     Path, typer.Option("--data-dir", "-d", metavar="DIR", help="Where the cluster keeps its files and its data.")
@@ -68,7 +68,7 @@ def up(
             directory.write(member)
     if overrides and len(idle) < len(members):
         note("Brokers that run already take --set at their next start.")
-    ours: dict[int, Member] = {}
+    ours: dict[int, LocalBroker] = {}
     with _sigterm_as_ctrl_c():
         try:
             _start(directory, members, idle, ours)
@@ -119,7 +119,10 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
 
 
 def _start(
-    directory: "ClusterDirectory", members: "list[Member]", idle: "list[Member]", ours: "dict[int, Member]"
+    directory: "ClusterDirectory",
+    members: "list[LocalBroker]",
+    idle: "list[LocalBroker]",
+    ours: "dict[int, LocalBroker]",
 ) -> None:
     """Start the brokers that do not run, and wait until all can be used. `ours` gets those it started, by process."""
     from cordwood.cluster.cli.local import processes
@@ -134,7 +137,7 @@ def _start(
     wait_until_usable(awaited)
 
 
-def _follow(ours: "dict[int, Member]", data_dir: Path) -> None:
+def _follow(ours: "dict[int, LocalBroker]", data_dir: Path) -> None:
     """Say of each broker when and how it ended, until all have. Raises Failure where one of them failed."""
     from cordwood.cluster.cli.local import processes
 
@@ -153,7 +156,7 @@ def _follow(ours: "dict[int, Member]", data_dir: Path) -> None:
         raise Failure("no broker that was started here is left.")
 
 
-def _stop(ours: "dict[int, Member]") -> None:
+def _stop(ours: "dict[int, LocalBroker]") -> None:
     from cordwood.cluster.cli.local import processes
 
     running = {member.broker_id: (member, pid) for pid, member in ours.items() if processes.is_running(member, pid)}

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.effects import Performer
+from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
 from cordwood.cluster.groups.group import Group
@@ -19,7 +19,7 @@ from cordwood.cluster.groups.offsets import Changes, OffsetsByPartition
 from cordwood.cluster.groups.removal import Removal
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
-from cordwood.cluster.groups.state_store import Keeper
+from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.groups.topic import OffsetsTopic
 from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics
@@ -63,40 +63,40 @@ class GroupCoordinator:
     ) -> None:
         self._settings, self._topic_exists, self._wall_clock, self._rng = settings, topic_exists, wall_clock, rng
         self._tasks = Tasks()
-        self._keeper = Keeper(topic, settings, self._tasks, wall_clock, self._loaded, self._lost)
-        self._performer = Performer(self._keeper, self._tasks, wall_clock)
-        self._removal = Removal(self._keeper, self._performer, self._tasks, settings, wall_clock)
+        self._state_store = GroupStateStore(topic, settings, self._tasks, wall_clock, self._loaded, self._lost)
+        self._effect_runner = EffectRunner(self._state_store, self._tasks, wall_clock)
+        self._removal = Removal(self._state_store, self._effect_runner, self._tasks, settings, wall_clock)
 
     def start(self) -> None:
         """Load the groups that there are, in the background."""
-        self._keeper.follow()
+        self._state_store.follow()
         self._removal.start()
 
     async def close(self) -> None:
         """Send everyone who waits to look for another coordinator. The groups stay as they are written down."""
         self._removal.close()
-        self._keeper.close()
+        self._state_store.close()
         await self._tasks.close()
 
     async def place(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that keeps a group; its leader is the group's coordinator."""
-        return await self._keeper.place(_checked(group_id))
+        return await self._state_store.place(_checked(group_id))
 
     async def join(self, group_id: str, request: Join) -> JoinReply:
         """Answers when the group's next generation begins. Raises Refused for what no group would take."""
         self._check_join(group_id, request)
         if request.member_id == NO_MEMBER:
-            shard = await self._keeper.find_or_create(group_id)
+            shard = await self._state_store.find_or_create(group_id)
             group = shard.open(group_id)
         else:
             found = self._find(group_id)
             if found is None:
                 return JoinReply(ErrorCode.unknown_member_id, request.member_id)
             shard, group = found
-        ticket = self._performer.joins.enter()
-        group.join(request, ticket, self._new_member_id(request), self._performer.now_ms())
-        self._performer.perform(shard, group)
-        return await self._performer.joins.wait(ticket)
+        request_id = self._effect_runner.joins.enter()
+        group.join(request, request_id, self._new_member_id(request), self._effect_runner.now_ms())
+        self._effect_runner.perform(shard, group)
+        return await self._effect_runner.joins.wait(request_id)
 
     async def sync(self, group_id: str, request: Sync) -> SyncReply:
         """Answers when the leader's assignment is on disk."""
@@ -104,10 +104,10 @@ class GroupCoordinator:
         if found is None:
             return SyncReply(ErrorCode.unknown_member_id)
         shard, group = found
-        ticket = self._performer.syncs.enter()
-        group.sync(request, ticket, self._performer.now_ms())
-        self._performer.perform(shard, group)
-        return await self._performer.syncs.wait(ticket)
+        request_id = self._effect_runner.syncs.enter()
+        group.sync(request, request_id, self._effect_runner.now_ms())
+        self._effect_runner.perform(shard, group)
+        return await self._effect_runner.syncs.wait(request_id)
 
     def heartbeat(self, group_id: str, member: MemberIdentity) -> ErrorCode:
         try:
@@ -119,7 +119,7 @@ class GroupCoordinator:
             raise
         if found is None:
             return ErrorCode.unknown_member_id
-        now_ms = self._performer.now_ms()
+        now_ms = self._effect_runner.now_ms()
         return found[1].heartbeat(member.member_id, member.instance_id, member.generation, now_ms)
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[ErrorCode]:
@@ -131,10 +131,10 @@ class GroupCoordinator:
         if found is None:
             return [ErrorCode.unknown_member_id for _ in leavers]
         shard, group = found
-        codes = group.leave(leavers, self._performer.now_ms())
-        self._performer.perform(shard, group)
-        if not group.roster:
-            code = await self._performer.written(group)
+        codes = group.leave(leavers, self._effect_runner.now_ms())
+        self._effect_runner.perform(shard, group)
+        if not group.members:
+            code = await self._effect_runner.written(group)
             if code is not ErrorCode.none:
                 raise Refused(code)
         return codes
@@ -144,7 +144,7 @@ class GroupCoordinator:
 
         GROUP_ID_NOT_FOUND is for a generation of a group that does not exist.
         """
-        shard = await self._keeper.find_or_create(_checked(group_id))
+        shard = await self._state_store.find_or_create(_checked(group_id))
         self._check_commit(shard, group_id, member)
         now_ms = self._wall_clock()
         codes: Codes = {}
@@ -160,7 +160,7 @@ class GroupCoordinator:
 
     def offsets_of(self, group_id: str) -> OffsetsByPartition:
         """What a group has committed; nothing for one that does not exist."""
-        shard = self._keeper.find(_checked(group_id))
+        shard = self._state_store.find(_checked(group_id))
         return {} if shard is None else shard.offsets.of(group_id)
 
     async def delete_offsets(self, group_id: str, wanted: Iterable[TopicPartition]) -> Codes:
@@ -176,7 +176,7 @@ class GroupCoordinator:
             key = OffsetKey(group_id, topic, partition)
             if not is_read and shard.offsets.newest(key) is not None:
                 keys.append(key)
-        await self._keeper.write(shard, dict.fromkeys(keys))
+        await self._state_store.write(shard, dict.fromkeys(keys))
         return codes
 
     async def delete_group(self, group_id: str) -> None:
@@ -194,15 +194,15 @@ class GroupCoordinator:
 
     def groups(self) -> Iterator[Group]:
         """To look at, not to change. Raises Refused while some are not in memory yet."""
-        if self._keeper.is_loading:
+        if self._state_store.is_loading:
             raise Refused(ErrorCode.coordinator_load_in_progress)
-        return (group for shard in self._keeper.shards for group in list(shard.groups.values()))
+        return (group for shard in self._state_store.shards for group in list(shard.groups.values()))
 
     def known(self) -> list[tuple[Group, OffsetsByPartition]]:
         """Every group that can be served now, and what it has committed. To look at, not to change."""
         return [
             (group, shard.offsets.of(group_id))
-            for shard in self._keeper.shards
+            for shard in self._state_store.shards
             for group_id, group in shard.groups.items()
         ]
 
@@ -212,7 +212,7 @@ class GroupCoordinator:
         Groups come and go with the leadership of the partition that keeps them, and offsets with their topic.
         """
         if old.topics_by_id is not new.topics_by_id:
-            self._keeper.follow()
+            self._state_store.follow()
         gone = [before.name for before, after in changed_topics(old, new) if after is None and before is not None]
         if gone:
             self._tasks.spawn(self._removal.forget_topics(frozenset(gone)))
@@ -230,7 +230,7 @@ class GroupCoordinator:
     def _check_commit(self, shard: Shard, group_id: str, member: MemberIdentity) -> None:
         group = shard.groups.get(group_id)
         if group is not None:
-            now_ms = self._performer.now_ms()
+            now_ms = self._effect_runner.now_ms()
             code = group.check_commit(member.member_id, member.instance_id, member.generation, now_ms)
             if code is not ErrorCode.none:
                 raise Refused(code)
@@ -244,16 +244,16 @@ class GroupCoordinator:
 
     async def _write_commit(self, shard: Shard, group: Group, changes: Changes) -> None:
         try:
-            await self._keeper.write(shard, changes)
+            await self._state_store.write(shard, changes)
         except Refused as refusal:
             # A group that came into being for this commit goes again.
-            self._performer.perform(shard, group)
+            self._effect_runner.perform(shard, group)
             if refusal.code is ErrorCode.message_too_large:
                 raise Refused(ErrorCode.invalid_commit_offset_size, refusal.message) from refusal
             raise
 
     def _find(self, group_id: str, *, needs_name: bool = False) -> tuple[Shard, Group] | None:
-        shard = self._keeper.find(_checked(group_id, needs_name=needs_name))
+        shard = self._state_store.find(_checked(group_id, needs_name=needs_name))
         group = None if shard is None else shard.groups.get(group_id)
         return None if shard is None or group is None else (shard, group)
 
@@ -265,13 +265,13 @@ class GroupCoordinator:
 
     def _loaded(self, shard: Shard) -> None:
         for group in list(shard.groups.values()):
-            self._performer.perform(shard, group)
+            self._effect_runner.perform(shard, group)
         gone = {key.topic for key in shard.offsets.live_keys() if not self._topic_exists(key.topic)}
         if gone:
             self._tasks.spawn(self._removal.forget_topics_in(shard, frozenset(gone)))
 
     def _lost(self, shard: Shard) -> None:
-        self._performer.let_go(shard)
+        self._effect_runner.let_go(shard)
 
     def _new_member_id(self, request: Join) -> str:
         prefix = request.client_id if request.instance_id is None else request.instance_id

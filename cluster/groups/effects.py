@@ -16,17 +16,17 @@ from cordwood.cluster.groups.exchange import (
     JoinReply,
     Purpose,
     Rebalancing,
+    RequestId,
     Store,
     SyncAnswer,
     SyncReply,
-    Ticket,
 )
 from cordwood.cluster.groups.formats import encode_group
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.shard import SavedValue, Shard
-from cordwood.cluster.groups.state_store import Keeper
+from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.kafka.call import Refused
-from cordwood.cluster.pause_detector import Attention
+from cordwood.cluster.pause_detector import PauseDetector
 from cordwood.replication.tasks import Tasks
 
 LOOK_S = 0.1
@@ -45,41 +45,41 @@ class Waiting(Generic[_ReplyT]):
 
     def __init__(self) -> None:
         self._numbers = count(1)
-        self._futures: dict[Ticket, asyncio.Future[_ReplyT]] = {}
+        self._futures: dict[RequestId, asyncio.Future[_ReplyT]] = {}
 
-    def enter(self) -> Ticket:
-        ticket = Ticket(next(self._numbers))
-        self._futures[ticket] = asyncio.get_running_loop().create_future()
-        return ticket
+    def enter(self) -> RequestId:
+        request_id = RequestId(next(self._numbers))
+        self._futures[request_id] = asyncio.get_running_loop().create_future()
+        return request_id
 
-    async def wait(self, ticket: Ticket) -> _ReplyT:
+    async def wait(self, request_id: RequestId) -> _ReplyT:
         try:
-            return await self._futures[ticket]
+            return await self._futures[request_id]
         finally:
-            del self._futures[ticket]
+            del self._futures[request_id]
 
-    def answer(self, ticket: Ticket, reply: _ReplyT) -> None:
-        future = self._futures.get(ticket)
+    def answer(self, request_id: RequestId, reply: _ReplyT) -> None:
+        future = self._futures.get(request_id)
         if future is not None and not future.done():
             future.set_result(reply)
 
-    def refuse(self, ticket: Ticket, refusal: Refused) -> None:
-        future = self._futures.get(ticket)
+    def refuse(self, request_id: RequestId, refusal: Refused) -> None:
+        future = self._futures.get(request_id)
         if future is not None and not future.done():
             future.set_exception(refusal)
 
 
-class Performer:
+class EffectRunner:
     """Does what the groups ask for by their effects."""
 
-    def __init__(self, keeper: Keeper, tasks: Tasks, wall_clock: Callable[[], int]) -> None:
+    def __init__(self, state_store: GroupStateStore, tasks: Tasks, wall_clock: Callable[[], int]) -> None:
         self.joins: Waiting[JoinReply] = Waiting()
         self.syncs: Waiting[SyncReply] = Waiting()
-        self._keeper, self._tasks, self._wall_clock = keeper, tasks, wall_clock
+        self._state_store, self._tasks, self._wall_clock = state_store, tasks, wall_clock
         self._loop = asyncio.get_running_loop()
         self._timers: dict[Group, asyncio.TimerHandle] = {}
         self._writes: dict[Group, asyncio.Task[ErrorCode]] = {}
-        self._attention = Attention(STILL_S)
+        self._pause_detector = PauseDetector(STILL_S)
         self._looking: asyncio.TimerHandle | None = None
 
     def now_ms(self) -> int:
@@ -91,7 +91,7 @@ class Performer:
         refusal = Refused(ErrorCode.not_coordinator)
         for group in shard.groups.values():
             self._stop_timer(group)
-            for member in group.roster:
+            for member in group.members:
                 if member.joining is not None:
                     self.joins.refuse(member.joining, refusal)
                 if member.syncing is not None:
@@ -102,10 +102,10 @@ class Performer:
         """Do what the group wants done, and wait for its next deadline."""
         for effect in group.take_effects():
             match effect:
-                case JoinAnswer(ticket, join_reply):
-                    self.joins.answer(ticket, join_reply)
-                case SyncAnswer(ticket, sync_reply):
-                    self.syncs.answer(ticket, sync_reply)
+                case JoinAnswer(request_id, join_reply):
+                    self.joins.answer(request_id, join_reply)
+                case SyncAnswer(request_id, sync_reply):
+                    self.syncs.answer(request_id, sync_reply)
                 case Store():
                     self._store(shard, group, effect)
                 case Rebalancing(reason):
@@ -156,7 +156,7 @@ class Performer:
             return ErrorCode.none
         code = ErrorCode.none
         try:
-            await self._keeper.write(shard, {}, {group.group_id: value})
+            await self._state_store.write(shard, {}, {group.group_id: value})
             shard.saved(group.group_id, saving)
         except Refused as refusal:
             code = refusal.code
@@ -186,14 +186,14 @@ class Performer:
 
     def _look(self) -> None:
         """Give every group the time back in which nobody could be heard, as long as any waits for a deadline."""
-        still_s = self._attention.look(self._loop.time())
+        still_s = self._pause_detector.look(self._loop.time())
         for group in self._timers if still_s else ():
             group.postpone(round(still_s * 1000))
         if self._looking is not None:
             self._looking.cancel()
         self._looking = self._loop.call_later(LOOK_S, self._look) if self._timers else None
         if self._looking is None:
-            self._attention.rest()
+            self._pause_detector.rest()
 
     def _deadline(self, shard: Shard, group: Group) -> None:
         # This timer may have been due before the next look.

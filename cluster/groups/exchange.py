@@ -7,7 +7,7 @@ from typing import NamedTuple, NewType
 
 from kio.schema.errors import ErrorCode
 
-Ticket = NewType("Ticket", int)
+RequestId = NewType("RequestId", int)
 """Stands for a request that waits for its answer; whoever hands it in knows whose it is."""
 
 NO_MEMBER = ""
@@ -129,17 +129,17 @@ class Purpose(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinAnswer:
-    """Answer the JoinGroup request that `ticket` stands for."""
+    """Answer the JoinGroup request that `request_id` stands for."""
 
-    ticket: Ticket
+    request_id: RequestId
     reply: JoinReply
 
 
 @dataclass(frozen=True, slots=True)
 class SyncAnswer:
-    """Answer the SyncGroup request that `ticket` stands for."""
+    """Answer the SyncGroup request that `request_id` stands for."""
 
-    ticket: Ticket
+    request_id: RequestId
     reply: SyncReply
 
 

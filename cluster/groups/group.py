@@ -18,12 +18,12 @@ from cordwood.cluster.groups.exchange import (
     Leaver,
     MemberProtocol,
     Purpose,
+    RequestId,
     SavedGroup,
     Store,
     Sync,
     SyncAnswer,
     SyncReply,
-    Ticket,
 )
 from cordwood.cluster.groups.members import Member
 from cordwood.cluster.groups.rebalance import Rebalance, State
@@ -60,53 +60,53 @@ class Group(Rebalance):
                 (MemberProtocol(saved.protocol or "", known.subscription),),
                 known.assignment,
             )
-            group.roster.add(member)
+            group.members.add(member)
         group.subscribed_topics = group._topics()
         if saved.members:
             group.state = State.STABLE
-            if saved.leader in group.roster.members:
-                group.roster.leader = saved.leader
+            if saved.leader in group.members.by_id:
+                group.members.leader = saved.leader
         return group
 
     def begin_sessions(self, now_ms: int) -> None:
         """Of restored members: those who are still there carry on undisturbed."""
-        for member in self.roster:
+        for member in self.members:
             member.restart_session(now_ms)
-        if len(self.roster) > self.settings.size_max:
-            self._prepare(f"{len(self.roster)} members where {self.settings.size_max} may be", now_ms)
+        if len(self.members) > self.settings.size_max:
+            self._prepare(f"{len(self.members)} members where {self.settings.size_max} may be", now_ms)
 
-    def join(self, request: Join, ticket: Ticket, new_id: str, now_ms: int) -> None:
+    def join(self, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> None:
         """JoinGroup. `new_id` is the id that a newcomer gets."""
         if not self._has_room_for(request.member_id):
-            self._turn_away(request.member_id, ticket, now_ms)
+            self._turn_away(request.member_id, request_id, now_ms)
         elif not self._suits(request):
-            self._refuse_join(ticket, ErrorCode.inconsistent_group_protocol, request.member_id)
+            self._refuse_join(request_id, ErrorCode.inconsistent_group_protocol, request.member_id)
         elif request.member_id == NO_MEMBER:
-            self._join_newcomer(request, ticket, new_id, now_ms)
-        elif request.member_id in self.roster.pending and request.instance_id is None:
-            self._let_in(request, ticket, request.member_id, now_ms)
+            self._join_newcomer(request, request_id, new_id, now_ms)
+        elif request.member_id in self.members.pending and request.instance_id is None:
+            self._let_in(request, request_id, request.member_id, now_ms)
         elif (code := self._check_member(request.member_id, request.instance_id)) is not ErrorCode.none:
-            self._refuse_join(ticket, code, request.member_id)
+            self._refuse_join(request_id, code, request.member_id)
         else:
-            self._rejoin(self.roster.members[request.member_id], request, ticket, now_ms)
+            self._rejoin(self.members.by_id[request.member_id], request, request_id, now_ms)
 
-    def sync(self, request: Sync, ticket: Ticket, now_ms: int) -> None:
+    def sync(self, request: Sync, request_id: RequestId, now_ms: int) -> None:
         """SyncGroup: the leader hands in everybody's share, and everybody gets theirs."""
         code = self._check_sync(request)
         if code is not ErrorCode.none:
-            self.effects.append(SyncAnswer(ticket, SyncReply(code)))
+            self.effects.append(SyncAnswer(request_id, SyncReply(code)))
             return
-        member = self.roster.members[request.member_id]
+        member = self.members.by_id[request.member_id]
         member.restart_session(now_ms)
         self._has_synced(member.id)
         if self.state is State.STABLE:
-            self.effects.append(SyncAnswer(ticket, self._share(member)))
+            self.effects.append(SyncAnswer(request_id, self._share(member)))
             return
         self._answer_sync(member, SyncReply(ErrorCode.rebalance_in_progress))
-        member.syncing = ticket
-        if member.id == self.roster.leader and not self.is_storing:
+        member.syncing = request_id
+        if member.id == self.members.leader and not self.is_storing:
             self.is_storing = True
-            shares = {known.id: request.assignments.get(known.id, b"") for known in self.roster}
+            shares = {known.id: request.assignments.get(known.id, b"") for known in self.members}
             self.effects.append(Store(Purpose.ASSIGNED, self._saved(shares)))
 
     def stored(self, store: Store, code: ErrorCode, now_ms: int) -> None:
@@ -124,15 +124,15 @@ class Group(Rebalance):
         code = self._check_generation(member_id, instance_id, generation)
         if code is not ErrorCode.none:
             return code
-        self.roster.members[member_id].restart_session(now_ms)
+        self.members.by_id[member_id].restart_session(now_ms)
         is_preparing = self.state is State.PREPARING_REBALANCE
         return ErrorCode.rebalance_in_progress if is_preparing else ErrorCode.none
 
     def leave(self, leavers: Sequence[Leaver], now_ms: int) -> list[ErrorCode]:
         """LeaveGroup: a code for each that was to leave. One rebalance serves all of them."""
-        count = len(self.roster)
+        count = len(self.members)
         codes = [self._leave(leaver) for leaver in leavers]
-        if len(self.roster) < count:
+        if len(self.members) < count:
             self._rebalance_or_complete(_farewell(leavers), now_ms)
         else:
             self._complete_if_all_joined(now_ms)
@@ -152,7 +152,7 @@ class Group(Rebalance):
             return code
         if self.state is State.COMPLETING_REBALANCE:
             return ErrorCode.rebalance_in_progress
-        self.roster.members[member_id].restart_session(now_ms)
+        self.members.by_id[member_id].restart_session(now_ms)
         return ErrorCode.none
 
     def check_delete(self) -> ErrorCode:
@@ -171,87 +171,87 @@ class Group(Rebalance):
         return self.protocol_type == CONSUMER if topics is None else topic in topics
 
     def _has_room_for(self, member_id: str) -> bool:
-        roster, size_max = self.roster, self.settings.size_max
-        is_full = roster.metadata_bytes >= METADATA_BYTES_MAX or len(roster.pending) >= PENDING_MAX
-        if is_full and member_id not in roster.members and member_id not in roster.pending:
+        members, size_max = self.members, self.settings.size_max
+        is_full = members.metadata_bytes >= METADATA_BYTES_MAX or len(members.pending) >= PENDING_MAX
+        if is_full and member_id not in members.by_id and member_id not in members.pending:
             return False
-        if self.state is State.EMPTY or len(roster) < size_max:
+        if self.state is State.EMPTY or len(members) < size_max:
             return True
-        member = roster.members.get(member_id)
+        member = members.by_id.get(member_id)
         if self.state is State.PREPARING_REBALANCE:
             # Who waits already stays; so a group that is too large loses those who come back last.
-            return (member is not None and member.joining is not None) or roster.joining_count < size_max
+            return (member is not None and member.joining is not None) or members.joining_count < size_max
         return member is not None
 
-    def _turn_away(self, member_id: str, ticket: Ticket, now_ms: int) -> None:
+    def _turn_away(self, member_id: str, request_id: RequestId, now_ms: int) -> None:
         self._dismiss(member_id, ErrorCode.group_max_size_reached)
-        self._refuse_join(ticket, ErrorCode.group_max_size_reached, NO_MEMBER)
+        self._refuse_join(request_id, ErrorCode.group_max_size_reached, NO_MEMBER)
         self._complete_if_all_joined(now_ms)
 
     def _suits(self, request: Join) -> bool:
         if self.state is State.EMPTY:
             return bool(request.protocol_type and request.protocols)
-        return request.protocol_type == self.protocol_type and self.roster.all_know_one_of(request.protocols)
+        return request.protocol_type == self.protocol_type and self.members.all_know_one_of(request.protocols)
 
-    def _join_newcomer(self, request: Join, ticket: Ticket, new_id: str, now_ms: int) -> None:
+    def _join_newcomer(self, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> None:
         if request.instance_id is not None:
-            known_id = self.roster.static_ids.get(request.instance_id)
+            known_id = self.members.static_ids.get(request.instance_id)
             if known_id is None:
-                self._let_in(request, ticket, new_id, now_ms)
+                self._let_in(request, request_id, new_id, now_ms)
             else:
-                self._replace(self.roster.members[known_id], request, ticket, new_id, now_ms)
+                self._replace(self.members.by_id[known_id], request, request_id, new_id, now_ms)
         elif request.must_know_id:
-            self.roster.pending[new_id] = now_ms + request.session_timeout_ms
-            self._refuse_join(ticket, ErrorCode.member_id_required, new_id)
+            self.members.pending[new_id] = now_ms + request.session_timeout_ms
+            self._refuse_join(request_id, ErrorCode.member_id_required, new_id)
         else:
-            self._let_in(request, ticket, new_id, now_ms)
+            self._let_in(request, request_id, new_id, now_ms)
 
-    def _let_in(self, request: Join, ticket: Ticket, member_id: str, now_ms: int) -> None:
-        if not self.roster:
+    def _let_in(self, request: Join, request_id: RequestId, member_id: str, now_ms: int) -> None:
+        if not self.members:
             self.protocol_type = request.protocol_type
-        member = _member(request, member_id, ticket)
+        member = _member(request, member_id, request_id)
         member.is_new = True
         member.session_deadline_ms = now_ms + self.settings.new_member_join_timeout_ms
         self.has_newcomers = True
-        self.roster.add(member)
+        self.members.add(member)
         self._rebalance_or_complete(f"{member_id} joins{_because(request)}", now_ms)
 
-    def _rejoin(self, member: Member, request: Join, ticket: Ticket, now_ms: int) -> None:
+    def _rejoin(self, member: Member, request: Join, request_id: RequestId, now_ms: int) -> None:
         member.restart_session(now_ms)
         is_same = member.protocols == request.protocols
         must_rebalance = self.state is State.PREPARING_REBALANCE or not is_same
-        if self.state is State.STABLE and member.id == self.roster.leader:
+        if self.state is State.STABLE and member.id == self.members.leader:
             # It may know of something that its metadata does not show, such as new partitions.
             must_rebalance = True
         if not must_rebalance:
             # The answer to an earlier request was lost, or the member only asks where things stand.
-            self.effects.append(JoinAnswer(ticket, self._place(member)))
+            self.effects.append(JoinAnswer(request_id, self._place(member)))
             return
-        self._update(member, request, ticket)
+        self._update(member, request, request_id)
         self._rebalance_or_complete(f"{member.id} joins again{_because(request)}", now_ms)
 
-    def _update(self, member: Member, request: Join, ticket: Ticket) -> None:
-        self.roster.change_protocols(member, request.protocols)
+    def _update(self, member: Member, request: Join, request_id: RequestId) -> None:
+        self.members.change_protocols(member, request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         self._answer_join(member, JoinReply(ErrorCode.rebalance_in_progress, member.id))
-        member.joining = ticket
+        member.joining = request_id
 
-    def _replace(self, old: Member, request: Join, ticket: Ticket, new_id: str, now_ms: int) -> None:
+    def _replace(self, old: Member, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> None:
         """A static member has been restarted. If nothing changes for the others, they need not know (KIP-345)."""
-        former_leader = self.roster.leader
+        former_leader = self.members.leader
         self._answer_join(old, JoinReply(ErrorCode.fenced_instance_id, old.id))
         self._answer_sync(old, SyncReply(ErrorCode.fenced_instance_id))
-        member = _member(request, new_id, ticket)
+        member = _member(request, new_id, request_id)
         member.assignment = old.assignment
         member.restart_session(now_ms)
         self._has_synced(old.id)
-        self.roster.replace(old, member)
+        self.members.replace(old, member)
         if self.state is State.PREPARING_REBALANCE:
             self._complete_if_all_joined(now_ms)
-        elif self.state is State.STABLE and self.roster.select_protocol() == self.protocol:
-            answer = JoinAnswer(ticket, self._returned(member, request, former_leader))
-            shares = {known.id: known.assignment for known in self.roster}
+        elif self.state is State.STABLE and self.members.select_protocol() == self.protocol:
+            answer = JoinAnswer(request_id, self._returned(member, request, former_leader))
+            shares = {known.id: known.assignment for known in self.members}
             self.effects.append(Store(Purpose.REPLACED, self._saved(shares), (answer,)))
         else:
             # The leader may be at work on shares for the old id, or the protocol changes.
@@ -260,11 +260,11 @@ class Group(Rebalance):
     def _returned(self, member: Member, request: Join, former_leader: str | None) -> JoinReply:
         """A client that cannot be told to skip the assignment must not learn that it leads."""
         if request.may_skip_assignment:
-            return replace(self._place(member), skip_assignment=member.id == self.roster.leader)
+            return replace(self._place(member), skip_assignment=member.id == self.members.leader)
         return replace(self._place(member), leader=former_leader or NO_MEMBER, members=())
 
     def _replaced(self, answer: JoinAnswer, generation: int, code: ErrorCode) -> None:
-        member = next((member for member in self.roster if member.joining == answer.ticket), None)
+        member = next((member for member in self.members if member.joining == answer.request_id), None)
         if member is None or self.state is not State.STABLE or self.generation != generation:
             # A rebalance has begun meanwhile, and answers when it is over.
             return
@@ -272,12 +272,12 @@ class Group(Rebalance):
 
     def _check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
         if instance_id is not None:
-            known_id = self.roster.static_ids.get(instance_id)
+            known_id = self.members.static_ids.get(instance_id)
             if known_id is not None and known_id != member_id:
                 return ErrorCode.fenced_instance_id
             if known_id is None:
                 return ErrorCode.unknown_member_id
-        return ErrorCode.none if member_id in self.roster.members else ErrorCode.unknown_member_id
+        return ErrorCode.none if member_id in self.members.by_id else ErrorCode.unknown_member_id
 
     def _check_generation(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         code = self._check_member(member_id, instance_id)
@@ -298,8 +298,8 @@ class Group(Rebalance):
     def _leave(self, leaver: Leaver) -> ErrorCode:
         member_id = leaver.member_id
         if member_id == NO_MEMBER:
-            member_id = self.roster.static_ids.get(leaver.instance_id or "", NO_MEMBER)
-        elif member_id not in self.roster.pending:
+            member_id = self.members.static_ids.get(leaver.instance_id or "", NO_MEMBER)
+        elif member_id not in self.members.pending:
             code = self._check_member(member_id, leaver.instance_id)
             if code is not ErrorCode.none:
                 return code
@@ -308,11 +308,11 @@ class Group(Rebalance):
         self._dismiss(member_id, ErrorCode.unknown_member_id)
         return ErrorCode.none
 
-    def _refuse_join(self, ticket: Ticket, code: ErrorCode, member_id: str) -> None:
-        self.effects.append(JoinAnswer(ticket, JoinReply(code, member_id)))
+    def _refuse_join(self, request_id: RequestId, code: ErrorCode, member_id: str) -> None:
+        self.effects.append(JoinAnswer(request_id, JoinReply(code, member_id)))
 
 
-def _member(request: Join, member_id: str, ticket: Ticket) -> Member:
+def _member(request: Join, member_id: str, request_id: RequestId) -> Member:
     return Member(
         member_id,
         request.instance_id,
@@ -321,7 +321,7 @@ def _member(request: Join, member_id: str, ticket: Ticket) -> Member:
         request.session_timeout_ms,
         request.rebalance_timeout_ms,
         request.protocols,
-        joining=ticket,
+        joining=request_id,
     )
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cordwood.cluster.groups.exchange import JoinedMember, MemberProtocol, SavedMember, Ticket
+from cordwood.cluster.groups.exchange import JoinedMember, MemberProtocol, RequestId, SavedMember
 
 
 @dataclass(slots=True)
@@ -22,8 +22,8 @@ class Member:
     session_deadline_ms: int = 0
     is_new: bool = False
     """It has not had its first answer yet, and so cannot know its id or send heartbeats."""
-    joining: Ticket | None = None
-    syncing: Ticket | None = None
+    joining: RequestId | None = None
+    syncing: RequestId | None = None
 
     @property
     def is_static(self) -> bool:
@@ -56,13 +56,13 @@ class Member:
         )
 
 
-class Roster:
+class Members:
     """The members in the order in which they came. The first one leads."""
 
-    __slots__ = ("_supporters", "leader", "members", "metadata_bytes", "pending", "static_ids")
+    __slots__ = ("_supporters", "by_id", "leader", "metadata_bytes", "pending", "static_ids")
 
     def __init__(self) -> None:
-        self.members: dict[str, Member] = {}
+        self.by_id: dict[str, Member] = {}
         self.static_ids: dict[str, str] = {}
         """Member ids by instance id (KIP-345)."""
         self.pending: dict[str, int] = {}
@@ -73,10 +73,10 @@ class Roster:
         self._supporters: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Member]:
-        return iter(self.members.values())
+        return iter(self.by_id.values())
 
     def __len__(self) -> int:
-        return len(self.members)
+        return len(self.by_id)
 
     @property
     def have_all_joined(self) -> bool:
@@ -92,9 +92,9 @@ class Roster:
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def add(self, member: Member) -> None:
-        assert member.id not in self.members, "a member id is given once"
+        assert member.id not in self.by_id, "a member id is given once"
         self.pending.pop(member.id, None)
-        self.members[member.id] = member
+        self.by_id[member.id] = member
         if member.instance_id is not None:
             assert member.instance_id not in self.static_ids, "a static member is replaced, never added twice"
             self.static_ids[member.instance_id] = member.id
@@ -105,13 +105,13 @@ class Roster:
     def remove(self, member_id: str) -> Member | None:
         """Take out a member or a promise. The next member leads where the leader goes."""
         self.pending.pop(member_id, None)
-        member = self.members.pop(member_id, None)
+        member = self.by_id.pop(member_id, None)
         if member is not None:
             self._support(member.protocols, -1)
             if member.instance_id is not None:
                 self.static_ids.pop(member.instance_id, None)
         if self.leader == member_id:
-            self.leader = next(iter(self.members), None)
+            self.leader = next(iter(self.by_id), None)
         return member
 
     def replace(self, old: Member, new: Member) -> None:
@@ -133,13 +133,13 @@ class Roster:
         self.metadata_bytes += times * sum(len(protocol.metadata) for protocol in protocols)
 
     def all_know_one_of(self, protocols: tuple[MemberProtocol, ...]) -> bool:
-        return any(self._supporters[protocol.name] == len(self.members) for protocol in protocols)
+        return any(self._supporters[protocol.name] == len(self.by_id) for protocol in protocols)
 
     def elect_joined_leader(self) -> bool:
         """Have a member lead that takes part in the rebalance. False if none does."""
         if self.leader is None:
             return False
-        if self.members[self.leader].joining is None:
+        if self.by_id[self.leader].joining is None:
             joined = next((member.id for member in self if member.joining is not None), None)
             if joined is None:
                 return False
@@ -151,7 +151,7 @@ class Roster:
         votes: Counter[str] = Counter()
         for member in self:
             known = (protocol.name for protocol in member.protocols)
-            votes[next(name for name in known if self._supporters[name] == len(self.members))] += 1
+            votes[next(name for name in known if self._supporters[name] == len(self.by_id))] += 1
         return max(votes, key=lambda name: votes[name])
 
 

@@ -21,7 +21,7 @@ from cordwood.cluster.groups.exchange import (
     SyncAnswer,
     SyncReply,
 )
-from cordwood.cluster.groups.members import Member, Roster
+from cordwood.cluster.groups.members import Member, Members
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER, topics_of
 
@@ -41,9 +41,24 @@ class Rebalance:
     """The state of a group and what moves it on. `Group` adds what its members may ask."""
 
     __slots__ = (
-        "_extension_left_ms", "_extension_ms", "effects", "emptied_ms", "generation", "group_id", "has_newcomers",
-        "is_initial", "is_storing", "join_deadline_ms", "pending_sync", "protocol", "protocol_type", "roster",
-        "settings", "state", "subscribed_topics", "sync_deadline_ms",
+        "_extension_left_ms",
+        "_extension_ms",
+        "effects",
+        "emptied_ms",
+        "generation",
+        "group_id",
+        "has_newcomers",
+        "is_initial",
+        "is_storing",
+        "join_deadline_ms",
+        "members",
+        "pending_sync",
+        "protocol",
+        "protocol_type",
+        "settings",
+        "state",
+        "subscribed_topics",
+        "sync_deadline_ms",
     )  # fmt: skip
 
     def __init__(self, group_id: str, settings: GroupSettings) -> None:
@@ -53,7 +68,7 @@ class Rebalance:
         self.protocol_type: str | None = None
         """None for a group that has never had a member: its consumers assign partitions to themselves."""
         self.protocol: str | None = None
-        self.roster = Roster()
+        self.members = Members()
         self.subscribed_topics: frozenset[str] | None = None
         self.pending_sync: set[str] = set()
         self.join_deadline_ms: int | None = None
@@ -76,7 +91,7 @@ class Rebalance:
     @property
     def is_vacant(self) -> bool:
         """Whether there is nobody in it, nor anyone promised a place."""
-        return not self.roster and not self.roster.pending
+        return not self.members and not self.members.pending
 
     def next_deadline(self) -> int | None:
         """When `tick` has something to do."""
@@ -84,9 +99,9 @@ class Rebalance:
 
     def tick(self, now_ms: int) -> None:
         """Time has passed."""
-        roster = self.roster
-        for member_id in [member_id for member_id, until_ms in roster.pending.items() if until_ms <= now_ms]:
-            del roster.pending[member_id]
+        members = self.members
+        for member_id in [member_id for member_id, until_ms in members.pending.items() if until_ms <= now_ms]:
+            del members.pending[member_id]
             self._complete_if_all_joined(now_ms)
         self._expire_members(now_ms)
         if self.join_deadline_ms is not None and self.join_deadline_ms <= now_ms:
@@ -96,10 +111,10 @@ class Rebalance:
 
     def postpone(self, still_ms: int) -> None:
         """Nobody could be heard for this long: all deadlines are so much later."""
-        roster = self.roster
-        for member in roster:
+        members = self.members
+        for member in members:
             member.session_deadline_ms += still_ms
-        roster.pending = {member_id: until_ms + still_ms for member_id, until_ms in roster.pending.items()}
+        members.pending = {member_id: until_ms + still_ms for member_id, until_ms in members.pending.items()}
         if self.join_deadline_ms is not None:
             self.join_deadline_ms += still_ms
         if self.sync_deadline_ms is not None:
@@ -107,10 +122,10 @@ class Rebalance:
 
     def _expire_members(self, now_ms: int) -> None:
         """Dismiss each member whose session has expired, unless a rebalance makes it wait."""
-        roster = self.roster
-        for member in list(roster):
+        members = self.members
+        for member in list(members):
             # One that goes may end the wait of others, whose sessions then begin anew.
-            if member.session_deadline_ms > now_ms or member.id not in roster.members:
+            if member.session_deadline_ms > now_ms or member.id not in members.by_id:
                 continue
             if member.may_be_silent:
                 member.restart_session(now_ms)
@@ -119,8 +134,8 @@ class Rebalance:
                 self._rebalance_or_complete(f"{member.id} was not heard of in time", now_ms)
 
     def _deadlines(self) -> Iterator[int]:
-        yield from self.roster.pending.values()
-        yield from (member.session_deadline_ms for member in self.roster)
+        yield from self.members.pending.values()
+        yield from (member.session_deadline_ms for member in self.members)
         yield from (at for at in (self.join_deadline_ms, self.sync_deadline_ms) if at is not None)
 
     def _rebalance_or_complete(self, reason: str, now_ms: int) -> None:
@@ -141,19 +156,19 @@ class Rebalance:
         self.state = State.PREPARING_REBALANCE
         self.effects.append(Rebalancing(reason))
         if not self.is_initial:
-            self.join_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
+            self.join_deadline_ms = now_ms + self.members.rebalance_timeout_ms
             self._complete_if_all_joined(now_ms)
             return
         self.has_newcomers = False
         self._extension_ms = self.settings.initial_rebalance_delay_ms
-        self._extension_left_ms = max(self.roster.rebalance_timeout_ms - self._extension_ms, 0)
+        self._extension_left_ms = max(self.members.rebalance_timeout_ms - self._extension_ms, 0)
         self.join_deadline_ms = now_ms + self._extension_ms
         if self._extension_ms == 0:
             self._complete_join(now_ms)
 
     def _complete_if_all_joined(self, now_ms: int) -> None:
         """An initial rebalance always takes its time: others may be on their way."""
-        if self.state is State.PREPARING_REBALANCE and not self.is_initial and self.roster.have_all_joined:
+        if self.state is State.PREPARING_REBALANCE and not self.is_initial and self.members.have_all_joined:
             self._complete_join(now_ms)
 
     def _join_time_is_over(self, now_ms: int) -> None:
@@ -168,18 +183,18 @@ class Rebalance:
 
     def _complete_join(self, now_ms: int) -> None:
         """The next generation: those who have joined, and static members, who may be away for a session's time."""
-        for member in [member for member in self.roster if member.joining is None and not member.is_static]:
-            self.roster.remove(member.id)
-        if not self.roster.elect_joined_leader() and self.roster:
+        for member in [member for member in self.members if member.joining is None and not member.is_static]:
+            self.members.remove(member.id)
+        if not self.members.elect_joined_leader() and self.members:
             # Only static members are left, and none has come: wait until one does or their sessions end.
             self.is_initial = False
-            self.join_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
+            self.join_deadline_ms = now_ms + self.members.rebalance_timeout_ms
             return
         self.join_deadline_ms = None
         self.is_initial = False
         self.generation += 1
         self.is_storing = False
-        if self.roster:
+        if self.members:
             self._begin_assignment(now_ms)
         else:
             self._become_empty()
@@ -192,14 +207,14 @@ class Rebalance:
 
     def _begin_assignment(self, now_ms: int) -> None:
         self.state = State.COMPLETING_REBALANCE
-        self.protocol = self.roster.select_protocol()
+        self.protocol = self.members.select_protocol()
         self.subscribed_topics = self._topics()
-        for member in self.roster:
+        for member in self.members:
             self._answer_join(member, self._place(member))
             member.restart_session(now_ms)
             member.is_new = False
             self.pending_sync.add(member.id)
-        self.sync_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
+        self.sync_deadline_ms = now_ms + self.members.rebalance_timeout_ms
 
     def _sync_time_is_over(self, now_ms: int) -> None:
         """Members that never came for their share are gone."""
@@ -225,15 +240,15 @@ class Rebalance:
             return
         self.state = State.STABLE
         for known in saved.members:
-            if known.member_id in self.roster.members:
-                self.roster.members[known.member_id].assignment = known.assignment
-        for member in self.roster:
+            if known.member_id in self.members.by_id:
+                self.members.by_id[known.member_id].assignment = known.assignment
+        for member in self.members:
             if member.syncing is not None:
                 self._answer_sync(member, self._share(member))
                 member.restart_session(now_ms)
 
     def _void_shares(self, code: ErrorCode, now_ms: int) -> None:
-        for member in self.roster:
+        for member in self.members:
             member.assignment = b""
             if member.syncing is not None:
                 self._answer_sync(member, SyncReply(code))
@@ -241,7 +256,7 @@ class Rebalance:
 
     def _dismiss(self, member_id: str, code: ErrorCode) -> None:
         """Take a member out, and tell it if it waits: if it is still there after all, it begins anew."""
-        member = self.roster.remove(member_id)
+        member = self.members.remove(member_id)
         self._has_synced(member_id)
         if member is not None:
             self._answer_join(member, JoinReply(code, NO_MEMBER))
@@ -259,15 +274,15 @@ class Rebalance:
 
     def _place(self, member: Member) -> JoinReply:
         """Where the member stands in this generation."""
-        is_leader = member.id == self.roster.leader
+        is_leader = member.id == self.members.leader
         return JoinReply(
             ErrorCode.none,
             member.id,
             self.generation,
             self.protocol_type,
             self.protocol,
-            self.roster.leader or NO_MEMBER,
-            members=tuple(known.joined(self.protocol) for known in self.roster) if is_leader else (),
+            self.members.leader or NO_MEMBER,
+            members=tuple(known.joined(self.protocol) for known in self.members) if is_leader else (),
         )
 
     def _share(self, member: Member) -> SyncReply:
@@ -278,8 +293,8 @@ class Rebalance:
             self.protocol_type or "",
             self.generation,
             self.protocol,
-            self.roster.leader,
-            tuple(member.saved(self.protocol, shares[member.id]) for member in self.roster),
+            self.members.leader,
+            tuple(member.saved(self.protocol, shares[member.id]) for member in self.members),
         )
 
     def _topics(self) -> frozenset[str] | None:
@@ -287,7 +302,7 @@ class Rebalance:
         if self.protocol_type != CONSUMER:
             return None
         topics: set[str] = set()
-        for member in self.roster:
+        for member in self.members:
             own = topics_of(member.metadata(self.protocol))
             if own is None:
                 return None

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 import structlog
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.groups.effects import Performer
+from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.formats import OffsetKey
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.offsets import expired
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
-from cordwood.cluster.groups.state_store import Keeper
+from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.kafka.call import Refused
 from cordwood.replication.tasks import Tasks
 
@@ -24,13 +24,13 @@ class Removal:
 
     def __init__(
         self,
-        keeper: Keeper,
-        performer: Performer,
+        state_store: GroupStateStore,
+        effect_runner: EffectRunner,
         tasks: Tasks,
         settings: GroupSettings,
         wall_clock: Callable[[], int],
     ) -> None:
-        self._keeper, self._performer, self._tasks = keeper, performer, tasks
+        self._state_store, self._effect_runner, self._tasks = state_store, effect_runner, tasks
         self._settings, self._wall_clock = settings, wall_clock
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -46,11 +46,11 @@ class Removal:
     async def remove(self, shard: Shard, group: Group, keys: Iterable[OffsetKey]) -> None:
         """Remove an empty group. Who joins while that is written comes into a new one."""
         group_id = group.group_id
-        self._performer.forget(shard, group_id)
+        self._effect_runner.forget(shard, group_id)
         is_saved = shard.is_saved(group_id)
         saving = shard.save(group_id, None)
         try:
-            await self._keeper.write(shard, dict.fromkeys(keys), {group_id: None} if is_saved else {})
+            await self._state_store.write(shard, dict.fromkeys(keys), {group_id: None} if is_saved else {})
         except Refused:
             shard.not_saved(group_id, saving)
             shard.groups.setdefault(group_id, group)
@@ -58,13 +58,13 @@ class Removal:
         shard.saved(group_id, saving)
 
     async def forget_topics(self, topics: frozenset[str]) -> None:
-        for shard in self._keeper.shards:
+        for shard in self._state_store.shards:
             await self.forget_topics_in(shard, topics)
 
     async def forget_topics_in(self, shard: Shard, topics: frozenset[str]) -> None:
         keys = [key for key in shard.offsets.live_keys() if key.topic in topics]
         try:
-            await self._keeper.write(shard, dict.fromkeys(keys))
+            await self._state_store.write(shard, dict.fromkeys(keys))
         except Refused as refusal:
             _events.warning("groups.offsets_not_removed", topics=sorted(topics), error=str(refusal))
 
@@ -73,7 +73,7 @@ class Removal:
         self.start()
 
     async def _expire_all(self) -> None:
-        for shard in self._keeper.shards:
+        for shard in self._state_store.shards:
             for group in list(shard.groups.values()):
                 try:
                     await self._expire_in(shard, group)
@@ -92,4 +92,4 @@ class Removal:
         if is_over and not set(shard.offsets.keys_of(group.group_id)) - set(keys):
             await self.remove(shard, group, keys)
         elif keys:
-            await self._keeper.write(shard, dict.fromkeys(keys))
+            await self._state_store.write(shard, dict.fromkeys(keys))

@@ -96,7 +96,7 @@ class Shard:
 
     def note_unsaved(self, group: Group) -> list[str]:
         """A group without anything to keep. Returns the ids of those that have to go for it."""
-        if group.roster or self.is_kept(group.group_id):
+        if group.members or self.is_kept(group.group_id):
             self._unsaved.pop(group.group_id, None)
             return []
         self._unsaved[group.group_id] = None

@@ -33,7 +33,7 @@ _ResultT = TypeVar("_ResultT")
 _events = structlog.get_logger("groups")
 
 
-class Keeper:
+class GroupStateStore:
     """The partitions of `__consumer_offsets` that this broker leads, in memory.
 
     `on_loaded` is told of each one once its groups can be served, and `on_lost` of each one that is let go of.

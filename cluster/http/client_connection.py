@@ -15,7 +15,7 @@ class HungUp(Exception):
     """The broker ended the connection before it answered: whether it did what was asked is not known."""
 
 
-class Conversation:
+class ClientConnection:
     """A client's view of one connection. Brokers answer in order, so the oldest question is the next one answered."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from cordwood.cluster.http.client_connection import CLIENT_ID, Conversation, HungUp
+from cordwood.cluster.http.client_connection import CLIENT_ID, ClientConnection, HungUp
 from cordwood.cluster.kafka.questions import decode_response, encode_request
 from cordwood.cluster.kafka.wire import Malformed
 from cordwood.replication.channel import Channel, Dial
@@ -31,7 +31,7 @@ class OutOfReach(Unanswered):
     """It could not even be asked: nothing has been done."""
 
 
-class Cluster:
+class ClusterClient:
     """All brokers, as somebody sees them who may ask any of them."""
 
     def __init__(
@@ -39,13 +39,13 @@ class Cluster:
     ) -> None:
         self.broker_id, self._at_once_max = broker_id, at_once_max
         self._open_here, self._address, self._dial = open_here, address, dial
-        self._idle: defaultdict[int, list[Conversation]] = defaultdict(list)
+        self._idle: defaultdict[int, list[ClientConnection]] = defaultdict(list)
         self._turns: defaultdict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(at_once_max))
         self._is_closed = False
 
-    def apart(self, at_once_max: int) -> "Cluster":
+    def apart(self, at_once_max: int) -> "ClusterClient":
         """The same brokers over other connections, for questions that others should not have to wait for."""
-        return Cluster(self.broker_id, self._open_here, self._address, self._dial, at_once_max)
+        return ClusterClient(self.broker_id, self._open_here, self._address, self._dial, at_once_max)
 
     async def ask(self, broker_id: int | None, request: Any, answer_s: float = ANSWER_S) -> Any:
         """The answer of a broker, or of this one for None, to one of kio's requests. Raises Unanswered.
@@ -70,48 +70,44 @@ class Cluster:
 
         return dict(await asyncio.gather(*map(one, dict.fromkeys(broker_ids))))
 
-    async def open(self, broker_id: int) -> Conversation:
+    async def open(self, broker_id: int) -> ClientConnection:
         """A connection for the caller alone, who closes it. Raises OutOfReach."""
-        conversation = Conversation()
-        conversation.begin(await self._connect(broker_id, conversation.received))
-        return conversation
+        connection = ClientConnection()
+        connection.begin(await self._connect(broker_id, connection.received))
+        return connection
 
     async def close(self) -> None:
         """Hang up everywhere."""
         self._is_closed = True
         for conversations in self._idle.values():
-            for conversation in conversations:
-                conversation.close()
+            for connection in conversations:
+                connection.close()
         self._idle.clear()
 
     async def _ask(self, broker_id: int, request: Any) -> Any:
-        conversation = await self._borrow(broker_id)
+        connection = await self._borrow(broker_id)
         try:
-            frame = await conversation.ask(lambda correlation_id: [encode_request(request, correlation_id, CLIENT_ID)])
+            frame = await connection.ask(lambda correlation_id: [encode_request(request, correlation_id, CLIENT_ID)])
             return decode_response(type(request), memoryview(frame))
         except (HungUp, Malformed) as error:
             raise Unanswered(f"Broker {broker_id} gave no answer: {error}.") from error
         finally:
-            self._give_back(broker_id, conversation)
+            self._give_back(broker_id, connection)
 
-    async def _borrow(self, broker_id: int) -> Conversation:
+    async def _borrow(self, broker_id: int) -> ClientConnection:
         idle = self._idle[broker_id]
         while idle:
-            conversation = idle.pop()
-            if conversation.is_open:
-                return conversation
+            connection = idle.pop()
+            if connection.is_open:
+                return connection
         return await self.open(broker_id)
 
-    def _give_back(self, broker_id: int, conversation: Conversation) -> None:
+    def _give_back(self, broker_id: int, connection: ClientConnection) -> None:
         """An answer that is still to come would be taken for that of the next question: such a connection is ended."""
-        if (
-            conversation.is_idle
-            and not self._is_closed
-            and len(self._idle[broker_id]) < self._at_once_max // IDLE_SHARE
-        ):
-            self._idle[broker_id].append(conversation)
+        if connection.is_idle and not self._is_closed and len(self._idle[broker_id]) < self._at_once_max // IDLE_SHARE:
+            self._idle[broker_id].append(connection)
         else:
-            conversation.close()
+            connection.close()
 
     def _connect(self, broker_id: int, received: Callable[[memoryview], None]) -> Awaitable[Channel]:
         return self._connect_here(received) if broker_id == self.broker_id else self._connect_there(broker_id, received)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config import Settings
-from cordwood.cluster.decode_queue import Decoding
+from cordwood.cluster.decode_queue import DecodeQueue
 from cordwood.cluster.http.bodies import Bodies, Streams
-from cordwood.cluster.http.cluster_client import Cluster
-from cordwood.cluster.http.records.accumulator import Outbox
+from cordwood.cluster.http.cluster_client import ClusterClient
+from cordwood.cluster.http.records.accumulator import RecordAccumulator
 from cordwood.cluster.http.refusal import HttpRefusal
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
@@ -24,32 +24,32 @@ class Context:
     """One broker's side of its HTTP API."""
 
     watched: Watched
-    cluster: Cluster
+    cluster: ClusterClient
     settings: Settings
-    decoding: Decoding
+    decoding: DecodeQueue
     wall_clock: Callable[[], int]
     """Milliseconds since 1970."""
     bodies: Bodies
     streams: Streams
-    outbox: Outbox
+    accumulator: RecordAccumulator
 
     @classmethod
     def of(
         cls,
         watched: Watched,
-        cluster: Cluster,
+        cluster: ClusterClient,
         settings: Settings,
-        decoding: Decoding,
+        decoding: DecodeQueue,
         wall_clock: Callable[[], int],
     ) -> "Context":
         """With nothing on its way yet."""
-        outbox = Outbox(cluster.apart(BATCHES_AT_ONCE_MAX), watched.quorum)
+        accumulator = RecordAccumulator(cluster.apart(BATCHES_AT_ONCE_MAX), watched.quorum)
         bodies = Bodies(watched.memory.http_bodies)
-        return cls(watched, cluster, settings, decoding, wall_clock, bodies, Streams(), outbox)
+        return cls(watched, cluster, settings, decoding, wall_clock, bodies, Streams(), accumulator)
 
     async def close(self) -> None:
         """Ask nobody any more. What is on its way may or may not be kept."""
-        await self.outbox.close()
+        await self.accumulator.close()
         await self.cluster.close()
 
     @property

@@ -12,7 +12,7 @@ from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.quorum import Quorum
-from cordwood.cluster.metadata_events import Chronicle
+from cordwood.cluster.metadata_events import MetadataEventLog
 from cordwood.cluster.watchdog import Watchdog
 from cordwood.replication.flusher import FlushMeasures
 from cordwood.replication.log_directory import LogDirectory
@@ -42,7 +42,7 @@ class Watched:
     groups: GroupCoordinator
     requests: RequestMeasures
     flushes: FlushMeasures
-    chronicle: Chronicle
+    event_log: MetadataEventLog
     metadata_files: FileMeasures | None
     """None where this broker is no voter."""
     pauses: Pauses

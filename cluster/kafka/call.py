@@ -10,12 +10,12 @@ from kio.schema.errors import ErrorCode
 
 if TYPE_CHECKING:
     from cordwood.cluster.config import Settings
-    from cordwood.cluster.decode_queue import Decoding
+    from cordwood.cluster.decode_queue import DecodeQueue
     from cordwood.cluster.groups.coordinator import GroupCoordinator
     from cordwood.cluster.kafka.turns import Turns
     from cordwood.cluster.metadata.quorum import Quorum
     from cordwood.cluster.producer_ids import ProducerIds
-    from cordwood.replication.log_maintenance import Housekeeping
+    from cordwood.replication.log_maintenance import LogMaintenance
     from cordwood.replication.replicas import Replicas
     from cordwood.replication.tasks import RunBlocking
 
@@ -48,10 +48,10 @@ class Services:
     replicas: "Replicas"
     groups: "GroupCoordinator"
     producer_ids: "ProducerIds"
-    housekeeping: "Housekeeping"
+    log_maintenance: "LogMaintenance"
     run_blocking: "RunBlocking"
     turns: "Turns"
-    decoding: "Decoding"
+    decoding: "DecodeQueue"
     wall_clock: Callable[[], int]
     rng: random.Random
     served_apis: tuple[ServedApi, ...]

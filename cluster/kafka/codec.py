@@ -27,7 +27,7 @@ _HEAD = struct.Struct(">hhih")
 _request_schema = functools.cache(load_request_schema)
 _response_schema: Any = functools.cache(load_response_schema)
 
-Lift = Callable[[Any], Any]
+Upgrade = Callable[[Any], Any]
 
 
 class RequestHead(NamedTuple):
@@ -71,7 +71,7 @@ def encoding(
 
 
 @functools.cache
-def lift(api_key: int, version: int, newest: int) -> Lift:
+def upgrade_request(api_key: int, version: int, newest: int) -> Upgrade:
     """A function that makes the newest request of one of `version`."""
     return _lifter(load_request_schema(api_key, version), load_request_schema(api_key, newest))
 
@@ -85,9 +85,9 @@ def is_flexible(api_key: int, version: int) -> bool:
         return False
 
 
-def _lifter(old: type, new: type) -> Lift:
+def _lifter(old: type, new: type) -> Upgrade:
     old_fields = {field.name: field for field in dataclasses.fields(old)}
-    steps: list[tuple[str, Lift]] = []
+    steps: list[tuple[str, Upgrade]] = []
     for field in dataclasses.fields(new):
         if field.name in old_fields:
             steps.append((field.name, _field_lifter(field.name, old_fields[field.name].type, field.type)))
@@ -100,7 +100,7 @@ def _lifter(old: type, new: type) -> Lift:
     return lift_one
 
 
-def _field_lifter(name: str, old: Any, new: Any) -> Lift:
+def _field_lifter(name: str, old: Any, new: Any) -> Upgrade:
     old_entity, new_entity = entity_in(old), entity_in(new)
     if old_entity is None or new_entity is None:
         return lambda request: getattr(request, name)
@@ -110,7 +110,7 @@ def _field_lifter(name: str, old: Any, new: Any) -> Lift:
     return lambda request: None if (item := getattr(request, name)) is None else inner(item)
 
 
-def _constant(value: object) -> Lift:
+def _constant(value: object) -> Upgrade:
     return lambda _request: value
 
 

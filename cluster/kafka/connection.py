@@ -55,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, owner: Owner, listener: str, handle: Handle) -> None:
         self._owner, self.listener, self._handle = owner, listener, handle
-        self.wakeups = owner.wakeups
+        self.end_of_tick = owner.end_of_tick
         self.client_host = ""
         self.last_active = self._opened_at = 0.0
         self.fetch_session = NO_SESSION

@@ -7,7 +7,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.replication.channel import ReadPiece
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Owner(Protocol):
 
     keep_alive: KeepAlive
 
-    wakeups: Wakeups
+    end_of_tick: EndOfTickScheduler
     read_piece: ReadPiece
     request_bytes_max: int
     other_bytes_max: int

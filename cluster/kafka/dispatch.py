@@ -17,8 +17,8 @@ from cordwood.cluster.kafka.codec import (
     decoding,
     encoding,
     is_flexible,
-    lift,
     read_head,
+    upgrade_request,
 )
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.handlers import api_versions, fetch, produce
@@ -29,7 +29,7 @@ from cordwood.cluster.kafka.request_measures import Held, RequestMeasures
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import Malformed, decoded_bytes
-from cordwood.replication.follower_connections import Links
+from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.frames import FIRST_KEY_BYTE, MalformedFrame
 
 CLIENT_ID_CHARS_TOLD = 100
@@ -44,14 +44,14 @@ class Api:
     key: ApiKey
     versions: range
     handle: Callable[[Any, Call], Awaitable[Any]]
-    lift: Callable[[Any, int], Any] | None
-    lower: Callable[[Any, int], Any] | None
+    upgrade_request: Callable[[Any, int], Any] | None
+    downgrade_response: Callable[[Any, int], Any] | None
     items_max: int
 
     @classmethod
     def of(cls, module: ModuleType) -> "Api":
-        lifts, lowers = getattr(module, "lift", None), getattr(module, "lower", None)
-        return cls(module.KEY, module.VERSIONS, module.handle, lifts, lowers, items_max_of(module))
+        upgrade, downgrade = getattr(module, "upgrade_request", None), getattr(module, "downgrade_response", None)
+        return cls(module.KEY, module.VERSIONS, module.handle, upgrade, downgrade, items_max_of(module))
 
     def decoding(self, head: RequestHead, frame: memoryview) -> Steps[Any]:
         """The request, lifted to the newest version. Raises Malformed."""
@@ -59,14 +59,14 @@ class Api:
         newest = self.versions[-1]
         if head.version == newest:
             return request
-        if self.lift is not None:
-            return self.lift(request, head.version)
-        return lift(self.key, head.version, newest)(request)
+        if self.upgrade_request is not None:
+            return self.upgrade_request(request, head.version)
+        return upgrade_request(self.key, head.version, newest)(request)
 
     def encoding(self, head: RequestHead, response: Any, answer: Answer) -> Steps[list[bytes]]:
         """The response's frame as chunks, in the version of the request. Raises AnswerTooLarge."""
-        if self.lower is not None and head.version != self.versions[-1]:
-            response = self.lower(response, head.version)
+        if self.downgrade_response is not None and head.version != self.versions[-1]:
+            response = self.downgrade_response(response, head.version)
         return encoding(self.key, head.version, head.correlation_id, response, answer)
 
 
@@ -76,14 +76,14 @@ class Dispatcher:
     def __init__(
         self,
         services: Services,
-        producing: produce.Producing,
-        fetching: fetch.Fetching,
-        links: Links,
+        producing: produce.ProduceHandler,
+        fetching: fetch.FetchHandler,
+        follower_connections: FollowerConnections,
         measures: RequestMeasures,
         answers: AnswerMemory,
     ) -> None:
         self._answers = answers
-        self._services, self._links, self._measures = services, links, measures
+        self._services, self._follower_connections, self._measures = services, follower_connections, measures
         self._producing, self._fetching = producing, fetching
         self._apis: dict[int, Api] = {module.KEY: Api.of(module) for module in HANDLERS}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -94,7 +94,7 @@ class Dispatcher:
         try:
             if frame[0] >= FIRST_KEY_BYTE:
                 connection.no_answer_is_due()
-                self._links.handle(connection, frame)
+                self._follower_connections.handle(connection, frame)
                 if not connection.is_broker:
                     connection.is_broker = connection.is_open
                 return

@@ -14,7 +14,7 @@ from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX
 from cordwood.cluster.memory import Memory
 from cordwood.replication.channel import Chunk, ReadPiece
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DamagedLog
 
@@ -26,12 +26,12 @@ class InProcess:
 
     def __init__(
         self,
-        wakeups: Wakeups,
+        end_of_tick: EndOfTickScheduler,
         read_piece: ReadPiece,
         damaged: Callable[[DamagedLog], None],
         request_bytes_max: int,
     ) -> None:
-        self.wakeups, self.read_piece, self.damaged = wakeups, read_piece, damaged
+        self.end_of_tick, self.read_piece, self.damaged = end_of_tick, read_piece, damaged
         self.request_bytes_max, self.other_bytes_max = request_bytes_max, OTHER_BYTES_MAX
         self.memory = ConnectionMemory(Memory.unlimited())
 

@@ -10,7 +10,7 @@ from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.memory import Memory
 from cordwood.replication.channel import Channel, ReadPiece
 from cordwood.replication.frames import MalformedFrame
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
 
 PEER = "peer"
@@ -26,8 +26,8 @@ class Peers:
     keep_alive = KeepAlive(idle_s=1, interval_s=1, probes=3)
     """A leader that is out of reach is dialled anew: a connection that lost packets for long takes as long to heal."""
 
-    def __init__(self, wakeups: Wakeups, read_piece: ReadPiece) -> None:
-        self.wakeups, self.read_piece = wakeups, read_piece
+    def __init__(self, end_of_tick: EndOfTickScheduler, read_piece: ReadPiece) -> None:
+        self.end_of_tick, self.read_piece = end_of_tick, read_piece
         self.request_bytes_max = self.other_bytes_max = FRAME_BYTES_MAX
         self.memory = ConnectionMemory(Memory.unlimited())
 

@@ -17,7 +17,7 @@ from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX
 from cordwood.cluster.listeners import Listener
 from cordwood.cluster.memory import Memory
 from cordwood.replication.channel import ReadPiece
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
 
 SWEEP_INTERVAL_S = 5.0
@@ -43,7 +43,7 @@ class Server:
     def __init__(
         self,
         settings: Settings,
-        wakeups: Wakeups,
+        end_of_tick: EndOfTickScheduler,
         read_piece: ReadPiece,
         handle: Handle,
         damaged: Callable[[DamagedLog], None],
@@ -51,7 +51,7 @@ class Server:
         memory: Memory,
         sessions: FetchSessions,
     ) -> None:
-        self.wakeups, self.read_piece, self.damaged = wakeups, read_piece, damaged
+        self.end_of_tick, self.read_piece, self.damaged = end_of_tick, read_piece, damaged
         self.request_bytes_max = settings.socket_request_max_bytes
         self.other_bytes_max = OTHER_BYTES_MAX
         self.memory = ConnectionMemory(memory, lambda: self._connections, sessions.give_back)

@@ -28,7 +28,7 @@ class Slot:
     def fill(self, chunks: list[Chunk]) -> None:
         """The answer, to be sent at the end of this turn; no chunks where the client expects none."""
         self.chunks = chunks
-        self.connection.wakeups.answered(self.connection)
+        self.connection.end_of_tick.answered(self.connection)
 
     def reserve(self, size: int, *, alone: bool = False) -> bool:
         """Count so many bytes that this request keeps in memory until it is answered.

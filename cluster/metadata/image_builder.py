@@ -47,25 +47,25 @@ from cordwood.cluster.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from cordwood.cluster.metadata.image_delta import Change, Tables
+from cordwood.cluster.metadata.image_delta import Change, ImageDelta
 from cordwood.storage.producers import FIRST_OF_ONE_BATCH
 
 
 def apply(image: Image, command: Command, index: int) -> Image:
     """The image after one command. Raises CommandRefused where the command does not fit."""
-    draft = Draft(image)
-    draft.apply(command, index)
-    return draft.image()
+    builder = ImageBuilder(image)
+    builder.apply(command, index)
+    return builder.image()
 
 
 _DIRECTORY_ID = re.compile(r"[0-9a-f-]{32,36}")
 
 
-class Draft:
+class ImageBuilder:
     """An image and the commands that are applied to it. Several share one copy, which keeps a replay linear."""
 
     def __init__(self, image: Image) -> None:
-        self._tables = Tables(image)
+        self._delta = ImageDelta(image)
         self._index = image.index
 
     def apply(self, command: Command, index: int) -> None:
@@ -75,14 +75,14 @@ class Draft:
         same; were it raised, none could apply what follows, now or after any restart.
         """
         self._index = index
-        self._tables.mark()
+        self._delta.mark()
         try:
             self._change_by(command, index)
         except CommandRefused:
-            self._tables.undo()
+            self._delta.undo()
             raise
         except Exception as error:
-            self._tables.undo()
+            self._delta.undo()
             raise CommandRefused(ErrorCode.unknown_server_error, f"It breaks an invariant: {error!r}") from error
 
     def _change_by(self, command: Command, index: int) -> None:  # noqa: C901 - one case a command
@@ -102,7 +102,7 @@ class Draft:
             case CreateTopic():
                 self._create_topic(command)
             case DeleteTopic():
-                self._tables.remove_topic(self._tables.known_topic(command.topic_id))
+                self._delta.remove_topic(self._delta.known_topic(command.topic_id))
             case CreatePartitions():
                 self._create_partitions(command)
             case AlterPartitions():
@@ -128,32 +128,32 @@ class Draft:
 
     def note(self, tag: bytes, index: int) -> None:
         """Remember an entry, whatever becomes of its command, so that it is known when it arrives again."""
-        rest = self._tables.rest
-        self._tables.rest = replace(rest, recent=rest.recent.having(tag, index))
+        rest = self._delta.rest
+        self._delta.rest = replace(rest, recent=rest.recent.having(tag, index))
 
     def has_noted(self, tag: bytes) -> bool:
-        return tag in self._tables.rest.recent
+        return tag in self._delta.rest.recent
 
     def pass_over(self, index: int) -> None:
         """The entry at `index` is of a newer version."""
         self._index = index
-        rest = self._tables.rest
-        self._tables.rest = replace(rest, passed_over=rest.passed_over or index)
+        rest = self._delta.rest
+        self._delta.rest = replace(rest, passed_over=rest.passed_over or index)
 
     def image(self) -> Image:
         """What has become of it. The draft is not to be used after."""
-        return self._tables.image(self._index)
+        return self._delta.image(self._index)
 
     def _format(self, command: FormatCluster) -> None:
-        tables = self._tables
-        if tables.rest.cluster_id not in ("", command.cluster_id):
-            raise CommandRefused(ErrorCode.inconsistent_cluster_id, f"the cluster's id is {tables.rest.cluster_id}")
-        tables.rest = replace(tables.rest, cluster_id=command.cluster_id)
+        delta = self._delta
+        if delta.rest.cluster_id not in ("", command.cluster_id):
+            raise CommandRefused(ErrorCode.inconsistent_cluster_id, f"the cluster's id is {delta.rest.cluster_id}")
+        delta.rest = replace(delta.rest, cluster_id=command.cluster_id)
 
     def _register_broker(self, command: RegisterBroker, index: int) -> None:
-        tables, known = self._tables, self._tables.rest.brokers.get(command.broker_id)
+        delta, known = self._delta, self._delta.rest.brokers.get(command.broker_id)
         if known is not None and known.incarnation == command.incarnation:
-            tables.put_broker(replace(known, endpoints=command.listeners, rack=command.rack, log_dirs=command.log_dirs))
+            delta.put_broker(replace(known, endpoints=command.listeners, rack=command.rack, log_dirs=command.log_dirs))
             return
         epoch = NEVER_REGISTERED if known is None else known.epoch
         if command.expected_epoch not in (None, epoch):
@@ -162,8 +162,8 @@ class Draft:
             )
         if known is not None:
             self._fence(known)
-        least_min_isr = tables.rest.least_min_isr
-        tables.put_broker(
+        least_min_isr = delta.rest.least_min_isr
+        delta.put_broker(
             BrokerImage(
                 command.broker_id,
                 command.incarnation,
@@ -174,39 +174,39 @@ class Draft:
                 min_isr=command.min_isr,
             )
         )
-        if tables.rest.least_min_isr < least_min_isr:
-            tables.change_all(elections.without_eligible)
+        if delta.rest.least_min_isr < least_min_isr:
+            delta.change_all(elections.without_eligible)
         if known is not None and _is_directory_missing(known.log_dirs, command.log_dirs):
             # A disk is missing, and nobody has noted what was on it (rule 8).
-            tables.change_all(lambda partition, _: elections.bereft(partition, command.broker_id, tables.is_alive))
+            delta.change_all(lambda partition, _: elections.bereft(partition, command.broker_id, delta.is_alive))
 
     def _fence(self, broker: BrokerImage) -> None:
-        tables = self._tables
+        delta = self._delta
         if not broker.is_fenced:
-            tables.put_broker(replace(broker, is_fenced=True))
-            tables.change_all(lambda partition, least: elections.without(partition, broker.id, tables.is_alive, least))
+            delta.put_broker(replace(broker, is_fenced=True))
+            delta.change_all(lambda partition, least: elections.without(partition, broker.id, delta.is_alive, least))
 
     def _unfence(self, broker: BrokerImage) -> None:
-        tables = self._tables
+        delta = self._delta
         if broker.is_fenced:
-            tables.put_broker(replace(broker, is_fenced=False))
-            tables.change_all(lambda partition, _: elections.returned(partition, tables.is_alive))
+            delta.put_broker(replace(broker, is_fenced=False))
+            delta.change_all(lambda partition, _: elections.returned(partition, delta.is_alive))
 
     def _begin_shutdown(self, broker: BrokerImage) -> None:
-        tables = self._tables
+        delta = self._delta
         if not broker.is_shutting_down:
-            tables.put_broker(replace(broker, is_shutting_down=True))
-            tables.change_all(lambda partition, least: elections.stopping(partition, broker.id, tables.is_alive, least))
+            delta.put_broker(replace(broker, is_shutting_down=True))
+            delta.change_all(lambda partition, least: elections.stopping(partition, broker.id, delta.is_alive, least))
 
     def _unregister(self, command: UnregisterBroker) -> None:
-        broker = self._tables.broker(command.broker_id)
+        broker = self._delta.broker(command.broker_id)
         if not broker.is_fenced:
             raise CommandRefused(ErrorCode.invalid_request, f"Broker {broker.id} is running: stop it first.")
-        for topic in self._tables.all_topics():
+        for topic in self._delta.all_topics():
             if any(broker.id in partition.replicas for partition in topic.partitions):
                 message = f"Broker {broker.id} still holds partitions of topic '{topic.name}': move them first."
                 raise CommandRefused(ErrorCode.invalid_request, message)
-        self._tables.remove_broker(broker)
+        self._delta.remove_broker(broker)
 
     def _broker(
         self,
@@ -218,40 +218,40 @@ class Draft:
         | ReportUnflushed,
     ) -> BrokerImage:
         """Raises CommandRefused where the command is about another incarnation than the one that is registered."""
-        broker = self._tables.broker(command.broker_id)
+        broker = self._delta.broker(command.broker_id)
         if broker.epoch != command.broker_epoch:
             message = f"Broker {broker.id} is in epoch {broker.epoch} by now."
             raise CommandRefused(ErrorCode.stale_broker_epoch, message)
         return broker
 
     def _create_topic(self, command: CreateTopic) -> None:
-        tables = self._tables
-        known = tables.topic_named(command.name)
+        delta = self._delta
+        known = delta.topic_named(command.name)
         if known is not None and known.id == command.topic_id:
             return
-        if known is not None or tables.topic(command.topic_id) is not None:
+        if known is not None or delta.topic(command.topic_id) is not None:
             raise CommandRefused(ErrorCode.topic_already_exists, f"Topic '{command.name}' already exists.")
         if not command.assignments:
             raise CommandRefused(ErrorCode.invalid_partitions, "A topic has at least one partition.")
-        tables.check_assignments(command.assignments)
+        delta.check_assignments(command.assignments)
         configs = dict(command.configs) if command.configs else EMPTY
-        tables.put_topic(TopicImage(command.topic_id, command.name, self._new_partitions(command.assignments), configs))
+        delta.put_topic(TopicImage(command.topic_id, command.name, self._new_partitions(command.assignments), configs))
 
     def _create_partitions(self, command: CreatePartitions) -> None:
-        topic = self._tables.known_topic(command.topic_id)
+        topic = self._delta.known_topic(command.topic_id)
         count, wanted = len(topic.partitions), command.expected_count + len(command.assignments)
         held = tuple(partition.replicas for partition in topic.partitions[command.expected_count :])
         if count == wanted and held == command.assignments:
             return
         if count != command.expected_count:
             raise CommandRefused(ErrorCode.invalid_partitions, f"Topic '{topic.name}' has {count} partitions by now.")
-        self._tables.check_assignments(command.assignments)
+        self._delta.check_assignments(command.assignments)
         added = self._new_partitions(command.assignments)
-        self._tables.put_topic(replace(topic, partitions=topic.partitions + added))
+        self._delta.put_topic(replace(topic, partitions=topic.partitions + added))
 
     def _new_partitions(self, assignments: tuple[Assignment, ...]) -> tuple[PartitionImage, ...]:
         # Partitions that start alike are one object: a thousand of them on one broker cost a thousand pointers.
-        is_alive = self._tables.is_alive
+        is_alive = self._delta.is_alive
         alike = {replicas: elections.new_partition(replicas, is_alive) for replicas in dict.fromkeys(assignments)}
         return tuple(alike[replicas] for replicas in assignments)
 
@@ -262,7 +262,7 @@ class Draft:
         )
 
     def _as_proposed(self, change: IsrChange, leader: BrokerImage) -> Change:
-        is_alive = self._tables.is_alive
+        is_alive = self._delta.is_alive
 
         def propose(partition: PartitionImage, least: int) -> PartitionImage:
             if not self._fits(change, partition, leader):
@@ -289,11 +289,11 @@ class Draft:
         )
 
     def _is_alive_in(self, broker_id: BrokerId, broker_epoch: int) -> bool:
-        broker = self._tables.rest.brokers.get(broker_id)
+        broker = self._delta.rest.brokers.get(broker_id)
         return broker is not None and broker.is_alive and broker.epoch == broker_epoch
 
     def _elect(self, command: ElectLeaders) -> None:
-        is_alive = self._tables.is_alive
+        is_alive = self._delta.is_alive
 
         def elect(partition: PartitionImage, _: int) -> PartitionImage:
             match command.election:
@@ -307,25 +307,25 @@ class Draft:
         self._change((place, elect) for place in command.partitions)
 
     def _reassign(self, command: ReassignPartition) -> None:
-        tables, target = self._tables, command.replicas
-        topic = tables.known_topic(command.topic_id)
-        partition = tables.partition(topic.id, command.partition)
+        delta, target = self._delta, command.replicas
+        topic = delta.known_topic(command.topic_id)
+        partition = delta.partition(topic.id, command.partition)
         if partition is None:
             raise CommandRefused(ErrorCode.unknown_topic_or_partition, f"{topic.name} has no such partition.")
         if target is None:
             if not elections.is_moving(partition):
                 raise CommandRefused(ErrorCode.no_reassignment_in_progress, "The partition is not being moved.")
-            moved = elections.moved_back(partition, tables.is_alive)
+            moved = elections.moved_back(partition, delta.is_alive)
         else:
-            tables.check_assignments([target])
-            moved = elections.moving(partition, target, tables.is_alive)
+            delta.check_assignments([target])
+            moved = elections.moving(partition, target, delta.is_alive)
         if partition.isr and not moved.isr:
             message = f"Nobody but {', '.join(map(str, partition.isr))} is in sync, and would be taken away."
             raise CommandRefused(ErrorCode.invalid_replica_assignment, message)
-        tables.change(topic.id, [(command.partition, lambda _partition, _least: moved)])
+        delta.change(topic.id, [(command.partition, lambda _partition, _least: moved)])
 
     def _drop_replicas(self, command: DropReplicas) -> None:
-        broker, is_alive = self._broker(command), self._tables.is_alive
+        broker, is_alive = self._broker(command), self._delta.is_alive
         leave = elections.bereft if command.is_gone else elections.damaged
 
         def drop(partition: PartitionImage, _: int) -> PartitionImage:
@@ -334,7 +334,7 @@ class Draft:
         self._change((place, drop) for place in command.partitions)
 
     def _report_unflushed(self, command: ReportUnflushed) -> None:
-        broker, is_alive = self._broker(command), self._tables.is_alive
+        broker, is_alive = self._broker(command), self._delta.is_alive
 
         def drop(partition: PartitionImage, _: int) -> PartitionImage:
             return elections.unflushed(partition, broker.id, is_alive)
@@ -346,55 +346,55 @@ class Draft:
         for (topic_id, index), change in changes:
             by_topic[topic_id].append((index, change))
         for topic_id, wanted in by_topic.items():
-            self._tables.change(topic_id, wanted)
+            self._delta.change(topic_id, wanted)
 
     def _alter_configs(self, command: AlterConfigs) -> None:
-        tables = self._tables
+        delta = self._delta
         # Who had all that was committed under the old number need not have it under the new one.
         is_about_eligible = any(change.key == MIN_ISR for change in command.changes)
         match command.resource_type:
             case ResourceType.TOPIC:
-                topic = tables.topic_named(command.name)
+                topic = delta.topic_named(command.name)
                 if topic is None:
                     raise CommandRefused(ErrorCode.unknown_topic_or_partition, f"Topic '{command.name}' is unknown.")
                 topic = replace(topic, configs=_changed(topic.configs, command.changes))
-                tables.put_topic(topic)
+                delta.put_topic(topic)
                 if is_about_eligible:
-                    tables.change_topic(topic, elections.without_eligible)
+                    delta.change_topic(topic, elections.without_eligible)
             case ResourceType.BROKER:
-                configs = dict(tables.rest.broker_configs)
+                configs = dict(delta.rest.broker_configs)
                 configs[command.name] = _changed(configs.get(command.name, EMPTY), command.changes)
                 if not configs[command.name]:
                     del configs[command.name]
-                tables.rest = replace(tables.rest, broker_configs=configs)
+                delta.rest = replace(delta.rest, broker_configs=configs)
                 if is_about_eligible:
-                    tables.change_all(elections.without_eligible)
+                    delta.change_all(elections.without_eligible)
             case _:
                 assert_never(command.resource_type)
 
     def _allocate_producer_ids(self, command: AllocateProducerIds) -> None:
-        tables = self._tables
-        if command.expected_next != tables.rest.next_producer_id:
-            message = f"The next producer id is {tables.rest.next_producer_id} by now."
+        delta = self._delta
+        if command.expected_next != delta.rest.next_producer_id:
+            message = f"The next producer id is {delta.rest.next_producer_id} by now."
             raise CommandRefused(ErrorCode.invalid_update_version, message)
         end = command.expected_next + command.count
         if command.count < 1 or end > FIRST_OF_ONE_BATCH:
             raise CommandRefused(ErrorCode.invalid_request, f"There is no block of {command.count} producer ids.")
-        tables.rest = replace(tables.rest, next_producer_id=end)
+        delta.rest = replace(delta.rest, next_producer_id=end)
 
     def _create_acls(self, command: CreateAcls) -> None:
-        acls = dict(self._tables.rest.acls)
+        acls = dict(self._delta.rest.acls)
         known = set(acls.values())
         for acl_id, acl in command.acls:
             if acl not in known:
                 acls[acl_id] = acl
                 known.add(acl)
-        self._tables.rest = replace(self._tables.rest, acls=acls)
+        self._delta.rest = replace(self._delta.rest, acls=acls)
 
     def _delete_acls(self, command: DeleteAcls) -> None:
         gone = set(command.ids)
-        kept = {acl_id: acl for acl_id, acl in self._tables.rest.acls.items() if acl_id not in gone}
-        self._tables.rest = replace(self._tables.rest, acls=kept)
+        kept = {acl_id: acl for acl_id, acl in self._delta.rest.acls.items() if acl_id not in gone}
+        self._delta.rest = replace(self._delta.rest, acls=kept)
 
 
 def _changed(configs: Mapping[str, str], changes: Iterable[ConfigChange]) -> Mapping[str, str]:

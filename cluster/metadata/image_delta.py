@@ -13,7 +13,7 @@ Change = Callable[[PartitionImage, int], PartitionImage]
 """What becomes of a partition whose topic has this min.insync.replicas; the same object where nothing does."""
 
 
-class Tables:
+class ImageDelta:
     """Topics, brokers and `rest`, which is the image in all that is not about topics."""
 
     def __init__(self, image: Image) -> None:

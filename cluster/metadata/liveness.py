@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import BrokerImage, Image
 from cordwood.cluster.metadata.quorum import Heartbeat
-from cordwood.cluster.pause_detector import Attention
+from cordwood.cluster.pause_detector import PauseDetector
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Liveness:
         self._signs: dict[BrokerId, _Sign] = {}
         self._hung_up: set[BrokerId] = set()
         self._gone: set[BrokerId] = set()
-        self._attention = Attention(session_s / 2)
+        self._pause_detector = PauseDetector(session_s / 2)
         self._deaf_since_s: float | None = None
 
     def heard(self, heartbeat: Heartbeat, now_s: float) -> None:
@@ -55,7 +55,7 @@ class Liveness:
 
     def look(self, image: Image, now_s: float) -> None:
         """Time has passed. Brokers that are new in the image have their session from now on."""
-        still_s = self._attention.look(now_s)
+        still_s = self._pause_detector.look(now_s)
         for broker_id, sign in self._signs.items() if still_s else ():
             self._signs[broker_id] = _Sign(min(sign.at_s + still_s, now_s), sign.heartbeat)
         for broker_id in image.brokers:

@@ -37,7 +37,7 @@ class _Copy:
         return f"{self.directory}/{journal.NAME}"
 
 
-def heal(disk: Disk, directory: str) -> tuple[Snapshot | None, list[DamagedLog]]:
+def repair_copies(disk: Disk, directory: str) -> tuple[Snapshot | None, list[DamagedLog]]:
     """Leave the same sound files in both copies. Returns the newest snapshot, and what was damaged in one of them.
 
     Each file is replaced as a whole, and the copy that it is taken from is left alone: a power cut in between leaves
@@ -46,7 +46,7 @@ def heal(disk: Disk, directory: str) -> tuple[Snapshot | None, list[DamagedLog]]
     second = copy_of(directory)
     if _contents(disk, directory) == _contents(disk, second):
         return _read(disk, directory).known, []
-    damage = _heal_snapshot(disk, directory, second)
+    damage = _repair_snapshot(disk, directory, second)
     copies, unsound = _read_both(disk, directory)
     if not any(copy.data for copy in copies):
         other = unsound[1] if len(unsound) > 1 else "there is nothing"
@@ -68,7 +68,7 @@ def tidy(disk: Disk, directory: str) -> None:
 def verify(disk: Disk, directory: str) -> Iterator[DamagedLog]:
     """What is wrong with either copy of metadata that no broker has open. Changes nothing.
 
-    Stricter than `heal`: a write that a power cut tore is told too.
+    Stricter than `repair_copies`: a write that a power cut tore is told too.
     """
     copies, unsound = _read_both(disk, directory)
     yield from unsound or _losses(copies)
@@ -119,7 +119,7 @@ def _read_snapshot(disk: Disk, directory: str) -> Snapshot | None:
     return snapshot.read_newest(disk, directory) if disk.exists(directory) else None
 
 
-def _heal_snapshot(disk: Disk, first: str, second: str) -> list[DamagedLog]:
+def _repair_snapshot(disk: Disk, first: str, second: str) -> list[DamagedLog]:
     """Where both copies have the same snapshot, one that is damaged is taken from the other, whatever the journals are.
 
     Snapshots of different names are what a crash left: each of them fits only the journal beside it.

@@ -18,11 +18,11 @@ from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import BrokerId, Command, FormatCluster, decode, encode
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.image import CommandRefused, Image
-from cordwood.cluster.metadata.image_builder import Draft
+from cordwood.cluster.metadata.image_builder import ImageBuilder
 from cordwood.cluster.metadata.journal import NAME, Entry, Journal
 from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.mirror import MirroredDisk, copy_of
-from cordwood.cluster.metadata.mirror_repair import heal, tidy
+from cordwood.cluster.metadata.mirror_repair import repair_copies, tidy
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.disk import Disk, Syncable, sync_directory
@@ -188,7 +188,7 @@ class SingleVoter:
             sync_directory(disk, parent)
         # A snapshot that is seen but not yet sure must not be what its forerunner is removed for.
         sync_directory(mirrored, directory)
-        known, damage = heal(disk, directory)
+        known, damage = repair_copies(disk, directory)
         journal = Journal.open(mirrored, f"{directory}/{NAME}")
         image = _replay(journal, known.image if known else Image())
         image = _formatted(journal, image, cluster_id or image.cluster_id or new_cluster_id(rng))
@@ -290,9 +290,9 @@ class SingleVoter:
                 outcome.set_exception(refusal)
 
     def _apply(self, batch: list[_Proposal], index: int) -> list[CommandRefused | None]:
-        old, draft = self._image, Draft(self._image)
-        refusals = [attempt(draft, command, index + at) for at, (command, _) in enumerate(batch)]
-        self._image = draft.image()
+        old, builder = self._image, ImageBuilder(self._image)
+        refusals = [attempt(builder, command, index + at) for at, (command, _) in enumerate(batch)]
+        self._image = builder.image()
         self._listeners.tell(old, self._image)
         return refusals
 
@@ -323,32 +323,32 @@ async def _run_here(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def _replay(journal: Journal, image: Image) -> Image:
     """All entries behind the image, applied. Those that were refused once are refused again."""
-    draft, known = Draft(image), image.index
+    builder, known = ImageBuilder(image), image.index
     for entry in map(journal.__getitem__, range(len(journal))):
         assert entry.index <= known + 1, "the journal and its snapshot have been seen to fit"
         if entry.index == known + 1:
-            attempt(draft, decode(entry.command), entry.index)
+            attempt(builder, decode(entry.command), entry.index)
             known = entry.index
-    return draft.image()
+    return builder.image()
 
 
 def _formatted(journal: Journal, image: Image, cluster_id: str) -> Image:
     """The image of a cluster that is called `cluster_id`, which is written down if it is new. Raises CommandRefused."""
     command, index = FormatCluster(cluster_id), image.index + 1
-    draft = Draft(image)
-    draft.apply(command, index)
+    builder = ImageBuilder(image)
+    builder.apply(command, index)
     if image.cluster_id == cluster_id:
         return image
     journal.append([Entry(index, journal.term, encode(command))])
     journal.file.sync()
     journal.synced(journal.end, index)
-    return draft.image()
+    return builder.image()
 
 
-def attempt(draft: Draft, command: Command, index: int) -> CommandRefused | None:
+def attempt(builder: ImageBuilder, command: Command, index: int) -> CommandRefused | None:
     """Apply a command to a draft. Returns why it was refused, if it was: on every broker alike."""
     try:
-        draft.apply(command, index)
+        builder.apply(command, index)
     except CommandRefused as refusal:
         if refusal.__cause__ is not None:
             _events.error("command.broken", command=repr(command)[:1000], index=index, exc_info=refusal.__cause__)

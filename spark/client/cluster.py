@@ -10,11 +10,11 @@ from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsets
 from kio.schema.metadata.v8 import MetadataRequest
 from kio.schema.metadata.v8.request import MetadataRequestTopic
 
-from cordwood.spark.client.connection import Trouble
+from cordwood.spark.client.connection import ConnectionFailed
 from cordwood.spark.client.patience import Patience
 from cordwood.spark.client.pool import leased
 from cordwood.spark.client.settings import Address, ClientSettings
-from cordwood.spark.errors import Refused
+from cordwood.spark.errors import RequestRefused
 from cordwood.spark.ranges import TopicPartition
 
 CONSUMER = -1
@@ -31,7 +31,7 @@ class Leader(NamedTuple):
     epoch: int
 
 
-class Cluster:
+class ClusterReader:
     """Every method tries again, across elections and restarts, for as long as `retry_timeout_ms` allows.
 
     All raise Unavailable after that, and Refused where trying again is no use.
@@ -73,7 +73,7 @@ class Cluster:
             for topic in self._metadata([place.topic]).topics:
                 check_code(topic.error_code, f"topic {topic.name}")
         if place not in self._leaders:
-            raise Trouble(f"{place} has no leader")
+            raise ConnectionFailed(f"{place} has no leader")
         return self._leaders[place]
 
     def forget(self, place: TopicPartition) -> None:
@@ -85,7 +85,7 @@ class Cluster:
         while True:
             try:
                 return attempt()
-            except Trouble as trouble:
+            except ConnectionFailed as trouble:
                 self._leaders.clear()
                 patience.wait(trouble)
 
@@ -117,9 +117,9 @@ class Cluster:
             try:
                 with leased(address, self.settings) as connection:
                     return connection.ask(request)
-            except Trouble as trouble:
+            except ConnectionFailed as trouble:
                 troubles.append(str(trouble))
-        raise Trouble("; ".join(troubles))
+        raise ConnectionFailed("; ".join(troubles))
 
     def _count_partitions(self, names: list[str] | None) -> dict[str, int]:
         counts = {}
@@ -163,5 +163,5 @@ def check_code(code: Any, what: str) -> None:
     if code is ErrorCode.none:
         return
     if code.retriable:
-        raise Trouble(f"{what}: {code.name}")
-    raise Refused(f"the broker refuses {what}: {code.name}")
+        raise ConnectionFailed(f"{what}: {code.name}")
+    raise RequestRefused(f"the broker refuses {what}: {code.name}")

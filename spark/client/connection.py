@@ -16,7 +16,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
 from cordwood.spark.client.settings import Address
-from cordwood.spark.errors import Refused
+from cordwood.spark.errors import RequestRefused
 
 FRAME_BYTES_MAX = 128 << 20
 """Twice what a batch may unpack to. A larger claim comes from something that is not a Kafka broker."""
@@ -32,7 +32,7 @@ _writers = {request: entity_writer(request) for request in (ApiVersionsRequest, 
 _readers = {answer: entity_reader(answer) for answer in (ApiVersionsResponse, *ANSWERS.values())}
 
 
-class Trouble(Exception):
+class ConnectionFailed(Exception):
     """Something that may be over soon: a connection that broke, a broker that does not lead. Worth another try."""
 
 
@@ -43,7 +43,7 @@ class Waiting(NamedTuple):
     answer: type[Any]
 
 
-class Connection:
+class BrokerConnection:
     """Connected from the start; good for nothing once it has raised Trouble."""
 
     def __init__(self, address: Address, client_id: str, timeout_s: float) -> None:
@@ -56,11 +56,11 @@ class Connection:
         try:
             self._socket = socket.create_connection(address, timeout_s)
         except OSError as error:
-            raise Trouble(f"{address} takes no connections ({error})") from error
+            raise ConnectionFailed(f"{address} takes no connections ({error})") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._check_versions()
-        except (Trouble, Refused):
+        except (ConnectionFailed, RequestRefused):
             self.close()
             raise
 
@@ -93,10 +93,12 @@ class Connection:
         try:
             _, correlation_id = _FRAME_AND_ID.unpack_from(frame)
             if correlation_id != waiting.correlation_id:
-                raise Trouble(f"{self.address} gave answer {correlation_id} to question {waiting.correlation_id}")
+                raise ConnectionFailed(
+                    f"{self.address} gave answer {correlation_id} to question {waiting.correlation_id}"
+                )
             answer, _ = _readers[waiting.answer](frame, _FRAME_AND_ID.size)
         except (SerialError, struct.error, ValueError) as error:
-            raise Trouble(f"{self.address} gave an answer that does not parse ({error})") from error
+            raise ConnectionFailed(f"{self.address} gave an answer that does not parse ({error})") from error
         finally:
             frame.release()
         return answer
@@ -105,11 +107,11 @@ class Connection:
         self._send(ApiVersionsRequest(), ApiVersionsResponse)
         answer = self.receive()
         if answer.error_code is not ErrorCode.none:
-            raise Refused(f"{self.address} does not say which requests it takes ({answer.error_code.name})")
+            raise RequestRefused(f"{self.address} does not say which requests it takes ({answer.error_code.name})")
         served = {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
         for request in ANSWERS:
             if request.__version__ not in served.get(request.__api_key__, range(0)):
-                raise Refused(
+                raise RequestRefused(
                     f"{self.address} does not serve {request.__name__} version {request.__version__}, which every "
                     "Cordwood broker and every Kafka broker from 2.3 on does"
                 )
@@ -128,7 +130,7 @@ class Connection:
         try:
             self._socket.sendall(_FRAME.pack(len(frame)) + frame)
         except OSError as error:
-            raise Trouble(f"the connection to {self.address} broke ({error})") from error
+            raise ConnectionFailed(f"the connection to {self.address} broke ({error})") from error
         self._waiting.append(Waiting(self._next_id, answer))
         self._next_id += 1
 
@@ -137,7 +139,7 @@ class Connection:
         self._fill(0, _FRAME.size)
         (length,) = _FRAME.unpack_from(self._buffer)
         if not _FRAME.size <= length <= FRAME_BYTES_MAX:
-            raise Trouble(f"{self.address} does not speak Kafka's protocol: it announced {length} bytes")
+            raise ConnectionFailed(f"{self.address} does not speak Kafka's protocol: it announced {length} bytes")
         end = _FRAME.size + length
         if end > len(self._buffer):
             self._buffer.extend(bytes(end - len(self._buffer)))
@@ -150,9 +152,9 @@ class Connection:
                 try:
                     received = self._socket.recv_into(view[position:end])
                 except TimeoutError as error:
-                    raise Trouble(f"{self.address} was silent for {self._socket.gettimeout():g} s") from error
+                    raise ConnectionFailed(f"{self.address} was silent for {self._socket.gettimeout():g} s") from error
                 except OSError as error:
-                    raise Trouble(f"the connection to {self.address} broke ({error})") from error
+                    raise ConnectionFailed(f"the connection to {self.address} broke ({error})") from error
                 if not received:
-                    raise Trouble(f"{self.address} closed the connection")
+                    raise ConnectionFailed(f"{self.address} closed the connection")
                 position += received

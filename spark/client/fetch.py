@@ -8,8 +8,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11 import FetchRequest
 from kio.schema.fetch.v11.request import FetchPartition, FetchTopic
 
-from cordwood.spark.client.cluster import CONSUMER, Cluster, Leader, check_code
-from cordwood.spark.client.connection import Trouble
+from cordwood.spark.client.cluster import CONSUMER, ClusterReader, Leader, check_code
+from cordwood.spark.client.connection import ConnectionFailed
 from cordwood.spark.client.patience import Patience
 from cordwood.spark.client.pool import leased
 from cordwood.spark.decode.batches import Aborted, Framed, split
@@ -40,7 +40,7 @@ class OutOfRange(Exception):
     """The leader does not have the offset that was asked for."""
 
 
-def fetch(cluster: Cluster, wanted: OffsetRange) -> Iterator[Fetched]:
+def fetch(cluster: ClusterReader, wanted: OffsetRange) -> Iterator[Fetched]:
     """All batches with offsets of the range, in order, each once, from one leader after the other.
 
     Raises OffsetsGone, CorruptRecords, Refused, and Unavailable after `retry_timeout_ms` without progress.
@@ -55,13 +55,13 @@ def fetch(cluster: Cluster, wanted: OffsetRange) -> Iterator[Fetched]:
                 position = fetched.end
         except OutOfRange:
             _check_what_is_gone(cluster, wanted, position)
-            patience.wait(Trouble(f"the leader has no offset {position}"))
-        except Trouble as trouble:
+            patience.wait(ConnectionFailed(f"the leader has no offset {position}"))
+        except ConnectionFailed as trouble:
             cluster.forget(wanted.place)
             patience.wait(trouble)
 
 
-def _from_one_leader(cluster: Cluster, wanted: OffsetRange, position: int) -> Iterator[Fetched]:
+def _from_one_leader(cluster: ClusterReader, wanted: OffsetRange, position: int) -> Iterator[Fetched]:
     """As long as it leads and has what is wanted. Raises Trouble, OutOfRange."""
     leader = cluster.leader(wanted.place)
     with leased(leader.address, cluster.settings) as connection:
@@ -74,7 +74,7 @@ def _from_one_leader(cluster: Cluster, wanted: OffsetRange, position: int) -> It
             yield fetched
 
 
-def _request(cluster: Cluster, place: TopicPartition, leader: Leader, position: int) -> Any:
+def _request(cluster: ClusterReader, place: TopicPartition, leader: Leader, position: int) -> Any:
     settings = cluster.settings
     partition = FetchPartition(
         partition=place.partition,
@@ -101,7 +101,7 @@ def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: in
     check_code(answer.error_code, f"to fetch from {place}")
     partitions = [each for topic in answer.responses if topic.topic == place.topic for each in topic.partitions]
     if [each.partition_index for each in partitions] != [place.partition]:
-        raise Trouble(f"an answer without {place}, which was asked for")
+        raise ConnectionFailed(f"an answer without {place}, which was asked for")
     [partition] = partitions
     if partition.error_code is ErrorCode.offset_out_of_range:
         raise OutOfRange
@@ -110,13 +110,13 @@ def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: in
     batches = split(partition.records or b"", place, position)
     if not batches:
         end = partition.last_stable_offset if hides_aborted else partition.high_watermark
-        raise Trouble(f"nothing came from offset {position} on, and the partition can be read up to {end}")
+        raise ConnectionFailed(f"nothing came from offset {position} on, and the partition can be read up to {end}")
     listed = (partition.aborted_transactions or ()) if hides_aborted else ()
     aborted = [Aborted(each.producer_id, each.first_offset) for each in listed]
     return Fetched(partition.records, batches, aborted, partition.high_watermark)
 
 
-def _check_what_is_gone(cluster: Cluster, wanted: OffsetRange, position: int) -> None:
+def _check_what_is_gone(cluster: ClusterReader, wanted: OffsetRange, position: int) -> None:
     """Raises OffsetsGone, unless the partition has the offset by now.
 
     A leader's log holds all that was ever committed, so an offset above its end was committed in another log.

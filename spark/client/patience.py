@@ -2,7 +2,7 @@
 
 import time
 
-from cordwood.spark.client.connection import Trouble
+from cordwood.spark.client.connection import ConnectionFailed
 from cordwood.spark.errors import Unavailable
 
 FIRST_PAUSE_S = 0.02
@@ -22,7 +22,7 @@ class Patience:
         self._deadline: float | None = None
         self._pause_s = FIRST_PAUSE_S
 
-    def wait(self, trouble: Trouble) -> None:
+    def wait(self, trouble: ConnectionFailed) -> None:
         """Let some time pass. Raises Unavailable with the trouble's words where there has been enough."""
         now = time.monotonic()
         if self._deadline is None:

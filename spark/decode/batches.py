@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from cordwood.spark.errors import CorruptRecords, Refused
+from cordwood.spark.errors import CorruptRecords, RequestRefused
 from cordwood.spark.ranges import TopicPartition
 from cordwood.storage.batch import HEADER_BYTES, LENGTH_PREFIX_BYTES, MAGIC, BatchHeader, check
 from cordwood.storage.errors import CorruptBatch
@@ -42,7 +42,9 @@ def split(data: bytes, place: TopicPartition, offset: int) -> list[Framed]:
     position = 0
     while len(data) - position > MAGIC_AT:
         if data[position + MAGIC_AT] < MAGIC:
-            raise Refused(f"{place} has records in a format of before Kafka 0.11 at offset {offset}: copy the topic")
+            raise RequestRefused(
+                f"{place} has records in a format of before Kafka 0.11 at offset {offset}: copy the topic"
+            )
         try:
             if not _is_whole(data, position):
                 break

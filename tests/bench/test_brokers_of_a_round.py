@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from cordwood.bench.generator import Generator, LoadFailed
 from cordwood.bench.lines import SMALL, Line, Mode
 from cordwood.bench.rounds import run_rounds
-from cordwood.bench.systems import CannotRun, Cordwood, Member
+from cordwood.bench.systems import CannotRun, Cordwood, SystemBroker
 
 LOAD = Generator("librdkafka from Python", (sys.executable, "-m", "cordwood.bench.load_in_python"))
 # Makes topics, and fails at everything else but producing.
@@ -68,7 +68,7 @@ def test_a_line_that_fails_fails_its_round(tmp_path: Path) -> None:
 
 
 def test_a_line_may_ask_for_brokers_with_a_session_timeout_of_its_own(tmp_path: Path) -> None:
-    running = [Member(id_, 1, 2, tmp_path) for id_ in (1, 2, 3)]
+    running = [SystemBroker(id_, 1, 2, tmp_path) for id_ in (1, 2, 3)]
     plain, long = Cordwood(3), Cordwood(3).with_sessions(9_000)
     assert "broker.session.timeout.ms=9000" in long.command(running[0], running)
     assert "broker.heartbeat.interval.ms=2250" in long.command(running[0], running)

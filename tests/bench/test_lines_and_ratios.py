@@ -6,15 +6,15 @@ import pytest
 
 from cordwood.bench.failover import KILL_AFTER_S
 from cordwood.bench.limits import DISK_READ, DISK_WRITE, FLUSH_P50, LOOPBACK
-from cordwood.bench.lines import LINES, Line, Mode, Outcome, chosen, figures, fitting
+from cordwood.bench.lines import LINES, Line, LineOutcome, Mode, chosen, figures, fitting
 from cordwood.bench.measured import ratio
 from cordwood.bench.rounds import Samples
 from cordwood.bench.second_opinion import sent
 
 
-def outcome(records: int, seconds: float, broker_cpu_s: float = 1.0) -> Outcome:
+def outcome(records: int, seconds: float, broker_cpu_s: float = 1.0) -> LineOutcome:
     waits = {"p50": 1.0, "p99": 2.0, "p999": 3.0, "max": 4.0}
-    return Outcome(records, 0, seconds, waits, waits, broker_cpu_s)
+    return LineOutcome(records, 0, seconds, waits, waits, broker_cpu_s)
 
 
 def test_a_chosen_line_brings_the_lines_that_it_needs() -> None:

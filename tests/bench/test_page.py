@@ -10,7 +10,7 @@ import pytest
 from cordwood.bench.floors import at_best
 from cordwood.bench.goals import LINKEDIN, RATIOS, against_kafka, against_limit, held_back, shares, verdicts, winner
 from cordwood.bench.limits import DISK_WRITE, FLUSH_P50, FLUSH_P99, FLUSHES, LOOPBACK, Limits
-from cordwood.bench.lines import LINES, Mode, Outcome, figures, fitting
+from cordwood.bench.lines import LINES, LineOutcome, Mode, figures, fitting
 from cordwood.bench.measured import Measured, Part
 from cordwood.bench.page import files, page
 from cordwood.bench.report import sentences
@@ -118,7 +118,7 @@ def test_of_a_wait_the_share_is_that_of_one_flush(measured: Measured) -> None:
 
 def test_every_goal_and_every_figure_of_linkedin_has_its_line() -> None:
     waits = {"p50": 1.0, "p99": 2.0, "p999": 3.0, "max": 4.0}
-    outcome = Outcome(1_000_000, 0, 1.0, waits, waits, 1.0, 1.0)
+    outcome = LineOutcome(1_000_000, 0, 1.0, waits, waits, 1.0, 1.0)
     for replicas in (1, 3):
         lines = [line for line in fitting(LINES, replicas, has_java=True) if line.mode is not Mode.JAVA]
         names = {figure.name for line in lines for figure in figures(line, outcome, replicas)}

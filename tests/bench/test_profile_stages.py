@@ -11,10 +11,10 @@ from cordwood.bench.profile.stages import IDLE, OTHER, shares, stacks_of, stage_
 
 LOOP = "Runner.run (asyncio/runners.py:118);uv_run (core.c:464)"
 RECEIVED = f"{LOOP};uv__read (stream.c:1154);Connection.buffer_updated (connection.py:172)"
-PRODUCED = f"{RECEIVED};Dispatcher.handle (dispatch.py:88);Producing.handle (produce.py:95)"
+PRODUCED = f"{RECEIVED};Dispatcher.handle (dispatch.py:88);ProduceHandler.handle (produce.py:95)"
 APPENDED = f"{PRODUCED};Partition.append (partition.py:169)"
-PUSHED = f"{LOOP};Fetcher._received (leader_connection.py:127)"
-FOLLOWED = f"{PUSHED};Following.replicate (follower_role.py:67)"
+PUSHED = f"{LOOP};LeaderConnection._received (leader_connection.py:127)"
+FOLLOWED = f"{PUSHED};FollowerRole.replicate (follower_role.py:67)"
 SYNCED = f"{LOOP};AioSyncer._reap (syncers.py:140);Flusher._synced (flusher.py:127)"
 WORKER = "Thread.run (threading.py:982);_worker (concurrent/futures/thread.py:81)"
 
@@ -31,14 +31,14 @@ WORKER = "Thread.run (threading.py:982);_worker (concurrent/futures/thread.py:81
         (f"{APPENDED};Log.append (log.py:98)", "append (check, index, bookkeeping)"),
         (f"{APPENDED};check (batch.py:110);crc32c_crc32c (_crc32c.c:78)", "crc"),
         (f"{APPENDED};RealFile.pwrite (real_disk.py:36);pwritev64v2 (libc.so.6)", "append (pwrite)"),
-        (f"{APPENDED};Partition.grown (partition.py:370);Stream.grown (follower_connection.py:68)",
+        (f"{APPENDED};Partition.grown (partition.py:370);ReplicaStream.grown (follower_connection.py:68)",
          "replicate (push)"),
         (f"{FOLLOWED};RealFile.pwrite (real_disk.py:36)", "follower append"),
         (f"{SYNCED};Flusher._flush (flusher.py:105);AioSyncer.sync (syncers.py:92);"
          "AioSyncer._call (syncers.py:152);syscall (libc.so.6)", "flush (io_submit)"),
-        (f"{SYNCED};Wakeups.run (waiters.py:103);Link.wake (follower_connection.py:170)",
+        (f"{SYNCED};EndOfTickScheduler.run (waiters.py:103);FollowerConnection.wake (follower_connection.py:170)",
          "replicate (push)"),
-        (f"{SYNCED};Wakeups.run (waiters.py:103);Connection.wake (connection.py:204);"
+        (f"{SYNCED};EndOfTickScheduler.run (waiters.py:103);Connection.wake (connection.py:204);"
          "Connection._pump (connection.py:287);write (libc.so.6)", "send"),
         (f"{SYNCED};PendingProduce.one_done (produce.py:83);encode (produce.py:147)", "respond (encode)"),
         (SYNCED, "flush (completion)"),

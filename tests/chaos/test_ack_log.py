@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.chaos.live.ack_log import UNSAID, Ledger, Sent
+from cordwood.chaos.live.ack_log import UNSAID, AckLog, Sent
 
 Found = dict[int, list[tuple[int, Sent]]]
 
@@ -16,83 +16,83 @@ def b(number: int, partition: int = 0) -> Sent:
 
 
 @pytest.fixture
-def ledger() -> Ledger:
+def ack_log() -> AckLog:
     """Two producers were promised two places each, in two partitions."""
-    ledger = Ledger()
+    ack_log = AckLog()
     for sent, offset in ((a(0), 0), (b(0), 1), (a(1), 2), (b(1), 3), (a(0, 1), 0), (b(0, 1), 1)):
-        ledger.acknowledge(sent, offset)
-    return ledger
+        ack_log.acknowledge(sent, offset)
+    return ack_log
 
 
 def kept() -> Found:
     return {0: [(0, a(0)), (1, b(0)), (2, a(1)), (3, b(1))], 1: [(0, a(0, 1)), (1, b(0, 1))]}
 
 
-def names(ledger: Ledger, found: Found) -> list[str]:
-    return [anomaly.name for anomaly in ledger.compare(found)]
+def names(ack_log: AckLog, found: Found) -> list[str]:
+    return [anomaly.name for anomaly in ack_log.compare(found)]
 
 
-def test_kept_promises_are_no_anomalies(ledger: Ledger) -> None:
-    assert names(ledger, kept()) == []
+def test_kept_promises_are_no_anomalies(ack_log: AckLog) -> None:
+    assert names(ack_log, kept()) == []
 
 
-def test_a_record_that_was_never_acknowledged_may_be_there(ledger: Ledger) -> None:
+def test_a_record_that_was_never_acknowledged_may_be_there(ack_log: AckLog) -> None:
     found = kept()
     found[0].append((4, a(2)))
-    assert names(ledger, found) == []
+    assert names(ack_log, found) == []
 
 
-def test_a_lost_write_is_found(ledger: Ledger) -> None:
+def test_a_lost_write_is_found(ack_log: AckLog) -> None:
     found = kept()
     del found[0][3]
-    assert names(ledger, found) == ["lost-write"]
-    assert names(ledger, {0: kept()[0], 1: []}) == ["lost-write"] * 2
+    assert names(ack_log, found) == ["lost-write"]
+    assert names(ack_log, {0: kept()[0], 1: []}) == ["lost-write"] * 2
 
 
-def test_a_loss_in_the_middle_is_a_gap_too(ledger: Ledger) -> None:
+def test_a_loss_in_the_middle_is_a_gap_too(ack_log: AckLog) -> None:
     found = kept()
     del found[0][0]
-    assert sorted(names(ledger, found)) == ["gap", "lost-write"]
+    assert sorted(names(ack_log, found)) == ["gap", "lost-write"]
 
 
-def test_a_duplicate_is_found(ledger: Ledger) -> None:
+def test_a_duplicate_is_found(ack_log: AckLog) -> None:
     found = kept()
     found[0].append((4, b(1)))
-    assert sorted(names(ledger, found)) == ["duplicate", "nonmonotonic-send"]
+    assert sorted(names(ack_log, found)) == ["duplicate", "nonmonotonic-send"]
 
 
-def test_a_record_elsewhere_than_promised_is_found(ledger: Ledger) -> None:
+def test_a_record_elsewhere_than_promised_is_found(ack_log: AckLog) -> None:
     found = kept()
     found[0][3] = (4, b(1))
-    assert names(ledger, found) == ["inconsistent-offsets"]
+    assert names(ack_log, found) == ["inconsistent-offsets"]
 
 
-def test_a_record_in_the_wrong_partition_is_found(ledger: Ledger) -> None:
+def test_a_record_in_the_wrong_partition_is_found(ack_log: AckLog) -> None:
     found = kept()
     found[1].append((2, a(2)))
-    assert "inconsistent-offsets" in names(ledger, found)
+    assert "inconsistent-offsets" in names(ack_log, found)
 
 
-def test_two_records_in_the_wrong_order_are_found(ledger: Ledger) -> None:
+def test_two_records_in_the_wrong_order_are_found(ack_log: AckLog) -> None:
     found = kept()
     found[0][0], found[0][2] = (0, a(1)), (2, a(0))
-    assert {"nonmonotonic-send", "inconsistent-offsets"} <= set(names(ledger, found))
+    assert {"nonmonotonic-send", "inconsistent-offsets"} <= set(names(ack_log, found))
 
 
-def test_a_record_that_was_acknowledged_without_an_offset_may_be_anywhere_in_order(ledger: Ledger) -> None:
-    ledger.acknowledge(b(1), UNSAID)
-    assert names(ledger, kept()) == []
-    assert names(ledger, {0: kept()[0][:3], 1: kept()[1]}) == ["lost-write"]
+def test_a_record_that_was_acknowledged_without_an_offset_may_be_anywhere_in_order(ack_log: AckLog) -> None:
+    ack_log.acknowledge(b(1), UNSAID)
+    assert names(ack_log, kept()) == []
+    assert names(ack_log, {0: kept()[0][:3], 1: kept()[1]}) == ["lost-write"]
 
 
-def test_a_send_that_was_given_up_is_told(ledger: Ledger) -> None:
-    ledger.fail(a(9), "out of order")
-    assert names(ledger, kept()) == ["failed-send"]
+def test_a_send_that_was_given_up_is_told(ack_log: AckLog) -> None:
+    ack_log.fail(a(9), "out of order")
+    assert names(ack_log, kept()) == ["failed-send"]
 
 
 def test_numbers_run_by_producer_and_partition() -> None:
-    ledger = Ledger()
-    assert [ledger.next(1, 0), ledger.next(1, 0), ledger.next(2, 0), ledger.next(1, 1)] == [
+    ack_log = AckLog()
+    assert [ack_log.next(1, 0), ack_log.next(1, 0), ack_log.next(2, 0), ack_log.next(1, 1)] == [
         Sent(1, 0, 0),
         Sent(1, 0, 1),
         Sent(2, 0, 0),

@@ -11,9 +11,9 @@ import typer.testing
 import cordwood
 from cordwood.chaos.mutants import command, killers, page, record, report
 from cordwood.chaos.mutants.catalogue import ALL, BY_NAME
-from cordwood.chaos.mutants.hunt import Hunt, Outcome, Verdict
+from cordwood.chaos.mutants.hunt import Hunt, MutantOutcome, MutantVerdict
 from cordwood.chaos.mutants.killers import Killer, PytestFile, Seeds, parsed
-from cordwood.chaos.mutants.mutant import Mutant, Stale, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario, Stale
 from cordwood.chaos.results import Record, Result
 
 SOURCE = Path(cordwood.__path__[0])
@@ -27,11 +27,13 @@ IDLE = Mutant(
     "Not at all.",
 )
 QUICK_FILE = PytestFile("tests/storage/test_epochs.py")
-CAUGHT = Outcome(BY_NAME["no-pre-vote"], Seeds(Story.QUORUM, 9), Verdict.CAUGHT, "a term ended", 3, 3, 90.0, 2.0)
-SURVIVED = Outcome(BY_NAME["no-truncation"], QUICK_FILE, Verdict.SURVIVED, "")
+CAUGHT = MutantOutcome(
+    BY_NAME["no-pre-vote"], Seeds(Scenario.QUORUM, 9), MutantVerdict.CAUGHT, "a term ended", 3, 3, 90.0, 2.0
+)
+SURVIVED = MutantOutcome(BY_NAME["no-truncation"], QUICK_FILE, MutantVerdict.SURVIVED, "")
 
 
-def hunted(mutant: Mutant, killer: Killer | None) -> Outcome:
+def hunted(mutant: Mutant, killer: Killer | None) -> MutantOutcome:
     return asyncio.run(Hunt({} if killer is None else {mutant.name: killer}).run(mutant))
 
 
@@ -66,33 +68,33 @@ def test_a_mutant_that_does_not_fit_is_named(times: int) -> None:
 
 
 def test_a_story_catches_within_its_seeds() -> None:
-    outcome = hunted(BY_NAME["no-journal-sync"], Seeds(Story.QUORUM, 3))
-    assert outcome.verdict is Verdict.CAUGHT, outcome.what
+    outcome = hunted(BY_NAME["no-journal-sync"], Seeds(Scenario.QUORUM, 3))
+    assert outcome.verdict is MutantVerdict.CAUGHT, outcome.what
     assert 1 <= outcome.seed == outcome.seeds <= 3
 
 
 def test_a_test_file_catches_and_the_failed_test_is_named() -> None:
     outcome = hunted(BY_NAME["no-checksum-of-marks"], PytestFile("tests/storage/test_flushed_offsets.py"))
-    assert outcome.verdict is Verdict.CAUGHT, outcome.what
+    assert outcome.verdict is MutantVerdict.CAUGHT, outcome.what
     assert outcome.what.startswith("test_")
 
 
 def test_what_changes_nothing_is_not_caught() -> None:
     outcome = hunted(IDLE, QUICK_FILE)
-    assert outcome.verdict is Verdict.SURVIVED, outcome.what
+    assert outcome.verdict is MutantVerdict.SURVIVED, outcome.what
 
 
 def test_a_mutant_that_does_not_run_says_nothing() -> None:
     broken = Mutant("broken", IDLE.file, IDLE.find, "        nonsense nonsense\n", "", "")
-    outcome = hunted(broken, Seeds(Story.REPLICAS, 1))
-    assert outcome.verdict is Verdict.UNFIT
+    outcome = hunted(broken, Seeds(Scenario.REPLICAS, 1))
+    assert outcome.verdict is MutantVerdict.UNFIT
     assert "SyntaxError" in outcome.what
 
 
 def test_a_mutant_without_a_killer_survives_and_one_that_does_not_fit_is_stale() -> None:
-    assert hunted(IDLE, None).verdict is Verdict.SURVIVED
+    assert hunted(IDLE, None).verdict is MutantVerdict.SURVIVED
     gone = Mutant("gone", IDLE.file, "no such text", "", "", "")
-    assert hunted(gone, QUICK_FILE).verdict is Verdict.STALE
+    assert hunted(gone, QUICK_FILE).verdict is MutantVerdict.STALE
 
 
 @pytest.mark.parametrize("text", ["tests/storage/test_flushed_offsets.py", "quorum 1..9"])
@@ -144,7 +146,7 @@ def test_an_unknown_name_gets_a_sentence(run: Callable[..., tuple[int, str]]) ->
 
 
 def test_only_those_are_hunted_whose_file_or_killer_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    pins = {"no-pre-vote": Seeds(Story.QUORUM, 9), "no-truncation": QUICK_FILE, "repeats-are-appended": QUICK_FILE}
+    pins = {"no-pre-vote": Seeds(Scenario.QUORUM, 9), "no-truncation": QUICK_FILE, "repeats-are-appended": QUICK_FILE}
     monkeypatch.setattr(command, "pinned", lambda: pins)
     monkeypatch.setattr(command, "_changed_files", lambda _commit: {BY_NAME["no-pre-vote"].file, QUICK_FILE.path})
     assert {mutant.name for mutant in command._differing([BY_NAME[name] for name in pins], "HEAD")} == pins.keys()
@@ -153,7 +155,9 @@ def test_only_those_are_hunted_whose_file_or_killer_has_changed(monkeypatch: pyt
 
 
 def test_the_page_tells_the_unfit_and_what_was_not_run() -> None:
-    unfit = Outcome(BY_NAME["no-pre-vote"], CAUGHT.killer, Verdict.UNFIT, "it fails without it too: watermark-regress")
+    unfit = MutantOutcome(
+        BY_NAME["no-pre-vote"], CAUGHT.killer, MutantVerdict.UNFIT, "it fails without it too: watermark-regress"
+    )
     rows = list(map(record.row, (CAUGHT, SURVIVED, unfit)))
     text = page.page(Result(record.KIND, "abc", "2026-11-23T08:00:00+00:00", {}, {"mutants": 4}, rows, is_whole=False))
     assert "Commit abc, 2026-11-23: 1 of 3 mutants caught" in text
@@ -165,6 +169,6 @@ def test_the_page_tells_the_unfit_and_what_was_not_run() -> None:
 
 def test_killers_are_kept_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(killers, "PINNED", tmp_path / "killers.json")
-    pins: dict[str, Killer] = {"b": QUICK_FILE, "a": Seeds(Story.LOGS, 3)}
+    pins: dict[str, Killer] = {"b": QUICK_FILE, "a": Seeds(Scenario.LOGS, 3)}
     killers.pin(pins)
     assert killers.pinned() == pins

@@ -3,7 +3,7 @@
 import random
 from itertools import islice
 
-from cordwood.chaos.live.brokers import Cluster
+from cordwood.chaos.live.brokers import LiveCluster
 from cordwood.chaos.live.faults.fault import State
 from cordwood.chaos.live.faults.processes import Kill, RollingRestart
 from cordwood.chaos.live.plan import Aim, steps
@@ -27,7 +27,7 @@ def test_without_faults_there_is_no_step() -> None:
 
 
 def test_no_more_strikes_at_once_than_promised() -> None:
-    kill, restart = Kill(Cluster()), RollingRestart(Cluster())
+    kill, restart = Kill(LiveCluster()), RollingRestart(LiveCluster())
     one_paused = State(frozenset({"pause"}), frozenset({1}))
     assert kill.may_apply(State(), [1])
     assert kill.may_apply(one_paused, [2])

@@ -11,7 +11,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.index_rows import unproven
 from cordwood.chaos.sim.left_behind import LeftBehind, nobody_waits
 from cordwood.chaos.sim.reopened_logs import whole_batches
-from cordwood.chaos.sim.replicas import TOPIC_ID, Cluster, tell
+from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, tell
 from cordwood.chaos.sim.replication import NOW_MS, Metadata
 from cordwood.chaos.sim.values import batch_of
 from cordwood.cluster.metadata.commands import AlterPartitions, BrokerId, FenceBroker, IsrChange
@@ -90,7 +90,7 @@ def test_a_batch_whose_offset_a_torn_write_has_lost_is_not_taken_for_one_that_wa
 
 
 def test_who_waits_for_a_replica_that_does_not_lead_is_noticed() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         follower = next(one for one in cluster.ids if one != cluster.leader())
         for broker in (cluster.leader(), follower):
@@ -105,7 +105,7 @@ def test_who_waits_for_a_replica_that_does_not_lead_is_noticed() -> None:
 
 
 def test_a_failed_disk_that_nobody_is_told_of_is_noticed() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         leader = cluster.leader()
         directory = cluster.replica(leader).directory
@@ -120,7 +120,7 @@ def test_a_failed_disk_that_nobody_is_told_of_is_noticed() -> None:
 
 
 def test_a_failed_disk_that_is_told_of_is_nothing_to_notice() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         directory = cluster.replica(cluster.leader()).directory
         directory.fail(OSError(5, "it failed"))
@@ -131,7 +131,7 @@ def test_a_failed_disk_that_is_told_of_is_nothing_to_notice() -> None:
 
 
 def test_a_leader_that_proposes_again_what_it_knows_not_to_fit_is_noticed() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         leader = cluster.leader()
         follower = next(one for one in cluster.ids if one != leader)

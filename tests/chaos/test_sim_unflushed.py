@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from cordwood.chaos.sim.replicas import SESSION_S, Cluster, tell
+from cordwood.chaos.sim.replicas import SESSION_S, ReplicaCluster, tell
 
 LONG_S = 3 * SESSION_S
 
 
-async def with_a_record_on_two(cluster: Cluster) -> tuple[int, int, int]:
+async def with_a_record_on_two(cluster: ReplicaCluster) -> tuple[int, int, int]:
     """Leader, follower, and the third broker, which was not there as the last record was acknowledged."""
     await cluster.produce("a")
     leader = cluster.leader()
@@ -21,7 +21,7 @@ async def with_a_record_on_two(cluster: Cluster) -> tuple[int, int, int]:
 
 
 def test_a_replica_back_from_a_power_cut_does_not_lead_before_one_that_has_the_records() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         leader, follower, _ = await with_a_record_on_two(cluster)
         await cluster.power_cut(follower, keep=0)
         await cluster.until(lambda: cluster.isr() == {leader}, "the follower is missed")
@@ -38,7 +38,7 @@ def test_a_replica_back_from_a_power_cut_does_not_lead_before_one_that_has_the_r
 
 
 def test_the_last_leader_back_from_a_power_cut_waits_for_one_that_has_the_records() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         leader, follower, _ = await with_a_record_on_two(cluster)
         await cluster.kill(follower)
         await cluster.until(lambda: cluster.isr() == {leader}, "the follower is missed")
@@ -55,7 +55,7 @@ def test_the_last_leader_back_from_a_power_cut_waits_for_one_that_has_the_record
 
 
 def test_a_killed_replica_leads_as_soon_as_it_is_back() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         leader, follower, _ = await with_a_record_on_two(cluster)
         await cluster.kill(follower)
         await cluster.until(lambda: cluster.isr() == {leader}, "the follower is missed")
@@ -71,7 +71,7 @@ def test_a_killed_replica_leads_as_soon_as_it_is_back() -> None:
 @pytest.mark.parametrize("policy", ["os", "group"])
 @pytest.mark.parametrize("seed", range(3))
 def test_after_a_power_cut_of_all_the_cluster_goes_on(policy: str, seed: int) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         for broker in cluster.ids:
             await cluster.power_cut(broker, keep=1)

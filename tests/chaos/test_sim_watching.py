@@ -10,9 +10,9 @@ from log_fixture import LogFixture
 from cordwood.chaos.sim.commands_fit import misfits
 from cordwood.chaos.sim.counted import everybody_has, followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.chaos.sim.observed_offsets import Told
-from cordwood.chaos.sim.reopened_logs import MARKS_PATH, TOPICS_PATH, Reopening
-from cordwood.chaos.sim.replicas import TOPIC_ID, Cluster, tell
+from cordwood.chaos.sim.observed_offsets import ObservedOffsets
+from cordwood.chaos.sim.reopened_logs import MARKS_PATH, TOPICS_PATH, ReopenedLogs
+from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, tell
 from cordwood.cluster.groups.topic import partition_of
 from cordwood.cluster.metadata.commands import (
     AlterPartitions,
@@ -24,7 +24,7 @@ from cordwood.cluster.metadata.commands import (
 )
 from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
 from cordwood.cluster.topics import CONSUMER_OFFSETS
-from cordwood.storage.flushed_offsets import Marks
+from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.producers import Producers
 from cordwood.storage.state import LogState, save
 
@@ -33,11 +33,11 @@ BEFORE = PartitionImage((ONE, TWO, THREE), (ONE, TWO), ONE, leader_epoch=4, part
 GROUP, PLACE = "group", ("flights", 0)
 
 
-def found(cluster: Cluster) -> list[str]:
+def found(cluster: ReplicaCluster) -> list[str]:
     return [kind for kind, _ in followers_are_as_counted(list(cluster.running.values()), cluster.metadata.newest)]
 
 
-async def led(cluster: Cluster) -> tuple[Any, int]:
+async def led(cluster: ReplicaCluster) -> tuple[Any, int]:
     """The leader's view after one record, and a follower."""
     await cluster.produce("a")
     leader = cluster.leader()
@@ -45,7 +45,7 @@ async def led(cluster: Cluster) -> tuple[Any, int]:
 
 
 def test_a_follower_that_lacks_what_its_leader_counts_on_is_noticed() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         view, follower = await led(cluster)
         assert found(cluster) == []
         view.followers[follower].flushed_end += 1
@@ -56,7 +56,7 @@ def test_a_follower_that_lacks_what_its_leader_counts_on_is_noticed() -> None:
 
 
 def test_a_follower_with_other_epochs_is_noticed() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         _, follower = await led(cluster)
         await cluster.produce("b")
         epochs = cluster.replica(follower).log.epochs
@@ -68,7 +68,7 @@ def test_a_follower_with_other_epochs_is_noticed() -> None:
 
 
 def test_a_watermark_beyond_a_member_that_was_only_proposed_is_noticed() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         view, follower = await led(cluster)
         assert list(everybody_has("t/0", view)) == []
         known = view.followers.pop(follower)
@@ -177,7 +177,7 @@ def test_a_coordinator_that_knows_less_than_the_one_before_is_noticed(
         topic = TopicImage(TOPIC_ID, CONSUMER_OFFSETS, (replace(BEFORE, leader_epoch=leader_epoch),))
         return Image(topics_by_name={CONSUMER_OFFSETS: topic})
 
-    told = Told()
+    told = ObservedOffsets()
     assert list(told.compare(Coordinating(7), as_of(4))) == []  # type: ignore[arg-type]
     assert [kind for kind, _ in told.compare(later, as_of(epoch))] == kinds  # type: ignore[arg-type]
 
@@ -219,21 +219,21 @@ def stored(cuts: str = "") -> Starting:
     content = log.disk.content(log.path(0)).rstrip(b"\0")
     log.disk.make_directories(path.rpartition("/")[0])
     log.disk.open(path, create=True).pwrite([content], 0)
-    marks = Marks(log.disk.open(MARKS_PATH, create=True))
+    marks = FlushedOffsets(log.disk.open(MARKS_PATH, create=True))
     marks.note(marks.slot(TOPIC_ID, 0), TOPIC_ID.bytes, 0, 3, 0)
     return Starting(log, path if cuts else "")
 
 
 def test_opening_that_cuts_what_was_flushed_is_noticed() -> None:
-    Reopening().open(stored())  # type: ignore[arg-type]
+    ReopenedLogs().open(stored())  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="rule 8: offset 1 was flushed"):
-        Reopening().open(stored(cuts="two batches"))  # type: ignore[arg-type]
+        ReopenedLogs().open(stored(cuts="two batches"))  # type: ignore[arg-type]
 
 
 def test_a_producer_that_a_restart_forgot_is_noticed() -> None:
     before, after = LogFixture(), LogFixture().append("a").flush()
     before.send(0, "a")
-    reopening = Reopening()
+    reopening = ReopenedLogs()
     reopening.went_down(Starting(before))  # type: ignore[arg-type]
     reopening.open(Starting(before))  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="rule 9: producer 7"):
@@ -246,8 +246,8 @@ def test_a_checkpoint_that_is_ahead_of_its_log_is_noticed() -> None:
     directory = f"{TOPICS_PATH}{TOPIC_ID}/0"
     log.disk.make_directories(directory)
     save(log.disk, directory, LogState(0, 1, log.log.producers.encode(1), b""))
-    Reopening().open(Starting(log))  # type: ignore[arg-type]
+    ReopenedLogs().open(Starting(log))  # type: ignore[arg-type]
     assert len(Producers.decode(log.log.producers.encode(1))) == 1
     save(log.disk, directory, LogState(0, 0, log.log.producers.encode(1), b""))
     with pytest.raises(AssertionError, match="rule 9: the checkpoint"):
-        Reopening().open(Starting(log))  # type: ignore[arg-type]
+        ReopenedLogs().open(Starting(log))  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ import cordwood
 from cordwood.chaos.cli import app
 from cordwood.chaos.mutants.catalogue import BY_NAME
 from cordwood.chaos.mutants.hunt import copied
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 from cordwood.chaos.sim.plan import plan_of
 from cordwood.chaos.sim.run import run_plan, run_seed
 
@@ -31,7 +31,7 @@ WAITS_FOR_NOBODY = Mutant(
     "            pass\n",
     "Every running member of the in-sync set has on disk what is committed (rule 1).",
     "In the rule itself.",
-    Story.BROKERS,
+    Scenario.BROKERS,
 )
 SYNCS_NOTHING = BY_NAME["no-segment-sync"]
 

@@ -21,9 +21,9 @@ from cordwood.chaos.live.flood import attack
 from cordwood.chaos.live.flood.attack import Sent
 from cordwood.chaos.live.flood.large_requests import UnknownApi, arrays, large_request, versions_known
 from cordwood.chaos.live.flood.lateness import latest_in
-from cordwood.chaos.live.flood.shots import Outcome, Shot, announced
+from cordwood.chaos.live.flood.shots import Shot, ShotOutcome, announced
 from cordwood.chaos.live.flood.stage import NAMES, Stage
-from cordwood.chaos.live.flood.verdict import GROWTH_MB_MAX, WAIT_S_MAX, Verdict, judge
+from cordwood.chaos.live.flood.verdict import GROWTH_MB_MAX, WAIT_S_MAX, FloodVerdict, judge
 from cordwood.chaos.live.flood.waits import MachineTime, Wait, stalls
 from cordwood.chaos.live.flood.watch import BrokerWatch
 from cordwood.chaos.live.valid_flood import flooded
@@ -143,14 +143,14 @@ def program() -> Iterator[Program]:
     running.process.wait()
 
 
-def watched(program: Program, place: Path) -> Verdict:
+def watched(program: Program, place: Path) -> FloodVerdict:
     watch = BrokerWatch([program], place)
     watch.start()
     program.resume()
     wait_until(lambda: watch.growth_mb > GROWTH_MB_MAX or program.has_ended, 20.0, "the planted violation")
     watch.stop()
     at_s = watch.peak_s
-    shot = Shot("7/1/2", "a planted request", at_s - 1.0, at_s + 1.0, Outcome.ANSWERED)
+    shot = Shot("7/1/2", "a planted request", at_s - 1.0, at_s + 1.0, ShotOutcome.ANSWERED)
     return judge(Observed(), watch, Sent((shot,)))
 
 
@@ -172,7 +172,7 @@ def test_a_broker_that_stands_still_and_then_exits_is_noticed(tmp_path: Path) ->
         broker.pause()
         time.sleep(PLANTED_STALL_S)
         broker.resume()
-        shot = Shot("7/1/2", "a planted request", stalled_s, time.monotonic(), Outcome.ANSWERED)
+        shot = Shot("7/1/2", "a planted request", stalled_s, time.monotonic(), ShotOutcome.ANSWERED)
         stalled = stage.verdict(Sent((shot,)))
     assert stalled.lateness_s >= PLANTED_STALL_S
     assert stalled.worst is not None
@@ -220,7 +220,7 @@ def test_a_flood_of_the_largest_valid_requests_troubles_no_bystander(tmp_path: P
     assert verdict.acknowledged > 100
 
 
-def grave(verdict: Verdict) -> list[str]:
+def grave(verdict: FloodVerdict) -> list[str]:
     """The complaints, those of waits only where one was too long on a busy machine too."""
     has_waited = verdict.worst is not None and verdict.worst.blamed_s > BLAMED_S_MAX
     return [each for each in verdict.complaints if has_waited or not each.startswith("the bystander waited")]

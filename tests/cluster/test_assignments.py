@@ -72,7 +72,7 @@ def test_removing_a_topic_from_a_failing_disk_raises_nothing(disk: SimulatedDisk
     async def story() -> None:
         broker = AssignmentsFixture(disk)
         broker.follow("a", "b")
-        broker.directories[0].marks.slot(topic("a").id, 0)
+        broker.directories[0].flushed_offsets.slot(topic("a").id, 0)
         disk.faults.fail_next_write("/flushed")
         broker.follow("b")
         assert not broker.serves("a")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cordwood.chaos.sim.loop import run
-from cordwood.cluster.decode_queue import WAIT_S_MAX, Decoding
+from cordwood.cluster.decode_queue import WAIT_S_MAX, DecodeQueue
 from cordwood.cluster.memory import MemoryPool
 from cordwood.storage.errors import OutOfResources
 
@@ -20,7 +20,7 @@ class Story:
     def __init__(self, others: int = 0) -> None:
         self.others = MemoryPool("others", LIMIT, used=others)
         self.pool = MemoryPool("decoding", LIMIT, OWN, (self.others,), LIMIT + OWN)
-        self.decoding = Decoding(self._beside, self.pool)
+        self.decoding = DecodeQueue(self._beside, self.pool)
         self.done: list[str] = []
         self._at_once = 0
 

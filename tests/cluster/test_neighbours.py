@@ -9,7 +9,7 @@ import pytest
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import BrokerImage, Image
 from cordwood.cluster.metadata.quorum import Quorum
-from cordwood.cluster.peer_directory import Neighbours
+from cordwood.cluster.peer_directory import PeerDirectory
 from cordwood.replication.frames import Open
 
 TWO = BrokerId(2)
@@ -18,13 +18,13 @@ HELLO = Open(TWO, UUID(int=7), 40, "ours")
 
 
 @pytest.fixture
-def neighbours() -> Neighbours:
+def neighbours() -> PeerDirectory:
     """What broker 1 knows of the others."""
     quorum = cast(Quorum, SimpleNamespace(image=IMAGE))
-    return Neighbours(quorum, 1, "PLAINTEXT", UUID(int=1))
+    return PeerDirectory(quorum, 1, "PLAINTEXT", UUID(int=1))
 
 
-def test_who_is_registered_may_follow(neighbours: Neighbours) -> None:
+def test_who_is_registered_may_follow(neighbours: PeerDirectory) -> None:
     assert neighbours.why_not(HELLO) is None
 
 
@@ -37,5 +37,5 @@ def test_who_is_registered_may_follow(neighbours: Neighbours) -> None:
         (HELLO._replace(broker_epoch=39), "it is in epoch 39"),
     ],
 )
-def test_nobody_else_may(neighbours: Neighbours, hello: Open, reason: str) -> None:
+def test_nobody_else_may(neighbours: PeerDirectory, hello: Open, reason: str) -> None:
     assert reason in str(neighbours.why_not(hello))

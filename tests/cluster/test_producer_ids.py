@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.commands import BrokerId, Command
 from cordwood.cluster.metadata.image import CommandRefused, Image
-from cordwood.cluster.metadata.image_builder import Draft
+from cordwood.cluster.metadata.image_builder import ImageBuilder
 from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable
 from cordwood.cluster.producer_ids import BLOCK, ProducerIds
 
@@ -45,9 +45,9 @@ class UnsureQuorum:
                 continue
 
     def _apply(self, command: Command) -> None:
-        draft = Draft(self.image)
-        draft.apply(command, self.image.index + 1)
-        self.image = draft.image()
+        builder = ImageBuilder(self.image)
+        builder.apply(command, self.image.index + 1)
+        self.image = builder.image()
 
 
 def told(story: Callable[[UnsureQuorum], Coroutine[Any, Any, None]]) -> None:

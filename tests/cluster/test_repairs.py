@@ -12,14 +12,14 @@ from replica_fixture import ME, NOW_MS, ReplicaStory
 from structlog.testing import capture_logs
 from virtual_time import run
 
-from cordwood.chaos.sim.replicas import TOPIC_ID, Cluster, tell
+from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, tell
 from cordwood.chaos.sim.values import values_between
 from cordwood.cluster.damage import DamageRegister, DamageState
 from cordwood.cluster.repairs import REST_S, Repairs
 from cordwood.replication.channel import Channel
 from cordwood.replication.frames import Open
-from cordwood.replication.leader_connection import Fetcher, Fetchers
-from cordwood.replication.log_maintenance import Housekeeping, Intervals
+from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.log_repair import QUARANTINE
 from cordwood.replication.partition import PartitionRefused
 from cordwood.replication.range_reads import RangeReader
@@ -32,28 +32,28 @@ REPAIRED_S = 60.0
 PARTITION = f"/data/topics/{TOPIC_ID}/0"
 
 
-def files(cluster: Cluster, broker: int, ending: str) -> list[str]:
+def files(cluster: ReplicaCluster, broker: int, ending: str) -> list[str]:
     """The files of the broker's replica, oldest first."""
     return [path for path in cluster.disks[broker].files() if path.startswith(PARTITION) and path.endswith(ending)]
 
 
-def flip(cluster: Cluster, broker: int, path: str, position: int = 100) -> None:
+def flip(cluster: ReplicaCluster, broker: int, path: str, position: int = 100) -> None:
     cluster.disks[broker].flip(path, position, 3)
 
 
-def lose_tail(cluster: Cluster, broker: int) -> None:
+def lose_tail(cluster: ReplicaCluster, broker: int) -> None:
     """Damage the last batch of a broker that is down: nothing follows it."""
     path = files(cluster, broker, ".log")[-1]
     flip(cluster, broker, path, len(cluster.disks[broker].content(path).rstrip(b"\0")) - 1)
 
 
-async def filled(cluster: Cluster) -> None:
+async def filled(cluster: ReplicaCluster) -> None:
     for value in VALUES:
         await cluster.produce(value)
     await cluster.settled()
 
 
-async def is_whole_again(cluster: Cluster, *, times: int = 1) -> None:
+async def is_whole_again(cluster: ReplicaCluster, *, times: int = 1) -> None:
     """All damage that was found is repaired, and all replicas are in sync and equal."""
 
     def is_done() -> bool:
@@ -67,14 +67,14 @@ async def is_whole_again(cluster: Cluster, *, times: int = 1) -> None:
         assert cluster.values(broker) == VALUES
 
 
-def a_follower(cluster: Cluster) -> int:
+def a_follower(cluster: ReplicaCluster) -> int:
     return next(broker for broker in cluster.ids if broker != cluster.leader())
 
 
 @pytest.mark.parametrize("at", [0, 1, -1], ids=["first segment", "second segment", "active segment"])
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_a_flipped_batch_of_a_running_broker_is_repaired(role: str, at: int) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = cluster.leader() if role == "leader" else a_follower(cluster)
         before = cluster.image()
@@ -91,7 +91,7 @@ def test_a_flipped_batch_of_a_running_broker_is_repaired(role: str, at: int) -> 
 
 @pytest.mark.parametrize("at", [0, 1, -1], ids=["first segment", "second segment", "active segment"])
 def test_a_broker_that_starts_with_a_flipped_batch_does_not_lead_before_it_is_repaired(at: int) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = cluster.leader()
         await cluster.kill(broker)
@@ -103,7 +103,7 @@ def test_a_broker_that_starts_with_a_flipped_batch_does_not_lead_before_it_is_re
 
 
 def test_all_start_at_once_and_the_damaged_one_first() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         for broker in cluster.ids:
             await cluster.kill(broker)
@@ -119,10 +119,10 @@ def test_all_start_at_once_and_the_damaged_one_first() -> None:
 
 @pytest.mark.parametrize("name", [".index", "leader-epochs", "recovery", "flushed"])
 def test_what_can_be_worked_out_again_costs_nobody_the_isr(name: str) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = a_follower(cluster)
-        await cluster.running[broker].housekeeping.save(cluster.replica(broker))
+        await cluster.running[broker].log_maintenance.save(cluster.replica(broker))
         before = cluster.image()
         path = "/data/flushed" if name == "flushed" else files(cluster, broker, name)[0]
         flip(cluster, broker, path, 20)
@@ -137,7 +137,7 @@ def test_what_can_be_worked_out_again_costs_nobody_the_isr(name: str) -> None:
 
 
 def test_the_damaged_segment_is_kept_for_who_wants_to_look() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = a_follower(cluster)
         path = files(cluster, broker, ".log")[1]
@@ -151,11 +151,11 @@ def test_the_damaged_segment_is_kept_for_who_wants_to_look() -> None:
 
 
 def test_a_repair_that_ends_in_a_way_nobody_thought_of_is_tried_again_and_meanwhile_the_replica_follows() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = a_follower(cluster)
         # From here on its flush marks are synced by repairs alone.
-        await cluster.running[broker].housekeeping.save(cluster.replica(broker))
+        await cluster.running[broker].log_maintenance.save(cluster.replica(broker))
         await cluster.kill(broker)
         lose_tail(cluster, broker)
         cluster.start(broker)
@@ -213,10 +213,10 @@ def test_looking_after_what_is_not_well_goes_on_after_whatever_went_wrong() -> N
 def repairs_of(broker: ReplicaStory, open_more: Callable[[], None]) -> Repairs:
     """Those of a broker that follows nobody."""
 
-    def nobody(leader: int) -> Fetcher:
+    def nobody(leader: int) -> LeaderConnection:
         raise AssertionError(f"nobody follows {leader}")
 
-    housekeeping = Housekeeping(broker.replicas, lambda: NOW_MS, Intervals(1e9, 0.1, 1.0))
+    log_maintenance = LogMaintenance(broker.replicas, lambda: NOW_MS, Intervals(1e9, 0.1, 1.0))
     quorum = MetadataLog().voter(ME)
     register = DamageRegister()
 
@@ -227,12 +227,20 @@ def repairs_of(broker: ReplicaStory, open_more: Callable[[], None]) -> Repairs:
         return RangeReader(lambda _broker: None, lambda: Open(ME, UUID(int=1), 0, ""), unreachable)
 
     return Repairs(
-        quorum, ME, broker.replicas, Fetchers(nobody), housekeeping, Truncations(), open_more, register, reader
+        quorum,
+        ME,
+        broker.replicas,
+        LeaderConnections(nobody),
+        log_maintenance,
+        Truncations(),
+        open_more,
+        register,
+        reader,
     )
 
 
 def test_the_only_one_in_sync_is_never_truncated() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker, [other] = cluster.leader(), [broker for broker in cluster.ids if broker != cluster.leader()]
         await cluster.kill(other)
@@ -251,7 +259,7 @@ def test_the_only_one_in_sync_is_never_truncated() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_bytes_flipped_anywhere_on_one_broker_are_made_good_under_load(seed: int) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         rng, number = random.Random(seed), 0
         for _ in range(5):
             for _ in range(20):
@@ -284,7 +292,7 @@ def test_bytes_flipped_anywhere_on_one_broker_are_made_good_under_load(seed: int
 
 
 def test_a_replica_whose_files_are_gone_gets_all_of_it_again() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = a_follower(cluster)
         await cluster.kill(broker)
@@ -296,7 +304,7 @@ def test_a_replica_whose_files_are_gone_gets_all_of_it_again() -> None:
 
 
 def test_what_a_failed_disk_held_is_led_by_others() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = cluster.leader()
         cluster.disks[broker].faults.fail_next_write(".log")
@@ -310,7 +318,7 @@ def test_what_a_failed_disk_held_is_led_by_others() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_broker_without_its_disk_is_out_of_every_isr_before_it_serves(seed: int) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = cluster.rng.choice(cluster.ids)
         await cluster.wipe(broker)
@@ -323,11 +331,11 @@ def test_a_broker_without_its_disk_is_out_of_every_isr_before_it_serves(seed: in
     tell(story, seed)
 
 
-def sizes(cluster: Cluster, broker: int) -> dict[str, int]:
+def sizes(cluster: ReplicaCluster, broker: int) -> dict[str, int]:
     return {path: len(cluster.disks[broker].content(path).rstrip(b"\0")) for path in files(cluster, broker, ".log")}
 
 
-def remove_segment(cluster: Cluster, broker: int, at: int, *endings: str) -> None:
+def remove_segment(cluster: ReplicaCluster, broker: int, at: int, *endings: str) -> None:
     for ending in endings:
         cluster.disks[broker].lose(files(cluster, broker, ending)[at])
 
@@ -339,10 +347,10 @@ def remove_segment(cluster: Cluster, broker: int, at: int, *endings: str) -> Non
 def test_a_missing_segment_is_refetched_and_nothing_else_moves(
     role: str, at: int, endings: tuple[str, ...], while_running: bool
 ) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         for each in cluster.ids:
-            await cluster.running[each].housekeeping.save(cluster.replica(each))
+            await cluster.running[each].log_maintenance.save(cluster.replica(each))
         broker = cluster.leader() if role == "leader" else a_follower(cluster)
         before = sizes(cluster, broker)
         if not while_running:
@@ -360,7 +368,7 @@ def test_a_missing_segment_is_refetched_and_nothing_else_moves(
 
 
 def test_a_segment_cut_short_and_a_zeroed_range_are_refetched_together() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = cluster.leader()
         first, second = files(cluster, broker, ".log")[:2]
@@ -375,7 +383,7 @@ def test_a_segment_cut_short_and_a_zeroed_range_are_refetched_together() -> None
 
 
 def test_two_replicas_damaged_in_different_places_each_fetch_from_the_other() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         image, [one, two, *_] = cluster.image(), cluster.ids
         flip(cluster, one, files(cluster, one, ".log")[0])
@@ -389,7 +397,7 @@ def test_two_replicas_damaged_in_different_places_each_fetch_from_the_other() ->
 
 
 def test_two_damaged_replicas_alone_keep_every_sound_range_while_nobody_can_be_asked() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         [broker, other] = cluster.ids
         await cluster.kill(other)
@@ -409,7 +417,7 @@ def test_two_damaged_replicas_alone_keep_every_sound_range_while_nobody_can_be_a
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_a_range_that_the_disk_cannot_read_is_refetched(role: str) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = cluster.leader() if role == "leader" else a_follower(cluster)
         path, image = files(cluster, broker, ".log")[1], cluster.image()
@@ -422,7 +430,7 @@ def test_a_range_that_the_disk_cannot_read_is_refetched(role: str) -> None:
 
 
 def test_a_follower_that_needs_what_its_leader_has_damaged_gets_it_once_that_is_refetched() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         leader = cluster.leader()
         wiped = a_follower(cluster)
@@ -435,7 +443,7 @@ def test_a_follower_that_needs_what_its_leader_has_damaged_gets_it_once_that_is_
 
 
 def test_a_lost_tail_costs_the_tail_alone() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = a_follower(cluster)
         await cluster.kill(broker)
@@ -457,7 +465,7 @@ def test_a_lost_tail_costs_the_tail_alone() -> None:
 
 
 def test_a_foreign_segment_is_put_into_quarantine() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker, image = a_follower(cluster), cluster.image()
         disk, base = cluster.disks[broker], cluster.replica(broker).log.segments[1].base_offset

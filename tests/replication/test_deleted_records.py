@@ -8,7 +8,7 @@ from replica_fixture import NOW_MS
 from replica_fixture import TOPIC_ID as TOPIC_OF_ONE
 from virtual_time import run
 
-from cordwood.chaos.sim.replicas import Cluster, tell
+from cordwood.chaos.sim.replicas import ReplicaCluster, tell
 from cordwood.chaos.sim.strict import strictly
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
@@ -20,13 +20,13 @@ RECORDS, BEFORE = 10, 6
 LEFT = [str(number) for number in range(BEFORE, RECORDS)]
 
 
-async def filled(cluster: Cluster) -> None:
+async def filled(cluster: ReplicaCluster) -> None:
     for number in range(RECORDS):
         await cluster.produce(str(number))
     await cluster.settled()
 
 
-async def delete(cluster: Cluster, before: int = BEFORE) -> None:
+async def delete(cluster: ReplicaCluster, before: int = BEFORE) -> None:
     leader = cluster.replica(cluster.leader())
     leader.delete_records(before)
     await leader.deletion.reach(before)
@@ -38,7 +38,7 @@ def batch_of_many(first: int) -> bytes:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_failover_brings_them_back(seed: int) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         old = cluster.leader()
         await delete(cluster)
@@ -55,7 +55,7 @@ def test_no_failover_brings_them_back(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_power_cut_of_all_brings_them_back(seed: int) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         await delete(cluster)
         for broker in cluster.ids:
@@ -69,7 +69,7 @@ def test_no_power_cut_of_all_brings_them_back(seed: int) -> None:
 
 
 def test_a_follower_that_has_not_heard_of_it_is_waited_for_until_it_is_out_of_the_isr() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         leader = cluster.leader()
         deaf = next(broker for broker in cluster.ids if broker != leader)
@@ -90,7 +90,7 @@ def test_a_follower_that_has_not_heard_of_it_is_waited_for_until_it_is_out_of_th
 
 
 def test_who_waits_is_refused_when_another_leads() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         leader = cluster.leader()
         cluster.cut_off(leader)
@@ -129,7 +129,7 @@ def test_nobody_joins_who_would_bring_them_back() -> None:
 def test_a_follower_begins_with_the_whole_batch_in_which_the_log_starts(before: int, has: str) -> None:
     batches = 3
 
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.settled()
         leader = cluster.leader()
         deaf = next(broker for broker in cluster.ids if broker != leader)

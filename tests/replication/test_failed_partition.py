@@ -143,8 +143,8 @@ def test_a_watcher_that_fails_takes_no_other_with_it() -> None:
 
         broken = Broken()
         for watcher in (broken, Watcher()):
-            broker.wakeups.due(watcher)
-            broker.wakeups.answered(watcher)
+            broker.end_of_tick.due(watcher)
+            broker.end_of_tick.answered(watcher)
         await broker.turn()
         assert woken == ["woken", "woken"]
         assert isinstance(broken.outcome, KeyError), "it was told to end what it is at work on"

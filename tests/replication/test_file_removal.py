@@ -9,7 +9,7 @@ from replica_fixture import NOW_MS, ReplicaStory
 from virtual_time import run
 
 from cordwood.chaos.sim.faults import Died
-from cordwood.replication.log_maintenance import Housekeeping, Intervals
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.log_loader import open_log
@@ -22,8 +22,8 @@ async def run_here(function: Callable[..., object], *arguments: object) -> objec
     return function(*arguments)
 
 
-def housekeeping_of(broker: ReplicaStory) -> Housekeeping:
-    return Housekeeping(broker.replicas, lambda: NOW_MS, Intervals(1e9, BROKERS_DELAY_S, 10))
+def housekeeping_of(broker: ReplicaStory) -> LogMaintenance:
+    return LogMaintenance(broker.replicas, lambda: NOW_MS, Intervals(1e9, BROKERS_DELAY_S, 10))
 
 
 def filled(delete_delay_ms: int | None, policy: FlushPolicy = FlushPolicy.OS) -> tuple[ReplicaStory, Partition]:
@@ -44,14 +44,14 @@ def log_files(broker: ReplicaStory, partition: Partition) -> int:
 def test_removed_segments_stay_on_disk_for_so_long(delete_delay_ms: int | None, delay_s: float) -> None:
     async def story() -> None:
         broker, partition = filled(delete_delay_ms)
-        housekeeping, count = housekeeping_of(broker), log_files(broker, partition)
-        await housekeeping.retain(broker.directories[0])
+        log_maintenance, count = housekeeping_of(broker), log_files(broker, partition)
+        await log_maintenance.retain(broker.directories[0])
         assert len(partition.log.segments) < count
         await asyncio.sleep(delay_s - A_MOMENT_S)
         assert log_files(broker, partition) == count
         await asyncio.sleep(2 * A_MOMENT_S)
         assert log_files(broker, partition) == len(partition.log.segments)
-        await housekeeping.stop()
+        await log_maintenance.stop()
 
     run(story())
 
@@ -60,15 +60,15 @@ def test_removed_segments_stay_on_disk_for_so_long(delete_delay_ms: int | None, 
 def test_a_deleted_topic_stays_on_disk_for_so_long(delete_delay_ms: int | None, delay_s: float) -> None:
     async def story() -> None:
         broker, partition = filled(delete_delay_ms)
-        housekeeping = housekeeping_of(broker)
-        housekeeping.remove(broker.replicas.remove("t"))
+        log_maintenance = housekeeping_of(broker)
+        log_maintenance.remove(broker.replicas.remove("t"))
         await asyncio.sleep(delay_s - A_MOMENT_S)
         assert broker.disk.exists(partition.log.directory)
         # What is being synced is let be until that is over.
         broker.syncer.let_go()
         await asyncio.sleep(2 * A_MOMENT_S)
         assert not broker.disk.exists(partition.log.directory)
-        await housekeeping.stop()
+        await log_maintenance.stop()
 
     run(story())
 
@@ -80,12 +80,12 @@ def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing() -> None
             while partition.log.flushed_end < partition.log.log_end:
                 await asyncio.sleep(A_MOMENT_S)
                 broker.syncer.let_go()
-            housekeeping = housekeeping_of(broker)
-            await housekeeping.save(partition)
+            log_maintenance = housekeeping_of(broker)
+            await log_maintenance.save(partition)
             assert partition.log.state().segments, "there is something to miss"
             broker.disk.faults.die_after(changes)
             with contextlib.suppress(Died):
-                await housekeeping.retain(broker.directories[0])
+                await log_maintenance.retain(broker.directories[0])
             await asyncio.sleep(A_MOMENT_S)
             is_over = log_files(broker, partition) == len(partition.log.segments)
             broker.disk.power_cut(keep=1.0)

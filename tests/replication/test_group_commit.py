@@ -90,16 +90,16 @@ def test_what_was_kept_in_memory_goes_on_to_count_when_the_policy_changes() -> N
     async def story(broker: ReplicaStory) -> None:
         broker.produce("in memory")
         broker.replicas.configure("t", LogConfig(flush_policy=FlushPolicy.GROUP))
-        assert broker.partition().kept_end == 1
+        assert broker.partition().ack_end == 1
         await broker.turn()
         # It is flushed now without waiting for the next record, which waits for the disk as the new policy says.
         assert broker.syncer.count == 1
         waiting = broker.produce("on disk")
         broker.syncer.let_go()
-        assert (waiting.outcome, broker.partition().kept_end) == ("waits", 1)
+        assert (waiting.outcome, broker.partition().ack_end) == ("waits", 1)
         await broker.turn()
         broker.syncer.let_go()
-        assert (waiting.outcome, broker.partition().kept_end) == ("reached", 2)
+        assert (waiting.outcome, broker.partition().ack_end) == ("reached", 2)
 
     tell(story, LogConfig(flush_policy=FlushPolicy.OS))
 
@@ -278,7 +278,7 @@ def test_a_flush_whose_mark_cannot_be_written_is_noted_later() -> None:
         broker.syncer.let_go()
         assert waiting.outcome == "reached"
         broker.restart()
-        mark = broker.directories[0].marks.get(TOPIC_ID, 0)
+        mark = broker.directories[0].flushed_offsets.get(TOPIC_ID, 0)
         assert mark is not None
         assert mark.end_offset == 1
 

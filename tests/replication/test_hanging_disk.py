@@ -34,9 +34,9 @@ async def with_a_hanging_disk(config: LogConfig | None = None) -> tuple[ReplicaS
 def test_checkpoints_go_on() -> None:
     async def story() -> None:
         broker, hanging, served = await with_a_hanging_disk()
-        housekeeping = housekeeping_of(broker)
+        log_maintenance = housekeeping_of(broker)
         for partition in (hanging, served):
-            housekeeping.save_soon(partition)
+            log_maintenance.save_soon(partition)
         await asyncio.sleep(1)
         assert (hanging.log.recovery_point, served.log.recovery_point) == (0, 3)
 
@@ -47,8 +47,8 @@ def test_retention_goes_on() -> None:
     async def story() -> None:
         config = LogConfig(segment_bytes=100, retention_ms=1000)
         broker, hanging, served = await with_a_hanging_disk(config)
-        housekeeping = housekeeping_of(broker, lambda: NOW_MS + 10**9)
-        housekeeping.start()
+        log_maintenance = housekeeping_of(broker, lambda: NOW_MS + 10**9)
+        log_maintenance.start()
         await asyncio.sleep(10)
         assert served.log.log_start == 3
         assert not any("/data1/topics" in path and path.endswith("0.log") for path in broker.disk.files())

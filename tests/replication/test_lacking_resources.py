@@ -91,16 +91,16 @@ def test_a_partition_that_cannot_be_opened_is_opened_later() -> None:
 @pytest.mark.parametrize("part", [".index", "recovery", "leader-epochs"])
 def test_a_checkpoint_without_descriptors_is_written_later(part: str) -> None:
     async def story(broker: ReplicaStory) -> None:
-        housekeeping = housekeeping_of(broker)
+        log_maintenance = housekeeping_of(broker)
         await broker.produce_and_flush("a")
         partition = broker.partition()
         broker.disk.faults.refuse_opens(part)
         with pytest.raises(OutOfResources):
-            await housekeeping.save(partition)
+            await log_maintenance.save(partition)
         assert partition in partition.directory.unsaved
         assert partition.log.recovery_point == 0
         broker.disk.faults.heal()
-        await housekeeping.save(partition)
+        await log_maintenance.save(partition)
         assert partition not in partition.directory.unsaved
         broker.restart()
         assert broker.partition().log.recovery_point == 1
@@ -111,13 +111,13 @@ def test_a_checkpoint_without_descriptors_is_written_later(part: str) -> None:
 
 def test_retention_without_descriptors_is_done_later() -> None:
     async def story(broker: ReplicaStory) -> None:
-        housekeeping = housekeeping_of(broker, lambda: NOW_MS + 10**9)
+        log_maintenance = housekeeping_of(broker, lambda: NOW_MS + 10**9)
         await broker.produce_and_flush(LARGE, LARGE)
         broker.disk.faults.refuse_opens()
-        await housekeeping.retain(broker.directories[0])
+        await log_maintenance.retain(broker.directories[0])
         assert broker.partition().log.log_start == 0
         broker.disk.faults.heal()
-        await housekeeping.retain(broker.directories[0])
+        await log_maintenance.retain(broker.directories[0])
         assert broker.partition().log.log_start == 2
 
     tell(story, LogConfig(segment_bytes=10_000, retention_ms=1000))

@@ -23,17 +23,17 @@ class Led:
         return Assignment(1, EPOCH, partition_epoch, (1, 2, 3), frozenset(isr), self.min_isr)
 
     def follows(self, broker: int, end: int) -> int | None:
-        return self.view.followed(broker, end, self.log_end, self.now)
+        return self.view.follower_attached(broker, end, self.log_end, self.now)
 
     def reports(self, broker: int, end: int, epoch: int = EPOCH) -> int | None:
-        return self.view.fetched(broker, epoch, end, self.log_end, self.now)
+        return self.view.follower_flushed(broker, epoch, end, self.log_end, self.now)
 
     def proposes(self, alive: tuple[int, ...] = (1, 2, 3)) -> set[int] | None:
         proposed = self.view.propose_isr(self.log_end, self.now, LAG_MAX_S, alive.__contains__)
         return None if proposed is None else set(proposed)
 
     def learns(self, isr: tuple[int, ...], partition_epoch: int) -> int | None:
-        return self.view.learned(self.assignment(isr, partition_epoch))
+        return self.view.assignment_changed(self.assignment(isr, partition_epoch))
 
 
 def test_the_watermark_waits_for_every_in_sync_replica() -> None:

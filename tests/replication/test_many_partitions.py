@@ -12,8 +12,8 @@ from cordwood.replication.log_maintenance import (
     CHECKPOINTS_PER_LOOK,
     EXPIRY_INTERVAL_S,
     PARTITIONS_PER_EXPIRY,
-    Housekeeping,
     Intervals,
+    LogMaintenance,
 )
 from cordwood.replication.scrubber import FILE_BYTES, PASS_S, Scrubber
 
@@ -25,8 +25,8 @@ async def run_here(function: Callable[..., object], *arguments: object) -> objec
     return function(*arguments)
 
 
-def housekeeping_of(broker: ReplicaStory) -> Housekeeping:
-    return Housekeeping(broker.replicas, lambda: NOW_MS, Intervals(1e9, 0, 1e9))
+def housekeeping_of(broker: ReplicaStory) -> LogMaintenance:
+    return LogMaintenance(broker.replicas, lambda: NOW_MS, Intervals(1e9, 0, 1e9))
 
 
 def flushed(count: int) -> ReplicaStory:
@@ -54,15 +54,15 @@ def test_checkpoints_of_many_logs_take_turns() -> None:
     async def story() -> None:
         broker = flushed(MANY)
         await let_go(broker)
-        housekeeping = housekeeping_of(broker)
-        housekeeping.start()
+        log_maintenance = housekeeping_of(broker)
+        log_maintenance.start()
         await asyncio.sleep(CHECKPOINT_AGE_S + 1.5)
         left = [unsaved(broker)]
         for _ in range(3):
             await asyncio.sleep(1)
             left.append(unsaved(broker))
         assert left == [MANY - CHECKPOINTS_PER_LOOK, MANY - 2 * CHECKPOINTS_PER_LOOK, 0, 0]
-        await housekeeping.stop()
+        await log_maintenance.stop()
 
     run(story())
 
@@ -72,14 +72,14 @@ def test_a_log_with_much_to_read_again_does_not_wait_for_its_turn() -> None:
         broker = flushed(MANY)
         await let_go(broker)
         last = broker.partition(MANY - 1)
-        housekeeping = housekeeping_of(broker)
-        housekeeping.start()
+        log_maintenance = housekeeping_of(broker)
+        log_maintenance.start()
         await asyncio.sleep(CHECKPOINT_AGE_S + 0.5)
         last.log.unsaved_bytes = CHECKPOINT_BYTES
         await asyncio.sleep(1)
         assert last not in broker.directories[0].unsaved
         assert unsaved(broker) > 0
-        await housekeeping.stop()
+        await log_maintenance.stop()
 
     run(story())
 
@@ -105,11 +105,11 @@ def test_waiters_are_refused_wherever_they_wait() -> None:
         partitions = [broker.partition(index) for index in range(PARTITIONS_PER_EXPIRY + 1)]
         for partition, waiter in zip((partitions[0], partitions[-1]), waiters, strict=True):
             partition.when_committed(1, waiter)
-        housekeeping = housekeeping_of(broker)
-        housekeeping.start()
+        log_maintenance = housekeeping_of(broker)
+        log_maintenance.start()
         await asyncio.sleep(2 * EXPIRY_INTERVAL_S + 0.1)
         assert [waiter.is_refused for waiter in waiters] == [True, True]
-        await housekeeping.stop()
+        await log_maintenance.stop()
 
     run(story())
 

@@ -79,7 +79,7 @@ def test_no_answer_of_a_leader_fails_a_partition(sent: list[list[PushRow]]) -> N
         for rows in sent:
             broker.answer(*rows)
             await asyncio.sleep(0.2)
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
         assert [partition.error for partition in followed] == [None] * PARTITIONS
         assert all(0 <= partition.log.log_start <= partition.log.log_end for partition in followed)
 
@@ -163,7 +163,7 @@ def test_an_impossible_answer_cuts_nothing(row: PushRow) -> None:
         assert (partition.log.log_start, partition.log.log_end) == (0, 1)
         await asyncio.sleep(1)
         assert [again.log_end for again in broker.asked()] == [1], "it asks again"
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -183,6 +183,6 @@ def test_behind_what_could_not_be_taken_nothing_is_taken() -> None:
         await asyncio.sleep(1)
         (again,) = broker.asked()
         assert again.stream != asked.stream, "it asks again"
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())

@@ -3,7 +3,7 @@
 import pytest
 from log_fixture import LogFixture
 
-from cordwood.replication.read_cache import SHARED_BYTES_MAX, Shipments
+from cordwood.replication.read_cache import SHARED_BYTES_MAX, ReplicationReadCache
 from cordwood.storage.errors import OffsetOutOfRange
 from cordwood.storage.segment import NotInMemory
 
@@ -11,61 +11,61 @@ LITTLE_BYTES, BYTES_MAX = 300, 1 << 20
 FOLLOWERS = 2
 
 
-def log_of(batches: int) -> tuple[LogFixture, Shipments]:
+def log_of(batches: int) -> tuple[LogFixture, ReplicationReadCache]:
     """A log that small batches have been appended to since anything was sent."""
     story = LogFixture()
-    shipments = Shipments(story.log)
+    read_cache = ReplicationReadCache(story.log)
     for number in range(batches):
         appended = story.append_batch(str(number))
         assert appended.kept is not None
-        shipments.appended(appended.base_offset, appended.end_offset, appended.kept)
-    return story, shipments
+        read_cache.appended(appended.base_offset, appended.end_offset, appended.kept)
+    return story, read_cache
 
 
 def test_what_was_read_ahead_can_be_sent_though_its_segment_had_been_closed() -> None:
     story = LogFixture().append(*map(str, range(100))).flush()
-    shipments = Shipments(story.log)
-    first = shipments.take(0, LITTLE_BYTES, FOLLOWERS)
+    read_cache = ReplicationReadCache(story.log)
+    first = read_cache.take(0, LITTLE_BYTES, FOLLOWERS)
     assert first is not None
     sealed = story.log.segments[0]
     assert first.end < sealed.end_offset, "the follower goes on within the segment, at a place that the log remembers"
     sealed.release()
-    shipments.forget()
+    read_cache.forget()
     with pytest.raises(NotInMemory):
-        shipments.take(first.end, BYTES_MAX, FOLLOWERS)
-    shipments.warm(first.end, BYTES_MAX)
-    second = shipments.take(first.end, BYTES_MAX, FOLLOWERS)
+        read_cache.take(first.end, BYTES_MAX, FOLLOWERS)
+    read_cache.prefetch(first.end, BYTES_MAX)
+    second = read_cache.take(first.end, BYTES_MAX, FOLLOWERS)
     assert second is not None
     assert second.start == first.end
 
 
 def test_small_batches_are_sent_as_they_were_appended_and_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    story, shipments = log_of(3)
+    story, read_cache = log_of(3)
     whole = story.log.read(0, BYTES_MAX, story.log.log_end)
-    monkeypatch.setattr(story.log, "ship", lambda *_, **__: pytest.fail("it was read back"))
+    monkeypatch.setattr(story.log, "read_for_replication", lambda *_, **__: pytest.fail("it was read back"))
     for _ in range(FOLLOWERS):
-        shipment = shipments.take(0, BYTES_MAX, FOLLOWERS)
+        shipment = read_cache.take(0, BYTES_MAX, FOLLOWERS)
         assert shipment is not None
         assert (shipment.end, shipment.size, shipment.chunk) == (3, len(whole), whole)
 
 
 def test_a_follower_that_is_elsewhere_is_sent_what_the_disk_has() -> None:
-    story, shipments = log_of(3)
-    shipment = shipments.take(1, BYTES_MAX, FOLLOWERS)
+    story, read_cache = log_of(3)
+    shipment = read_cache.take(1, BYTES_MAX, FOLLOWERS)
     assert shipment is not None
     assert (shipment.start, shipment.end) == (1, 3)
     assert shipment.size == len(story.log.read(1, BYTES_MAX, 3))
 
 
 def test_what_is_kept_for_the_followers_is_little_and_without_gaps() -> None:
-    _, shipments = log_of(2)
+    _, read_cache = log_of(2)
     batch = bytes(SHARED_BYTES_MAX)
-    shipments.appended(2, 3, batch)
-    assert shipments.take(0, BYTES_MAX, 1) is not None
-    shipments.appended(5, 6, b"behind a gap")
-    assert shipments.take(2, BYTES_MAX, 1) is None, "nothing of it is in the log"
-    assert shipments.take(5, BYTES_MAX, 1) is not None
-    shipments.appended(6, 7, b"of an earlier epoch")
-    shipments.forget()
+    read_cache.appended(2, 3, batch)
+    assert read_cache.take(0, BYTES_MAX, 1) is not None
+    read_cache.appended(5, 6, b"behind a gap")
+    assert read_cache.take(2, BYTES_MAX, 1) is None, "nothing of it is in the log"
+    assert read_cache.take(5, BYTES_MAX, 1) is not None
+    read_cache.appended(6, 7, b"of an earlier epoch")
+    read_cache.forget()
     with pytest.raises(OffsetOutOfRange):
-        shipments.take(6, BYTES_MAX, 1)
+        read_cache.take(6, BYTES_MAX, 1)

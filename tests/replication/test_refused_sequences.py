@@ -8,7 +8,7 @@ from replica_fixture import ME, NOW_MS, ReplicaStory
 
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
-from cordwood.replication.refused_sequences import PRODUCERS_MAX, REMEMBERED_S, Gaps
+from cordwood.replication.refused_sequences import PRODUCERS_MAX, REMEMBERED_S, RefusedSequences
 from cordwood.storage.batch import BatchHeader, check, headers, stamp
 from cordwood.storage.errors import DiskFull, OutOfOrderSequence
 from cordwood.storage.producers import Producers
@@ -142,32 +142,32 @@ def test_a_gap_that_nobody_made_is_told() -> None:
 
 def test_a_batch_that_does_not_come_again_is_waited_for_only_so_long() -> None:
     now = 100.0
-    gaps = Gaps(lambda: now, Producers)
-    gaps.opened(header(5))
+    refused_sequences = RefusedSequences(lambda: now, Producers)
+    refused_sequences.opened(header(5))
     now += REMEMBERED_S
-    assert gaps.is_before(header(6))
-    gaps.opened(header(6))
+    assert refused_sequences.is_before(header(6))
+    refused_sequences.opened(header(6))
     now += 0.001
-    assert not gaps.is_before(header(7)), "those behind it do not keep it open"
+    assert not refused_sequences.is_before(header(7)), "those behind it do not keep it open"
 
 
 def test_sequence_numbers_wrap_around() -> None:
-    gaps = Gaps(lambda: 0.0, Producers)
-    gaps.opened(header(2**31 - 1))
-    assert gaps.is_before(header(0))
-    assert not gaps.is_before(header(2**31 - 2))
+    refused_sequences = RefusedSequences(lambda: 0.0, Producers)
+    refused_sequences.opened(header(2**31 - 1))
+    assert refused_sequences.is_before(header(0))
+    assert not refused_sequences.is_before(header(2**31 - 2))
 
 
 def test_other_producers_and_later_epochs_know_nothing_of_it() -> None:
-    gaps = Gaps(lambda: 0.0, Producers)
-    gaps.opened(header(5))
-    assert not gaps.is_before(header(6, producer=8))
-    assert not gaps.is_before(header(6, epoch=1))
+    refused_sequences = RefusedSequences(lambda: 0.0, Producers)
+    refused_sequences.opened(header(5))
+    assert not refused_sequences.is_before(header(6, producer=8))
+    assert not refused_sequences.is_before(header(6, epoch=1))
 
 
 def test_only_so_many_producers_are_remembered() -> None:
-    gaps = Gaps(lambda: 0.0, Producers)
+    refused_sequences = RefusedSequences(lambda: 0.0, Producers)
     for producer in range(PRODUCERS_MAX + 5):
-        gaps.opened(header(0, producer=producer))
-    assert len(gaps.by_producer) == PRODUCERS_MAX
-    assert gaps.is_before(header(1, producer=PRODUCERS_MAX + 4))
+        refused_sequences.opened(header(0, producer=producer))
+    assert len(refused_sequences.by_producer) == PRODUCERS_MAX
+    assert refused_sequences.is_before(header(1, producer=PRODUCERS_MAX + 4))

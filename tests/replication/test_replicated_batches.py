@@ -82,7 +82,7 @@ def test_nothing_of_what_is_unsound_is_written(data: bytes) -> None:
         assert (again.log_end, again.last_epoch) == (1, STREAM_EPOCH)
         push(broker, again.stream, stamped(1))
         assert partition.log.log_end == 2
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -97,7 +97,7 @@ def test_what_is_sound_is_written_as_the_leader_has_it(epochs: tuple[int, ...]) 
         assert partition.log.log_end == 1 + len(epochs)
         assert partition.log.read(1, 1 << 20, 1 + len(epochs)) == data
         assert partition.high_watermark == 2
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -113,7 +113,7 @@ def test_what_a_former_leader_had_on_its_way_is_not_taken() -> None:
         assert left == [[stream]]
         push(broker, stream, stamped(1))
         assert (partition.log.log_end, partition.error) == (1, None)
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -136,7 +136,7 @@ def test_what_is_committed_lies_within_the_log_whatever_becomes_of_it(row: PushR
         broker.answer(row._replace(stream=stream))
         await asyncio.sleep(1)
         assert (partition.log.log_start, partition.log.log_end, partition.high_watermark) == (start, end, end)
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -149,7 +149,7 @@ def test_a_follower_begins_where_its_leader_does_and_never_goes_back() -> None:
         for told, start in ((2, 2), (1, 2), (0, 2), (9, 3)):
             push(broker, stream, b"", watermark=3, log_start=told)
             assert partition.log.log_start == start, "at most where its own log ends"
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -162,6 +162,6 @@ def test_what_is_committed_is_what_the_leader_says_within_the_own_log() -> None:
         for told, known in ((1, 1), (2, 2), (0, 2), (9, 3)):
             push(broker, stream, b"", watermark=told)
             assert partition.high_watermark == known
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from cordwood.chaos.sim.replica_scenario import replica_story
-from cordwood.chaos.sim.replicas import TOPIC, TOPIC_ID, Cluster, tell
+from cordwood.chaos.sim.replicas import TOPIC, TOPIC_ID, ReplicaCluster, tell
 from cordwood.chaos.sim.strict import strictly
 from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigChange, ReassignPartition, ResourceType
 
 
 def test_an_acknowledged_record_is_on_every_in_sync_replica() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         for broker in cluster.ids:
             assert cluster.replica(broker).log.flushed_end == 1
@@ -21,7 +21,7 @@ def test_an_acknowledged_record_is_on_every_in_sync_replica() -> None:
 
 
 def test_an_idle_follower_learns_the_watermark() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         await cluster.until(lambda: all(cluster.replica(one).high_watermark == 1 for one in cluster.ids), "all know", 1)
 
@@ -29,7 +29,7 @@ def test_an_idle_follower_learns_the_watermark() -> None:
 
 
 def test_a_deposed_leader_gives_up_what_was_never_committed() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         old = cluster.leader()
         cluster.cut_off(old)
@@ -44,7 +44,7 @@ def test_a_deposed_leader_gives_up_what_was_never_committed() -> None:
 
 
 def test_a_log_is_not_cut_while_its_checkpoint_is_being_written() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         old = cluster.leader()
         cluster.cut_off(old)
@@ -65,7 +65,7 @@ def test_a_log_is_not_cut_while_its_checkpoint_is_being_written() -> None:
 def test_the_flush_policy_may_change_while_records_come(seed: int) -> None:
     """What was kept in memory when the policy was `os` goes on to count, for the leader and for its followers."""
 
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("first")
         before: str | None = None
         for number in range(20):
@@ -85,7 +85,7 @@ def test_the_flush_policy_may_change_while_records_come(seed: int) -> None:
 
 
 def test_a_leader_that_is_cut_off_acknowledges_nothing() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         old = cluster.leader()
         cluster.cut_off(old)
@@ -98,7 +98,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing() -> None:
 
 
 def test_with_too_few_replicas_nothing_is_committed_and_nothing_is_lost() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         first, second, third = cluster.leader(), *(set(cluster.ids) - {cluster.leader()})
         await cluster.kill(second)
@@ -119,7 +119,7 @@ def test_with_too_few_replicas_nothing_is_committed_and_nothing_is_lost() -> Non
 
 
 def test_a_wiped_broker_is_in_no_isr_until_it_has_everything_again() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         for number in range(50):
             await cluster.produce(str(number))
         leader = cluster.leader()
@@ -137,7 +137,7 @@ def test_a_wiped_broker_is_in_no_isr_until_it_has_everything_again() -> None:
 def test_a_partition_that_nobody_writes_to_is_moved(records: int, seed: int) -> None:
     """A follower may know that it is one before its leader does, and has nothing to report later."""
 
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         for number in range(records):
             await cluster.produce(str(number))
         cluster.metadata.lag_max_s = 1.0
@@ -150,7 +150,7 @@ def test_a_partition_that_nobody_writes_to_is_moved(records: int, seed: int) -> 
 
 
 def test_all_lose_power_at_once() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         for number in range(30):
             await cluster.produce(str(number))
         for broker in cluster.ids:
@@ -162,7 +162,7 @@ def test_all_lose_power_at_once() -> None:
 
 
 def test_a_silent_follower_leaves_the_isr_and_returns() -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         leader = cluster.leader()
         follower = next(broker for broker in cluster.ids if broker != leader)
@@ -178,7 +178,7 @@ def test_a_silent_follower_leaves_the_isr_and_returns() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_others_lead_a_partition_that_has_failed_and_nothing_else(seed: int) -> None:
-    async def story(cluster: Cluster) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
         for partition in range(3):
             await cluster.produce("a", partition)
         leader = cluster.leader()

@@ -171,15 +171,15 @@ def test_what_is_cut_is_neither_committed_nor_kept() -> None:
         broker = RolesStory(LogConfig(flush_policy=FlushPolicy.OS))
         partition = broker.elect(epoch=1)
         broker.append("a", "b", "c")
-        assert (partition.high_watermark, partition.kept_end) == (3, 3)
+        assert (partition.high_watermark, partition.ack_end) == (3, 3)
         partition.configure(replace(partition.config, flush_policy=FlushPolicy.GROUP))
         following = broker.begin_to_follow(epoch=2)
         partition.log.truncate(1)
         partition.was_cut()
         following.replicate(stamped("d", 1, 2) + stamped("e", 2, 2), 0, 0, NOW_MS)
-        assert (partition.high_watermark, partition.kept_end) == (1, 1)
+        assert (partition.high_watermark, partition.ack_end) == (1, 1)
         await broker.sync()
-        assert (partition.high_watermark, partition.kept_end) == (1, 3)
+        assert (partition.high_watermark, partition.ack_end) == (1, 3)
 
     run(story())
 
@@ -195,7 +195,7 @@ def test_a_changed_config_reaches_every_open_log(policy: FlushPolicy) -> None:
         for index in range(3):
             broker.append("a", "b", index=index)
             assert len(broker.held(index).log.segments) == 2
-            assert broker.held(index).kept_end == (2 if policy is FlushPolicy.OS else 0)
+            assert broker.held(index).ack_end == (2 if policy is FlushPolicy.OS else 0)
 
     run(story())
 

@@ -12,14 +12,16 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.metadata.raft.storage import DAMAGED, put_aside
 from cordwood.cluster.verify import verify
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 
 TOPIC_ID = UUID(int=7)
 
 
 def opened(disk: SimulatedDisk) -> LogDirectory:
     async def open_it() -> LogDirectory:
-        return log_directory(disk, "/data", lambda _: None, HeldSyncer(), Wakeups(asyncio.get_running_loop()))
+        return log_directory(
+            disk, "/data", lambda _: None, HeldSyncer(), EndOfTickScheduler(asyncio.get_running_loop())
+        )
 
     return asyncio.run(open_it())
 

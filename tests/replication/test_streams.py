@@ -24,7 +24,7 @@ KIB = 1 << 10
 def fill(partition: Partition, *values: str) -> None:
     for value in values:
         partition.append(batch_of(value), NOW_MS)
-    partition.shipments.forget()
+    partition.read_cache.forget()
 
 
 def test_a_segment_that_cannot_be_read_stops_no_other_partition() -> None:
@@ -106,7 +106,7 @@ def test_a_partition_that_is_refused_is_asked_for_less_and_less_often() -> None:
         assert waits[0] < 0.1
         assert ASK_AGAIN_MAX_S <= waits[-1] < ASK_AGAIN_MAX_S + 0.1
         assert len(asked) < 50
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -121,7 +121,7 @@ def test_an_answer_that_is_lost_is_asked_for_again() -> None:
         (again,) = broker.asked()
         assert again.stream != first.stream
         assert again.log_end == first.log_end
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -134,7 +134,7 @@ def test_a_partition_does_not_wait_for_the_backlog_of_others() -> None:
             partition = broker.lead(index)
             for _ in range(300):
                 partition.append(large, NOW_MS)
-            partition.shipments.forget()
+            partition.read_cache.forget()
         fill(broker.lead(3), "little")
         for index in range(4):
             broker.follow(index)
@@ -154,7 +154,7 @@ def test_backlogs_take_turns_and_use_all_the_room() -> None:
             partition = broker.lead(index)
             for _ in range(3):
                 partition.append(large, NOW_MS)
-            partition.shipments.forget()
+            partition.read_cache.forget()
         for index in range(40):
             broker.follow(index)
         order: list[int] = []

@@ -66,7 +66,7 @@ async def diverged(threads: Threads) -> tuple[FollowerStory, list[Follow]]:
     for partition in partitions:
         assert partition.log.flushed_end == 2
         assert partition.assigned(Assignment(OLD_LEADER, 2, 2, (ME, OLD_LEADER), frozenset({ME, OLD_LEADER}), 1))
-        broker.fetcher.follow(partition)
+        broker.leader_connection.follow(partition)
     await asyncio.sleep(0.2)
     return broker, broker.asked()
 
@@ -85,7 +85,7 @@ def test_those_that_are_due_share_one_sync_of_the_marks_and_none_is_on_the_loop(
         assert [row.log_end for row in broker.asked()] == [1] * PARTITIONS
         await flush(broker)
         assert all(broker.disk.is_sure(one.log.segments[-1].path, one.log.segments[-1].size) for one in broker.replicas)
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -99,7 +99,7 @@ def test_a_replica_that_leads_before_it_is_cut_keeps_what_it_has() -> None:
         await asyncio.sleep(1)
         assert (partition.log.log_end, partition.log.flushed_end) == (2, 2)
         assert broker.partition(1).log.log_end == 1
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -112,7 +112,7 @@ def test_a_failed_sync_of_the_marks_cuts_nothing_and_takes_the_directory_offline
         await asyncio.sleep(1)
         assert [partition.log.log_end for partition in broker.replicas] == [2] * PARTITIONS
         assert broker.directories[0].is_offline
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -126,7 +126,7 @@ def test_a_log_that_starts_over_waits_for_no_disk_on_the_loop() -> None:
         ends = {(partition.log.log_start, partition.log.log_end) for partition in broker.replicas}
         assert ends == {(50, 50)}
         assert threads.on_loop == []
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -152,7 +152,7 @@ def test_cuts_for_which_there_was_no_thread_are_made_when_there_is_one() -> None
         broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in broker.asked()))
         await asyncio.sleep(1)
         assert {partition.log.log_end for partition in broker.replicas} == {1}
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())
 
@@ -196,6 +196,6 @@ def test_the_end_of_a_broker_waits_for_what_is_being_written_for_a_cut() -> None
         await broker.truncations.close()
         assert written == ["written"]
         assert {partition.log.log_end for partition in broker.replicas} == {2}
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())

@@ -12,7 +12,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.partition import Partition, Place
 from cordwood.replication.replicas import Replicas
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.config import LogConfig
 from cordwood.storage.records import Record, encode
 
@@ -21,9 +21,9 @@ LEFT, STAYED = "/data-left", "/data-stayed"
 
 async def live(disk: SimulatedDisk, paths: Sequence[str], epoch: int, *values: str) -> Partition:
     """One life of a broker with these log directories: it takes the values and has them on its disk."""
-    syncer, wakeups = HeldSyncer(), Wakeups(asyncio.get_running_loop())
-    directories = [log_directory(disk, path, lambda _: None, syncer, wakeups) for path in paths]
-    replicas = Replicas(directories, surroundings_of(ME, wakeups))
+    syncer, end_of_tick = HeldSyncer(), EndOfTickScheduler(asyncio.get_running_loop())
+    directories = [log_directory(disk, path, lambda _: None, syncer, end_of_tick) for path in paths]
+    replicas = Replicas(directories, surroundings_of(ME, end_of_tick))
     replicas.open(Place("t", 0, TOPIC_ID), LogConfig(), NOW_MS)
     partition = replicas.get("t", 0)
     assert partition is not None

@@ -117,6 +117,6 @@ def test_a_follower_names_the_directory_and_gives_back_what_it_did_not_want_ther
             assert report.stream % STREAMS_PER_DIRECTORY == 0
             given_back[directory_of(report.stream)] += report.size
         assert given_back == {0: 2 * len(data), 1: 2 * len(data)}
-        await broker.fetcher.close()
+        await broker.leader_connection.close()
 
     run(story())

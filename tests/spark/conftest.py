@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from broker_fixture import RunningBroker
 from pyspark.sql import SparkSession
-from spark_scenario import Log, Story
+from spark_scenario import Log, SparkScenario
 
 from cordwood.spark.session import local_session
 
@@ -30,6 +30,6 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
 
 
 @pytest.fixture
-def story(spark: SparkSession, log: Log, tmp_path: Path) -> Story:
+def story(spark: SparkSession, log: Log, tmp_path: Path) -> SparkScenario:
     """The shared session and the shared broker, with a directory of the test's own."""
-    return Story(spark, log, tmp_path)
+    return SparkScenario(spark, log, tmp_path)

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from havoc import KILLS, Havoc
 from local_cluster import LocalCluster
 from pyspark.sql import DataFrame, SparkSession
-from spark_scenario import Log, Story, read_batch
+from spark_scenario import Log, SparkScenario, read_batch
 
 RECORDS = 6_000
 DRIVER_S = 90.0
@@ -39,9 +39,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def story(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> Story:
+def story(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> SparkScenario:
     """Spark and the three brokers."""
-    return Story(spark, Log(cluster.bootstrap), tmp_path)
+    return SparkScenario(spark, Log(cluster.bootstrap), tmp_path)
 
 
 def make_topic(cluster: LocalCluster, name: str, partitions: int = 3) -> Havoc:
@@ -67,7 +67,7 @@ def values(table: DataFrame) -> list[str]:
 
 @pytest.mark.parametrize("trouble", [Havoc.kill_a_leader, Havoc.restart_a_broker])
 def test_a_read_in_trouble_returns_every_record_once(
-    cluster: LocalCluster, story: Story, trouble: Callable[[Havoc], None]
+    cluster: LocalCluster, story: SparkScenario, trouble: Callable[[Havoc], None]
 ) -> None:
     name = trouble.__name__
     havoc = make_topic(cluster, name)
@@ -82,7 +82,7 @@ def test_a_read_in_trouble_returns_every_record_once(
     assert reads
 
 
-def test_a_stream_that_stops_at_random_writes_every_record_once(cluster: LocalCluster, story: Story) -> None:
+def test_a_stream_that_stops_at_random_writes_every_record_once(cluster: LocalCluster, story: SparkScenario) -> None:
     rng = random.Random(6)
     copy = Copy(cluster, story, "stopped")
     for _ in range(KILLS):
@@ -95,7 +95,9 @@ def test_a_stream_that_stops_at_random_writes_every_record_once(cluster: LocalCl
     assert copy.values() == copy.sent
 
 
-def test_a_driver_that_is_killed_at_random_has_written_every_record_once(cluster: LocalCluster, story: Story) -> None:
+def test_a_driver_that_is_killed_at_random_has_written_every_record_once(
+    cluster: LocalCluster, story: SparkScenario
+) -> None:
     rng = random.Random(7)
     copy = Copy(cluster, story, "killed")
     for _ in range(max(1, KILLS - 1)):
@@ -121,7 +123,7 @@ def run_and_kill_a_driver(copy: "Copy", after_s: float) -> None:
 class Copy:
     """A topic, and the Delta table that a stream makes of it."""
 
-    def __init__(self, cluster: LocalCluster, story: Story, topic: str) -> None:
+    def __init__(self, cluster: LocalCluster, story: SparkScenario, topic: str) -> None:
         make_topic(cluster, topic)
         self._cluster, self._topic = cluster, topic
         self._table = str(story.directory / "table")

@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from requirements import Requirement, check
-from spark_scenario import Log, Story
+from spark_scenario import Log, SparkScenario
 
 from cordwood.bench.maven import fetch_jars
 from cordwood.bench.systems import CannotRun
@@ -56,12 +56,12 @@ def topic(log: Log) -> str:
     return name
 
 
-def table(story: Story, kind: str, **options: str) -> DataFrame:
+def table(story: SparkScenario, kind: str, **options: str) -> DataFrame:
     reader = story.spark.read.format(kind).option("kafka.bootstrap.servers", story.log.bootstrap)
     return reader.options(includeHeaders="true", **options).load()
 
 
-def stream(story: Story, kind: str, **options: str) -> DataFrame:
+def stream(story: SparkScenario, kind: str, **options: str) -> DataFrame:
     reader: DataStreamReader = story.spark.readStream.format(kind)
     reader = reader.option("kafka.bootstrap.servers", story.log.bootstrap)
     return reader.options(includeHeaders="true", **options).load()
@@ -72,7 +72,7 @@ def rows(table: DataFrame) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_a_batch_reads_the_same(story: Story, topic: str, isolation: str) -> None:
+def test_a_batch_reads_the_same(story: SparkScenario, topic: str, isolation: str) -> None:
     options = {"subscribe": topic, "kafka.isolation.level": isolation}
     kafka, ours = (table(story, kind, **options) for kind in FORMATS)
     assert kafka.schema == ours.schema
@@ -92,14 +92,14 @@ def test_a_batch_reads_the_same(story: Story, topic: str, isolation: str) -> Non
         {"endingTimestamp": "1795262400999", "minPartitions": "7"},
     ],
 )
-def test_positions_mean_the_same(story: Story, topic: str, bounds: dict[str, str]) -> None:
+def test_positions_mean_the_same(story: SparkScenario, topic: str, bounds: dict[str, str]) -> None:
     options = {name: value.replace("TOPIC", topic) for name, value in bounds.items()}
     kafka, ours = (rows(table(story, kind, subscribe=topic, **options)) for kind in FORMATS)
     assert ours == kafka
     assert ours
 
 
-def test_a_stream_reads_the_same(story: Story, topic: str, tmp_path: Path) -> None:
+def test_a_stream_reads_the_same(story: SparkScenario, topic: str, tmp_path: Path) -> None:
     options = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "900"}
     for kind in FORMATS:
         writer = stream(story, kind, **options, **{"kafka.isolation.level": "read_committed"}).writeStream
@@ -110,7 +110,7 @@ def test_a_stream_reads_the_same(story: Story, topic: str, tmp_path: Path) -> No
     assert len(ours) == RECORDS
 
 
-def test_each_reads_what_the_other_wrote(story: Story, topic: str) -> None:
+def test_each_reads_what_the_other_wrote(story: SparkScenario, topic: str) -> None:
     columns = ["key", "value", "partition", "headers"]
     copies = {kind: story.log.topic(PARTITIONS) for kind in FORMATS}
     for kind, copy in copies.items():

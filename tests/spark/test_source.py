@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from spark_scenario import Story
+from spark_scenario import SparkScenario
 
 from cordwood.spark.initial import ends_of
 from cordwood.spark.ranges import TopicPartition
@@ -16,7 +16,7 @@ def values(table: DataFrame) -> list[str]:
     return sorted(row.value for row in table.selectExpr("cast(value as string) as value").collect())
 
 
-def test_a_table_has_the_columns_of_sparks_kafka_source(story: Story) -> None:
+def test_a_table_has_the_columns_of_sparks_kafka_source(story: SparkScenario) -> None:
     topic = story.log.topic()
     story.log.append(topic, "v", key=b"k", headers=[("h", b"1")], timestamp=1_795_262_400_123)
     table = story.table(subscribe=topic, includeHeaders="true")
@@ -37,7 +37,7 @@ def test_a_table_has_the_columns_of_sparks_kafka_source(story: Story) -> None:
     }
 
 
-def test_a_table_is_counted_and_read_in_parts(story: Story) -> None:
+def test_a_table_is_counted_and_read_in_parts(story: SparkScenario) -> None:
     topic = story.log.topic(2)
     story.log.append(topic, *(str(number) for number in range(50)))
     story.log.append(topic, *(str(number) for number in range(50, 75)), partition=1)
@@ -48,7 +48,7 @@ def test_a_table_is_counted_and_read_in_parts(story: Story) -> None:
     assert story.table(subscribe=story.log.topic()).count() == 0
 
 
-def test_one_table_with_two_filters_is_right_whatever_the_session_pushes(story: Story) -> None:
+def test_one_table_with_two_filters_is_right_whatever_the_session_pushes(story: SparkScenario) -> None:
     topic = story.log.topic(2)
     story.log.append(topic, "a", "b")
     story.log.append(topic, "c", partition=1)
@@ -58,7 +58,7 @@ def test_one_table_with_two_filters_is_right_whatever_the_session_pushes(story: 
     assert table.count() == 3
 
 
-def test_filters_are_pushed_down_on_request(story: Story) -> None:
+def test_filters_are_pushed_down_on_request(story: SparkScenario) -> None:
     topic, unread = story.log.topic(2), story.log.topic()
     for at, value in enumerate("abcde"):
         story.log.append(topic, value, timestamp=1_795_262_400_000 + at)
@@ -77,7 +77,7 @@ def test_filters_are_pushed_down_on_request(story: Story) -> None:
     ]
 
 
-def test_a_stream_goes_on_where_it_stopped(story: Story) -> None:
+def test_a_stream_goes_on_where_it_stopped(story: SparkScenario) -> None:
     topic = story.log.topic(2)
     story.log.append(topic, "a", "b")
     stream = story.stream(subscribe=topic, startingOffsets="earliest")
@@ -88,7 +88,7 @@ def test_a_stream_goes_on_where_it_stopped(story: Story) -> None:
     seen.until("c", "d").stop()
 
 
-def test_a_stream_takes_what_there_is_in_bites_and_ends(story: Story) -> None:
+def test_a_stream_takes_what_there_is_in_bites_and_ends(story: SparkScenario) -> None:
     topic = story.log.topic(2)
     story.log.append(topic, *"abcde")
     story.log.append(topic, "f", partition=1)
@@ -99,7 +99,7 @@ def test_a_stream_takes_what_there_is_in_bites_and_ends(story: Story) -> None:
     assert story.seen(stream, availableNow=True).to_its_end().values == []
 
 
-def test_a_stream_says_how_far_behind_it_is(story: Story) -> None:
+def test_a_stream_says_how_far_behind_it_is(story: SparkScenario) -> None:
     topic = story.log.topic()
     story.log.append(topic, *"abcde")
     stream = story.stream(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="2")
@@ -109,7 +109,7 @@ def test_a_stream_says_how_far_behind_it_is(story: Story) -> None:
     assert ends_of(json.loads(source.endOffset)) == {TopicPartition(topic, 0): 2}
 
 
-def test_an_idle_stream_makes_no_batches(story: Story) -> None:
+def test_an_idle_stream_makes_no_batches(story: SparkScenario) -> None:
     topic = story.log.topic(12)
     story.log.append(topic, "a", partition=10)
     seen = story.seen(story.stream(subscribe=topic, startingOffsets="earliest")).until("a")
@@ -118,14 +118,14 @@ def test_an_idle_stream_makes_no_batches(story: Story) -> None:
     assert len(seen.batches) == 2
 
 
-def test_what_was_written_is_read(story: Story) -> None:
+def test_what_was_written_is_read(story: SparkScenario) -> None:
     topic = story.log.topic(3)
     rows = story.spark.range(100).selectExpr("cast(id as string) as key", "cast(id as string) as value")
     story.write(rows, topic=topic)
     assert values(story.table(subscribe=topic)) == sorted(str(number) for number in range(100))
 
 
-def test_a_stream_is_written_from_topic_to_topic(story: Story) -> None:
+def test_a_stream_is_written_from_topic_to_topic(story: SparkScenario) -> None:
     source, target = story.log.topic(), story.log.topic()
     story.log.append(source, *"abc", headers=[("h", b"1")])
     stream = story.stream(subscribe=source, startingOffsets="earliest", includeHeaders="true")
@@ -146,21 +146,23 @@ def test_a_stream_is_written_from_topic_to_topic(story: Story) -> None:
         ({"subscribe": "t"}, "value binary not null", "leave NOT NULL out of the schema"),
     ],
 )
-def test_a_mistake_is_one_sentence(story: Story, options: dict[str, str], schema: str | None, sentence: str) -> None:
+def test_a_mistake_is_one_sentence(
+    story: SparkScenario, options: dict[str, str], schema: str | None, sentence: str
+) -> None:
     with pytest.raises(PySparkException) as wrong:
         story.table(schema, **options).count()
     assert sentence in str(wrong.value)
     assert "Traceback" not in str(wrong.value)
 
 
-def test_a_mistake_in_a_write_is_one_sentence(story: Story) -> None:
+def test_a_mistake_in_a_write_is_one_sentence(story: SparkScenario) -> None:
     with pytest.raises(PySparkException) as wrong:
         story.write(story.spark.range(1), topic="t")
     assert "column id cannot be written: a record is made of key, value" in str(wrong.value)
     assert "Traceback" not in str(wrong.value)
 
 
-def test_a_mistake_ends_a_stream_with_a_sentence(story: Story) -> None:
+def test_a_mistake_ends_a_stream_with_a_sentence(story: SparkScenario) -> None:
     seen = story.seen(story.stream(subscribe="nowhere"))
     with pytest.raises(PySparkException, match="there is no topic nowhere"):
         seen.to_its_end()

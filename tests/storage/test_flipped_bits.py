@@ -5,7 +5,7 @@ from log_fixture import DIRECTORY, MARKS, TOPIC_ID, LogFixture
 
 from cordwood.storage.batch import check
 from cordwood.storage.errors import DamagedLog, OffsetOutOfRange
-from cordwood.storage.flushed_offsets import Marks
+from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.log import Log
 from cordwood.storage.verify import verify_partition
 
@@ -35,7 +35,7 @@ EVERY_FILE = [(stop, path) for stop in ("close", "kill") for path in sorted(file
 
 def named(log: LogFixture) -> set[str]:
     """The files that looking at the stopped log finds damaged."""
-    marks = Marks(log.disk.open(MARKS))
+    marks = FlushedOffsets(log.disk.open(MARKS))
     findings = verify_partition(log.disk, DIRECTORY, marks.get(TOPIC_ID, 0))
     return {damage.path for damage in marks.damage} | {finding.path for finding in findings}
 

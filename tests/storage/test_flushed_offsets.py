@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.storage.flushed_offsets import SLOT_BYTES, Marks
+from cordwood.storage.flushed_offsets import SLOT_BYTES, FlushedOffsets
 
 TOPIC, OTHER = UUID(int=1), UUID(int=2)
 
@@ -16,15 +16,15 @@ def disk() -> SimulatedDisk:
     return SimulatedDisk(random.Random(1))
 
 
-def opened(disk: SimulatedDisk) -> Marks:
-    return Marks(disk.open("/marks", create=True))
+def opened(disk: SimulatedDisk) -> FlushedOffsets:
+    return FlushedOffsets(disk.open("/marks", create=True))
 
 
-def note(marks: Marks, topic: UUID, partition: int, end: int) -> None:
+def note(marks: FlushedOffsets, topic: UUID, partition: int, end: int) -> None:
     marks.note(marks.slot(topic, partition), topic.bytes, partition, end, end // 10)
 
 
-def end_of(marks: Marks, topic: UUID, partition: int) -> int | None:
+def end_of(marks: FlushedOffsets, topic: UUID, partition: int) -> int | None:
     mark = marks.get(topic, partition)
     assert mark is None or mark.leader_epoch == mark.end_offset // 10
     return mark.end_offset if mark else None

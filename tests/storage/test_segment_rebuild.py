@@ -7,7 +7,7 @@ from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import headers
 from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.scrub import prove, view_of
-from cordwood.storage.segment_rebuild import Missing, Rebuild
+from cordwood.storage.segment_rebuild import Missing, SegmentRebuild
 
 MANY = [f"value-{number}" for number in range(60)]
 STAGING = f"{ROOT}/repair"
@@ -20,18 +20,18 @@ def filled() -> LogFixture:
     return log
 
 
-def rebuild_of(log: LogFixture, at: int = 1) -> Rebuild:
-    return Rebuild(log.log, log.log.segments[at], STAGING)
+def rebuild_of(log: LogFixture, at: int = 1) -> SegmentRebuild:
+    return SegmentRebuild(log.log, log.log.segments[at], STAGING)
 
 
-def run(rebuild: Rebuild, good: LogFixture) -> list[Missing]:
+def run(rebuild: SegmentRebuild, good: LogFixture) -> list[Missing]:
     """Fill what is missing from another replica of the same log. Returns what that was."""
     missing = [step for step in walk(rebuild, good) if isinstance(step, Missing)]
     assert rebuild.put_in_place()
     return missing
 
 
-def walk(rebuild: Rebuild, good: LogFixture) -> list[Missing | int]:
+def walk(rebuild: SegmentRebuild, good: LogFixture) -> list[Missing | int]:
     steps = []
     for step in rebuild.steps():
         steps.append(step)

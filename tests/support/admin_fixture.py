@@ -19,7 +19,7 @@ from replica_fixture import log_directory, surroundings_of
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.assignments import Assignments
 from cordwood.cluster.config import Settings
-from cordwood.cluster.decode_queue import Decoding
+from cordwood.cluster.decode_queue import DecodeQueue
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.dispatch import Api
@@ -29,12 +29,12 @@ from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, FenceBroker, RegisterBroker, UnfenceBroker
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
-from cordwood.replication.leader_connection import Fetcher, Fetchers
+from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.log_maintenance import Housekeeping, Intervals
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import ThreadSyncer
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.disk import Syncable
 
 NOW_MS = 1_700_000_000_000
@@ -61,7 +61,7 @@ class AdminFixture:
             "rng": rng,
             "run_blocking": _run_here,
             "turns": Turns(time.perf_counter),
-            "decoding": Decoding(_run_here, Memory.unlimited().decoding),
+            "decoding": DecodeQueue(_run_here, Memory.unlimited().decoding),
             "wall_clock": lambda: NOW_MS,
         }
         self.services = Services(**{field.name: here.get(field.name) for field in dataclasses.fields(Services)})
@@ -94,12 +94,12 @@ class AdminFixture:
 
     async def _keep_replicas(self, paths: tuple[str, ...]) -> list[LogDirectory]:
         loop = asyncio.get_running_loop()
-        disk, wakeups = SimulatedDisk(random.Random(1)), Wakeups(loop)
+        disk, end_of_tick = SimulatedDisk(random.Random(1)), EndOfTickScheduler(loop)
         syncer = ThreadSyncer(loop, ThreadPoolExecutor(1))
-        directories = [log_directory(disk, path, lambda _: None, syncer, wakeups) for path in paths]
-        replicas = Replicas(directories, surroundings_of(self.settings.node_id, wakeups))
-        housekeeping = Housekeeping(replicas, lambda: NOW_MS, Intervals(1e9, 0, 10))
-        assignments = Assignments(replicas, housekeeping, Fetchers(_nobody), self.settings, lambda: NOW_MS)
+        directories = [log_directory(disk, path, lambda _: None, syncer, end_of_tick) for path in paths]
+        replicas = Replicas(directories, surroundings_of(self.settings.node_id, end_of_tick))
+        log_maintenance = LogMaintenance(replicas, lambda: NOW_MS, Intervals(1e9, 0, 10))
+        assignments = Assignments(replicas, log_maintenance, LeaderConnections(_nobody), self.settings, lambda: NOW_MS)
         self.voter.subscribe(assignments.follow)
         self.services.replicas = replicas
         return directories
@@ -122,7 +122,7 @@ class AdminFixture:
         self.runner.close()
 
 
-def _nobody(leader: int) -> Fetcher:
+def _nobody(leader: int) -> LeaderConnection:
     raise AssertionError(f"nothing that is kept here is led by broker {leader}")
 
 

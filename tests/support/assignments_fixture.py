@@ -12,12 +12,12 @@ from cordwood.cluster.assignments import Assignments, Following
 from cordwood.cluster.config import Settings
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
-from cordwood.replication.leader_connection import Fetcher, Fetchers
-from cordwood.replication.log_maintenance import Housekeeping, Intervals
+from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import PartitionRefused
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import ThreadSyncer
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 
 ONE = BrokerId(1)
 START_MS = 1_700_000_000_000
@@ -41,14 +41,18 @@ class AssignmentsFixture:
     """The replicas of broker 1, in two log directories on a simulated disk, and the assignments that they follow."""
 
     def __init__(self, disk: SimulatedDisk, following: Following | None = None) -> None:
-        loop, wakeups = asyncio.get_running_loop(), Wakeups(asyncio.get_running_loop())
+        loop, end_of_tick = asyncio.get_running_loop(), EndOfTickScheduler(asyncio.get_running_loop())
         self.disk, self.image = disk, Image()
         syncer = ThreadSyncer(loop, ThreadPoolExecutor(1))
-        self.directories = [log_directory(disk, f"/data-{at}", lambda _: None, syncer, wakeups) for at in (1, 2)]
-        self.replicas = Replicas(self.directories, surroundings_of(ONE, wakeups))
-        self.housekeeping = Housekeeping(self.replicas, lambda: START_MS, Intervals(1e9, 0, 10))
+        self.directories = [log_directory(disk, f"/data-{at}", lambda _: None, syncer, end_of_tick) for at in (1, 2)]
+        self.replicas = Replicas(self.directories, surroundings_of(ONE, end_of_tick))
+        self.log_maintenance = LogMaintenance(self.replicas, lambda: START_MS, Intervals(1e9, 0, 10))
         self.assignments = Assignments(
-            self.replicas, self.housekeeping, following or Fetchers(_nobody), Settings(node_id=ONE), lambda: START_MS
+            self.replicas,
+            self.log_maintenance,
+            following or LeaderConnections(_nobody),
+            Settings(node_id=ONE),
+            lambda: START_MS,
         )
 
     def follow(self, *names: str) -> None:
@@ -70,5 +74,5 @@ class AssignmentsFixture:
         return True
 
 
-def _nobody(leader: int) -> Fetcher:
+def _nobody(leader: int) -> LeaderConnection:
     raise AssertionError(f"nothing here is led by broker {leader}")

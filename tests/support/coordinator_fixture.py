@@ -82,9 +82,9 @@ class CoordinatorFixture:
 
     async def compact(self) -> None:
         """Before it is due."""
-        keeper = self.coordinator._keeper
-        shard = next(shard for shard in keeper.shards if shard.partition == self.partition)
-        await keeper._compact(shard, self.topic.bounds(self.partition).end)
+        state_store = self.coordinator._state_store
+        shard = next(shard for shard in state_store.shards if shard.partition == self.partition)
+        await state_store._compact(shard, self.topic.bounds(self.partition).end)
 
     async def join(self, name: str, **changes: object) -> JoinReply:
         """With the id that is required, where one is."""
@@ -123,7 +123,7 @@ class CoordinatorFixture:
 
     def group_size(self) -> list[str]:
         group = self.coordinator.group(GROUP)
-        return [] if group is None else list(group.roster.members)
+        return [] if group is None else list(group.members.by_id)
 
     def heartbeat(self, name: str) -> ErrorCode:
         return self.coordinator.heartbeat(GROUP, MemberIdentity(self.members[name], self.generation))

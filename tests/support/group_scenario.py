@@ -12,12 +12,12 @@ from cordwood.cluster.groups.exchange import (
     Leaver,
     MemberProtocol,
     Rebalancing,
+    RequestId,
     SavedGroup,
     Store,
     Sync,
     SyncAnswer,
     SyncReply,
-    Ticket,
 )
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.rebalance import State
@@ -54,7 +54,7 @@ class Asked:
         return self.synced.code if self.join_reply is None else self.join_reply.code
 
 
-class GroupStory:
+class GroupScenario:
     """A group and the members that the story names. What it wants stored is stored at once, unless `disk_waits`."""
 
     def __init__(self, **settings: int) -> None:
@@ -68,7 +68,7 @@ class GroupStory:
         self.disk_code = ErrorCode.none
         self._unwritten: list[Store] = []
         self._requests: dict[str, Join] = {}
-        self._asked: dict[Ticket, Asked] = {}
+        self._asked: dict[RequestId, Asked] = {}
         self._numbers = count(1)
 
     @property
@@ -82,11 +82,11 @@ class GroupStory:
     @property
     def leader(self) -> str:
         """By the name that the story gave."""
-        return next(name for name, member_id in self.ids.items() if member_id == self.group.roster.leader)
+        return next(name for name, member_id in self.ids.items() if member_id == self.group.members.leader)
 
     @property
     def members(self) -> set[str]:
-        return {name for name, member_id in self.ids.items() if member_id in self.group.roster.members}
+        return {name for name, member_id in self.ids.items() if member_id in self.group.members.by_id}
 
     def ask_to_join(self, name: str, **changes: object) -> Asked:
         """One JoinGroup request, under the id that the name has by now. `changes` are fields of Join."""
@@ -95,8 +95,8 @@ class GroupStory:
             changes["protocols"] = protocols(*names.split())
         request = replace(base, **{"member_id": self.ids.get(name, ""), **changes})  # type: ignore[arg-type]
         self._requests[name] = replace(request, member_id="")
-        ticket, asked = self._ticket()
-        self.group.join(request, ticket, f"{name}-{next(self._numbers)}", self.now_ms)
+        request_id, asked = self._request_id()
+        self.group.join(request, request_id, f"{name}-{next(self._numbers)}", self.now_ms)
         self._perform()
         if asked.join_reply is not None and asked.join_reply.member_id:
             self.ids[name] = asked.join_reply.member_id
@@ -108,14 +108,14 @@ class GroupStory:
         if asked.join_reply is not None and asked.join_reply.code is ErrorCode.member_id_required:
             asked = self.ask_to_join(name)
         if asked.is_waiting and name not in self.ids:
-            self.ids[name] = next(member.id for member in self.group.roster if member.id.startswith(f"{name}-"))
+            self.ids[name] = next(member.id for member in self.group.members if member.id.startswith(f"{name}-"))
         return asked
 
     def come_back(self, name: str, **changes: object) -> Asked:
         """A client that was restarted: it has forgotten its id."""
         self.ids.pop(name, None)
         asked = self.ask_to_join(name, **changes)
-        self.ids[name] = next(member.id for member in reversed(list(self.group.roster)) if member.id.startswith(name))
+        self.ids[name] = next(member.id for member in reversed(list(self.group.members)) if member.id.startswith(name))
         return asked
 
     def sync(self, name: str, shares: dict[str, bytes] | None = None, **changes: object) -> Asked:
@@ -123,8 +123,8 @@ class GroupStory:
         assignments = {self.ids[other]: share for other, share in (shares or {}).items()}
         instance_id = self._requests[name].instance_id if name in self._requests else None
         request = Sync(self.ids.get(name, name), self.generation, instance_id, assignments=assignments)
-        ticket, asked = self._ticket()
-        self.group.sync(replace(request, **changes), ticket, self.now_ms)  # type: ignore[arg-type]
+        request_id, asked = self._request_id()
+        self.group.sync(replace(request, **changes), request_id, self.now_ms)  # type: ignore[arg-type]
         self._perform()
         return asked
 
@@ -157,7 +157,7 @@ class GroupStory:
             self.group.tick(self.now_ms)
             self._perform()
 
-    def stabilize(self, *names: str, **changes: object) -> "GroupStory":
+    def stabilize(self, *names: str, **changes: object) -> "GroupScenario":
         """Have these members, and no others, in a stable group; the first leads."""
         for name in names:
             self.join(name, **changes)
@@ -186,20 +186,20 @@ class GroupStory:
         self.group.begin_sessions(self.now_ms)
         self._perform()
 
-    def _ticket(self) -> tuple[Ticket, Asked]:
-        ticket = Ticket(next(self._numbers))
-        asked = self._asked[ticket] = Asked()
-        return ticket, asked
+    def _request_id(self) -> tuple[RequestId, Asked]:
+        request_id = RequestId(next(self._numbers))
+        asked = self._asked[request_id] = Asked()
+        return request_id, asked
 
     def _perform(self) -> None:
         for effect in self.group.take_effects():
             match effect:
-                case JoinAnswer(ticket, join_reply):
-                    self._asked[ticket].join_reply = join_reply
-                    self._asked[ticket].answers += 1
-                case SyncAnswer(ticket, sync_reply):
-                    self._asked[ticket].sync_reply = sync_reply
-                    self._asked[ticket].answers += 1
+                case JoinAnswer(request_id, join_reply):
+                    self._asked[request_id].join_reply = join_reply
+                    self._asked[request_id].answers += 1
+                case SyncAnswer(request_id, sync_reply):
+                    self._asked[request_id].sync_reply = sync_reply
+                    self._asked[request_id].answers += 1
                 case Store() as store:
                     self.stored.append(store)
                     self._unwritten.append(store)

@@ -115,7 +115,7 @@ class GroupsFixture(AdminFixture):
 
     async def _until_loaded(self) -> None:
         async with asyncio.timeout(10):
-            while self.services.groups._keeper.is_loading:
+            while self.services.groups._state_store.is_loading:
                 await asyncio.sleep(0)
 
     def close(self) -> None:

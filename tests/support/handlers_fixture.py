@@ -21,14 +21,14 @@ from roles_fixture import TOPIC, RolesStory
 from virtual_time import run
 
 from cordwood.cluster.config import Settings
-from cordwood.cluster.decode_queue import Decoding
+from cordwood.cluster.decode_queue import DecodeQueue
 from cordwood.cluster.kafka import refusals
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.call import Services
 from cordwood.cluster.kafka.dispatch import Dispatcher
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
-from cordwood.cluster.kafka.handlers.fetch import Fetching
-from cordwood.cluster.kafka.handlers.produce import Producing
+from cordwood.cluster.kafka.handlers.fetch import FetchHandler
+from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.leader_hints import Leader
 from cordwood.cluster.kafka.questions import correlation_id_of, decode_response, encode_request
@@ -93,18 +93,20 @@ class HandlersStory(RolesStory):
         """By topic, rack and offset, the follower that a client is better served by."""
         self.leaders: dict[tuple[str, int], Leader] = {}
         """What the metadata knows of others that lead."""
-        turns, decoding = Turns(lambda: 0.0), Decoding(run_here, Memory.unlimited().decoding)
+        turns, decoding = Turns(lambda: 0.0), DecodeQueue(run_here, Memory.unlimited().decoding)
         here: dict[str, Any] = dict.fromkeys(Services.__slots__)
         here |= {"settings": Settings(), "replicas": self.replicas, "turns": turns, "decoding": decoding}
         here |= {"run_blocking": run_here, "wall_clock": self._clock, "rng": random.Random(1)}
         pool = MemoryPool("sessions", 4 * SESSION_PARTITIONS_MAX * SESSION_PARTITION_BYTES)
         self.sessions = FetchSessions(sessions, pool, random.Random(1))
-        fetching = Fetching(self.replicas, self.sessions, self._clock, response_bytes_max, self._nearest, turns)
-        producing = Producing(self.replicas, decoding, self._clock, self._find_leader, turns)
+        fetching = FetchHandler(self.replicas, self.sessions, self._clock, response_bytes_max, self._nearest, turns)
+        producing = ProduceHandler(self.replicas, decoding, self._clock, self._find_leader, turns)
         measures = RequestMeasures(asyncio.get_running_loop().time)
         answers = AnswerMemory(Memory.unlimited().answers, lambda _: None)
-        self._dispatcher = Dispatcher(Services(**here), producing, fetching, self.links, measures, answers)
-        self._here = InProcess(self.wakeups, self.replicas.read_piece, lambda _: None, 100 * MB)
+        self._dispatcher = Dispatcher(
+            Services(**here), producing, fetching, self.follower_connections, measures, answers
+        )
+        self._here = InProcess(self.end_of_tick, self.replicas.read_piece, lambda _: None, 100 * MB)
         self.client = self.connect()
 
     def connect(self) -> Client:

@@ -24,7 +24,7 @@ from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker
 from cordwood.cluster.metadata.file_measures import FileMeasures
-from cordwood.cluster.metadata_events import Chronicle
+from cordwood.cluster.metadata_events import MetadataEventLog
 from cordwood.cluster.watchdog import Watchdog
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.partition import Partition
@@ -55,7 +55,7 @@ class HttpStory:
         self.reason: str | None = None
         quorum = self.metadata.voter(ME)
         clock = asyncio.get_running_loop().time
-        self.requests, self.chronicle = RequestMeasures(clock), Chronicle(quorum, BrokerId(ME))
+        self.requests, self.event_log = RequestMeasures(clock), MetadataEventLog(quorum, BrokerId(ME))
         self.groups = _groups()
         self.watched = Watched(
             broker_id=BrokerId(ME),
@@ -67,7 +67,7 @@ class HttpStory:
             groups=self.groups,
             requests=self.requests,
             flushes=self.replicas.flusher.measures,
-            chronicle=self.chronicle,
+            event_log=self.event_log,
             metadata_files=FileMeasures(0),
             pauses=Pauses(clock),
             watchdog=Watchdog(clock, self.requests),
@@ -77,7 +77,7 @@ class HttpStory:
         self.port = 0
 
     async def __aenter__(self) -> "HttpStory":
-        self.chronicle.begin()
+        self.event_log.begin()
         self.groups.start()
         self.port = await self.server.start(LOOPBACK, 0)
         return self

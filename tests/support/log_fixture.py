@@ -9,7 +9,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.storage.batch import check, headers, split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import DamagedLog
-from cordwood.storage.flushed_offsets import Marks
+from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.log import Appended
 from cordwood.storage.log_loader import open_log
 from cordwood.storage.records import Record, decode, encode
@@ -176,7 +176,7 @@ class LogFixture:
         return f"{DIRECTORY}/{base_offset:020d}.{suffix}"
 
     def _open(self) -> None:
-        self._marks = Marks(self.disk.open(MARKS, create=True))
+        self._marks = FlushedOffsets(self.disk.open(MARKS, create=True))
         self.log = open_log(self.disk, DIRECTORY, self.config, self._marks.get(TOPIC_ID, 0), self.now)
 
     def _sync(self) -> Self:

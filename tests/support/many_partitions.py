@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from cordwood.bench.counters.cluster import TIMEOUT_S, Cluster, batch
+from cordwood.bench.counters.cluster import TIMEOUT_S, CountedCluster, batch
 from cordwood.chaos.sim.kafka import Client, duration, message, part
 from cordwood.chaos.sim.loop import run
 from cordwood.cluster.kafka.api_keys import ApiKey
@@ -47,7 +47,7 @@ def fetch(partitions: Iterable[int], bytes_min: int, offset: int = 0) -> Any:
     )
 
 
-async def create(cluster: Cluster, client: Client) -> None:
+async def create(cluster: CountedCluster, client: Client) -> None:
     topic = part(
         ApiKey.CREATE_TOPICS,
         "CreatableTopic",
@@ -61,14 +61,14 @@ async def create(cluster: Cluster, client: Client) -> None:
     await asyncio.sleep(1.0)
 
 
-Story = Callable[[Cluster, Client, Client], Awaitable[None]]
+Story = Callable[[CountedCluster, Client, Client], Awaitable[None]]
 
 
 def tell(story: Story) -> None:
     """Run a story."""
 
     async def told() -> None:
-        cluster = await Cluster(1).begin()
+        cluster = await CountedCluster(1).begin()
         producing, consuming = cluster.client("producer"), cluster.client("consumer")
         await cluster.by(create(cluster, producing), "producer")
         await cluster.by(story(cluster, producing, consuming), "client")

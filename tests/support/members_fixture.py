@@ -7,7 +7,7 @@ from uuid import UUID
 from quorum_in_memory import MetadataLog
 
 from cordwood.cluster.config import Settings
-from cordwood.cluster.controller_runner import Controlling
+from cordwood.cluster.controller_runner import ControllerRunner
 from cordwood.cluster.lifecycle import Lifecycle
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, Endpoint
 from cordwood.cluster.metadata.image import PartitionImage
@@ -27,7 +27,7 @@ class Member:
         async def is_refused(other: BrokerId) -> bool:
             return other in refusing
 
-        self.controlling = Controlling(self.quorum, known, is_refused)
+        self.controlling = ControllerRunner(self.quorum, known, is_refused)
         self.lifecycle = Lifecycle(self.quorum, known, UUID(int=incarnation), self.failures.append)
         self.controlling.start()
 

@@ -32,7 +32,7 @@ ANOTHER = (str(UUID(int=2)),)
 """Ids of log directories: those that a broker has, and one that it has not had before."""
 
 
-class MetadataStory:
+class MetadataScenario:
     """`brokers` that are alive, and a topic whose first partition the verbs are about."""
 
     def __init__(self, brokers: int = 3) -> None:
@@ -48,7 +48,7 @@ class MetadataStory:
     def broker(self, broker: int) -> BrokerImage:
         return self.image.brokers[BrokerId(broker)]
 
-    def apply(self, *commands: Command) -> "MetadataStory":
+    def apply(self, *commands: Command) -> "MetadataScenario":
         """Raises CommandRefused."""
         for command in commands:
             self.image = apply(self.image, command, self.image.index + 1)
@@ -62,30 +62,30 @@ class MetadataStory:
             return refused.code
         return None
 
-    def create(self, *replicas: int, min_isr: int | None = 1, partitions: int = 1) -> "MetadataStory":
+    def create(self, *replicas: int, min_isr: int | None = 1, partitions: int = 1) -> "MetadataScenario":
         """A topic; None leaves its min.insync.replicas to the brokers."""
         configs = () if min_isr is None else ((MIN_ISR, str(min_isr)),)
         return self.apply(CreateTopic(TOPIC, NAME, (_ids(replicas),) * partitions, configs))
 
-    def start(self, broker: int, log_dirs: tuple[str, ...] = DISKS, min_isr: int = 1) -> "MetadataStory":
+    def start(self, broker: int, log_dirs: tuple[str, ...] = DISKS, min_isr: int = 1) -> "MetadataScenario":
         """It runs, in a new incarnation, and is fenced until it is `unfence`d."""
         self._starts += 1
         return self.apply(RegisterBroker(BrokerId(broker), UUID(int=self._starts), (), None, log_dirs, None, min_isr))
 
-    def restart(self, broker: int, log_dirs: tuple[str, ...] = DISKS) -> "MetadataStory":
+    def restart(self, broker: int, log_dirs: tuple[str, ...] = DISKS) -> "MetadataScenario":
         return self.start(broker, log_dirs).unfence(broker)
 
-    def fence(self, *brokers: int) -> "MetadataStory":
+    def fence(self, *brokers: int) -> "MetadataScenario":
         return self.apply(*(FenceBroker(BrokerId(broker), self.broker(broker).epoch) for broker in brokers))
 
-    def unfence(self, *brokers: int) -> "MetadataStory":
+    def unfence(self, *brokers: int) -> "MetadataScenario":
         return self.apply(*(UnfenceBroker(BrokerId(broker), self.broker(broker).epoch) for broker in brokers))
 
-    def stop(self, broker: int) -> "MetadataStory":
+    def stop(self, broker: int) -> "MetadataScenario":
         """It asks to stop."""
         return self.apply(BeginControlledShutdown(BrokerId(broker), self.broker(broker).epoch))
 
-    def in_sync(self, *members: int) -> "MetadataStory":
+    def in_sync(self, *members: int) -> "MetadataScenario":
         """The leader proposes these to be in sync."""
         leader = self.broker(self.partition.leader)
         return self.apply(AlterPartitions(leader.id, leader.epoch, (self.proposal(*members),)))
@@ -94,21 +94,21 @@ class MetadataStory:
         known = tuple((BrokerId(member), self.broker(member).epoch) for member in members)
         return IsrChange(TOPIC, 0, self.partition.leader_epoch, self.partition.partition_epoch, known)
 
-    def lose(self, broker: int, *, is_gone: bool) -> "MetadataStory":
+    def lose(self, broker: int, *, is_gone: bool) -> "MetadataScenario":
         """The broker finds its replica damaged, or gone."""
         return self.apply(DropReplicas(BrokerId(broker), self.broker(broker).epoch, ((TOPIC, 0),), is_gone))
 
-    def elect(self, election: Election, candidate: int | None = None) -> "MetadataStory":
+    def elect(self, election: Election, candidate: int | None = None) -> "MetadataScenario":
         chosen = None if candidate is None else BrokerId(candidate)
         return self.apply(ElectLeaders(election, ((TOPIC, 0),), chosen))
 
-    def move(self, *replicas: int) -> "MetadataStory":
+    def move(self, *replicas: int) -> "MetadataScenario":
         return self.apply(ReassignPartition(TOPIC, 0, _ids(replicas)))
 
-    def take_back(self) -> "MetadataStory":
+    def take_back(self) -> "MetadataScenario":
         return self.apply(ReassignPartition(TOPIC, 0, None))
 
-    def set_min_isr(self, count: int) -> "MetadataStory":
+    def set_min_isr(self, count: int) -> "MetadataScenario":
         now = self.image.topics_by_id[TOPIC].configs.get(MIN_ISR)
         return self.apply(AlterConfigs(ResourceType.TOPIC, NAME, (ConfigChange(MIN_ISR, now, str(count)),)))
 

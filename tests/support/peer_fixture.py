@@ -8,10 +8,10 @@ from replica_fixture import ME, NOW_MS, TOPIC_ID, ReplicaStory, run_here
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.channel import Channel, Chunk
-from cordwood.replication.follower_connection import LinkLimits
-from cordwood.replication.follower_connections import Links
+from cordwood.replication.follower_connection import FollowerLimits
+from cordwood.replication.follower_connections import FollowerConnections
 from cordwood.replication.frames import Follow, MalformedFrame, Open, PushKind, PushRow
-from cordwood.replication.leader_connection import Fetcher
+from cordwood.replication.leader_connection import LeaderConnection
 from cordwood.replication.partition import Partition, Place
 from cordwood.replication.tasks import RunBlocking
 from cordwood.replication.truncation import Truncations
@@ -59,8 +59,8 @@ class LeaderStory(ReplicaStory):
 
     def __init__(self, config: LogConfig | None = None) -> None:
         super().__init__(config)
-        limits = LinkLimits(CATCHUP_BYTES_PER_SECOND)
-        self.links = Links(self.replicas, self.wakeups, limits, lambda _: None)
+        limits = FollowerLimits(CATCHUP_BYTES_PER_SECOND)
+        self.follower_connections = FollowerConnections(self.replicas, self.end_of_tick, limits, lambda _: None)
         self.channel = RecordingChannel()
         self.send(frames.encode_open(HELLO))
 
@@ -73,7 +73,7 @@ class LeaderStory(ReplicaStory):
     def send(self, frame: bytes) -> None:
         """A frame from the follower. One that is refused ends the connection, and the follower connects again."""
         try:
-            self.links.handle(self.channel, memoryview(frame)[4:])
+            self.follower_connections.handle(self.channel, memoryview(frame)[4:])
         except MalformedFrame:
             self.channel.close()
             self.channel = RecordingChannel()
@@ -99,8 +99,8 @@ class FollowerStory(ReplicaStory):
         self._received: Callable[[memoryview], None] | None = None
         address, hello = ("leader", 1), Open(ME, UUID(int=9), 1, "a cluster")
         self.truncations = Truncations()
-        self.fetcher = Fetcher(
-            LEADER, lambda _: address, lambda: hello, self._dial, self.wakeups, lambda: NOW_MS, self.truncations
+        self.leader_connection = LeaderConnection(
+            LEADER, lambda _: address, lambda: hello, self._dial, self.end_of_tick, lambda: NOW_MS, self.truncations
         )
 
     @property
@@ -112,7 +112,7 @@ class FollowerStory(ReplicaStory):
         partition = self.replicas.get("t", index)
         assert partition is not None
         assert partition.assigned(Assignment(LEADER, 1, 1, (ME, LEADER), frozenset({ME, LEADER}), 1))
-        self.fetcher.follow(partition)
+        self.leader_connection.follow(partition)
         return partition
 
     def asked(self) -> list[Follow]:

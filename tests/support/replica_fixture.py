@@ -10,13 +10,13 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.log_maintenance import Housekeeping, Intervals
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition, Place
-from cordwood.replication.partition_context import Surroundings
+from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import Done, Failure, Syncer
 from cordwood.replication.tasks import RunBlocking
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.batch import split
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Disk, Syncable
@@ -29,11 +29,11 @@ NOW_MS = 1_700_000_000_000
 ME = 1
 
 
-def surroundings_of(broker_id: int, wakeups: Wakeups) -> Surroundings:
+def surroundings_of(broker_id: int, end_of_tick: EndOfTickScheduler) -> PartitionContext:
     """Of a broker without others: nobody proposes in-sync sets, and damage is for the story to find."""
-    return Surroundings(
+    return PartitionContext(
         broker_id=broker_id,
-        wakeups=wakeups,
+        end_of_tick=end_of_tick,
         now=asyncio.get_running_loop().time,
         lag_max_s=10.0,
         wants_isr_change=lambda _: None,
@@ -53,10 +53,10 @@ def log_directory(
     path: str,
     failed: Callable[[LogDirectory], None],
     syncer: Syncer,
-    wakeups: Wakeups,
+    end_of_tick: EndOfTickScheduler,
     run_blocking: RunBlocking = run_here,
 ) -> LogDirectory:
-    flusher = Flusher(asyncio.get_running_loop(), syncer, wakeups)
+    flusher = Flusher(asyncio.get_running_loop(), syncer, end_of_tick)
     return LogDirectory(disk, path, failed, flusher, run_blocking)
 
 
@@ -108,7 +108,7 @@ class ReplicaStory:
         self, config: LogConfig | None = None, directories: int = 1, run_blocking: RunBlocking = run_here
     ) -> None:
         self.disk = SimulatedDisk(random.Random(1))
-        self.wakeups = Wakeups(asyncio.get_running_loop())
+        self.end_of_tick = EndOfTickScheduler(asyncio.get_running_loop())
         self.failed: list[LogDirectory] = []
         self.run_blocking = run_blocking
         self._paths = [f"/data{number}" for number in range(directories)]
@@ -118,10 +118,10 @@ class ReplicaStory:
     def _open_directories(self) -> None:
         self.syncers = [HeldSyncer() for _ in self._paths]
         self.directories = [
-            log_directory(self.disk, path, self._directory_failed, syncer, self.wakeups, self.run_blocking)
+            log_directory(self.disk, path, self._directory_failed, syncer, self.end_of_tick, self.run_blocking)
             for path, syncer in zip(self._paths, self.syncers, strict=True)
         ]
-        self.replicas = Replicas(self.directories, surroundings_of(ME, self.wakeups))
+        self.replicas = Replicas(self.directories, surroundings_of(ME, self.end_of_tick))
 
     @property
     def syncer(self) -> HeldSyncer:
@@ -197,6 +197,6 @@ class ReplicaStory:
         self.replicas.go_offline(directory)
 
 
-def housekeeping_of(story: ReplicaStory, wall_clock: Callable[[], int] = lambda: NOW_MS) -> Housekeeping:
+def housekeeping_of(story: ReplicaStory, wall_clock: Callable[[], int] = lambda: NOW_MS) -> LogMaintenance:
     """Of the story's replicas as they are now. Nothing of it runs by itself."""
-    return Housekeeping(story.replicas, wall_clock, Intervals(1.0, 0.0, 10.0))
+    return LogMaintenance(story.replicas, wall_clock, Intervals(1.0, 0.0, 10.0))

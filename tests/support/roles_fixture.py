@@ -6,7 +6,7 @@ from replica_fixture import ME, NOW_MS, TOPIC_ID, housekeeping_of
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.follower_role import Following
+from cordwood.replication.follower_role import FollowerRole
 from cordwood.replication.frames import Follow, Report
 from cordwood.replication.partition import Partition, Place
 from cordwood.storage.batch import NO_PRODUCER, NO_SEQUENCE, check, stamp
@@ -22,7 +22,7 @@ class RolesStory(LeaderStory):
 
     def __init__(self, config: LogConfig | None = None) -> None:
         super().__init__(config)
-        self._housekeeping = housekeeping_of(self)
+        self._log_maintenance = housekeeping_of(self)
 
     def elect(
         self, index: int = 0, *, epoch: int = 1, isr: tuple[int, ...] = (ME,), min_isr: int = 1, leader: int = ME
@@ -43,12 +43,12 @@ class RolesStory(LeaderStory):
         """The follower has everything below `flushed_end` on its disk."""
         self.send(frames.encode_reports([Report(index, flushed_end, 0)]))
 
-    def begin_to_follow(self, index: int = 0, *, epoch: int = 1) -> Following:
+    def begin_to_follow(self, index: int = 0, *, epoch: int = 1) -> FollowerRole:
         """Another leader epoch begins, and another broker leads in it."""
         partition = self.held(index)
         isr = frozenset({ME, LEADER})
         assert partition.assigned(Assignment(LEADER, epoch, epoch, (ME, LEADER), isr, 1))
-        partition.following = Following(_Nobody(), partition, index)
+        partition.following = FollowerRole(_Nobody(), partition, index)
         return partition.following
 
     def append(self, *values: str, index: int = 0, now_ms: int = NOW_MS) -> None:
@@ -77,7 +77,7 @@ class RolesStory(LeaderStory):
     async def save(self, index: int = 0) -> None:
         """As `sync`, and then checkpoint a log."""
         await self.sync()
-        await self._housekeeping.save(self.held(index))
+        await self._log_maintenance.save(self.held(index))
         await self.turn()
 
     def held(self, index: int = 0) -> Partition:
@@ -92,11 +92,11 @@ class RolesStory(LeaderStory):
 class _Nobody:
     """A leader that does not listen."""
 
-    def report(self, following: Following) -> None: ...
+    def report(self, following: FollowerRole) -> None: ...
 
-    def start(self, following: Following) -> None: ...
+    def start(self, following: FollowerRole) -> None: ...
 
-    def leave(self, following: Following) -> None: ...
+    def leave(self, following: FollowerRole) -> None: ...
 
 
 def stamped(value: str, offset: int, epoch: int, *, producer: int = NO_PRODUCER, sequence: int = NO_SEQUENCE) -> bytes:

@@ -8,7 +8,7 @@ from cordwood.chaos.checks import check
 from cordwood.chaos.history import HistoryBuilder
 from cordwood.chaos.report.page import page
 from cordwood.chaos.report.series import Answers, series
-from cordwood.chaos.report.summary import Span, Story
+from cordwood.chaos.report.summary import RunReport, Span
 
 NS = 10**9
 PARTITIONS = 2
@@ -64,7 +64,7 @@ class ToldRun:
             is_acknowledged=np.ones(len(answered), dtype=bool),
         )
         return page(
-            Story(
+            RunReport(
                 seed=7,
                 commit="0f1e2d3c4b5a",
                 sentence=sentence,

@@ -96,7 +96,7 @@ def _values(reader: BatchReader | StreamReader, parts: list[Any]) -> list[str]:
     return sorted(value.decode() for table in tables for value in table.column(0).to_pylist())
 
 
-class Story:
+class SparkScenario:
     """Spark and a log: tables that are read and written, and streams that run until they have seen enough."""
 
     def __init__(self, spark: SparkSession, log: Log, directory: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from cordwood.chaos.live.brokers import Cluster
+from cordwood.chaos.live.brokers import LiveCluster
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.faults.fault import Fault
 from cordwood.chaos.live.flip_replicas import WHILE_RUNNING, choose
@@ -16,7 +16,7 @@ from cordwood.chaos.live.power_cut import LoopFileSystem
 class PowerCut(Fault):
     """What was not synced is gone, and with it the process."""
 
-    cluster: Cluster
+    cluster: LiveCluster
     disks: Mapping[int, LoopFileSystem]
     name: ClassVar[str] = "power-cut"
     may_strike_all: ClassVar[bool] = True
@@ -56,7 +56,7 @@ class DiskFull(Fault):
 class SyncError(Fault):
     """The device below the file system takes no more: fdatasync fails once, and what it was to write is lost."""
 
-    cluster: Cluster
+    cluster: LiveCluster
     disks: Mapping[int, LoopFileSystem]
     name: ClassVar[str] = "fsync-error"
     is_alone: ClassVar[bool] = True
@@ -100,7 +100,7 @@ class BitFlip(Fault):
 class Wipe(Fault):
     """Killed, and all that it had on disk is gone."""
 
-    cluster: Cluster
+    cluster: LiveCluster
     wipe: Callable[[int], None]
     name: ClassVar[str] = "wipe"
     is_alone: ClassVar[bool] = True

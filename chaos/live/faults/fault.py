@@ -19,7 +19,7 @@ class State:
 
 
 class Fault(Protocol):
-    """`strike` and `heal` raise what the cluster raises where it does not do as it is told."""
+    """`strike` and `repair_copies` raise what the cluster raises where it does not do as it is told."""
 
     name: ClassVar[str]
     is_alone: ClassVar[bool] = False

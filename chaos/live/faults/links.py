@@ -17,7 +17,7 @@ class Links:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition(Fault):
+class NetworkPartition(Fault):
     """Nothing arrives, and no connection is closed: both ways or one."""
 
     links: Links

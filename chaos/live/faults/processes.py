@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from cordwood.chaos.live.brokers import Cluster
+from cordwood.chaos.live.brokers import LiveCluster
 from cordwood.chaos.live.faults.fault import Fault
 
 
@@ -13,7 +13,7 @@ from cordwood.chaos.live.faults.fault import Fault
 class Kill(Fault):
     """SIGKILL; healed by a start on the same data."""
 
-    cluster: Cluster
+    cluster: LiveCluster
     name: ClassVar[str] = "kill"
     may_strike_all: ClassVar[bool] = True
 
@@ -30,7 +30,7 @@ class Kill(Fault):
 class Pause(Fault):
     """SIGSTOP, so that a leader comes back that does not know of its end."""
 
-    cluster: Cluster
+    cluster: LiveCluster
     name: ClassVar[str] = "pause"
     may_strike_all: ClassVar[bool] = True
 
@@ -48,7 +48,7 @@ class Pause(Fault):
 class RollingRestart(Fault):
     """Every broker in turn stopped cleanly and started, the victims first; the next once the last is in sync."""
 
-    cluster: Cluster
+    cluster: LiveCluster
     name: ClassVar[str] = "rolling-restart"
     is_alone: ClassVar[bool] = True
 

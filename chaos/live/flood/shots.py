@@ -41,7 +41,7 @@ class Manner(Enum):
 MANNERS = (Manner.ASKED, Manner.ASKED, Manner.PIPELINED, Manner.ABANDONED, Manner.UNREAD)
 
 
-class Outcome(Enum):
+class ShotOutcome(Enum):
     """What became of a shot, as far as the client sees."""
 
     ANSWERED = "answered"
@@ -59,7 +59,7 @@ class Shot:
     what: str
     began_s: float
     ended_s: float
-    outcome: Outcome
+    outcome: ShotOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _shoot(chunk: Chunk, number: int, held: list[RawConnection]) -> Shot:
     return Shot(name, f"{large.what}; {manner.value}", began_s, time.monotonic(), outcome)
 
 
-def _send(address: str, large: LargeRequest, manner: Manner, copies: int, held: list[RawConnection]) -> Outcome:
+def _send(address: str, large: LargeRequest, manner: Manner, copies: int, held: list[RawConnection]) -> ShotOutcome:
     affordable = max(COPIES_BYTES_MAX // len(large.frame), 1)
     try:
         if manner is Manner.UNREAD:
@@ -120,39 +120,39 @@ def _send(address: str, large: LargeRequest, manner: Manner, copies: int, held: 
             count = min(copies, affordable) if manner is Manner.PIPELINED else 1
             connection.socket.sendall(large.frame * count)
             if manner is Manner.ABANDONED or not large.is_answered:
-                return Outcome.LEFT
+                return ShotOutcome.LEFT
             deadline_s = time.monotonic() + ANSWER_S
             for _ in range(count):
                 connection.socket.settimeout(max(deadline_s - time.monotonic(), SHORTEST_S))
                 connection.receive()
     except TimeoutError:
-        return Outcome.UNANSWERED
+        return ShotOutcome.UNANSWERED
     except OSError:
-        return Outcome.CLOSED
-    return Outcome.ANSWERED
+        return ShotOutcome.CLOSED
+    return ShotOutcome.ANSWERED
 
 
-def _leave_unread(address: str, frames: bytes, held: list[RawConnection]) -> Outcome:
+def _leave_unread(address: str, frames: bytes, held: list[RawConnection]) -> ShotOutcome:
     """Raises OSError."""
     connection = RawConnection(address, SEND_S, SMALLEST_BUFFER_BYTES)
     held.append(connection)
     if len(held) > HELD_MAX:
         held.pop(0).close()
     connection.socket.sendall(frames)
-    return Outcome.LEFT
+    return ShotOutcome.LEFT
 
 
-def _get(address: str, request: HttpRequest, *, is_abandoned: bool) -> Outcome:
+def _get(address: str, request: HttpRequest, *, is_abandoned: bool) -> ShotOutcome:
     connection = http.client.HTTPConnection(address, timeout=ANSWER_S)
     try:
         connection.request(request.method, request.target, request.body, dict(request.headers))
         if is_abandoned:
-            return Outcome.LEFT
+            return ShotOutcome.LEFT
         connection.getresponse().read()
     except TimeoutError:
-        return Outcome.UNANSWERED
+        return ShotOutcome.UNANSWERED
     except (OSError, http.client.HTTPException):
-        return Outcome.CLOSED
+        return ShotOutcome.CLOSED
     finally:
         connection.close()
-    return Outcome.ANSWERED
+    return ShotOutcome.ANSWERED

@@ -11,7 +11,7 @@ from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.flood.aim import Aim, Names
 from cordwood.chaos.live.flood.attack import Sent
 from cordwood.chaos.live.flood.lateness import lateness_s
-from cordwood.chaos.live.flood.verdict import Verdict, judge
+from cordwood.chaos.live.flood.verdict import FloodVerdict, judge
 from cordwood.chaos.live.flood.watch import BrokerWatch
 
 TOPIC = "bystander"
@@ -79,7 +79,7 @@ class Stage:
         """Whether one has ended by itself."""
         return any(broker.has_ended for broker in self.cluster.brokers.values())
 
-    def verdict(self, sent: Sent) -> Verdict:
+    def verdict(self, sent: Sent) -> FloodVerdict:
         """Let the brokers come to rest, end the bystander and judge."""
         if not self.is_broker_gone():
             time.sleep(SETTLE_S)

@@ -15,7 +15,7 @@ SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FloodVerdict:
     """`complaints` is empty where the brokers kept their promises."""
 
     acknowledged: int
@@ -40,7 +40,7 @@ class Verdict:
         )
 
 
-def judge(observed: Observed, watch: BrokerWatch, sent: Sent, lateness_s: float = 0.0) -> Verdict:
+def judge(observed: Observed, watch: BrokerWatch, sent: Sent, lateness_s: float = 0.0) -> FloodVerdict:
     """Exits, tracebacks, errors, waits and memory, each with the requests that may be the cause."""
     found = stalls(observed.waits, watch.machine)
     complaints = [*watch.exits(), *watch.tracebacks(), *sent.complaints]
@@ -59,7 +59,7 @@ def judge(observed: Observed, watch: BrokerWatch, sent: Sent, lateness_s: float 
             f"where {GROWTH_MB_MAX:.0f} MB are allowed" + _during(sent.shots, watch.peak_s, watch.peak_s)
         )
     worst = found[0] if found else None
-    return Verdict(observed.acknowledged, worst, watch.growth_mb, watch.kept_mb, lateness_s, tuple(complaints))
+    return FloodVerdict(observed.acknowledged, worst, watch.growth_mb, watch.kept_mb, lateness_s, tuple(complaints))
 
 
 def _during(shots: Sequence[Shot], began_s: float, ended_s: float) -> str:

@@ -1,6 +1,6 @@
 """Mutants of the elections: who leads after a broker came, went, or lost its disk."""
 
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 LOST = "A replica leads that lacks what is committed."
 
@@ -12,7 +12,7 @@ MUTANTS = (
         "        leader_epoch=partition.leader_epoch,\n",
         "Every leader has an epoch of its own (rule 3).",
         "Two brokers lead in one epoch, or nobody takes the lead.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "same-partition-epoch-after-a-change",
@@ -22,7 +22,7 @@ MUTANTS = (
         "    return replace(partition, isr=isr, elr=elr)\n\n\ndef without_eligible",
         "Every change of the in-sync set has an epoch of its own (rule 7).",
         "An assertion of the metadata fails.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "anyone-alive-may-lead",
@@ -31,7 +31,7 @@ MUTANTS = (
         "    eligible = next(filter(may_lead, partition.replicas), None)\n",
         "Nobody leads who was not last in sync (promise 5).",
         LOST,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "eligible-without-being-needed",
@@ -40,7 +40,7 @@ MUTANTS = (
         "    if broker not in isr:\n",
         "Who goes is eligible only while nothing is committed without it (KIP-966).",
         LOST,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "eligible-for-ever",
@@ -49,7 +49,7 @@ MUTANTS = (
         "    elr: Assignment = ()\n    if True:\n",
         "Nobody is eligible once enough others are in sync (KIP-966).",
         LOST,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "the-wiped-are-eligible",
@@ -58,7 +58,7 @@ MUTANTS = (
         "    isr, elr = _but(partition.isr, broker), partition.elr or partition.isr\n    settled",
         "A replica that lost its disk leads nothing (rule 8).",
         LOST,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "the-wiped-stay-in-sync",
@@ -67,7 +67,7 @@ MUTANTS = (
         "        if False:\n",
         "A broker that comes with another disk has nothing (rule 8).",
         LOST,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-new-epoch-after-a-loss",
@@ -77,7 +77,7 @@ MUTANTS = (
         "    return settled\n",
         "A leader learns that a follower lost its copy by a new epoch (rule 8).",
         "A leader counts on what a follower had before.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "restarts-keep-the-lead",
@@ -86,7 +86,7 @@ MUTANTS = (
         "        least",
         "A new incarnation is fenced until it is ready, and leads nothing that the one before led (KIP-841).",
         "A leader that was restarted goes on in the epoch of before.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "late-commands-of-former-incarnations",
@@ -95,7 +95,7 @@ MUTANTS = (
         "        if False:\n",
         "A command about an earlier incarnation is refused.",
         "A broker is unfenced, or changes in-sync sets, by what its former self has sent.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "the-last-one-leaves",
@@ -104,7 +104,7 @@ MUTANTS = (
         "    isr = _but(partition.isr, broker)\n",
         "The last that was in sync stays so, for it has what is committed (KIP-966).",
         "A partition never has a leader again.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "the-fenced-stay-in-sync",
@@ -115,6 +115,6 @@ MUTANTS = (
         "        return _led(partition, in_sync_and_alive[0], isr, elr)\n",
         "Only who is alive is in sync (KIP-841).",
         "A new leader waits for brokers that are gone.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
 )

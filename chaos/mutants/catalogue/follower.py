@@ -1,6 +1,6 @@
 """Mutants of the follower: what it gives up, what it takes, and what it says that it has."""
 
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 DIVERGED = "Two replicas differ where both are committed."
 
@@ -12,7 +12,7 @@ MUTANTS = (
         "        end = min(partition.high_watermark, log.log_end)\n",
         "A replica truncates by epoch, never to its watermark (rule 4, KIP-101).",
         "A follower that is in sync gives up what is committed.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "truncation-to-the-leaders-end",
@@ -21,7 +21,7 @@ MUTANTS = (
         "    return None if follower_end <= log_end else (epoch, log_end)\n",
         "A leader compares the epoch of the follower's last record (rule 4, KIP-101).",
         DIVERGED,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "truncation-without-walking-back",
@@ -31,7 +31,7 @@ MUTANTS = (
         "    return min(leader_end, log_end)\n",
         "A follower walks back to the first common epoch (rule 4, KIP-279).",
         DIVERGED,
-        Story.TURNS,
+        Scenario.TURNS,
     ),
     Mutant(
         "no-truncation",
@@ -40,7 +40,7 @@ MUTANTS = (
         "",
         "A follower gives up what its leader does not have (rule 4).",
         "A replica never comes back into the in-sync set.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-checksum-on-replication",
@@ -51,7 +51,7 @@ MUTANTS = (
         "                at += batches[-1].size\n",
         "A follower checks what its leader sends.",
         "A batch that was spoilt on its way is in a replica.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-check-of-epochs-on-replication",
@@ -60,7 +60,7 @@ MUTANTS = (
         "",
         "A follower takes no batch of an epoch that cannot be (rule 2).",
         "A replica's epochs are not its leader's.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "records-that-could-not-be-taken-are-skipped",
@@ -69,7 +69,7 @@ MUTANTS = (
         "        self._try_later(following)\n",
         "Behind what a follower could not take, it takes nothing.",
         "A replica has a gap, and says that it has everything.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "late-answers-count",
@@ -78,25 +78,25 @@ MUTANTS = (
         "        self._next_stream = max(self._next_stream, 1)\n",
         "An answer to an earlier question is not taken for one to this.",
         "A replica takes what was sent for another partition, or for where it was before.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "reports-before-the-sync",
         "replication/leader_connection.py",
-        "    return Report(following.stream, following.partition.kept_end, owed)\n",
+        "    return Report(following.stream, following.partition.ack_end, owed)\n",
         "    return Report(following.stream, following.partition.log.log_end, owed)\n",
         "A follower reports what it has on disk (rule 1).",
         "Everybody loses power, and acknowledged records are gone.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "begins-with-more-than-is-flushed",
         "replication/leader_connection.py",
-        "        log.epochs.latest,\n        partition.kept_end,\n",
+        "        log.epochs.latest,\n        partition.ack_end,\n",
         "        log.epochs.latest,\n        log.log_end,\n",
         "A follower begins with what it has on disk (rule 1).",
         "A member that has just joined loses power, and what is committed.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "followers-take-the-watermark-as-it-comes",
@@ -105,7 +105,7 @@ MUTANTS = (
         "    return leader_watermark\n",
         "A follower's watermark is below its log's end, and never goes back (promise 2).",
         "A follower calls committed what it does not have.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "damaged-replicas-cut-while-they-count",
@@ -114,16 +114,16 @@ MUTANTS = (
         "\n",
         "A damaged replica gives up records when nobody counts on it (rule 8).",
         "A member of the in-sync set has not what is committed.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "damage-is-not-told",
         "cluster/repairs.py",
-        "        await self._propose([(wounded.topic_id, wounded.index) for wounded in dispensable], is_gone=False)\n",
+        "        await self._propose([(replica.topic_id, replica.index) for replica in dispensable], is_gone=False)\n",
         "",
         "A damaged replica leaves the in-sync set (rule 8).",
         "Damage is never made good.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "a-failed-disk-is-not-told",
@@ -132,6 +132,6 @@ MUTANTS = (
         "",
         "A replica whose disk failed is in no in-sync set (rule 8).",
         "Producers wait for a replica that is gone.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
 )

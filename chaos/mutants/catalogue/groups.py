@@ -1,6 +1,6 @@
 """Mutants of consumer groups: who may commit, and what is told of offsets (rule 10)."""
 
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 BACK = "A committed offset goes back."
 OUTSIDER = "Somebody who is out of the group commits."
@@ -13,7 +13,7 @@ MUTANTS = (
         "        if False:\n",
         "A stale generation is refused.",
         OUTSIDER,
-        Story.GROUPS,
+        Scenario.GROUPS,
     ),
     Mutant(
         "strangers-commit",
@@ -22,13 +22,13 @@ MUTANTS = (
         "        if code is not ErrorCode.none:\n            return code\n"
         "        if self.state is State.COMPLETING_REBALANCE:\n"
         "            return ErrorCode.rebalance_in_progress\n"
-        "        self.roster.members[member_id].restart_session(now_ms)\n",
+        "        self.members.by_id[member_id].restart_session(now_ms)\n",
         "        if generation != self.generation:\n            return ErrorCode.illegal_generation\n"
         "        if self.state is State.COMPLETING_REBALANCE:\n"
         "            return ErrorCode.rebalance_in_progress\n",
         "Only members commit.",
         OUTSIDER,
-        Story.GROUPS,
+        Scenario.GROUPS,
     ),
     Mutant(
         "former-static-members-go-on",
@@ -38,7 +38,7 @@ MUTANTS = (
         "            if known_id is not None and known_id != member_id:\n                return ErrorCode.none\n",
         "A static member that was replaced is fenced (KIP-345).",
         OUTSIDER,
-        Story.GROUPS,
+        Scenario.GROUPS,
     ),
     Mutant(
         "deposed-coordinators-write",
@@ -47,7 +47,7 @@ MUTANTS = (
         "            return self._replicas.led(CONSUMER_OFFSETS, leadership.partition)\n",
         "A coordinator writes in the leader epoch in which it loaded the group.",
         BACK,
-        Story.GROUPS,
+        Scenario.GROUPS,
     ),
     Mutant(
         "former-coordinators-remember",
@@ -56,7 +56,7 @@ MUTANTS = (
         "        if shard is not None and leadership is None:\n",
         "Who leads again loads again: somebody else has written in between.",
         BACK,
-        Story.GROUPS,
+        Scenario.GROUPS,
     ),
     Mutant(
         "groups-are-served-before-they-are-committed",
@@ -65,7 +65,7 @@ MUTANTS = (
         "            # One",
         "Offsets are told once everything that the leader began with is committed.",
         BACK,
-        Story.GROUPS,
+        Scenario.GROUPS,
     ),
     Mutant(
         "commits-are-told-before-they-are-committed",
@@ -74,7 +74,7 @@ MUTANTS = (
         "            self._led(leadership).append(batch, self._wall_clock())\n",
         "A commit is answered once it is on every in-sync replica.",
         BACK,
-        Story.GROUPS,
+        Scenario.GROUPS,
     ),
     Mutant(
         "commits-are-seen-before-they-are-committed",
@@ -83,7 +83,7 @@ MUTANTS = (
         "        sequence = shard.offsets.begin(changes)\n        shard.offsets.settle(sequence, changes)\n",
         "An offset is told of once it is committed.",
         BACK,
-        Story.GROUPS,
+        Scenario.GROUPS,
     ),
     Mutant(
         "assignments-are-told-before-they-are-written",
@@ -92,7 +92,7 @@ MUTANTS = (
         "            self._assigned(self._saved(shares), ErrorCode.none, now_ms)\n",
         "A generation is on disk before its members work in it.",
         "The next coordinator takes members of an older generation for the present ones.",
-        Story.GROUPS,
+        Scenario.GROUPS,
     ),
     Mutant(
         "loading-stops-early",
@@ -102,7 +102,7 @@ MUTANTS = (
         "            end = min(end, offset + 50)\n",
         "A coordinator knows everything that its predecessors wrote.",
         BACK,
-        Story.GROUPS,
+        Scenario.GROUPS,
     ),
     Mutant(
         "generations-stand-still",
@@ -111,6 +111,6 @@ MUTANTS = (
         "        self.generation = max(self.generation, 1)\n",
         "Every rebalance begins a new generation.",
         OUTSIDER,
-        Story.GROUPS,
+        Scenario.GROUPS,
     ),
 )

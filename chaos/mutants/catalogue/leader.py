@@ -1,6 +1,6 @@
 """Mutants of the leader: what is committed, who is in sync, and who may still be told so."""
 
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 LOST = "An acknowledged record is missing from the next leader's log."
 
@@ -12,7 +12,7 @@ MUTANTS = (
         "        return self.assignment.isr\n",
         "The watermark moves over the maximal in-sync set (rule 5, KIP-497).",
         "A member that has just joined lacks what is committed.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "watermark-over-the-proposed-set-alone",
@@ -21,7 +21,7 @@ MUTANTS = (
         "        return self.proposed_isr or self.assignment.isr\n",
         "A set that shrinks counts once the metadata log has it (rule 5).",
         LOST,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "unknown-proposal-is-rolled-back",
@@ -30,7 +30,7 @@ MUTANTS = (
         "                await asyncio.sleep(RETRY_S)\n",
         "A proposal whose outcome is unknown counts until it is known (rule 5).",
         "A member that has joined after all lacks what is committed.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "refused-proposal-stays",
@@ -39,7 +39,7 @@ MUTANTS = (
         "        if partition_epoch == self.assignment.partition_epoch:\n",
         "A refused proposal is rolled back (rule 7).",
         "The in-sync set never changes again.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "watermark-below-min-isr",
@@ -48,7 +48,7 @@ MUTANTS = (
         "        end",
         "Nothing is committed by fewer than min.insync.replicas (rule 5).",
         "A leader alone acknowledges what it then loses.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "produce-below-min-isr",
@@ -57,7 +57,7 @@ MUTANTS = (
         "        if False:\n",
         "A produce with acks=all is refused where it cannot be committed.",
         "A producer waits for an answer instead.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "old-epochs-move-the-watermark",
@@ -66,7 +66,7 @@ MUTANTS = (
         "        if follower not in self.assignment.replicas:\n",
         "Only followers on the leader's epoch move the watermark (rule 5, KIP-320).",
         LOST,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "old-epochs-are-followed",
@@ -75,7 +75,7 @@ MUTANTS = (
         "        return self.view is not None and not self.is_offline\n",
         "A leader is followed in its own epoch only (rule 4, KIP-320).",
         "A follower of another epoch is counted, or cuts its log by what a deposed leader has.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "join-without-what-is-committed",
@@ -84,7 +84,7 @@ MUTANTS = (
         "view.flushed_end >= self.epoch_start",
         "Whoever joins has all that is committed (rule 6).",
         "A member that has just joined lacks what is committed.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "join-without-the-epochs-start",
@@ -93,7 +93,7 @@ MUTANTS = (
         "view.flushed_end >= self.high_watermark",
         "Whoever joins has all that was there as the leader's epoch began (rule 6).",
         "A member that has just joined lacks what an earlier leader had committed.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "join-without-having-caught-up",
@@ -102,7 +102,7 @@ MUTANTS = (
         "        return view is not None or view.flushed_end >= max(",
         "Whoever joins has caught up in this epoch (rule 6).",
         "A member that has just joined lacks what is committed.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "anyone-is-counted-as-alive",
@@ -111,7 +111,7 @@ MUTANTS = (
         "        return True\n",
         "Whoever joins is alive, in the incarnation that the leader talks to (rule 6, KIP-841, KIP-903).",
         "Proposals are refused for ever, and nobody else is taken in.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "any-incarnation-may-join",
@@ -120,7 +120,7 @@ MUTANTS = (
         "True",
         "The metadata lets no member in that is not alive in the incarnation the leader knows (rule 6).",
         "A broker that was wiped is in sync with nothing.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "proposals-without-comparison",
@@ -129,7 +129,7 @@ MUTANTS = (
         "",
         "In-sync sets change by compare-and-set on the partition epoch (rule 7).",
         "A member that has lost its disk is taken in again by a proposal from before.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "proposals-of-deposed-leaders",
@@ -140,7 +140,7 @@ MUTANTS = (
         "            and partition.leader in (member for member, _ in change.isr)\n",
         "Only the leader of this epoch changes the in-sync set (rule 7).",
         "A deposed leader takes members out that hold what is committed, or in that do not.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "deposed-leaders-keep-their-waiters",
@@ -149,7 +149,7 @@ MUTANTS = (
         "\n    def known",
         "A deposed leader acknowledges nothing (promise 3).",
         "A producer is told of a record that another leader's has taken the place of.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "watermark-is-shown-too-early",
@@ -158,7 +158,7 @@ MUTANTS = (
         "        if False:\n",
         "A new leader shows its watermark once it covers what earlier ones may have shown (promise 2).",
         "Clients see the watermark go back.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "followers-begin-with-what-they-had",
@@ -167,7 +167,7 @@ MUTANTS = (
         "        if known is None:\n            self.followers[follower] = FollowerView(0, now)\n",
         "A follower that begins again may have less than before.",
         "The leader finds that a follower lost what it had flushed, or counts on it.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "strangers-may-follow",
@@ -176,6 +176,6 @@ MUTANTS = (
         "        if False:\n",
         "Only the registered incarnation of a broker is talked to (KIP-903).",
         "A connection of an incarnation that is gone counts for the one that came after.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
 )

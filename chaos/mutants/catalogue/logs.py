@@ -1,6 +1,6 @@
 """Mutants of a single log: its offsets, segments, epochs and producers, its retention, and what may enter it."""
 
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 WRONG_PLACE = "A reader is given records from another offset."
 LOST_OFFSETS = "Offsets are given out twice, or records are gone after a restart."
@@ -13,7 +13,7 @@ MUTANTS = (
         "",
         "With LogAppendTime a batch has the broker's time.",
         "A consumer reads the producer's time.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "duplicates-are-new-to-the-client",
@@ -22,7 +22,7 @@ MUTANTS = (
         "            return Appended(self.log_end, self.log_end, is_duplicate=True)\n",
         "A repeated batch is acknowledged with the offset that it has.",
         "A producer is told of an offset where another record is.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "stamped-batches-may-go-back",
@@ -31,7 +31,7 @@ MUTANTS = (
         "            if False:\n",
         "A follower's batches follow on.",
         "An offset is in the log twice.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "a-failed-group-commit-covers",
@@ -42,7 +42,7 @@ MUTANTS = (
         "        self.is_syncing = False\n        self.flushed_end = self._covered_end\n",
         "A sync that failed covers nothing.",
         "Records are acknowledged that no disk has.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "reads-below-the-log-start",
@@ -55,7 +55,7 @@ MUTANTS = (
         "        end = min(end, self.log_end)\n",
         "Nothing below the log's start is read.",
         "Deleted records are read.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "reads-beyond-the-log-end",
@@ -68,7 +68,7 @@ MUTANTS = (
         "        end = min(end, self.log_end)\n",
         "Whoever reads behind the log's end is told so.",
         "A consumer waits for ever behind the end of a log that was cut.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "missing-records-are-an-empty-answer",
@@ -78,7 +78,7 @@ MUTANTS = (
         '        if False:\n            raise DamagedLog(segment.path, segment.size, f"the records from',
         "Records that are missing are damage.",
         WRONG_PLACE,
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "slices-reach-into-damage",
@@ -87,7 +87,7 @@ MUTANTS = (
         "        sound = stop\n",
         "A slice ends where damage begins.",
         "What is sound before damage is not served.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "slices-ignore-the-end",
@@ -96,7 +96,7 @@ MUTANTS = (
         "        stop = segment.size\n",
         "Only what is below the end is read.",
         "A consumer is given what is not committed.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "slices-ignore-the-size",
@@ -105,7 +105,7 @@ MUTANTS = (
         "        if sound < stop:\n",
         "A slice has at most the bytes that were asked for, or a single batch.",
         "An answer is larger than its client allows.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "cached-places-outlive-a-cut",
@@ -114,7 +114,7 @@ MUTANTS = (
         "        self._start_boundary",
         "Places that are remembered hold until the log is cut.",
         WRONG_PLACE,
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "a-cut-leaves-the-flushed-end",
@@ -123,7 +123,7 @@ MUTANTS = (
         "",
         "What was cut is not flushed any more.",
         "A replica says that it has on disk what it has only in memory.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "a-cut-leaves-the-log-start",
@@ -132,7 +132,7 @@ MUTANTS = (
         "",
         "A log does not begin behind its end.",
         "A follower that was cut below its start has a start above its end.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "a-new-start-leaves-the-epochs",
@@ -141,7 +141,7 @@ MUTANTS = (
         "        self.producers = Producers()\n        self.damage = []\n",
         "A log that begins anew has no epochs of before.",
         "A follower is taken to have what it gave up.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "a-new-start-leaves-the-producers",
@@ -150,7 +150,7 @@ MUTANTS = (
         "        self.epochs = LeaderEpochs()\n        self.damage = []\n",
         "A log that begins anew knows no producers of before.",
         "A batch is acknowledged as a repeat of one that is gone.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "the-start-may-go-back",
@@ -163,7 +163,7 @@ MUTANTS = (
         "        self.log_start = offset\n",
         "The log's start goes one way.",
         "Deleted records come back.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "retention-leaves-the-start",
@@ -172,7 +172,7 @@ MUTANTS = (
         "            pass\n        return dropped\n",
         "A log begins where its first segment does.",
         "A reader asks for what retention removed, and finds damage.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "retention-takes-what-is-not-committed",
@@ -181,7 +181,7 @@ MUTANTS = (
         "",
         "Retention removes only what is committed.",
         "A record is gone before its producer is told of it.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "retention-by-size-takes-one-too-many",
@@ -190,7 +190,7 @@ MUTANTS = (
         "config.deletable and excess > 0 and",
         "What remains has retention.bytes.",
         "Fewer records are kept than were promised.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "retention-by-size-takes-the-active-segment",
@@ -199,7 +199,7 @@ MUTANTS = (
         "segment.size <= excess\n",
         "The active segment goes for its age alone.",
         "Records that have only just come are gone.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "compacted-topics-age",
@@ -208,7 +208,7 @@ MUTANTS = (
         "not _has_aged(segment, config, now_ms)",
         "A topic that is only compacted keeps its records.",
         "Committed offsets are gone after retention.ms.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "compacted-topics-shrink",
@@ -217,7 +217,7 @@ MUTANTS = (
         "        too_large = segment",
         "A topic that is only compacted keeps its records.",
         "Committed offsets are gone behind retention.bytes.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "records-without-a-time-age",
@@ -226,7 +226,7 @@ MUTANTS = (
         "    return config.retention_ms >= 0 and now_ms",
         "Records without a time have no age.",
         "They are gone at once.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "retention-for-ever-ends",
@@ -235,7 +235,7 @@ MUTANTS = (
         "    return is_timed and now_ms",
         "retention.ms=-1 keeps records for ever.",
         "They are gone at once.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "what-was-deleted-stays-on-disk",
@@ -244,7 +244,7 @@ MUTANTS = (
         "        below_start = False\n",
         "Segments below the log's start go.",
         "DeleteRecords frees nothing.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "stale-epochs-stay",
@@ -254,7 +254,7 @@ MUTANTS = (
         "",
         "Epochs and their offsets rise (KIP-101).",
         "OffsetForLeaderEpoch tells of an epoch that was overwritten.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "offset-for-leader-epoch-off-by-one",
@@ -263,7 +263,7 @@ MUTANTS = (
         "        end = Offset(self._entries[place].offset + 1) if place < len(self._entries) else Offset(log_end)\n",
         "An epoch ends where the next one begins.",
         "A follower keeps a record that its leader has not.",
-        Story.TURNS,
+        Scenario.TURNS,
     ),
     Mutant(
         "the-latest-epoch-ends-early",
@@ -272,7 +272,7 @@ MUTANTS = (
         "else Offset(log_end - 1)\n        return self._entries[place - 1].epoch, end\n",
         "The latest epoch ends where the log does.",
         "A reader takes what it has read for truncated.",
-        Story.TURNS,
+        Scenario.TURNS,
     ),
     Mutant(
         "epochs-at-the-cut-stay",
@@ -281,7 +281,7 @@ MUTANTS = (
         "        while self._entries and self._entries[-1].offset > end:\n",
         "An epoch without records is forgotten.",
         "A replica claims an epoch of which it has nothing.",
-        Story.TURNS,
+        Scenario.TURNS,
     ),
     Mutant(
         "the-first-epoch-keeps-its-start",
@@ -290,7 +290,7 @@ MUTANTS = (
         "        if False:\n",
         "The first epoch begins where the log does.",
         "A reader is sent to an offset below the log's start.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "epochs-begin-before-their-records",
@@ -299,7 +299,7 @@ MUTANTS = (
         "        while len(self._entries) > 1 and self._entries[1].offset < start:\n",
         "Epochs that end at the log's start are forgotten.",
         "Two epochs begin at one offset.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "epoch-changes-are-not-noted",
@@ -309,7 +309,7 @@ MUTANTS = (
         "        self._entries.append(EpochStart(LeaderEpoch(epoch), Offset(offset)))\n",
         "A new epoch is written with the next checkpoint.",
         "After a restart an epoch is missing.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "lost-epoch-changes-are-not-written-again",
@@ -318,7 +318,7 @@ MUTANTS = (
         '        """What `take_changes` gave could not be kept."""\n',
         "Epochs that a checkpoint could not write are written by the next.",
         "After a restart an epoch is missing.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "new-producer-epochs-begin-anywhere",
@@ -327,7 +327,7 @@ MUTANTS = (
         "            if False:\n",
         "A producer's new epoch begins with sequence 0.",
         "A batch is in the log whose predecessors are not.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "sequences-do-not-wrap",
@@ -336,7 +336,7 @@ MUTANTS = (
         "        return self.batches[-1].last_sequence + 1\n",
         "Behind sequence 2^31 - 1 comes 0.",
         "A producer that has sent 2 billion records is refused.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "repeats-by-their-first-sequence-alone",
@@ -346,7 +346,7 @@ MUTANTS = (
         "            if batch.first_sequence == header.base_sequence:\n",
         "A repeat has the same first and last sequence.",
         "Records are acknowledged that are in no log.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "a-producers-old-batches-survive-its-new-epoch",
@@ -355,7 +355,7 @@ MUTANTS = (
         "        if known is None:\n            known = self._by_id[",
         "A new epoch of a producer takes the place of the one before.",
         "A replaced producer goes on.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "producers-never-expire",
@@ -364,7 +364,7 @@ MUTANTS = (
         "if False]",
         "Producers that send nothing are forgotten after producer.id.expiration.ms.",
         "Memory grows with every producer there ever was.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "producers-without-batches-stay",
@@ -373,7 +373,7 @@ MUTANTS = (
         "",
         "A producer whose batches were all cut is not known any more.",
         "Its epoch is refused, or its sequence.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "checkpointed-producers-have-no-time",
@@ -382,7 +382,7 @@ MUTANTS = (
         "Producer(epoch, 0)\n            for _",
         "A restart finds again when a producer sent last.",
         "A producer is forgotten with the first restart.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "as-many-producers-as-there-are",
@@ -391,7 +391,7 @@ MUTANTS = (
         "",
         "A log remembers so many producers, and no more.",
         "Memory grows with every producer there is.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "the-newest-producers-are-forgotten",
@@ -400,6 +400,6 @@ MUTANTS = (
         "heapq.nlargest(PRODUCERS_MAX // 10",
         "Those whose last batch lies furthest back are forgotten first.",
         "A producer that sends is forgotten, and its repeats are appended.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
 )

@@ -1,6 +1,6 @@
 """Mutants of the metadata: what commands may do to brokers, topics, partitions, configs and producer ids."""
 
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 MUTANTS = (
     Mutant(
@@ -12,7 +12,7 @@ MUTANTS = (
         "{broker.id} is running",
         "A broker is unregistered once it is stopped.",
         "A broker that runs is not known.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "leaders-propose-sets-without-themselves",
@@ -21,7 +21,7 @@ MUTANTS = (
         "",
         "A leader is in its in-sync set (rule 3).",
         "An assertion of the metadata fails.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "strangers-are-in-sync",
@@ -30,17 +30,17 @@ MUTANTS = (
         "                (member in",
         "Only replicas are in sync.",
         "A partition is led by a broker that has nothing of it.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "eligible-after-min-isr-was-changed",
         "cluster/metadata/image_builder.py",
         "                if is_about_eligible:\n"
-        "                    tables.change_topic(topic, elections.without_eligible)\n",
+        "                    delta.change_topic(topic, elections.without_eligible)\n",
         "",
         "With another min.insync.replicas nobody out of sync is eligible (KIP-966).",
         "A replica leads that lacks what is committed.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "configs-are-changed-unseen",
@@ -49,7 +49,7 @@ MUTANTS = (
         "        if False:\n",
         "A config is changed from what the client saw.",
         "Of two changes one is lost.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "preferred-leaders-out-of-sync",
@@ -58,7 +58,7 @@ MUTANTS = (
         "    if partition.leader == first or not is_alive(first):\n",
         "The preferred replica leads if it is in sync.",
         "A replica leads that lacks what is committed.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "unclean-elections-under-a-leader",
@@ -67,7 +67,7 @@ MUTANTS = (
         'leader\'s epoch (KIP-966).\n    """\n',
         "An unclean election is for a partition without a leader.",
         "All that was acknowledged is gone.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "moves-end-before-all-are-in-sync",
@@ -76,6 +76,6 @@ MUTANTS = (
         "    if not is_moving(partition):\n",
         "A move is over once all that it leads to are in sync (KIP-455).",
         "A partition has fewer copies than it should.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
 )

@@ -9,7 +9,7 @@ MUTANTS = (
     Mutant(
         "acks-of-the-leader-before-its-flush",
         "replication/partition.py",
-        "        if end <= self.kept_end:\n            return False\n",
+        "        if end <= self.ack_end:\n            return False\n",
         "        if end <= self.log.log_end:\n            return False\n",
         "acks=1 is answered once the leader has flushed.",
         "A power cut takes records that were acknowledged.",
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "a-changed-policy-takes-back-what-was-kept",
         "replication/partition.py",
-        "        self._kept_in_memory = self.kept_end\n",
+        "        self._kept_in_memory = self.ack_end\n",
         "",
         "What counts as kept goes on to count when the flush policy changes (rule 1).",
         "A follower reports less than before, and is refused.",
@@ -123,8 +123,8 @@ MUTANTS = (
     Mutant(
         "streams-outlive-the-role",
         "replication/partition.py",
-        "        self.shipments.forget()\n        for stream in list(self.streams):\n            stream.end()\n",
-        "        self.shipments.forget()\n",
+        "        self.read_cache.forget()\n        for stream in list(self.streams):\n            stream.end()\n",
+        "        self.read_cache.forget()\n",
         "A deposed leader sends nothing more (rule 4).",
         "A follower takes batches of a leader that was.",
     ),

@@ -1,6 +1,6 @@
 """Mutants of the metadata's Raft: its journal, its votes, its elections, and who may count after forgetting."""
 
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 LOST = "What was acknowledged is gone after a power cut."
 TWO_TRUTHS = "An entry is not what was committed there, or two voters lead one term."
@@ -13,7 +13,7 @@ MUTANTS = (
         "        self._log.begin_flush()\n",
         "An entry counts once the journal is synced.",
         LOST,
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "leader-counts-itself-too-early",
@@ -22,7 +22,7 @@ MUTANTS = (
         "        ends = [self.log.end, *(",
         "The leader counts what it has on disk itself.",
         LOST,
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "follower-confirms-too-early",
@@ -31,7 +31,7 @@ MUTANTS = (
         "            end = self._agreed\n",
         "A follower confirms what it has on disk.",
         LOST,
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "no-vote-sync",
@@ -40,7 +40,7 @@ MUTANTS = (
         "        self._write(self._vote_record())\n",
         "A vote is on disk before anyone hears of it.",
         "A voter forgets its vote, and votes again in that term.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "vote-is-not-written",
@@ -49,7 +49,7 @@ MUTANTS = (
         "        self._file.sync()\n        self.synced(",
         "A vote outlives a restart.",
         "A voter forgets its vote, and votes again in that term.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "vote-is-lost-with-the-journals-start",
@@ -58,7 +58,7 @@ MUTANTS = (
         'b"".join(map(_entry_record, kept))',
         "A journal that takes the place of another keeps the vote.",
         "A voter forgets its vote, and votes again in that term.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "no-sync-of-a-new-journal",
@@ -67,7 +67,7 @@ MUTANTS = (
         "        file.pwrite((data,), 0)\n",
         "A journal is synced before it takes the place of another.",
         "After a power cut a voter finds no journal.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "no-directory-sync-of-a-new-journal",
@@ -76,7 +76,7 @@ MUTANTS = (
         "    disk.rename(staged, path)\n",
         "A journal has taken the place of another once the directory is synced.",
         "After a power cut the journal of before is back, without what was added since.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "no-checksum-of-the-journal",
@@ -85,7 +85,7 @@ MUTANTS = (
         "    if len(body) < length:\n",
         "A record of the journal that is not what was written is not believed.",
         "A voter has another entry than was committed, or cannot read its journal.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "damage-of-the-journal-is-cut-as-a-tear",
@@ -94,7 +94,7 @@ MUTANTS = (
         "    if False:\n",
         "What was synced and is damaged makes an amnesiac; only a torn end is cut.",
         "A voter goes on as if it had never had what it confirmed.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "journal-is-cut-before-its-snapshot",
@@ -103,7 +103,7 @@ MUTANTS = (
         "        index = node.applied_index\n",
         "Entries leave the journal once a snapshot has them.",
         "A voter that restarts lacks what it applied.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "snapshot-is-removed-too",
@@ -112,7 +112,7 @@ MUTANTS = (
         "    old = [name for name, _, _ in _names(disk, directory)]\n",
         "The newest snapshot stays.",
         "A voter that restarts finds a journal without its beginning.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "no-pre-vote",
@@ -121,7 +121,7 @@ MUTANTS = (
         "            if self.may_vote:\n                self._shall_stand = True\n",
         "A voter asks before it stands.",
         "A voter that was cut off ends the term of a leader that was not.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "pre-votes-against-a-living-leader",
@@ -130,7 +130,7 @@ MUTANTS = (
         "",
         "Who hears a leader is not willing to have another.",
         "A voter that alone misses the leader ends its term.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "pre-votes-for-shorter-logs",
@@ -139,7 +139,7 @@ MUTANTS = (
         "",
         "Nobody is willing to have a leader whose log is shorter than its own.",
         "Elections that cannot be won.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "votes-are-counted-twice",
@@ -148,7 +148,7 @@ MUTANTS = (
         "        if self.role is Role.CANDIDATE and vote.term == self.term:\n",
         "Each vote is counted once.",
         "Two voters lead one term.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "votes-of-earlier-terms",
@@ -157,7 +157,7 @@ MUTANTS = (
         "        if self.role is Role.CANDIDATE and sender not in self._voted_for_us:\n",
         "A late vote is no vote in this term.",
         "Two voters lead one term.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "amnesiacs-vote",
@@ -166,7 +166,7 @@ MUTANTS = (
         "    def on_vote_request(self, sender: BrokerId, request: VoteRequest) -> None:\n        if True:\n",
         "Who has forgotten its votes does not vote (docs/adr/0011).",
         "Two voters lead one term, or somebody leads without what was committed.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "amnesiacs-are-willing",
@@ -175,7 +175,7 @@ MUTANTS = (
         "            self.role is not Role.LEADER\n",
         "Who may not vote does not encourage anybody.",
         "Elections that cannot be won.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "amnesiacs-count",
@@ -184,7 +184,7 @@ MUTANTS = (
         "        return self.stored\n",
         "What an amnesiac has stored does not count for a majority (docs/adr/0011).",
         "What was acknowledged is gone.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "amnesiacs-are-readmitted-at-once",
@@ -193,7 +193,7 @@ MUTANTS = (
         "        else:\n",
         "An amnesiac counts again once it has all that it may have confirmed before (docs/adr/0011).",
         "Somebody leads without what was committed.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "the-wiped-are-members",
@@ -202,7 +202,7 @@ MUTANTS = (
         "        return Standing.FOUNDING\n",
         "A voter that finds nothing has forgotten what it promised, where there is a cluster (docs/adr/0011).",
         "Two voters lead one term, or somebody leads without what was committed.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "the-damaged-are-members",
@@ -211,7 +211,7 @@ MUTANTS = (
         "        put_aside",
         "A voter whose journal is damaged has forgotten what it promised (docs/adr/0011).",
         "Two voters lead one term, or somebody leads without what was committed.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "entries-of-earlier-terms-are-committed-alone",
@@ -220,7 +220,7 @@ MUTANTS = (
         "        if index > self.commit_index:\n",
         "Entries of earlier terms are committed together with one of the leader's own (Raft, 5.4.2).",
         TWO_TRUTHS,
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "entries-that-do-not-fit-are-taken",
@@ -229,7 +229,7 @@ MUTANTS = (
         "        return message.prev_index < self.log.base_index or known is not None\n",
         "A follower takes entries only behind one that is the leader's.",
         TWO_TRUTHS,
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "late-entries-truncate",
@@ -238,7 +238,7 @@ MUTANTS = (
         "            if True:\n",
         "A log is truncated only where it really differs.",
         "A late message takes back what was confirmed since.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "commit-beyond-what-agrees",
@@ -247,7 +247,7 @@ MUTANTS = (
         "        if (commit_index := min(message.commit_index, self.log.end)) > self.commit_index:\n",
         "A follower commits what it knows to be its leader's.",
         TWO_TRUTHS,
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "agreement-outlives-the-term",
@@ -256,7 +256,7 @@ MUTANTS = (
         "            self._agreed, self._agreed_term = max(self._agreed, self.commit_index), term\n",
         "What agreed with one leader need not agree with the next.",
         TWO_TRUTHS,
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "late-replies-count",
@@ -265,7 +265,7 @@ MUTANTS = (
         "        if not self.is_leader:\n",
         "An answer to an earlier leadership is dropped.",
         "A leader counts what a follower had in another term.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "sync-covers-truncated-entries",
@@ -274,7 +274,7 @@ MUTANTS = (
         "",
         "What is written in the place of truncated entries is not on disk yet.",
         LOST,
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "running-sync-covers-truncated-entries",
@@ -284,6 +284,6 @@ MUTANTS = (
         "",
         "A sync that is under way covers nothing of what is written after a truncation.",
         LOST,
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
 )

@@ -1,6 +1,6 @@
 """Mutants of what clients ask: what a batch may be, Produce, Fetch and its sessions, offsets, deletions."""
 
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 POISON = "A batch is in the log that no consumer can read."
 
@@ -12,7 +12,7 @@ MUTANTS = (
         "    if False:\n",
         "A produce request has one batch for each partition.",
         POISON,
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "batches-of-any-size",
@@ -21,7 +21,7 @@ MUTANTS = (
         "    if False:\n",
         "A batch has at most max.message.bytes.",
         "A consumer is sent more than it takes.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "record-counts-are-not-compared",
@@ -30,7 +30,7 @@ MUTANTS = (
         "    if header.record_count <= 0:\n",
         "A batch has as many records as offsets.",
         POISON,
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "batches-without-records",
@@ -39,7 +39,7 @@ MUTANTS = (
         "    if header.record_count != header.last_offset_delta + 1:\n",
         "A batch has a record.",
         POISON,
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "batches-of-any-count",
@@ -48,7 +48,7 @@ MUTANTS = (
         "    if False:\n",
         "A batch has so many records, and no more.",
         "One batch takes the processor for seconds.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "codecs-that-nobody-knows",
@@ -57,7 +57,7 @@ MUTANTS = (
         "    if False:\n",
         "A batch has a codec that consumers know.",
         POISON,
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "clients-write-control-batches",
@@ -66,7 +66,7 @@ MUTANTS = (
         "    if header.attributes & TRANSACTIONAL:\n",
         "Only brokers write control batches.",
         "Consumers skip what a client sent.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "transactions-are-taken",
@@ -75,7 +75,7 @@ MUTANTS = (
         "    if header.attributes & CONTROL:\n",
         "Transactions are refused, as they are not served.",
         "A consumer with read_committed waits for ever.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "idempotence-without-a-sequence",
@@ -84,7 +84,7 @@ MUTANTS = (
         "        header.producer_id < 0 or header.producer_epoch < 0\n",
         "An idempotent batch has a sequence number.",
         "A batch that is sent again is in the log twice.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "idempotence-without-an-epoch",
@@ -93,7 +93,7 @@ MUTANTS = (
         "        header.producer_id < 0 or header.base_sequence < 0\n",
         "An idempotent batch has an epoch.",
         "A replaced producer goes on.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "records-from-the-future",
@@ -102,7 +102,7 @@ MUTANTS = (
         "    if False:\n",
         "A record is at most message.timestamp.after.max.ms ahead.",
         "A segment is kept for a thousand years.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "records-from-the-past",
@@ -111,7 +111,7 @@ MUTANTS = (
         "    if False:\n",
         "A record is at most message.timestamp.before.max.ms old.",
         "Records are removed as they come.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "any-acks-will-do",
@@ -120,7 +120,7 @@ MUTANTS = (
         "                elif False:\n",
         "acks is -1, 1 or 0.",
         "A producer believes in more replicas than it was given.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "clients-write-internal-topics",
@@ -129,7 +129,7 @@ MUTANTS = (
         "                elif False:\n",
         "Clients do not write to internal topics.",
         "A client moves the committed offsets of a group.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "acks-of-all-wait-for-the-leader-alone",
@@ -138,7 +138,7 @@ MUTANTS = (
         "            must_wait = partition.when_kept(appended.end_offset, outcome)\n",
         "acks=all is answered once every in-sync replica has it (promise 1).",
         "An acknowledged record is missing from the next leader's log.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "acks-of-the-leader-wait-for-nothing",
@@ -147,7 +147,7 @@ MUTANTS = (
         "            must_wait = False\n",
         "acks=1 is answered once the leader has it on disk.",
         "A power cut takes records that were acknowledged.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "acks-of-the-leader-need-all",
@@ -156,7 +156,7 @@ MUTANTS = (
         "must_be_safe=True, budget=budget",
         "acks=1 needs no replica but the leader.",
         "A producer with acks=1 is refused while followers are away.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "refusals-of-unacknowledged-records-are-silent",
@@ -165,7 +165,7 @@ MUTANTS = (
         "        if False:\n            pending.slot.connection.close(",
         "With acks=0 a refusal closes the connection.",
         "A producer never asks for the new leader.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "repeats-are-told-an-offset-when-refused",
@@ -174,7 +174,7 @@ MUTANTS = (
         "        self.code, self.message = int(code_of(error)), str(error)\n",
         "What is refused has no offset.",
         "A producer is told of an offset that another record has.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "fetches-read-what-is-not-committed",
@@ -183,7 +183,7 @@ MUTANTS = (
         "                watermark = partition.log.log_end\n",
         "Only what is committed is read (promise 2).",
         "A consumer reads what the next leader may not have.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "a-new-leader-shows-its-watermark",
@@ -192,7 +192,7 @@ MUTANTS = (
         "    except PartitionRefused:\n        return partition.high_watermark\n",
         "A leader that does not know how far all is committed tells of no watermark.",
         "A consumer sees the high watermark go back.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "a-new-leader-says-that-there-is-nothing",
@@ -201,7 +201,7 @@ MUTANTS = (
         "",
         "'Nothing yet' is said by a leader that knows how far all is committed.",
         "A reader to the end stops before it.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "followers-serve-whoever-asks",
@@ -210,7 +210,7 @@ MUTANTS = (
         "        find = self.replicas.readable\n",
         "A follower serves only clients that look for replicas near them (KIP-392).",
         "A consumer reads from a replica that was, without end.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "fetches-ignore-the-epoch",
@@ -219,7 +219,7 @@ MUTANTS = (
         "        return find(topic, index)\n",
         "A fetch with an old leader epoch is fenced (KIP-320).",
         "A consumer goes on reading where the log was cut.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "the-answers-size-has-no-bound",
@@ -228,7 +228,7 @@ MUTANTS = (
         "        self._bytes_max = request.bytes_max\n",
         "An answer has at most fetch.max.bytes of the broker.",
         "One client fills the broker's memory.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "a-large-first-batch-is-never-sent",
@@ -237,7 +237,7 @@ MUTANTS = (
         "                if found is not None and found.size <= room:\n",
         "The first batch is sent whatever its size (KIP-74).",
         "A consumer with small limits never gets on.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "sessions-tell-all",
@@ -246,7 +246,7 @@ MUTANTS = (
         "            if True:\n",
         "A fetch session is told of what has changed (KIP-227).",
         "Answers have a row for each partition.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "sessions-do-not-tell-the-log-start",
@@ -255,7 +255,7 @@ MUTANTS = (
         "",
         "A session is told when the log's start moves (KIP-227).",
         "A consumer goes back to what is deleted.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "busy-partitions-starve-the-others",
@@ -264,7 +264,7 @@ MUTANTS = (
         "            pass\n",
         "Whoever got data goes last the next time.",
         "A partition is never read.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "shared-pieces-outlive-the-turn",
@@ -273,7 +273,7 @@ MUTANTS = (
         "            pass\n",
         "What was read for one client is shared within one turn of the loop.",
         "A consumer is given what was cut.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "session-epochs-are-not-compared",
@@ -282,7 +282,7 @@ MUTANTS = (
         "",
         "A session's requests are counted (KIP-227).",
         "A consumer misses partitions without noticing.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "session-epochs-do-not-wrap",
@@ -291,7 +291,7 @@ MUTANTS = (
         "        session.epoch = epoch + 1\n",
         "Behind the last epoch of a session comes 1 (KIP-227).",
         "A session ends after 2 billion requests.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "forgotten-partitions-stay-in-their-session",
@@ -300,7 +300,7 @@ MUTANTS = (
         "            pass\n",
         "What a client forgets is out of its session (KIP-227).",
         "A consumer is sent what it does not want.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "sessions-do-not-seek",
@@ -310,7 +310,7 @@ MUTANTS = (
         "                known.bytes_max, known.leader_epoch = wanted.bytes_max, wanted.leader_epoch\n",
         "A session reads from where its client says (KIP-227).",
         "A consumer is given the same records again.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "sessions-in-use-are-evicted",
@@ -319,7 +319,7 @@ MUTANTS = (
         "            if oldest is None:\n",
         "A session that is in use makes no room for others.",
         "Sessions of clients replace each other without end.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "a-connection-has-many-sessions",
@@ -328,7 +328,7 @@ MUTANTS = (
         "",
         "A connection has one session at most.",
         "One client takes the room of all.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "a-stale-end-in-list-offsets",
@@ -337,7 +337,7 @@ MUTANTS = (
         "    end = partition.high_watermark\n",
         "ListOffsets tells an end once the leader knows how far all is committed.",
         "A consumer that begins at the end begins before it.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "list-offsets-tells-the-log-end",
@@ -346,7 +346,7 @@ MUTANTS = (
         "        return Found(log.log_end, NONE, partition.leader_epoch)\n",
         "ListOffsets tells of what is committed.",
         "A consumer begins behind what is committed.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "list-offsets-ignores-the-epoch",
@@ -355,7 +355,7 @@ MUTANTS = (
         "        partition = call.services.replicas.led(topic, index)\n",
         "ListOffsets with an old leader epoch is fenced (KIP-320).",
         "A deposed leader's end is believed.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "list-offsets-of-versions-to-come",
@@ -364,7 +364,7 @@ MUTANTS = (
         "    if timestamp < 0 and timestamp not in _FIRST_WITH:\n",
         "A place is asked for from its version on.",
         "An old client is answered with what it does not know.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "list-offsets-answers-twice",
@@ -373,7 +373,7 @@ MUTANTS = (
         "await _partition(topic, wanted, call, debugs=debugs)",
         "A partition that is asked for twice is refused.",
         "A small request is much work.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "epochs-are-told-by-whoever-holds-them",
@@ -382,7 +382,7 @@ MUTANTS = (
         "        partition = call.services.replicas.readable(topic, wanted.partition, wanted.current_leader_epoch)\n",
         "OffsetForLeaderEpoch is answered by the leader.",
         "A reader is sent back by a follower that lags.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "offset-for-leader-epoch-ignores-the-epoch",
@@ -391,7 +391,7 @@ MUTANTS = (
         "wanted.partition)",
         "OffsetForLeaderEpoch with an old leader epoch is fenced (KIP-320).",
         "A deposed leader's end is believed.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "the-own-epoch-ends-at-the-watermark",
@@ -400,7 +400,7 @@ MUTANTS = (
         "        return wanted, partition.high_watermark\n",
         "The leader's own epoch ends where its log does.",
         "A reader takes what it has read for truncated.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "delete-records-above-the-watermark",
@@ -409,7 +409,7 @@ MUTANTS = (
         "    if not 0 <= start:\n",
         "Only what is committed is deleted.",
         "A log begins behind its end.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "delete-records-of-compacted-topics",
@@ -418,7 +418,7 @@ MUTANTS = (
         "    if False:\n",
         "Records of a compacted topic are not deleted by offset.",
         "Committed offsets are gone.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "delete-records-below-min-isr",
@@ -427,7 +427,7 @@ MUTANTS = (
         "    if False:\n",
         "Records are deleted where enough replicas are in sync.",
         "Deleted records come back with the next leader.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "delete-records-is-answered-at-once",
@@ -436,7 +436,7 @@ MUTANTS = (
         "                pass\n",
         "DeleteRecords is answered once no in-sync replica has the records (KIP-107).",
         "Deleted records come back with the next leader.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
     Mutant(
         "transactional-ids-are-served",
@@ -445,6 +445,6 @@ MUTANTS = (
         "    if False:\n",
         "Transactions are refused, as they are not served.",
         "A client believes that its transactions are atomic.",
-        Story.BROKERS,
+        Scenario.BROKERS,
     ),
 )

@@ -1,6 +1,6 @@
 """Mutants of what a log knows of its idempotent producers (rule 9)."""
 
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 TWICE = "A batch that was sent again is in the log twice."
 GONE = "A batch is acknowledged as a repeat of one that is gone."
@@ -13,7 +13,7 @@ MUTANTS = (
         "                return None\n",
         "A batch that is in the log is not appended again.",
         TWICE,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "only-the-last-batch-is-remembered",
@@ -22,7 +22,7 @@ MUTANTS = (
         "BATCHES_REMEMBERED = 1\n",
         "The last five batches are recognised.",
         "A batch that was sent again before its successors is refused, or a truncation forgets its producer.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "gaps-are-let-through",
@@ -31,7 +31,7 @@ MUTANTS = (
         '        return None\n        OutOfOrderSequence(\n            f"producer {header.producer_id} sent sequence',
         "A gap in the sequence numbers is refused.",
         "A batch is in the log whose predecessors are not.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "replaced-producers-go-on",
@@ -40,7 +40,7 @@ MUTANTS = (
         "        if False:\n",
         "A producer that was replaced is fenced by its epoch.",
         "A batch of an older epoch is in the log.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "truncated-batches-are-repeats",
@@ -49,7 +49,7 @@ MUTANTS = (
         "        self.recovery_point = min(",
         "What was cut may be sent again.",
         GONE,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "unflushed-batches-are-checkpointed",
@@ -58,7 +58,7 @@ MUTANTS = (
         "self.producers.encode(self.log_end)",
         "A checkpoint knows of no batch that is not on disk.",
         GONE,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "producers-are-not-recovered",
@@ -67,7 +67,7 @@ MUTANTS = (
         "        if False:\n            self._log.producers.appended",
         "A restart finds again what every producer sent last.",
         TWICE,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "producers-are-not-replicated",
@@ -77,7 +77,7 @@ MUTANTS = (
         "            self.producers.appended(header, base, end, now_ms)\n",
         "A follower learns of producers from their batches.",
         TWICE,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "producers-die-with-their-last-checkpoint",
@@ -86,15 +86,15 @@ MUTANTS = (
         "Producers()",
         "A checkpoint keeps what is known of producers.",
         TWICE,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "producer-ids-are-given-out-twice",
         "cluster/metadata/image_builder.py",
-        "        if command.expected_next != tables.rest.next_producer_id:\n",
+        "        if command.expected_next != delta.rest.next_producer_id:\n",
         "        if False:\n",
         "A block of producer ids is given to one broker, however often it is asked for.",
         "Two proposals for the same block are both accepted.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
 )

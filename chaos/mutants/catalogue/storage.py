@@ -1,6 +1,6 @@
 """Mutants of the log on its disk: what has to be synced, proven, and found again after a stop."""
 
-from cordwood.chaos.mutants.mutant import Mutant, Story
+from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
 LOST = "Everybody loses power, and acknowledged records are gone."
 SERVED = "A bit turned over on a disk is read by somebody, or copied."
@@ -14,7 +14,7 @@ MUTANTS = (
         "        self.unsaved_bytes",
         "Every batch is synced before it counts.",
         LOST,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-directory-sync-after-create",
@@ -23,7 +23,7 @@ MUTANTS = (
         "",
         "A new segment's directory is synced with it.",
         LOST,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "acknowledge-before-sync",
@@ -32,7 +32,7 @@ MUTANTS = (
         "return log.log_end",
         "Only what was flushed counts as kept.",
         LOST,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "sync-covers-what-came-later",
@@ -41,7 +41,7 @@ MUTANTS = (
         "self.flushed_end = self.log_end",
         "A sync covers what was written before it began.",
         LOST,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "sync-covers-what-was-cut",
@@ -50,7 +50,7 @@ MUTANTS = (
         "",
         "A sync that is under way covers nothing of what is written after a truncation.",
         "A replica claims to have flushed more than it has.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-mark-before-truncation",
@@ -59,7 +59,7 @@ MUTANTS = (
         "",
         "The flush mark comes down, and is synced, before a log is cut.",
         "A crash within the cut looks like a loss of records, which nobody can send again.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "recovery-point-stays-above-truncation",
@@ -68,7 +68,7 @@ MUTANTS = (
         "        return None\n",
         "The recovery point comes down before the bytes do.",
         "After a restart the cut records are missed, as if the disk had lost them.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-checkpoint-sync",
@@ -77,7 +77,7 @@ MUTANTS = (
         "",
         "A checkpoint is synced before it takes the place of the one before.",
         "After a power cut a small file is empty: a voter that should remember does not.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "no-directory-sync-after-rename",
@@ -86,7 +86,7 @@ MUTANTS = (
         "",
         "A rename counts once its directory is synced.",
         "After a power cut within a truncation the recovery point of before is back, above the log's end.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-sync-of-what-a-restart-found",
@@ -95,7 +95,7 @@ MUTANTS = (
         "        if False:\n",
         "What a killed process left in the page cache is synced before it counts.",
         LOST,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-checksum-on-read",
@@ -104,7 +104,7 @@ MUTANTS = (
         "        if False:\n            self.damaged.add",
         "Nothing is read from a log that is not what was written.",
         SERVED,
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-checksum-of-batches",
@@ -113,7 +113,7 @@ MUTANTS = (
         "    if False:\n",
         "A batch that does not fit its checksum is taken by nobody.",
         "A batch that arrives spoilt is in the log.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-checksum-on-produce",
@@ -122,7 +122,7 @@ MUTANTS = (
         "        from cordwood.storage.batch import peek\n\n        header = peek(batch)\n        try:\n",
         "A producer's batch is checked before it is taken.",
         "A batch that arrives spoilt is in the log.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-checksum-when-scrubbing",
@@ -131,7 +131,7 @@ MUTANTS = (
         "                if content is None:\n",
         "Damage is found, also where nobody reads.",
         "After peace a replica still has damage.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-scrubbing",
@@ -140,7 +140,7 @@ MUTANTS = (
         "        if False:\n            self._tasks.repeat(",
         "Damage is found, also where nobody reads.",
         "After peace a replica still has damage.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-checksum-of-checkpoints",
@@ -149,7 +149,7 @@ MUTANTS = (
         "    if False:\n",
         "A small file that is not what was written is not believed.",
         "A bit turns over in a recovery point, a list of epochs or a snapshot of the metadata.",
-        Story.QUORUM,
+        Scenario.QUORUM,
     ),
     Mutant(
         "no-checksum-of-indexes",
@@ -158,7 +158,7 @@ MUTANTS = (
         "or len(rows) < count * ROW_BYTES:",
         "An index that is not what was written is made anew.",
         "A sound log is taken for a damaged one, for ever.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "no-checksum-of-marks",
@@ -167,7 +167,7 @@ MUTANTS = (
         "if len(content) < SLOT_BYTES:",
         "A flush mark that is not what was noted is not believed.",
         "A log is opened as if it had lost records, or never had any.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "index-outlives-a-truncation",
@@ -176,7 +176,7 @@ MUTANTS = (
         "            pass\n",
         "No checksum of what was cut vouches for what has come in its place.",
         FALSE_ALARM,
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "index-outlives-a-power-cut",
@@ -185,7 +185,7 @@ MUTANTS = (
         "            pass\n",
         "No checksum of what a power cut took vouches for what has come in its place.",
         FALSE_ALARM,
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "damage-is-cut-as-a-tear",
@@ -194,7 +194,7 @@ MUTANTS = (
         "            if True:\n",
         "Only what was provably never flushed is cut.",
         "A replica that is in sync has lost what is committed.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "lost-offsets-are-given-out-again",
@@ -203,7 +203,7 @@ MUTANTS = (
         "log.log_end = max(found, log.log_start)",
         "Offsets of records that were lost stay taken.",
         "A replica that is in sync ends before what is committed.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "epochs-are-not-recovered",
@@ -212,7 +212,7 @@ MUTANTS = (
         "        if header.producer_id",
         "A restart finds again which leader took which offsets (rule 4).",
         "A follower does not go back to the first common epoch.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "epochs-are-not-truncated",
@@ -221,7 +221,7 @@ MUTANTS = (
         "\n    def _place_of_cut",
         "What was cut is no epoch of this log any more (rule 4).",
         "A follower is taken to have what it gave up.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
     Mutant(
         "epochs-are-set-back-first",
@@ -230,7 +230,7 @@ MUTANTS = (
         "    _write_epochs(disk, directory, state)\n    _write_recovery(disk, directory, state)\n",
         "A crash within a truncation leaves no batches without their epochs (rule 4).",
         "A follower does not go back to the first common epoch.",
-        Story.LOGS,
+        Scenario.LOGS,
     ),
     Mutant(
         "failed-sync-is-ignored",
@@ -239,6 +239,6 @@ MUTANTS = (
         "            error: OSError | None = None\n",
         "A failed sync takes the log directory offline (rule 8).",
         "What the sync did not write is missing after a power cut.",
-        Story.REPLICAS,
+        Scenario.REPLICAS,
     ),
 )

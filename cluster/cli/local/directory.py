@@ -25,7 +25,7 @@ ONLY_THE_OWNER = 0o600
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class LocalBroker:
     """One broker of a local cluster, as its configuration file has it."""
 
     directory: Path
@@ -78,16 +78,16 @@ class ClusterDirectory:
         """What is a new broker's own."""
         return layout.Place(broker_id, kafka_port, http_port, str(self._directory_of(broker_id) / "data"))
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[LocalBroker]:
         """The brokers that have a configuration file, by number. Raises Failure for one that makes no sense."""
         found = [self._read(config) for config in self.path.glob(f"broker-*/{SETTINGS_FILE}")]
         return sorted(found, key=lambda member: member.broker_id)
 
-    def member(self, settings: Settings) -> Member:
+    def member(self, settings: Settings) -> LocalBroker:
         """The broker with these settings, which need not have been written yet."""
-        return Member(self._directory_of(settings.node_id), settings)
+        return LocalBroker(self._directory_of(settings.node_id), settings)
 
-    def write(self, member: Member) -> None:
+    def write(self, member: LocalBroker) -> None:
         """Write a broker's configuration file."""
         _replace(member.config, layout.render(layout.given_rows(member.settings)), ONLY_THE_OWNER)
 
@@ -101,7 +101,7 @@ class ClusterDirectory:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise Failure(f"cannot read {self.path / CLUSTER_FILE}: {error}.", ExitCode.USAGE) from None
 
-    def write_pids(self, members: Iterable[Member], pids: Mapping[int, int]) -> None:
+    def write_pids(self, members: Iterable[LocalBroker], pids: Mapping[int, int]) -> None:
         """Write `cluster.json`, for those that have been started at least once."""
         rows = [_row(member, pids[member.broker_id]) for member in members if member.broker_id in pids]
         _replace(self.path / CLUSTER_FILE, json.dumps({"brokers": rows}, indent=2) + "\n")
@@ -109,15 +109,15 @@ class ClusterDirectory:
     def _directory_of(self, broker_id: int) -> Path:
         return self.path / f"broker-{broker_id}"
 
-    def _read(self, config: Path) -> Member:
+    def _read(self, config: Path) -> LocalBroker:
         try:
             text = config.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise Failure(f"cannot read {config}: {error}.", ExitCode.USAGE) from None
-        return Member(config.parent, layout.parsed(text, origin=str(config)))
+        return LocalBroker(config.parent, layout.parsed(text, origin=str(config)))
 
 
-def _row(member: Member, pid: int) -> dict[str, Any]:
+def _row(member: LocalBroker, pid: int) -> dict[str, Any]:
     return {
         "id": member.broker_id,
         "pid": pid,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.local import layout
-from cordwood.cluster.cli.local.directory import ClusterDirectory, Member
+from cordwood.cluster.cli.local.directory import ClusterDirectory, LocalBroker
 from cordwood.cluster.cli.local.processes import why_not_free
 
 BROKERS = 3
@@ -28,20 +28,20 @@ class Wanted:
     overrides: tuple[str, ...] = ()
 
 
-def members_wanted(directory: ClusterDirectory, wanted: Wanted) -> list[Member]:
+def members_wanted(directory: ClusterDirectory, wanted: Wanted) -> list[LocalBroker]:
     """The brokers that there are to be, by number. Nothing is written. Raises Failure with exit code 2."""
     there = directory.members()
     if not there:
         return _new_cluster(directory, wanted)
     _require_unchanged(directory, there, wanted)
     kept = [
-        Member(member.directory, layout.checked(layout.given_rows(member.settings), wanted.overrides))
+        LocalBroker(member.directory, layout.checked(layout.given_rows(member.settings), wanted.overrides))
         for member in there
     ]
     return kept + _joining(directory, there, wanted)
 
 
-def _new_cluster(directory: ClusterDirectory, wanted: Wanted) -> list[Member]:
+def _new_cluster(directory: ClusterDirectory, wanted: Wanted) -> list[LocalBroker]:
     brokers = wanted.brokers or BROKERS
     kafka_port, http_port = wanted.kafka_port or KAFKA_PORT, wanted.http_port or HTTP_PORT
     voters = layout.default_voters(brokers) if wanted.voters is None else wanted.voters
@@ -58,7 +58,7 @@ def _new_cluster(directory: ClusterDirectory, wanted: Wanted) -> list[Member]:
     return [directory.member(layout.checked(place.rows() | shared, wanted.overrides)) for place in places]
 
 
-def _joining(directory: ClusterDirectory, there: list[Member], wanted: Wanted) -> list[Member]:
+def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: Wanted) -> list[LocalBroker]:
     """The brokers by which a cluster grows. They keep no metadata of their own: the voters are settled."""
     first, number = there[0], there[-1].broker_id
     count = (wanted.brokers or len(there)) - len(there)
@@ -77,7 +77,7 @@ def _joining(directory: ClusterDirectory, there: list[Member], wanted: Wanted) -
     return [directory.member(layout.checked(place.rows() | shared, wanted.overrides)) for place in places]
 
 
-def _require_unchanged(directory: ClusterDirectory, there: list[Member], wanted: Wanted) -> None:
+def _require_unchanged(directory: ClusterDirectory, there: list[LocalBroker], wanted: Wanted) -> None:
     """Raise Failure where a cluster that is there is asked to be another one."""
     first = there[0]
     if wanted.brokers is not None and wanted.brokers < len(there):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from cordwood.cluster.cli.exits import Failure
-from cordwood.cluster.cli.local.directory import Member
+from cordwood.cluster.cli.local.directory import LocalBroker
 
 STOP_S = 30.0
 """How long brokers have to stop in, all together."""
@@ -18,7 +18,7 @@ STOP_S = 30.0
 POLL_S = 0.05
 
 
-def start(member: Member) -> "subprocess.Popen[bytes]":
+def start(member: LocalBroker) -> "subprocess.Popen[bytes]":
     """Start one broker in a session of its own: neither Ctrl-C nor the end of this process reaches it.
 
     Its configuration file is all that it is told: CORDWOOD_* of the environment would be told to all of them alike.
@@ -37,7 +37,7 @@ def start(member: Member) -> "subprocess.Popen[bytes]":
         )
 
 
-def is_running(member: Member, pid: int | None) -> bool:
+def is_running(member: LocalBroker, pid: int | None) -> bool:
     """Whether this process is this broker: a process id may have been given to another since."""
     if pid is None:
         return False
@@ -53,7 +53,7 @@ def end_in_words(exit_code: int) -> str:
     return f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
 
 
-def require_free_ports(members: Iterable[Member]) -> None:
+def require_free_ports(members: Iterable[LocalBroker]) -> None:
     """Raise Failure where a broker could not listen on one of its addresses, or two of them have the same."""
     users: dict[str, int] = {}
     for member in members:
@@ -81,7 +81,7 @@ def why_not_free(address: str) -> str | None:
     return None
 
 
-def stop(running: Mapping[int, tuple[Member, int]]) -> Iterator[str]:
+def stop(running: Mapping[int, tuple[LocalBroker, int]]) -> Iterator[str]:
     """End brokers cleanly and say of each how it ended; who does not end in time is killed.
 
     All are told at once, while there is a metadata quorum by which they can agree who leads: one after another, the
@@ -98,7 +98,7 @@ def stop(running: Mapping[int, tuple[Member, int]]) -> Iterator[str]:
             yield f"broker {broker_id} (process {pid}) did not stop in {STOP_S:.0f} s and was killed; see {member.log}"
 
 
-def _has_ended_by(member: Member, pid: int, deadline: float) -> bool:
+def _has_ended_by(member: LocalBroker, pid: int, deadline: float) -> bool:
     while is_running(member, pid):
         if time.monotonic() >= deadline:
             return False

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 
 from cordwood.cluster.cli.client import client_settings, parse_servers, why_unreachable
 from cordwood.cluster.cli.exits import Failure
-from cordwood.cluster.cli.local.directory import Member
+from cordwood.cluster.cli.local.directory import LocalBroker
 from cordwood.cluster.cli.local.processes import end_in_words
 
 USABLE_S = 60.0
@@ -21,7 +21,7 @@ class Awaited:
     `process` is set where it is started here, so that its end is noticed.
     """
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: LocalBroker) -> None:
         self.member = member
         self.process: subprocess.Popen[bytes] | None = None
         self._log_start = member.log.stat().st_size if member.log.exists() else 0

@@ -7,7 +7,7 @@ from cordwood.cluster.http.metrics.family import Family, Row, counter, counters,
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.changes import Cause
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
-from cordwood.cluster.metadata_events import Chronicle
+from cordwood.cluster.metadata_events import MetadataEventLog
 
 NO_BROKER = -1
 
@@ -34,8 +34,8 @@ def _raft_leader_id(watched: Watched) -> int:
     return NO_BROKER if leader_id is None else leader_id
 
 
-def _elections(chronicle: Chronicle) -> Iterator[Row]:
-    return (((cause.value,), chronicle.elections[cause]) for cause in Cause)
+def _elections(event_log: MetadataEventLog) -> Iterator[Row]:
+    return (((cause.value,), event_log.elections[cause]) for cause in Cause)
 
 
 FAMILIES: tuple[Family, ...] = (
@@ -49,11 +49,11 @@ FAMILIES: tuple[Family, ...] = (
     counter(
         "controllerships",
         "How often this broker became the active controller.",
-        lambda watched: watched.chronicle.controllerships,
+        lambda watched: watched.event_log.controllerships,
     ),
     gauge("registered_brokers", "Brokers of the cluster.", lambda watched: len(watched.quorum.image.brokers)),
     gauge("fenced_brokers", "Registered brokers that may not lead, as this broker knows the cluster.", _fenced_brokers),
-    counter("fencings", "How often this broker was fenced.", lambda watched: watched.chronicle.fencings),
+    counter("fencings", "How often this broker was fenced.", lambda watched: watched.event_log.fencings),
     gauge(
         "cluster_partitions",
         "Partitions of the cluster, as this broker knows it.",
@@ -69,22 +69,22 @@ FAMILIES: tuple[Family, ...] = (
         "Elections by which this broker came to lead a partition. What became of the leader before: failure, shutdown;"
         " choice where it could have gone on; return where there was none; unclean where an operator forced it.",
         ("cause",),
-        lambda watched: _elections(watched.chronicle),
+        lambda watched: _elections(watched.event_log),
     ),
     counter(
         "leaderships_lost",
         "How often a partition that this broker led got another leader, or none.",
-        lambda watched: watched.chronicle.leaderships_lost,
+        lambda watched: watched.event_log.leaderships_lost,
     ),
     counter(
         "isr_shrinks",
         "How often a partition that this broker leads lost replicas in sync.",
-        lambda watched: watched.chronicle.isr_shrinks,
+        lambda watched: watched.event_log.isr_shrinks,
     ),
     counter(
         "isr_expansions",
         "How often a partition that this broker leads gained replicas in sync.",
-        lambda watched: watched.chronicle.isr_expansions,
+        lambda watched: watched.event_log.isr_expansions,
     ),
     gauge("raft_term", "Term of the metadata quorum: one more for each election.", lambda watched: watched.quorum.term),
     gauge("raft_leader_id", "Broker that leads the metadata quorum; -1 for none.", _raft_leader_id),

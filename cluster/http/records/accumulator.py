@@ -14,7 +14,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 from kio.schema.produce.v11.request import PartitionProduceData, ProduceRequest, TopicProduceData
 
-from cordwood.cluster.http.cluster_client import Cluster, OutOfReach, Unanswered
+from cordwood.cluster.http.cluster_client import ClusterClient, OutOfReach, Unanswered
 from cordwood.cluster.http.places import Place, leader_of
 from cordwood.cluster.http.refusal import NOT_NOW, refusal_of, sentence_of, status_of
 from cordwood.cluster.kafka.handlers.produce import ACKS_LEADER
@@ -62,7 +62,7 @@ class NotKept(Exception):
         self.code, self.sentence = code, sentence
 
 
-class Parcel:
+class ProducerBatch:
     """Records of one request for one partition. `kept` becomes the offset of the first."""
 
     __slots__ = ("kept", "once", "records", "size")
@@ -83,13 +83,13 @@ class Parcel:
             self.kept.exception()
 
 
-class Outbox:
+class RecordAccumulator:
     """Everything that is on its way from this broker's HTTP clients."""
 
-    def __init__(self, cluster: Cluster, quorum: Quorum) -> None:
+    def __init__(self, cluster: ClusterClient, quorum: Quorum) -> None:
         """`cluster` is asked for as long as records take to be kept: nothing else should have to wait for that."""
         self._cluster, self._quorum = cluster, quorum
-        self._lanes: dict[tuple[Place, int], Lane] = {}
+        self._lanes: dict[tuple[Place, int], PartitionQueue] = {}
         self._waiting_bytes = 0
         self.batch_count = 0
         """Batches sent so far."""
@@ -99,14 +99,14 @@ class Outbox:
         """Whether more is on its way than is to be kept in memory."""
         return self._waiting_bytes > WAITING_BYTES_MAX
 
-    def send(self, place: Place, acks: int, parcel: Parcel) -> None:
+    def send(self, place: Place, acks: int, batch: ProducerBatch) -> None:
         """Have the parcel kept by all replicas in sync (acks -1) or by the leader (1, or 0 for who does not wait)."""
-        lane = self._lanes.get((place, acks))
-        if lane is None:
-            lane = self._lanes[place, acks] = Lane(self, place, acks)
-        self._waiting_bytes += parcel.size
-        parcel.kept.add_done_callback(lambda _: self._done(parcel))
-        lane.add(parcel)
+        queue = self._lanes.get((place, acks))
+        if queue is None:
+            queue = self._lanes[place, acks] = PartitionQueue(self, place, acks)
+        self._waiting_bytes += batch.size
+        batch.kept.add_done_callback(lambda _: self._done(batch))
+        queue.add(batch)
 
     async def produce(self, place: Place, acks: int, batch: bytes) -> Any:
         """What the leader answers for a batch. Raises NotKept where it does not answer."""
@@ -133,25 +133,25 @@ class Outbox:
         """Hang up. What is on its way may or may not be kept."""
         await self._cluster.close()
 
-    def forget(self, lane: "Lane") -> None:
+    def forget(self, queue: "PartitionQueue") -> None:
         """Nothing is on its way there any more."""
-        self._lanes.pop((lane.place, lane.acks), None)
+        self._lanes.pop((queue.place, queue.acks), None)
 
-    def _done(self, parcel: Parcel) -> None:
-        self._waiting_bytes -= parcel.size
+    def _done(self, batch: ProducerBatch) -> None:
+        self._waiting_bytes -= batch.size
 
 
-class Lane:
+class PartitionQueue:
     """What goes to one partition with the same acks: one batch after the other, so that all stays in order."""
 
-    def __init__(self, outbox: Outbox, place: Place, acks: int) -> None:
-        self._outbox, self.place, self.acks = outbox, place, acks
-        self._waiting: deque[Parcel] = deque()
+    def __init__(self, accumulator: RecordAccumulator, place: Place, acks: int) -> None:
+        self._accumulator, self.place, self.acks = accumulator, place, acks
+        self._waiting: deque[ProducerBatch] = deque()
         self._sending: asyncio.Task[None] | None = None
 
-    def add(self, parcel: Parcel) -> None:
+    def add(self, batch: ProducerBatch) -> None:
         """Parcels of the same turn go together: the task begins when the turn is over."""
-        self._waiting.append(parcel)
+        self._waiting.append(batch)
         if self._sending is None:
             self._sending = asyncio.get_running_loop().create_task(self._send_all(), name="produce over HTTP")
 
@@ -166,9 +166,9 @@ class Lane:
                     _refuse(parcels, NotKept(ErrorCode.unknown_server_error, f"{FAILED} {MAYBE_KEPT}"))
         finally:
             self._sending = None
-            self._outbox.forget(self)
+            self._accumulator.forget(self)
 
-    def _next(self) -> list[Parcel]:
+    def _next(self) -> list[ProducerBatch]:
         """The parcels of the next batch: those that wait, as far as they fit, and one with numbers of its own alone."""
         parcels = [self._waiting.popleft()]
         size, count = parcels[0].size, len(parcels[0].records)
@@ -179,23 +179,23 @@ class Lane:
             parcels.append(self._waiting.popleft())
         return parcels
 
-    async def _keep(self, parcels: list[Parcel]) -> None:
+    async def _keep(self, parcels: list[ProducerBatch]) -> None:
         """Nobody is refused for what was wrong with another's records."""
         try:
             base_offset = await self._produce_in_time(parcels)
         except NotKept as refused:
             if len(parcels) > 1 and refused.code in _OF_ONE_RECORD:
-                for parcel in parcels:
-                    await self._keep([parcel])
+                for batch in parcels:
+                    await self._keep([batch])
                 return
             _refuse(parcels, refused)
             return
-        for parcel in parcels:
-            if not parcel.kept.done():
-                parcel.kept.set_result(base_offset)
-            base_offset += len(parcel.records)
+        for batch in parcels:
+            if not batch.kept.done():
+                batch.kept.set_result(base_offset)
+            base_offset += len(batch.records)
 
-    async def _produce_in_time(self, parcels: list[Parcel]) -> int:
+    async def _produce_in_time(self, parcels: list[ProducerBatch]) -> int:
         """As `_produce`, trying again for a while as long as nothing can be kept twice by that."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + RETRIED_FOR_S
@@ -208,9 +208,9 @@ class Lane:
                     raise
             await asyncio.sleep(RETRY_S)
 
-    async def _produce(self, parcels: list[Parcel]) -> int:
+    async def _produce(self, parcels: list[ProducerBatch]) -> int:
         """The offset of the first record. Raises NotKept."""
-        records = [record for parcel in parcels for record in parcel.records]
+        records = [record for batch in parcels for record in batch.records]
         once = parcels[0].once
         batch = encode(
             records,
@@ -218,7 +218,7 @@ class Lane:
             producer_epoch=-1 if once is None else 0,
             base_sequence=NO_SEQUENCE if once is None else once.sequence,
         )
-        answer = await self._outbox.produce(self.place, self.acks, batch)
+        answer = await self._accumulator.produce(self.place, self.acks, batch)
         code = answer.error_code
         if code is not ErrorCode.none:
             sentence = refusal_of(code, answer.error_message).sentence
@@ -226,9 +226,9 @@ class Lane:
         return int(answer.base_offset)
 
 
-def _refuse(parcels: Sequence[Parcel], reason: NotKept) -> None:
-    for parcel in parcels:
-        parcel.refuse(reason)
+def _refuse(parcels: Sequence[ProducerBatch], reason: NotKept) -> None:
+    for batch in parcels:
+        batch.refuse(reason)
 
 
 def _headers_bytes(record: Record) -> int:

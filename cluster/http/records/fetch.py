@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 
-from cordwood.cluster.http.client_connection import CLIENT_ID, Conversation
+from cordwood.cluster.http.client_connection import CLIENT_ID, ClientConnection
 from cordwood.cluster.http.places import Place
 from cordwood.cluster.kafka.questions import decode_response, encode_request
 
@@ -30,7 +30,7 @@ class Fetched(NamedTuple):
     records: bytes
 
 
-async def fetch(conversation: Conversation, starts: Mapping[Place, int], waits: bool) -> Sequence[Fetched]:
+async def fetch(connection: ClientConnection, starts: Mapping[Place, int], waits: bool) -> Sequence[Fetched]:
     """A row for each partition, in their order. With `waits`, only once there is something for one of them.
 
     Raises HungUp, TimeoutError, Malformed.
@@ -55,7 +55,7 @@ async def fetch(conversation: Conversation, starts: Mapping[Place, int], waits: 
         ),
     )
     async with asyncio.timeout(wait_s + SILENCE_S):
-        frame = await conversation.ask(lambda number: [encode_request(request, number, CLIENT_ID)])
+        frame = await connection.ask(lambda number: [encode_request(request, number, CLIENT_ID)])
     return [
         Fetched(
             Place(topic.topic, row.partition_index), row.error_code, row.log_start_offset, bytes(row.records or b"")

@@ -19,7 +19,7 @@ from cordwood.cluster.http.places import Offsets, Place
 from cordwood.cluster.http.records.encodings import Encoding, ReadRecord, written
 from cordwood.cluster.http.records.formats import EVENTS, LINES, Events, Format, Lines, positions_in
 from cordwood.cluster.http.records.portions import RECORDS_MAX
-from cordwood.cluster.http.records.reader import Piece, Reading, Wanted
+from cordwood.cluster.http.records.reader import Piece, RecordReader, Wanted
 from cordwood.cluster.http.refusal import HttpRefusal, Mistake
 from cordwood.cluster.http.route import Asked, Nothing, Route
 from cordwood.cluster.metadata.image import TopicImage
@@ -68,7 +68,7 @@ async def read_records(asked: Asked[ReadQuery, Nothing]) -> web.StreamResponse:
         await response.prepare(request)
         sending = _Sending(response, form, query)
         try:
-            async with Reading(context, wanted) as reading:
+            async with RecordReader(context, wanted) as reading:
                 await sending.send(reading)
         except TimeoutError:
             if request.transport is not None:
@@ -83,7 +83,7 @@ class _Sending:
         self._response, self._form, self._query = response, form, query
         self._records_left, self._bytes_left = query.limit, query.max_bytes
 
-    async def send(self, reading: Reading) -> None:
+    async def send(self, reading: RecordReader) -> None:
         """Returns at the end. Raises TimeoutError for a client that is stuck, ConnectionError for one that is gone."""
         try:
             while not reading.is_over and not self._is_enough:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import structlog
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.http.client_connection import Conversation, HungUp
+from cordwood.cluster.http.client_connection import ClientConnection, HungUp
 from cordwood.cluster.http.cluster_client import Unanswered
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, Place, by_leader
@@ -60,8 +60,8 @@ class Wanted:
     records_max: int = RECORDS_MAX
 
 
-class Reading:
-    """One reader: `async with Reading(…) as reading`, and `await reading.next()` until it is over."""
+class RecordReader:
+    """One reader: `async with RecordReader(…) as reading`, and `await reading.next()` until it is over."""
 
     def __init__(self, context: Context, wanted: Wanted) -> None:
         self._context, self._wanted = context, wanted
@@ -74,7 +74,7 @@ class Reading:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
-    async def __aenter__(self) -> "Reading":
+    async def __aenter__(self) -> "RecordReader":
         self._spawn(self._share_out, list(self._unread), self._now() + PATIENCE_S)
         return self
 
@@ -149,19 +149,19 @@ class Reading:
     async def _read_from(self, leader: int, places: Iterable[Place], deadline: float) -> None:
         """Read these partitions for as long as that broker leads them."""
         reading = list(places)
-        conversation: Conversation | None = None
+        connection: ClientConnection | None = None
         try:
-            conversation = await self._context.cluster.open(leader)
+            connection = await self._context.cluster.open(leader)
             while reading:
-                fetched = await fetch(conversation, {place: self._next[place] for place in reading}, self._follows)
+                fetched = await fetch(connection, {place: self._next[place] for place in reading}, self._follows)
                 if any(row.records for row in fetched):
                     deadline = self._now() + PATIENCE_S
                 reading = await self._take(fetched, deadline)
         except (HungUp, TimeoutError, Malformed, Unanswered):
             self._spawn(self._later, reading, ErrorCode.leader_not_available, deadline)
         finally:
-            if conversation is not None:
-                conversation.close()
+            if connection is not None:
+                connection.close()
 
     async def _take(self, fetched: Sequence[Fetched], deadline: float) -> list[Place]:
         """Hand out what was fetched. Returns the partitions to go on with: those that had nothing go first."""

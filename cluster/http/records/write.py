@@ -13,7 +13,7 @@ from cordwood.cluster.http.api.topics import PartitionIndex
 from cordwood.cluster.http.bodies import BYTES, JSON
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Place
-from cordwood.cluster.http.records.accumulator import NotKept, Once, Parcel
+from cordwood.cluster.http.records.accumulator import NotKept, Once, ProducerBatch
 from cordwood.cluster.http.records.encodings import Encoding, bytes_of
 from cordwood.cluster.http.records.given import (
     RECORD_KEY,
@@ -92,7 +92,7 @@ async def write_records(asked: Asked[WriteQuery, NewRecords]) -> web.Response:
     """Append records. The answer comes when they are as safe as `acks` asks for."""
     context, request = asked.context, asked.request
     topic = _writable(asked.path["topic"], context)
-    if context.outbox.is_full:
+    if context.accumulator.is_full:
         sentence = "Too many records are on their way from this broker: send them again in a moment."
         raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)
     async with context.bodies.read(request) as content:
@@ -140,10 +140,10 @@ class Letter:
 
     async def send(self, acks: int, once: Once | None) -> web.Response:
         """Raises HttpRefusal where all are refused for the same reason."""
-        parcels: dict[int, Parcel] = {}
+        parcels: dict[int, ProducerBatch] = {}
         for partition, records in self._by_partition.items():
-            parcel = parcels[partition] = Parcel(records, once)
-            self._context.outbox.send(Place(self._topic.name, partition), acks, parcel)
+            parcel = parcels[partition] = ProducerBatch(records, once)
+            self._context.accumulator.send(Place(self._topic.name, partition), acks, parcel)
         if acks == ACKS_NONE:
             return json_response(KeptRecords([KeptRecord(partition, None) for partition, _ in self._places]), 202)
         if len(parcels) > 1:
@@ -188,7 +188,7 @@ class Letter:
         if self._once_key is not None:
             return partition_of(self._once_key.encode(), count)
         led = [at for at, partition in enumerate(self._topic.partitions) if partition.leader != NO_LEADER]
-        return led[self._context.outbox.batch_count % len(led)] if led else 0
+        return led[self._context.accumulator.batch_count % len(led)] if led else 0
 
     def _existing(self, partition: int) -> int:
         count = len(self._topic.partitions)

@@ -25,7 +25,7 @@ KEY, VERSIONS = ApiKey.DELETE_TOPICS, range(1, 7)
 _FIRST_WITH_DISABLED_CODE = 3
 
 
-def lift(request: Any, version: int) -> DeleteTopicsRequest:  # noqa: ARG001
+def upgrade_request(request: Any, version: int) -> DeleteTopicsRequest:  # noqa: ARG001
     """Before version 6 topics came as a list of names."""
     topics = rows(lambda name: DeleteTopicState(name=name, topic_id=None), request.topic_names)
     return DeleteTopicsRequest(topics=topics, timeout=request.timeout)

@@ -66,7 +66,7 @@ def _members(group: Group) -> tuple[DescribedGroupMember, ...]:
             member_assignment=member.assignment,
         )
 
-    return rows(described, list(group.roster))
+    return rows(described, list(group.members))
 
 
 def _absent(group_id: str, code: ErrorCode, state: str, message: str | None) -> DescribedGroup:

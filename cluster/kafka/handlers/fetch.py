@@ -57,7 +57,7 @@ SHARED_BYTES_MAX = 16 << 10
 
 
 async def handle(request: FetchRequest, call: Call) -> FetchResponse:
-    """Never called: `Fetching` answers in the connection's callback."""
+    """Never called: `FetchHandler` answers in the connection's callback."""
     raise NotImplementedError
 
 
@@ -93,7 +93,7 @@ class Shared:
         self._place, self._piece = None, b""
 
 
-class Fetching:
+class FetchHandler:
     """The broker's Fetch API."""
 
     def __init__(
@@ -179,7 +179,7 @@ NONE_COLD: frozenset[LogDirectory] = frozenset()
 NOT_READ = (*EXPECTED, NotInMemory)
 
 
-class Spot:
+class WatchedPartition:
     """One partition as a long poll watches it. When it moves, it is looked at alone."""
 
     __slots__ = ("fetched", "key", "partition", "poll", "size")
@@ -213,7 +213,7 @@ class DelayedFetch:
 
     def __init__(
         self,
-        fetching: Fetching,
+        fetching: FetchHandler,
         head: RequestHead,
         slot: Slot,
         request: FetchRequest,
@@ -228,7 +228,7 @@ class DelayedFetch:
         self._bytes_max = min(request.bytes_max, fetching.response_bytes_max)
         self._bytes_min = min(request.bytes_min, self._bytes_max)
         self._timer: asyncio.TimerHandle | None = None
-        self._watched: list[Spot] = []
+        self._watched: list[WatchedPartition] = []
         self._size = 0
         """Bytes of all that is watched, each as it was looked at last."""
         self._is_last_chance = self._wait_s <= 0 or not wanted
@@ -245,7 +245,7 @@ class DelayedFetch:
         else:
             self._fetching.tasks.spawn(self._in_turns(steps))
 
-    def moved(self, spot: Spot) -> None:
+    def moved(self, spot: WatchedPartition) -> None:
         """A partition has moved: answer if that makes enough."""
         if not self._slot.connection.is_open:
             self._leave()
@@ -276,7 +276,7 @@ class DelayedFetch:
         if not self._is_done and not self._is_busy:
             self.begin()
 
-    def _grow(self, spot: Spot) -> bool:
+    def _grow(self, spot: WatchedPartition) -> bool:
         """Whether there is enough with what has come for one partition.
 
         Raises one of EXPECTED, and NotInMemory.
@@ -324,7 +324,7 @@ class DelayedFetch:
                 partition = self._fetching.find(key, fetched.leader_epoch, self._rack)
             except PartitionRefused:
                 continue
-            spot = Spot(self, partition, key, fetched, 0 if row.slice is None else row.slice.size)
+            spot = WatchedPartition(self, partition, key, fetched, 0 if row.slice is None else row.slice.size)
             self._size += spot.size
             partition.watchers[spot] = None
             self._watched.append(spot)

@@ -28,12 +28,12 @@ _NOBODY = -1
 _NOWHERE = Endpoint("", "", _NOBODY)
 
 
-def lift(request: Any, version: int) -> FindCoordinatorRequest:  # noqa: ARG001
+def upgrade_request(request: Any, version: int) -> FindCoordinatorRequest:  # noqa: ARG001
     """Before version 4 there was one key a request; in version 0 it was a group's."""
     return FindCoordinatorRequest(key_type=getattr(request, "key_type", GROUP), coordinator_keys=(request.key,))
 
 
-def lower(response: FindCoordinatorResponse, version: int) -> Any:  # noqa: ARG001
+def downgrade_response(response: FindCoordinatorResponse, version: int) -> Any:  # noqa: ARG001
     (only,) = response.coordinators
     return SimpleNamespace(
         throttle_time=response.throttle_time,

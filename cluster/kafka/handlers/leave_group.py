@@ -10,7 +10,7 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberRespons
 from cordwood.cluster.groups.exchange import Leaver
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
-from cordwood.cluster.kafka.codec import lift as lift_by_name
+from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
 from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.LEAVE_GROUP, range(6)
@@ -20,15 +20,15 @@ ITEMS_MAX = 2000
 _FIRST_WITH_MANY = 3
 
 
-def lift(request: Any, version: int) -> LeaveGroupRequest:
+def upgrade_request(request: Any, version: int) -> LeaveGroupRequest:
     """Before version 3 each member left for itself."""
     if version >= _FIRST_WITH_MANY:
-        lifted: LeaveGroupRequest = lift_by_name(KEY, version, VERSIONS[-1])(request)
+        lifted: LeaveGroupRequest = upgrade_by_name(KEY, version, VERSIONS[-1])(request)
         return lifted
     return LeaveGroupRequest(group_id=request.group_id, members=(MemberIdentity(member_id=request.member_id),))
 
 
-def lower(response: LeaveGroupResponse, version: int) -> Any:
+def downgrade_response(response: LeaveGroupResponse, version: int) -> Any:
     if version >= _FIRST_WITH_MANY:
         return response
     code = next((member.error_code for member in response.members), response.error_code)

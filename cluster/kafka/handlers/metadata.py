@@ -41,13 +41,13 @@ _FIRST_BY_TOPIC_ID = 12
 _WITH_CLUSTER_OPERATIONS = range(8, 11)
 
 
-def lift(request: Any, version: int) -> MetadataRequest:
+def upgrade_request(request: Any, version: int) -> MetadataRequest:
     """In version 0 an empty list asks for all topics; since, it asks for none."""
-    lifted: MetadataRequest = codec.lift(KEY, version, VERSIONS[-1])(request)
+    lifted: MetadataRequest = codec.upgrade_request(KEY, version, VERSIONS[-1])(request)
     return replace(lifted, topics=None) if version == 0 and not lifted.topics else lifted
 
 
-def lower(response: MetadataResponse, version: int) -> Any:
+def downgrade_response(response: MetadataResponse, version: int) -> Any:
     """Versions 8 to 10 also tell what may be done to the cluster, as DescribeCluster does since.
 
     They tell it to those who did not ask, too: it is the same for all, and nobody else looks.

@@ -25,7 +25,7 @@ from cordwood.cluster.groups.offsets import OffsetsByPartition
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
-from cordwood.cluster.kafka.codec import lift as lift_by_name
+from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.turns import in_order
 
@@ -38,10 +38,10 @@ NOTHING = CommittedOffset(offset=-1, leader_epoch=NO_EPOCH, metadata="", committ
 """Stands for a partition without a committed offset."""
 
 
-def lift(request: Any, version: int) -> OffsetFetchRequest:
+def upgrade_request(request: Any, version: int) -> OffsetFetchRequest:
     """Before version 8 there was one group a request."""
     if version >= _FIRST_WITH_MANY:
-        lifted: OffsetFetchRequest = lift_by_name(KEY, version, VERSIONS[-1])(request)
+        lifted: OffsetFetchRequest = upgrade_by_name(KEY, version, VERSIONS[-1])(request)
         return lifted
     topics = None
     if request.topics is not None:
@@ -54,7 +54,7 @@ def _topic_of_newest(topic: Any) -> OffsetFetchRequestTopics:
     return OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
 
 
-def lower(response: OffsetFetchResponse, version: int) -> Any:
+def downgrade_response(response: OffsetFetchResponse, version: int) -> Any:
     if version >= _FIRST_WITH_MANY:
         return response
     (only,) = response.groups

@@ -14,7 +14,7 @@ import structlog
 from kio.schema.errors import ErrorCode
 from kio.schema.produce.v11 import ProduceRequest, ProduceResponse
 
-from cordwood.cluster.decode_queue import Decoding
+from cordwood.cluster.decode_queue import DecodeQueue
 from cordwood.cluster.kafka import produce_request
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
@@ -77,11 +77,11 @@ _compact_name = functools.lru_cache(1024)(compact_string)
 
 
 async def handle(request: ProduceRequest, call: Call) -> ProduceResponse:
-    """Never called: `Producing` answers in the connection's callback."""
+    """Never called: `ProduceHandler` answers in the connection's callback."""
     raise NotImplementedError
 
 
-class Outcome:
+class ProduceOutcome:
     """What became of one partition's batch."""
 
     __slots__ = ("append_time", "base_offset", "code", "index", "log_start", "message", "pending")
@@ -129,7 +129,7 @@ class PendingProduce:
         self.left = 1
         self.is_misdirected = False
         """Whether another broker leads one of the partitions."""
-        self.topics: list[tuple[str, list[Outcome]]] = []
+        self.topics: list[tuple[str, list[ProduceOutcome]]] = []
 
     def one_done(self) -> None:
         self.left -= 1
@@ -144,7 +144,7 @@ class PendingProduce:
             else:
                 self.slot.fill([answer])
 
-    def _leaders(self, topics: list[tuple[str, list[Outcome]]]) -> Leaders:
+    def _leaders(self, topics: list[tuple[str, list[ProduceOutcome]]]) -> Leaders:
         listener = self.slot.connection.listener
         found = {
             (name, outcome.index): self.find_leader(name, outcome.index, listener)
@@ -160,16 +160,16 @@ class Unchecked(NamedTuple):
 
     topic: str
     data: PartitionData
-    outcome: Outcome
+    outcome: ProduceOutcome
 
 
-class Producing:
+class ProduceHandler:
     """The broker's Produce API."""
 
     def __init__(
         self,
         replicas: Replicas,
-        decoding: Decoding,
+        decoding: DecodeQueue,
         wall_clock: Callable[[], int],
         find_leader: FindLeader,
         turns: Turns,
@@ -240,10 +240,10 @@ class Producing:
         budget.records, budget.unpacked_bytes = RECORDS_AT_ONCE, UNPACKED_BYTES_AT_ONCE
         unchecked: list[Unchecked] = []
         for topic, partitions in request.topics:
-            outcomes: list[Outcome] = []
+            outcomes: list[ProduceOutcome] = []
             pending.topics.append((topic, outcomes))
             for data in partitions:
-                outcome = Outcome(pending, data.partition)
+                outcome = ProduceOutcome(pending, data.partition)
                 outcomes.append(outcome)
                 if head.version < VERSIONS[0]:
                     outcome.code = ErrorCode.unsupported_version
@@ -313,7 +313,7 @@ class Producing:
             room = min(USUAL_RATIO * room, UNPACKED_BYTES_MAX)
 
     def _append(
-        self, topic: str, data: PartitionData, outcome: Outcome, acks: int, now_ms: int, budget: Budget | None
+        self, topic: str, data: PartitionData, outcome: ProduceOutcome, acks: int, now_ms: int, budget: Budget | None
     ) -> bool:
         """Append a batch, or refuse it. False, with nothing done, where `budget` is too small to check its records."""
         try:
@@ -355,7 +355,7 @@ def _check_records(batch: Bytes, config: LogConfig, unpacked_bytes_max: int) -> 
     admit_records(batch, check(batch), config, Budget(unpacked_bytes=unpacked_bytes_max))
 
 
-def encode(head: RequestHead, topics: list[tuple[str, list[Outcome]]], leaders: Leaders) -> Steps[bytes]:
+def encode(head: RequestHead, topics: list[tuple[str, list[ProduceOutcome]]], leaders: Leaders) -> Steps[bytes]:
     """The response's frame in the request's version."""
     if head.version >= 9:
         body = yield from _encode_flexible(topics, leaders)
@@ -364,7 +364,7 @@ def encode(head: RequestHead, topics: list[tuple[str, list[Outcome]]], leaders: 
     return struct.pack(">i", len(body)) + body
 
 
-def _encode_flexible(topics: list[tuple[str, list[Outcome]]], leaders: Leaders) -> Steps[bytes]:
+def _encode_flexible(topics: list[tuple[str, list[ProduceOutcome]]], leaders: Leaders) -> Steps[bytes]:
     out = [uvarint(len(topics) + 1)]
     room = PIECES_PER_STEP
     for name, outcomes in topics:
@@ -385,7 +385,7 @@ def _encode_flexible(topics: list[tuple[str, list[Outcome]]], leaders: Leaders) 
     return b"".join(out)
 
 
-def _encode_legacy(head: RequestHead, topics: list[tuple[str, list[Outcome]]]) -> Steps[bytes]:
+def _encode_legacy(head: RequestHead, topics: list[tuple[str, list[ProduceOutcome]]]) -> Steps[bytes]:
     version = head.version
     out = [_HEAD(head.correlation_id, len(topics))]
     room = PIECES_PER_STEP

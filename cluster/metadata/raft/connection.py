@@ -11,9 +11,9 @@ from cordwood.cluster.metadata.raft.handshake import (
 )
 from cordwood.cluster.metadata.raft.handshake import (
     Handshake,
+    HandshakeRefused,
     Peer,
     PeerRole,
-    Refused,
     RefusedByPeer,
     refusal,
 )
@@ -33,20 +33,20 @@ _KEEP_ALIVE = _LENGTH.pack(0)
 class Owner(Protocol):
     """Whoever has the connections."""
 
-    def shake_hands(self, connection: "Connection", send: Callable[[bytes], None]) -> Handshake: ...
+    def shake_hands(self, connection: "RaftConnection", send: Callable[[bytes], None]) -> Handshake: ...
 
-    def established(self, connection: "Connection") -> None: ...
+    def established(self, connection: "RaftConnection") -> None: ...
 
-    def received(self, connection: "Connection", message: Message) -> None:
+    def received(self, connection: "RaftConnection", message: Message) -> None:
         """Raises MalformedMessage for one that makes no sense from this peer."""
         ...
 
-    def ended(self, connection: "Connection", reason: Exception | None) -> None:
+    def ended(self, connection: "RaftConnection", reason: Exception | None) -> None:
         """Refused, RefusedByPeer or MalformedMessage; None where it just broke."""
         ...
 
 
-class Connection(asyncio.Protocol):
+class RaftConnection(asyncio.Protocol):
     """`peer` is None until the handshake is over; `dialled` is whom we dialled, None where we were dialled."""
 
     def __init__(self, owner: Owner, dialled: BrokerId | None = None) -> None:
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
         self._buffer += data
         try:
             self._take_frames()
-        except Refused as reason:
+        except HandshakeRefused as reason:
             self._write(refusal(str(reason)))
             self.close(reason)
         except (RefusedByPeer, MalformedMessage) as reason:

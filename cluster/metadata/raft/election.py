@@ -49,7 +49,7 @@ HUNG_UP_S = (0.15, 0.4)
 """How long a leader whose connection has ended may take to call again; by random, so that voters do not all stand."""
 
 
-class Electing(Library):
+class Elector(Library):
     """The part of a node that has to do with elections. `may_vote` is false for who has forgotten its votes."""
 
     def __init__(

@@ -3,12 +3,12 @@
 from typing import Any
 
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.raft.election import Electing
+from cordwood.cluster.metadata.raft.election import Elector
 from cordwood.cluster.metadata.raft.library import Role
 from cordwood.cluster.metadata.raft.messages import Append, AppendReply, Install, MalformedMessage, Readmit
 
 
-class Following(Electing):
+class Follower(Elector):
     """The part of a node that follows. `_agreed` is up to where its log is known to be that of this term's leader."""
 
     def __init__(self, *arguments: Any) -> None:

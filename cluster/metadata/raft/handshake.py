@@ -53,7 +53,7 @@ class Membership:
     secret: bytes
 
 
-class Refused(Exception):
+class HandshakeRefused(Exception):
     """We refuse the peer: a sentence for both sides' logs."""
 
 
@@ -117,21 +117,23 @@ class Handshake:
         magic, version, broker_id, role, cluster_id, wanted, _ = _checked_hello(fields)
         me = self._me
         if magic != MAGIC or version != VERSION:
-            raise Refused(f"it speaks version {version} of the quorum's protocol, and broker {me.broker_id} {VERSION}")
+            raise HandshakeRefused(
+                f"it speaks version {version} of the quorum's protocol, and broker {me.broker_id} {VERSION}"
+            )
         if wanted not in (-1, me.broker_id) or self._expected not in (None, broker_id):
-            raise Refused(
+            raise HandshakeRefused(
                 f"controller.quorum.voters has broker {wanted if wanted >= 0 else self._expected} where broker"
                 f" {me.broker_id if wanted >= 0 else broker_id} answers"
             )
         if broker_id == me.broker_id:
-            raise Refused(f"two brokers have the node.id {broker_id}")
+            raise HandshakeRefused(f"two brokers have the node.id {broker_id}")
         if (broker_id in me.voters) != (role == PeerRole.VOTER):
             is_or_not = "is" if broker_id in me.voters else "is not"
-            raise Refused(
+            raise HandshakeRefused(
                 f"broker {broker_id} {is_or_not} one of the controller.quorum.voters of broker {me.broker_id}"
             )
         if cluster_id and me.cluster_id and cluster_id != me.cluster_id:
-            raise Refused(
+            raise HandshakeRefused(
                 f"broker {broker_id} belongs to cluster {cluster_id},"
                 f" and broker {me.broker_id}, which it is connected to, to cluster {me.cluster_id}"
             )
@@ -153,7 +155,7 @@ class Handshake:
         if not isinstance(proof, bytes):
             raise MalformedMessage("a proof that is none")
         if self._me.secret and not hmac.compare_digest(proof, self._proof(not self._is_dialler)):
-            raise Refused(
+            raise HandshakeRefused(
                 f"brokers {self._me.broker_id} and {peer.broker_id} do not have the same controller.quorum.secret"
             )
 

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import Command, UnknownCommand, decode, encode
 from cordwood.cluster.metadata.image import CommandRefused, Image
-from cordwood.cluster.metadata.image_builder import Draft
+from cordwood.cluster.metadata.image_builder import ImageBuilder
 from cordwood.cluster.metadata.listeners import Listener, Listeners
 from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable, attempt
 from cordwood.cluster.metadata.raft import entry as entry_format
@@ -94,18 +94,18 @@ class Machine:
 
     def apply(self, rows: Iterable[Row]) -> None:
         """Apply entries that are final, tell the listeners once, then answer those proposed here."""
-        old, draft = self.image, Draft(self.image)
+        old, builder = self.image, ImageBuilder(self.image)
         failures: dict[bytes, Exception | None] = {}
         index = old.index
         has_commands = False
         for row, index, self.term in rows:
             entry = entry_format.decode(row)
-            failure = _applied(draft, entry, index)
+            failure = _applied(builder, entry, index)
             has_commands |= bool(entry.command)
             if entry.tag in self._waiting:
                 # Of an entry that arrived twice the first one has the answer.
                 failures.setdefault(entry.tag, failure)
-        self.image = replace(draft.image(), index=index)
+        self.image = replace(builder.image(), index=index)
         if not self.image.passed_over:
             self.whole = Snapshot(self.image, self.term)
         if has_commands:
@@ -143,7 +143,7 @@ class Machine:
             outcome.set_exception(failure)
 
 
-def _applied(draft: Draft, entry: Entry, index: int) -> Exception | None:
+def _applied(builder: ImageBuilder, entry: Entry, index: int) -> Exception | None:
     """Apply an entry, unless it has been applied before. Returns why its proposer gets no image."""
     if not entry.command:
         return None
@@ -151,17 +151,17 @@ def _applied(draft: Draft, entry: Entry, index: int) -> Exception | None:
         # One of an earlier version means what it meant then: snapshots of that version have the outcome.
         if is_late(entry.after, index):
             return QuorumUnavailable(f"proposed after entry {entry.after}, it arrived as late as entry {index}")
-        if draft.has_noted(entry.tag):
+        if builder.has_noted(entry.tag):
             return _unknown_outcome()
-        draft.note(entry.tag, index)
+        builder.note(entry.tag, index)
     try:
         command = decode(entry.command)
     except UnknownCommand as unknown:
         # A newer version may do without this broker; without the entries behind this one, this broker can do nothing.
         _events.error("command.passed_over", index=index, reason=str(unknown))
-        draft.pass_over(index)
+        builder.pass_over(index)
         return None
-    return attempt(draft, command, index)
+    return attempt(builder, command, index)
 
 
 def _unknown_outcome() -> QuorumUnavailable:

@@ -7,7 +7,7 @@ down for.
 from typing import Any, assert_never
 
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.raft.follower import Following
+from cordwood.cluster.metadata.raft.follower import Follower
 from cordwood.cluster.metadata.raft.library import Role
 from cordwood.cluster.metadata.raft.log import NO_OP
 from cordwood.cluster.metadata.raft.messages import (
@@ -32,7 +32,7 @@ IMAGE_TIMEOUT_S = 5.0
 RaftMessage = PreVoteRequest | PreVote | VoteRequest | Vote | Append | AppendReply | Install | Readmit | Resign
 
 
-class RaftNode(Following):
+class RaftNode(Follower):
     """The part of a node that leads. The library counts no follower, since it does not know which of them may count."""
 
     def __init__(self, *arguments: Any) -> None:

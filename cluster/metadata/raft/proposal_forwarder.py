@@ -8,7 +8,7 @@ from cordwood.cluster.metadata.raft.node import RaftNode
 from cordwood.cluster.metadata.raft.transport import Transport
 
 
-class Forwarding:
+class ProposalForwarder:
     """The proposals of this voter, and of those who take it for the leader, until the next tick."""
 
     def __init__(self, node: RaftNode, machine: Machine, transport: Transport) -> None:

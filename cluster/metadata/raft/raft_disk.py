@@ -31,7 +31,7 @@ class RunBlocking(Protocol):
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]: ...
 
 
-class Keeper:
+class RaftDisk:
     """Made before the node, and given it when it runs. An error out of `run` is final."""
 
     def __init__(

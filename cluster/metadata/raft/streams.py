@@ -19,7 +19,7 @@ class _Stream:
     told_at_s: float = float("-inf")
 
 
-class Streams:
+class ObserverStreams:
     """One for each observer that asked."""
 
     def __init__(self, node: RaftNode, host: Host, leader: Callable[[], BrokerId | None]) -> None:

@@ -8,14 +8,14 @@ from typing import Protocol
 import structlog
 
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.metadata.raft.connection import Connection
+from cordwood.cluster.metadata.raft.connection import RaftConnection
 from cordwood.cluster.metadata.raft.handshake import (
     NONCE_BYTES,
     Handshake,
+    HandshakeRefused,
     Membership,
     Peer,
     PeerRole,
-    Refused,
     RefusedByPeer,
 )
 from cordwood.cluster.metadata.raft.messages import MalformedMessage, Message
@@ -65,8 +65,8 @@ class Transport:
         self._dials = {voter for voter in voters if voter != me.broker_id}
         if me.role is PeerRole.VOTER:
             self._dials = {voter for voter in self._dials if voter < me.broker_id}
-        self._connections: dict[BrokerId, Connection] = {}
-        self._strangers: dict[Connection, BrokerId | None] = {}
+        self._connections: dict[BrokerId, RaftConnection] = {}
+        self._strangers: dict[RaftConnection, BrokerId | None] = {}
         """Those that have not shaken hands yet, and whom we dialled there."""
         self._refusals: dict[BrokerId, str] = {}
         self._told: set[str] = set()
@@ -77,7 +77,7 @@ class Transport:
         """Take connections. Returns the port. Raises OSError."""
         host, port = address
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), host or None, port, reuse_address=True)
+        self._server = await loop.create_server(lambda: RaftConnection(self), host or None, port, reuse_address=True)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 
@@ -115,19 +115,19 @@ class Transport:
         connection = self._connections.get(peer)
         return None if connection is None else connection.heard_at_s
 
-    def shake_hands(self, connection: Connection, send: Callable[[bytes], None]) -> Handshake:
+    def shake_hands(self, connection: RaftConnection, send: Callable[[bytes], None]) -> Handshake:
         dialled = self._strangers[connection] = connection.dialled
         nonce = self._rng.randbytes(NONCE_BYTES)
         if dialled is None:
             self._make_room()
         return Handshake(self._membership(), dialled, nonce, send)
 
-    def established(self, connection: Connection) -> None:
+    def established(self, connection: RaftConnection) -> None:
         peer = connection.peer
         assert peer is not None, "the handshake is over"
         is_new = peer.role is PeerRole.OBSERVER and peer.broker_id not in self._connections
         if is_new and len(self._connections) >= PEERS_MAX:
-            raise Refused(f"broker {self._me} has {PEERS_MAX} observers already")
+            raise HandshakeRefused(f"broker {self._me} has {PEERS_MAX} observers already")
         self._strangers.pop(connection)
         self._refusals.pop(peer.broker_id, None)
         if (older := self._connections.pop(peer.broker_id, None)) is not None:
@@ -137,11 +137,11 @@ class Transport:
         self._connections[peer.broker_id] = connection
         self._events.connected(peer)
 
-    def received(self, connection: Connection, message: Message) -> None:
+    def received(self, connection: RaftConnection, message: Message) -> None:
         assert connection.peer is not None, "the handshake is over"
         self._events.received(connection.peer, message)
 
-    def ended(self, connection: Connection, reason: Exception | None) -> None:
+    def ended(self, connection: RaftConnection, reason: Exception | None) -> None:
         dialled = self._strangers.pop(connection, None)
         peer = connection.peer
         if peer is not None and self._connections.get(peer.broker_id) is connection:
@@ -149,7 +149,7 @@ class Transport:
             self._events.disconnected(peer)
             dialled = peer.broker_id
         match reason:
-            case Refused():
+            case HandshakeRefused():
                 self._tell("peer.refused", connection, reason)
                 self._refused(dialled, reason)
             case RefusedByPeer():
@@ -181,7 +181,7 @@ class Transport:
             self._dials.add(voter)
             self._spawn(self._keep_dialled(voter), f"dial {voter}")
 
-    def _tell(self, event: str, connection: Connection, reason: Exception) -> None:
+    def _tell(self, event: str, connection: RaftConnection, reason: Exception) -> None:
         """One line for each host and reason, however often it tries."""
         host = connection.address.rpartition(":")[0]
         if f"{host} {event} {reason}" not in self._told and len(self._told) < 1_000:
@@ -195,7 +195,7 @@ class Transport:
             if voter not in self._connections and voter not in self._strangers.values():
                 try:
                     async with asyncio.timeout(DIAL_TIMEOUT_S):
-                        await loop.create_connection(lambda: Connection(self, voter), host, port)
+                        await loop.create_connection(lambda: RaftConnection(self, voter), host, port)
                 except (OSError, TimeoutError):
                     pass
             await asyncio.sleep(REDIAL_REFUSED_INTERVAL_S if voter in self._refusals else REDIAL_INTERVAL_S)

@@ -41,11 +41,11 @@ from cordwood.cluster.metadata.raft.messages import (
     Standing,
 )
 from cordwood.cluster.metadata.raft.node import RaftNode
-from cordwood.cluster.metadata.raft.proposal_forwarder import Forwarding
-from cordwood.cluster.metadata.raft.raft_disk import Keeper, RunBlocking
+from cordwood.cluster.metadata.raft.proposal_forwarder import ProposalForwarder
+from cordwood.cluster.metadata.raft.raft_disk import RaftDisk, RunBlocking
 from cordwood.cluster.metadata.raft.standings import Standings
 from cordwood.cluster.metadata.raft.storage import Stored
-from cordwood.cluster.metadata.raft.streams import Streams
+from cordwood.cluster.metadata.raft.streams import ObserverStreams
 from cordwood.cluster.metadata.raft.transport import Address, Transport
 from cordwood.cluster.metadata.snapshot import Snapshot
 from cordwood.storage.disk import Disk
@@ -96,11 +96,11 @@ class RaftQuorum:
         self._failure: QuorumFailed | None = None
         self._log = stored.log
         self._machine = Machine(stored.image, stored.image_term, rng)
-        self._keeper = Keeper(disk, directory, stored.log, self._machine, run_blocking, snapshot_interval_bytes)
+        self._raft_disk = RaftDisk(disk, directory, stored.log, self._machine, run_blocking, snapshot_interval_bytes)
         self._standings = Standings(disk, directory, stored.standing, self._others)
         self.damage = stored.damage
         """What `open` found damaged, and put aside."""
-        self.files = self._keeper.files
+        self.files = self._raft_disk.files
         self._heartbeat_listeners: list[Callable[[Heartbeat], None]] = []
         self._hang_up_listeners: list[Callable[[BrokerId], None]] = []
         self._leadership_listeners: list[Callable[[bool], None]] = []
@@ -164,8 +164,8 @@ class RaftQuorum:
         self._node = RaftNode(self._node_id, self._others, self._log, applied, self, self._timing, self._rng)
         self._node.may_vote = self._standings.own.may_vote
         self._transport = Transport(self._membership, self._voters, self, self._rng)
-        self._forwarding = Forwarding(self._node, self._machine, self._transport)
-        self._streams = Streams(self._node, self, lambda: self.leader_id)
+        self._forwarding = ProposalForwarder(self._node, self._machine, self._transport)
+        self._streams = ObserverStreams(self._node, self, lambda: self.leader_id)
         self._tick_handle: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         port = await self._transport.listen(self._bind)
@@ -186,7 +186,7 @@ class RaftQuorum:
             self._node.resign()
             self._stop(QuorumFailed("the metadata is closed"))
         await self._transport.close()
-        await self._keeper.close(self._node, is_sound=is_sound)
+        await self._raft_disk.close(self._node, is_sound=is_sound)
         self._keeping.cancel()
         if self._packing is not None:
             self._packing.cancel()
@@ -241,7 +241,7 @@ class RaftQuorum:
 
     async def scrub(self) -> list[DamagedLog]:
         """Hold what is on disk against what is in memory, and mend it. Returns what was damaged."""
-        return await self._keeper.scrub(self._node)
+        return await self._raft_disk.scrub(self._node)
 
     def now_s(self) -> float:
         return self._loop.time()
@@ -271,7 +271,7 @@ class RaftQuorum:
         self._wake()
 
     def install(self, image: Install) -> None:
-        self._keeper.install(image)
+        self._raft_disk.install(image)
 
     def readmitted(self) -> None:
         self._stand_as(Standing.MEMBER)
@@ -371,7 +371,7 @@ class RaftQuorum:
         self._format()
         self._tell_leadership()
         self._streams.pump()
-        self._keeper.look()
+        self._raft_disk.look()
 
     def _format(self) -> None:
         """Give a new cluster its id."""
@@ -417,7 +417,7 @@ class RaftQuorum:
 
     async def _keep(self) -> None:
         try:
-            await self._keeper.run(self._node, self._wake)
+            await self._raft_disk.run(self._node, self._wake)
         except Exception as error:
             self._fail(error)
 

@@ -1,10 +1,10 @@
 """What the stories of a group begin with."""
 
 import pytest
-from group_scenario import GroupStory
+from group_scenario import GroupScenario
 
 
 @pytest.fixture
-def group() -> GroupStory:
+def group() -> GroupScenario:
     """An empty group whose rebalances begin at once."""
-    return GroupStory()
+    return GroupScenario()

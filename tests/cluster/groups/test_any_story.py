@@ -1,6 +1,6 @@
 """Whatever members do, and however time passes: the group keeps its promises."""
 
-from group_scenario import Asked, GroupStory
+from group_scenario import Asked, GroupScenario
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -18,7 +18,7 @@ class AnyStory(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.story = GroupStory(size_max=4, initial_rebalance_delay_ms=0)
+        self.story = GroupScenario(size_max=4, initial_rebalance_delay_ms=0)
         self.asked: list[Asked] = []
         self.generation = 0
 
@@ -35,7 +35,7 @@ class AnyStory(RuleBasedStateMachine):
             changes["member_id"] = ""
         asked = self.story.ask_to_join(name, **changes)
         if asked.is_waiting:
-            waiting = [member.id for member in self.story.group.roster if member.id.startswith(f"{name}-")]
+            waiting = [member.id for member in self.story.group.members if member.id.startswith(f"{name}-")]
             if not knows_id or name not in self.story.ids:
                 self.story.ids[name] = waiting[-1]
         elif asked.code is ErrorCode.member_id_required and knows_id:
@@ -113,12 +113,12 @@ class AnyStory(RuleBasedStateMachine):
 
     @invariant()
     def state_and_members_agree(self) -> None:
-        group, roster = self.story.group, self.story.group.roster
-        assert (group.state is State.EMPTY) <= (len(roster) == 0)
-        assert len(roster) == 0 or roster.leader in roster.members
-        assert roster.static_ids == {member.instance_id: member.id for member in roster if member.is_static}
-        assert not set(roster.pending) & set(roster.members)
-        assert group.pending_sync <= set(roster.members)
+        group, members = self.story.group, self.story.group.members
+        assert (group.state is State.EMPTY) <= (len(members) == 0)
+        assert len(members) == 0 or members.leader in members.by_id
+        assert members.static_ids == {member.instance_id: member.id for member in members if member.is_static}
+        assert not set(members.pending) & set(members.by_id)
+        assert group.pending_sync <= set(members.by_id)
         if group.state is not State.EMPTY:
             assert (group.state is State.PREPARING_REBALANCE) == (group.join_deadline_ms is not None)
 
@@ -126,7 +126,7 @@ class AnyStory(RuleBasedStateMachine):
     def whoever_waits_will_hear(self) -> None:
         """Each waiting request is one that a member of the group still holds."""
         waiting = sum(asked.is_waiting for asked in self.asked)
-        held = sum((member.joining is not None) + (member.syncing is not None) for member in self.story.group.roster)
+        held = sum((member.joining is not None) + (member.syncing is not None) for member in self.story.group.members)
         assert waiting == held
         assert waiting == 0 or self.story.group.next_deadline() is not None
 

@@ -1,13 +1,13 @@
 """How members go: by their own wish, by an administrator's, or because nothing is heard of them."""
 
-from group_scenario import SESSION_MS, GroupStory
+from group_scenario import SESSION_MS, GroupScenario
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.exchange import Leaver, Purpose
 from cordwood.cluster.groups.rebalance import State
 
 
-def test_a_heartbeat_tells_where_the_group_stands(group: GroupStory) -> None:
+def test_a_heartbeat_tells_where_the_group_stands(group: GroupScenario) -> None:
     assert group.heartbeat("anna") is ErrorCode.unknown_member_id
     group.stabilize("anna")
     assert group.heartbeat("anna") is ErrorCode.none
@@ -20,14 +20,14 @@ def test_a_heartbeat_tells_where_the_group_stands(group: GroupStory) -> None:
     assert group.heartbeat("anna") is ErrorCode.none
 
 
-def test_heartbeats_keep_a_member(group: GroupStory) -> None:
+def test_heartbeats_keep_a_member(group: GroupScenario) -> None:
     group.stabilize("anna", "ben")
     group.pass_time(10 * SESSION_MS, "anna", "ben")
     assert group.members == {"anna", "ben"}
     assert group.state is State.STABLE
 
 
-def test_a_member_that_is_not_heard_of_is_gone_after_its_session(group: GroupStory) -> None:
+def test_a_member_that_is_not_heard_of_is_gone_after_its_session(group: GroupScenario) -> None:
     group.stabilize("anna", "ben")
     group.pass_time(SESSION_MS - 1, "anna")
     assert group.members == {"anna", "ben"}
@@ -37,7 +37,7 @@ def test_a_member_that_is_not_heard_of_is_gone_after_its_session(group: GroupSto
     assert group.heartbeat("ben") is ErrorCode.unknown_member_id
 
 
-def test_commits_and_joins_are_signs_of_life_too(group: GroupStory) -> None:
+def test_commits_and_joins_are_signs_of_life_too(group: GroupScenario) -> None:
     group.stabilize("anna", "ben")
     for _ in range(3):
         group.pass_time(SESSION_MS - 1, "anna")
@@ -49,7 +49,7 @@ def test_commits_and_joins_are_signs_of_life_too(group: GroupStory) -> None:
     assert group.members == {"anna", "ben"}
 
 
-def test_a_departure_may_be_what_a_rebalance_waits_for(group: GroupStory) -> None:
+def test_a_departure_may_be_what_a_rebalance_waits_for(group: GroupScenario) -> None:
     group.stabilize("anna", "ben")
     anna = group.join("anna")
     assert anna.is_waiting
@@ -58,7 +58,7 @@ def test_a_departure_may_be_what_a_rebalance_waits_for(group: GroupStory) -> Non
     assert group.members == {"anna"}
 
 
-def test_several_that_fall_silent_at_once_cost_one_rebalance(group: GroupStory) -> None:
+def test_several_that_fall_silent_at_once_cost_one_rebalance(group: GroupScenario) -> None:
     group.stabilize("anna", "ben", "carl", "dora")
     rebalances = len(group.reasons)
     group.pass_time(SESSION_MS, "anna")
@@ -66,7 +66,7 @@ def test_several_that_fall_silent_at_once_cost_one_rebalance(group: GroupStory) 
     assert len(group.reasons) == rebalances + 1
 
 
-def test_who_leaves_is_gone_at_once(group: GroupStory) -> None:
+def test_who_leaves_is_gone_at_once(group: GroupScenario) -> None:
     group.stabilize("anna", "ben")
     assert group.leave("ben", reason="the consumer was closed") == [ErrorCode.none]
     assert group.members == {"anna"}
@@ -74,7 +74,7 @@ def test_who_leaves_is_gone_at_once(group: GroupStory) -> None:
     assert group.reasons[-1] == f"{group.ids['ben']} left: the consumer was closed"
 
 
-def test_when_the_leader_leaves_the_next_one_leads(group: GroupStory) -> None:
+def test_when_the_leader_leaves_the_next_one_leads(group: GroupScenario) -> None:
     group.stabilize("anna", "ben", "carl")
     group.leave("anna")
     assert group.leader == "ben"
@@ -82,7 +82,7 @@ def test_when_the_leader_leaves_the_next_one_leads(group: GroupStory) -> None:
     assert len(group.join("ben").joined.members) == 2
 
 
-def test_the_group_is_empty_when_the_last_one_left_and_that_is_written_down(group: GroupStory) -> None:
+def test_the_group_is_empty_when_the_last_one_left_and_that_is_written_down(group: GroupScenario) -> None:
     group.stabilize("anna")
     group.leave("anna")
     assert group.state is State.EMPTY
@@ -92,14 +92,14 @@ def test_the_group_is_empty_when_the_last_one_left_and_that_is_written_down(grou
     assert (store.group.members, store.group.leader) == ((), None)
 
 
-def test_an_empty_group_may_become_one_of_another_kind(group: GroupStory) -> None:
+def test_an_empty_group_may_become_one_of_another_kind(group: GroupScenario) -> None:
     group.stabilize("anna").leave("anna")
     worker = group.join("worker", protocol_type="connect", protocols="compatible")
     assert (worker.code, worker.joined.protocol_type) == (ErrorCode.none, "connect")
     assert group.generation == 3
 
 
-def test_who_waits_to_join_or_for_a_share_is_told_when_it_is_removed(group: GroupStory) -> None:
+def test_who_waits_to_join_or_for_a_share_is_told_when_it_is_removed(group: GroupScenario) -> None:
     group.stabilize("anna", "ben")
     waiting = group.join("anna")
     group.leave("anna")
@@ -112,7 +112,7 @@ def test_who_waits_to_join_or_for_a_share_is_told_when_it_is_removed(group: Grou
     assert syncing.code is ErrorCode.unknown_member_id
 
 
-def test_a_promise_can_be_given_back_without_a_rebalance(group: GroupStory) -> None:
+def test_a_promise_can_be_given_back_without_a_rebalance(group: GroupScenario) -> None:
     group.stabilize("anna")
     group.ask_to_join("ben")
     assert group.leave("ben") == [ErrorCode.none]
@@ -120,7 +120,7 @@ def test_a_promise_can_be_given_back_without_a_rebalance(group: GroupStory) -> N
     assert group.ask_to_join("ben").code is ErrorCode.unknown_member_id
 
 
-def test_a_promise_given_back_may_be_what_a_rebalance_waits_for(group: GroupStory) -> None:
+def test_a_promise_given_back_may_be_what_a_rebalance_waits_for(group: GroupScenario) -> None:
     group.stabilize("anna")
     group.ask_to_join("ben")
     anna = group.join("anna")
@@ -129,7 +129,7 @@ def test_a_promise_given_back_may_be_what_a_rebalance_waits_for(group: GroupStor
     assert anna.code is ErrorCode.none
 
 
-def test_each_of_many_leavers_has_its_own_code(group: GroupStory) -> None:
+def test_each_of_many_leavers_has_its_own_code(group: GroupScenario) -> None:
     group.stabilize("anna", "ben", instance_id=None)
     group.join("static", instance_id="rack-1")
     codes = group.remove(
@@ -151,7 +151,7 @@ def test_each_of_many_leavers_has_its_own_code(group: GroupStory) -> None:
     assert group.members == {"anna"}
 
 
-def test_after_a_restart_of_the_broker_members_carry_on(group: GroupStory) -> None:
+def test_after_a_restart_of_the_broker_members_carry_on(group: GroupScenario) -> None:
     group.stabilize("anna", "ben")
     generation = group.generation
     group.restart_broker(group.stored[-1].group)

@@ -1,6 +1,6 @@
 """Committed offsets in memory: what is seen of them, and when they expire."""
 
-from group_scenario import GroupStory
+from group_scenario import GroupScenario
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,30 +69,30 @@ def test_in_whatever_order_writes_end_the_newest_counts(writes: list[tuple[int, 
     assert len(offsets) == len(seen(offsets))
 
 
-def expired_at(group: GroupStory, now_ms: int, **committed_ms: int) -> list[str]:
+def expired_at(group: GroupScenario, now_ms: int, **committed_ms: int) -> list[str]:
     held = {(topic, 0): at(1, ms) for topic, ms in committed_ms.items()}
     return [key.topic for key in expired(group.group, held, now_ms, RETENTION_MS)]
 
 
-def test_offsets_of_consumers_without_a_group_expire_after_their_last_commit(group: GroupStory) -> None:
+def test_offsets_of_consumers_without_a_group_expire_after_their_last_commit(group: GroupScenario) -> None:
     assert expired_at(group, 1_999, flights=1_000) == []
     assert expired_at(group, 2_000, flights=1_000, planes=1_001) == ["flights"]
 
 
-def test_offsets_of_an_empty_group_expire_together_once_it_has_been_empty_for_long(group: GroupStory) -> None:
+def test_offsets_of_an_empty_group_expire_together_once_it_has_been_empty_for_long(group: GroupScenario) -> None:
     group.stabilize("anna").leave("anna")
     group.group.emptied_ms = 5_000
     assert expired_at(group, 5_999, flights=0) == []
     assert expired_at(group, 6_000, flights=0, planes=5_500) == ["flights", "planes"]
 
 
-def test_where_it_is_not_known_since_when_a_group_is_empty_its_commits_count(group: GroupStory) -> None:
+def test_where_it_is_not_known_since_when_a_group_is_empty_its_commits_count(group: GroupScenario) -> None:
     group.stabilize("anna").leave("anna")
     assert group.group.emptied_ms is None
     assert expired_at(group, 2_000, flights=1_000, planes=1_001) == ["flights"]
 
 
-def test_of_a_stable_group_only_offsets_of_topics_that_it_does_not_read_expire(group: GroupStory) -> None:
+def test_of_a_stable_group_only_offsets_of_topics_that_it_does_not_read_expire(group: GroupScenario) -> None:
     flights = b"\x00\x00\x00\x00\x00\x01\x00\x07flights"
     group.stabilize("anna", protocols=(MemberProtocol("range", flights),))
     assert expired_at(group, 10_000, flights=0, planes=0) == ["planes"]
@@ -100,6 +100,6 @@ def test_of_a_stable_group_only_offsets_of_topics_that_it_does_not_read_expire(g
     assert expired_at(group, 10_000, flights=0, planes=0) == []
 
 
-def test_nothing_expires_while_it_is_not_known_what_is_read(group: GroupStory) -> None:
+def test_nothing_expires_while_it_is_not_known_what_is_read(group: GroupScenario) -> None:
     group.stabilize("anna")
     assert expired_at(group, 10_000, flights=0) == []

@@ -1,7 +1,7 @@
 """Members with an instance id: they may be restarted without anybody noticing (KIP-345)."""
 
 import pytest
-from group_scenario import REBALANCE_MS, SESSION_MS, GroupStory, protocols
+from group_scenario import REBALANCE_MS, SESSION_MS, GroupScenario, protocols
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.exchange import Purpose
@@ -9,7 +9,7 @@ from cordwood.cluster.groups.rebalance import State
 
 
 @pytest.fixture
-def racks(group: GroupStory) -> GroupStory:
+def racks(group: GroupScenario) -> GroupScenario:
     """Two static members in a stable group; one leads."""
     group.join("one", instance_id="rack-1")
     group.join("two", instance_id="rack-2")
@@ -19,13 +19,13 @@ def racks(group: GroupStory) -> GroupStory:
     return group
 
 
-def test_a_static_member_is_let_in_at_once(group: GroupStory) -> None:
+def test_a_static_member_is_let_in_at_once(group: GroupScenario) -> None:
     joined = group.ask_to_join("one", instance_id="rack-1")
     assert joined.code is ErrorCode.none
     assert group.members == {"one"}
 
 
-def test_one_that_comes_back_keeps_its_share_and_nobody_notices(racks: GroupStory) -> None:
+def test_one_that_comes_back_keeps_its_share_and_nobody_notices(racks: GroupScenario) -> None:
     old_id, generation = racks.ids["two"], racks.generation
     back = racks.come_back("two")
     assert back.code is ErrorCode.none
@@ -36,7 +36,7 @@ def test_one_that_comes_back_keeps_its_share_and_nobody_notices(racks: GroupStor
     assert racks.heartbeat("one") is ErrorCode.none
 
 
-def test_the_new_id_is_written_down_before_it_is_told(racks: GroupStory) -> None:
+def test_the_new_id_is_written_down_before_it_is_told(racks: GroupScenario) -> None:
     racks.disk_waits = True
     back = racks.come_back("two")
     assert back.is_waiting
@@ -47,7 +47,7 @@ def test_the_new_id_is_written_down_before_it_is_told(racks: GroupStory) -> None
     assert back.code is ErrorCode.none
 
 
-def test_if_it_cannot_be_written_the_member_is_told_and_asks_again(racks: GroupStory) -> None:
+def test_if_it_cannot_be_written_the_member_is_told_and_asks_again(racks: GroupScenario) -> None:
     racks.disk_waits = True
     back = racks.come_back("two")
     racks.disk_answers(ErrorCode.coordinator_not_available)
@@ -56,7 +56,7 @@ def test_if_it_cannot_be_written_the_member_is_told_and_asks_again(racks: GroupS
     assert racks.come_back("two").code is ErrorCode.none
 
 
-def test_a_rebalance_that_begins_meanwhile_answers_instead(racks: GroupStory) -> None:
+def test_a_rebalance_that_begins_meanwhile_answers_instead(racks: GroupScenario) -> None:
     racks.disk_waits = True
     back = racks.come_back("two")
     racks.join("three")
@@ -67,7 +67,7 @@ def test_a_rebalance_that_begins_meanwhile_answers_instead(racks: GroupStory) ->
     assert back.answers == 1
 
 
-def test_the_old_incarnation_is_fenced(racks: GroupStory) -> None:
+def test_the_old_incarnation_is_fenced(racks: GroupScenario) -> None:
     old_id = racks.ids["two"]
     racks.come_back("two")
     racks.ids["ghost"] = old_id
@@ -78,7 +78,7 @@ def test_the_old_incarnation_is_fenced(racks: GroupStory) -> None:
     assert racks.group.check_commit(old_id, "rack-2", 1, 0) is ErrorCode.fenced_instance_id
 
 
-def test_the_old_incarnation_that_waits_is_told(racks: GroupStory) -> None:
+def test_the_old_incarnation_that_waits_is_told(racks: GroupScenario) -> None:
     racks.join("three")
     waiting = racks.join("two")
     assert waiting.is_waiting
@@ -90,14 +90,14 @@ def test_the_old_incarnation_that_waits_is_told(racks: GroupStory) -> None:
     assert share.code is ErrorCode.fenced_instance_id
 
 
-def test_a_leader_that_comes_back_is_told_to_skip_the_assignment(racks: GroupStory) -> None:
+def test_a_leader_that_comes_back_is_told_to_skip_the_assignment(racks: GroupScenario) -> None:
     back = racks.come_back("one")
     assert back.joined.skip_assignment
     assert back.joined.leader == back.joined.member_id
     assert len(back.joined.members) == 2
 
 
-def test_an_old_client_that_leads_does_not_learn_of_it(racks: GroupStory) -> None:
+def test_an_old_client_that_leads_does_not_learn_of_it(racks: GroupScenario) -> None:
     old_id = racks.ids["one"]
     back = racks.come_back("one", may_skip_assignment=False)
     assert not back.joined.skip_assignment
@@ -105,7 +105,7 @@ def test_an_old_client_that_leads_does_not_learn_of_it(racks: GroupStory) -> Non
     assert racks.sync("one").synced.assignment == b"one"
 
 
-def test_one_that_comes_back_with_another_favourite_protocol_starts_a_rebalance(group: GroupStory) -> None:
+def test_one_that_comes_back_with_another_favourite_protocol_starts_a_rebalance(group: GroupScenario) -> None:
     group.join("one", instance_id="rack-1", protocols="range sticky")
     group.share_out("one")
     back = group.come_back("one", protocols="sticky range")
@@ -113,7 +113,7 @@ def test_one_that_comes_back_with_another_favourite_protocol_starts_a_rebalance(
     assert back.joined.generation == 2
 
 
-def test_one_that_comes_back_while_the_leader_assigns_starts_a_rebalance(racks: GroupStory) -> None:
+def test_one_that_comes_back_while_the_leader_assigns_starts_a_rebalance(racks: GroupScenario) -> None:
     racks.join("three")
     racks.join("one")
     racks.join("two")
@@ -123,7 +123,7 @@ def test_one_that_comes_back_while_the_leader_assigns_starts_a_rebalance(racks: 
     assert racks.state is State.PREPARING_REBALANCE
 
 
-def test_one_that_is_away_is_waited_for_as_long_as_its_session(racks: GroupStory) -> None:
+def test_one_that_is_away_is_waited_for_as_long_as_its_session(racks: GroupScenario) -> None:
     three = racks.join("three")
     racks.join("one", session_timeout_ms=REBALANCE_MS * 2)
     racks.pass_time(SESSION_MS - 1)
@@ -133,7 +133,7 @@ def test_one_that_is_away_is_waited_for_as_long_as_its_session(racks: GroupStory
     assert racks.members == {"one", "three"}
 
 
-def test_a_rebalance_that_runs_out_of_time_keeps_static_members(group: GroupStory) -> None:
+def test_a_rebalance_that_runs_out_of_time_keeps_static_members(group: GroupScenario) -> None:
     group.join("one", instance_id="rack-1", session_timeout_ms=600_000)
     group.share_out("one")
     two = group.join("two")
@@ -143,7 +143,7 @@ def test_a_rebalance_that_runs_out_of_time_keeps_static_members(group: GroupStor
     assert group.leader == "two"
 
 
-def test_a_rebalance_that_only_absent_static_members_are_left_in_waits_on(group: GroupStory) -> None:
+def test_a_rebalance_that_only_absent_static_members_are_left_in_waits_on(group: GroupScenario) -> None:
     group.join("one", instance_id="rack-1", session_timeout_ms=600_000)
     group.share_out("one")
     group.join("two")
@@ -153,7 +153,7 @@ def test_a_rebalance_that_only_absent_static_members_are_left_in_waits_on(group:
     assert group.join("one").code is ErrorCode.none
 
 
-def test_static_members_survive_a_restart_of_the_broker(racks: GroupStory) -> None:
+def test_static_members_survive_a_restart_of_the_broker(racks: GroupScenario) -> None:
     racks.restart_broker(racks.stored[-1].group)
     back = racks.come_back("two", protocols=protocols("range"))
     assert back.code is ErrorCode.none

@@ -1,7 +1,7 @@
 """How partitions are shared out: the leader decides, it is written down, and everyone gets their share."""
 
 import pytest
-from group_scenario import REBALANCE_MS, SESSION_MS, GroupStory
+from group_scenario import REBALANCE_MS, SESSION_MS, GroupScenario
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.groups.exchange import Purpose
@@ -9,7 +9,7 @@ from cordwood.cluster.groups.rebalance import State
 
 
 @pytest.fixture
-def pair(group: GroupStory) -> GroupStory:
+def pair(group: GroupScenario) -> GroupScenario:
     """Anna, who leads, and Ben have joined; nothing is shared out yet."""
     group.stabilize("anna")
     group.join("ben")
@@ -18,7 +18,7 @@ def pair(group: GroupStory) -> GroupStory:
     return group
 
 
-def test_followers_wait_for_the_leader(pair: GroupStory) -> None:
+def test_followers_wait_for_the_leader(pair: GroupScenario) -> None:
     ben = pair.sync("ben")
     assert ben.is_waiting
     anna = pair.sync("anna", {"anna": b"0, 1", "ben": b"2, 3"})
@@ -27,18 +27,18 @@ def test_followers_wait_for_the_leader(pair: GroupStory) -> None:
     assert pair.state is State.STABLE
 
 
-def test_who_comes_late_gets_its_share_too(pair: GroupStory) -> None:
+def test_who_comes_late_gets_its_share_too(pair: GroupScenario) -> None:
     pair.sync("anna", {"anna": b"0, 1", "ben": b"2, 3"})
     assert pair.sync("ben").synced.assignment == b"2, 3"
 
 
-def test_whom_the_leader_forgot_gets_nothing(pair: GroupStory) -> None:
+def test_whom_the_leader_forgot_gets_nothing(pair: GroupScenario) -> None:
     pair.sync("anna", {"anna": b"all"})
     ben = pair.sync("ben")
     assert (ben.code, ben.synced.assignment) == (ErrorCode.none, b"")
 
 
-def test_nobody_learns_of_an_assignment_that_is_not_on_disk(pair: GroupStory) -> None:
+def test_nobody_learns_of_an_assignment_that_is_not_on_disk(pair: GroupScenario) -> None:
     pair.disk_waits = True
     ben = pair.sync("ben")
     anna = pair.sync("anna", {"ben": b"2"})
@@ -49,7 +49,7 @@ def test_nobody_learns_of_an_assignment_that_is_not_on_disk(pair: GroupStory) ->
     assert anna.code is ben.code is ErrorCode.none
 
 
-def test_what_is_written_down_is_the_whole_group(pair: GroupStory) -> None:
+def test_what_is_written_down_is_the_whole_group(pair: GroupScenario) -> None:
     pair.sync("anna", {"anna": b"0", "ben": b"1"})
     store = pair.stored[-1]
     assert store.purpose is Purpose.ASSIGNED
@@ -60,7 +60,7 @@ def test_what_is_written_down_is_the_whole_group(pair: GroupStory) -> None:
     ]
 
 
-def test_an_assignment_that_cannot_be_written_is_void(pair: GroupStory) -> None:
+def test_an_assignment_that_cannot_be_written_is_void(pair: GroupScenario) -> None:
     pair.disk_waits = True
     ben, anna = pair.sync("ben"), pair.sync("anna", {"ben": b"2"})
     pair.disk_answers(ErrorCode.coordinator_not_available)
@@ -68,7 +68,7 @@ def test_an_assignment_that_cannot_be_written_is_void(pair: GroupStory) -> None:
     assert pair.state is State.PREPARING_REBALANCE
 
 
-def test_an_assignment_that_was_overtaken_by_a_rebalance_counts_for_nothing(pair: GroupStory) -> None:
+def test_an_assignment_that_was_overtaken_by_a_rebalance_counts_for_nothing(pair: GroupScenario) -> None:
     pair.disk_waits = True
     anna = pair.sync("anna", {"ben": b"2"})
     pair.join("carl")
@@ -78,7 +78,7 @@ def test_an_assignment_that_was_overtaken_by_a_rebalance_counts_for_nothing(pair
     assert anna.answers == 1
 
 
-def test_a_leader_that_asks_twice_assigns_once(pair: GroupStory) -> None:
+def test_a_leader_that_asks_twice_assigns_once(pair: GroupScenario) -> None:
     pair.disk_waits = True
     first = pair.sync("anna", {"anna": b"first"})
     second = pair.sync("anna", {"anna": b"second"})
@@ -99,23 +99,23 @@ def test_a_leader_that_asks_twice_assigns_once(pair: GroupStory) -> None:
     ],
 )
 def test_a_share_is_only_for_members_who_know_where_the_group_stands(
-    pair: GroupStory, changes: dict[str, object], code: ErrorCode
+    pair: GroupScenario, changes: dict[str, object], code: ErrorCode
 ) -> None:
     assert pair.sync("ben", **changes).code is code
     assert pair.state is State.COMPLETING_REBALANCE
 
 
-def test_there_are_no_shares_while_members_still_join(pair: GroupStory) -> None:
+def test_there_are_no_shares_while_members_still_join(pair: GroupScenario) -> None:
     pair.share_out("anna", "ben")
     pair.join("carl")
     assert pair.sync("ben").code is ErrorCode.rebalance_in_progress
 
 
-def test_there_are_no_shares_in_an_empty_group(group: GroupStory) -> None:
+def test_there_are_no_shares_in_an_empty_group(group: GroupScenario) -> None:
     assert group.sync("nobody").code is ErrorCode.unknown_member_id
 
 
-def test_a_leader_that_never_assigns_is_left_behind(pair: GroupStory) -> None:
+def test_a_leader_that_never_assigns_is_left_behind(pair: GroupScenario) -> None:
     ben = pair.sync("ben")
     pair.pass_time(REBALANCE_MS, "anna", "ben")
     assert ben.code is ErrorCode.rebalance_in_progress
@@ -124,7 +124,7 @@ def test_a_leader_that_never_assigns_is_left_behind(pair: GroupStory) -> None:
     assert len(pair.join("ben").joined.members) == 1
 
 
-def test_a_member_that_never_fetches_its_share_is_left_behind(pair: GroupStory) -> None:
+def test_a_member_that_never_fetches_its_share_is_left_behind(pair: GroupScenario) -> None:
     pair.sync("anna", {"ben": b"1"})
     assert pair.state is State.STABLE
     pair.pass_time(REBALANCE_MS, "anna", "ben")
@@ -132,7 +132,7 @@ def test_a_member_that_never_fetches_its_share_is_left_behind(pair: GroupStory) 
     assert pair.heartbeat("anna") is ErrorCode.rebalance_in_progress
 
 
-def test_who_waits_for_its_share_need_not_send_heartbeats(pair: GroupStory) -> None:
+def test_who_waits_for_its_share_need_not_send_heartbeats(pair: GroupScenario) -> None:
     ben = pair.sync("ben")
     pair.pass_time(3 * SESSION_MS, "anna")
     assert ben.is_waiting

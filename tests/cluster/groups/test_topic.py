@@ -24,12 +24,12 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
 from cordwood.cluster.topics import CONSUMER_OFFSETS
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.leader_connection import Fetcher, Fetchers
-from cordwood.replication.log_maintenance import Housekeeping, Intervals
+from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import Done, Failure
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.disk import Syncable
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.records import Record, encode
@@ -62,18 +62,18 @@ class NodeFixture:
         self.disk = SimulatedDisk(self.rng)
 
     async def start(self) -> None:
-        wakeups = Wakeups(asyncio.get_running_loop())
-        directory = log_directory(self.disk, "/data", lambda _: None, DirectSyncer(), wakeups)
+        end_of_tick = EndOfTickScheduler(asyncio.get_running_loop())
+        directory = log_directory(self.disk, "/data", lambda _: None, DirectSyncer(), end_of_tick)
         self.voter = SingleVoter.open(self.disk, "/data/metadata", sync, self.rng)
         self.damage: list[DamagedLog] = []
-        surroundings = replace(
-            surroundings_of(ONE, wakeups),
+        context = replace(
+            surroundings_of(ONE, end_of_tick),
             found_damage=lambda _, damage: self.damage.append(damage),
         )
-        self.replicas = Replicas([directory], surroundings)
-        housekeeping = Housekeeping(self.replicas, lambda: NOW_MS, Intervals(300, 60, 10))
+        self.replicas = Replicas([directory], context)
+        log_maintenance = LogMaintenance(self.replicas, lambda: NOW_MS, Intervals(300, 60, 10))
         assignments = Assignments(
-            self.replicas, housekeeping, Fetchers(nobody_to_fetch_from), self.settings, lambda: NOW_MS
+            self.replicas, log_maintenance, LeaderConnections(nobody_to_fetch_from), self.settings, lambda: NOW_MS
         )
         endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
         image = await self.voter.propose(RegisterBroker(ONE, UUID(int=1), (endpoint,)))
@@ -126,7 +126,7 @@ class NodeFixture:
             await asyncio.sleep(0)
 
 
-def nobody_to_fetch_from(leader: int) -> Fetcher:
+def nobody_to_fetch_from(leader: int) -> LeaderConnection:
     raise AssertionError(f"there is no broker {leader} in these stories")
 
 

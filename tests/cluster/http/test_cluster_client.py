@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cordwood.cluster.http.client_connection import Conversation, HungUp
-from cordwood.cluster.http.cluster_client import Cluster, Unanswered
+from cordwood.cluster.http.client_connection import ClientConnection, HungUp
+from cordwood.cluster.http.cluster_client import ClusterClient, Unanswered
 from cordwood.replication.channel import Channel, Chunk
 
 ME, OTHER = 1, 2
@@ -37,14 +37,14 @@ class OtherEnd:
         self.received(memoryview(correlation_id.to_bytes(4, "big") + text))
 
 
-def conversation() -> tuple[Conversation, OtherEnd]:
-    end, talk = OtherEnd(), Conversation()
+def connection() -> tuple[ClientConnection, OtherEnd]:
+    end, talk = OtherEnd(), ClientConnection()
     talk.begin(end)
     end.received = talk.received
     return talk, end
 
 
-def ask(talk: Conversation) -> "asyncio.Future[bytes]":
+def ask(talk: ClientConnection) -> "asyncio.Future[bytes]":
     return talk.ask(lambda correlation_id: [correlation_id.to_bytes(4, "big")])
 
 
@@ -54,7 +54,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 def test_answers_belong_to_questions_in_their_order() -> None:
     async def story() -> None:
-        talk, end = conversation()
+        talk, end = connection()
         first, second = ask(talk), ask(talk)
         for number, text in zip(end.asked, (b"a", b"b"), strict=True):
             end.answer(number, text)
@@ -67,7 +67,7 @@ def test_answers_belong_to_questions_in_their_order() -> None:
 @pytest.mark.parametrize("answer", [b"\x00", b"\x00\x00\x00\x63"])
 def test_an_answer_to_another_question_ends_the_conversation(answer: bytes) -> None:
     async def story() -> None:
-        talk, end = conversation()
+        talk, end = connection()
         question = ask(talk)
         talk.received(memoryview(answer))
         with pytest.raises(HungUp):
@@ -81,7 +81,7 @@ def test_an_answer_to_another_question_ends_the_conversation(answer: bytes) -> N
 
 def test_who_waits_is_told_when_the_broker_hangs_up() -> None:
     async def story() -> None:
-        talk, end = conversation()
+        talk, end = connection()
         question = ask(talk)
         end.close()
         with pytest.raises(HungUp):
@@ -90,7 +90,7 @@ def test_who_waits_is_told_when_the_broker_hangs_up() -> None:
     run(story())
 
 
-def cluster(dialled: Callable[[], Channel] | OSError) -> Cluster:
+def cluster(dialled: Callable[[], Channel] | OSError) -> ClusterClient:
     """Of two brokers, seen from the first; `dialled` is the connection to the second."""
 
     async def dial(_host: str, _port: int, _received: Callable[[memoryview], None]) -> Channel:
@@ -101,7 +101,7 @@ def cluster(dialled: Callable[[], Channel] | OSError) -> Cluster:
     def nobody(_received: Callable[[memoryview], None]) -> Channel:
         raise AssertionError("this broker is not asked")
 
-    return Cluster(ME, nobody, {OTHER: ("127.0.0.1", 1)}.get, dial)
+    return ClusterClient(ME, nobody, {OTHER: ("127.0.0.1", 1)}.get, dial)
 
 
 def test_a_broker_that_cannot_be_asked_is_named() -> None:

@@ -12,7 +12,7 @@ from cordwood.cluster.kafka.message_writer import CHUNK_BYTES, Answer
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import FREE_STEPS, SLICE_STEPS, Steps, Turns
 from cordwood.cluster.memory import MemoryPool
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 
 PIECE = b"x" * CHUNK_BYTES
 
@@ -55,7 +55,7 @@ class Story:
         def handle(_connection: Connection, _frame: memoryview, slot: Slot) -> None:
             slots.append(slot)
 
-        here = InProcess(Wakeups(asyncio.get_running_loop()), run_blocking, lambda _: None, 1000)
+        here = InProcess(EndOfTickScheduler(asyncio.get_running_loop()), run_blocking, lambda _: None, 1000)
         self.channel = here.open("test", handle, lambda _: None)
         self.channel.push([(8).to_bytes(4, "big") + bytes(8)])
         return slots[0]

@@ -3,7 +3,7 @@
 import asyncio
 import struct
 
-from cordwood.bench.counters.cluster import Cluster, batch, check_produced, produce
+from cordwood.bench.counters.cluster import CountedCluster, batch, check_produced, produce
 from cordwood.chaos.sim.host import KAFKA_PORT, host_name
 from cordwood.chaos.sim.loop import Process, run
 
@@ -46,7 +46,7 @@ async def stay_connected(address: tuple[str, int], refusals: list[float]) -> Non
 
 def test_followers_connect_again_where_clients_have_all_connections() -> None:
     async def story() -> None:
-        cluster = await Cluster(3, is_quiet=False, max_connections=CONNECTIONS_MAX).begin()
+        cluster = await CountedCluster(3, is_quiet=False, max_connections=CONNECTIONS_MAX).begin()
         leader_id, request = cluster.world.leader(0), produce([(0, batch(100))])
         followers = [broker_id for broker_id in cluster.world.hosts if broker_id != leader_id]
         client, leader = cluster.client("producer"), (host_name(leader_id), KAFKA_PORT)

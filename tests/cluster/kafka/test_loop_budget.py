@@ -7,7 +7,7 @@ import pytest
 from large_requests import LargeRequest, large_requests
 from loop_steps import LongestStep
 
-from cordwood.bench.counters.cluster import Cluster
+from cordwood.bench.counters.cluster import CountedCluster
 from cordwood.chaos.sim.loop import run
 
 ITEMS = 3000
@@ -32,7 +32,7 @@ class Stranger(asyncio.Protocol):
             self.done.set_result(0)
 
 
-async def ask(cluster: Cluster, frame: bytes) -> int:
+async def ask(cluster: CountedCluster, frame: bytes) -> int:
     """Bytes of the answer; 0 where the broker hung up."""
     opened: Any = await asyncio.get_running_loop().create_connection(Stranger, *cluster.leader(0))
     transport, stranger = opened
@@ -45,7 +45,7 @@ def longest_step(request: LargeRequest) -> tuple[int, int]:
     frame = request.frame()
 
     async def story() -> tuple[int, int]:
-        cluster = await Cluster(1).begin()
+        cluster = await CountedCluster(1).begin()
         with LongestStep() as longest:
             size = await cluster.by(ask(cluster, frame), "stranger")
         return longest.calls, size

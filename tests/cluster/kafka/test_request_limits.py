@@ -15,7 +15,7 @@ from cordwood.cluster.kafka.produce_request import read_produce
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps, at_once
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX, STRING_BYTES_MAX, TAGS_MAX, Malformed, uvarint
-from cordwood.replication.waiters import Wakeups
+from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
 
 REQUEST_BYTES_MAX = 100 << 20
@@ -39,7 +39,7 @@ async def sent(*pieces: bytes) -> tuple[InProcess, InProcessChannel]:
     def handle(_connection: Connection, _frame: memoryview, _slot: Slot) -> None:
         unwanted()
 
-    here = InProcess(Wakeups(asyncio.get_running_loop()), run_blocking, damaged, REQUEST_BYTES_MAX)
+    here = InProcess(EndOfTickScheduler(asyncio.get_running_loop()), run_blocking, damaged, REQUEST_BYTES_MAX)
     channel = here.open("test", handle, unwanted)
     for piece in pieces:
         channel.push([piece])

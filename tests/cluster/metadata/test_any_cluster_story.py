@@ -9,7 +9,7 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from metadata_scenario import MetadataStory
+from metadata_scenario import MetadataScenario
 
 from cordwood.cluster.metadata.commands import Command, Election, FenceBroker
 from cordwood.cluster.metadata.controller import Controller, Rules
@@ -32,7 +32,7 @@ class ClusterStory(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cluster = MetadataStory(len(BROKERS))
+        self.cluster = MetadataScenario(len(BROKERS))
         self.controllers = [Controller(Rules(SESSION_S, rebalance_interval_s=5)) for _ in range(VOTERS)]
         self.now_s = 100.0
         self.active = 0

@@ -13,7 +13,7 @@ from coordinator_fixture import CoordinatorFixture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
-from metadata_scenario import MetadataStory
+from metadata_scenario import MetadataScenario
 from quorum_in_memory import MetadataLog
 
 from cordwood.chaos.sim.disk import SimulatedDisk
@@ -21,9 +21,9 @@ from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import BrokerId, Command, decode, encode
 from cordwood.cluster.metadata.image import MIN_ISR, Image
-from cordwood.cluster.metadata.image_builder import Draft
+from cordwood.cluster.metadata.image_builder import ImageBuilder
 from cordwood.cluster.metadata.quorum import attempt
-from cordwood.cluster.metadata_events import Chronicle
+from cordwood.cluster.metadata_events import MetadataEventLog
 from cordwood.cluster.topic_configs import TOPIC_CONFIGS
 from cordwood.replication.partition import Partition
 
@@ -75,16 +75,16 @@ any_commands: st.SearchStrategy[Command] = st.one_of(*(values_of_fields(kind) fo
 
 
 def applied(image: Image, command: Command) -> Image:
-    draft = Draft(image)
-    refusal = attempt(draft, decode(encode(command)), image.index + 1)
+    builder = ImageBuilder(image)
+    refusal = attempt(builder, decode(encode(command)), image.index + 1)
     assert refusal is None or refusal.code is not ErrorCode.unknown_server_error, refusal.message
-    return draft.image()
+    return builder.image()
 
 
 @given(st.lists(any_commands, max_size=30))
 @settings(max_examples=200, deadline=None)
 def test_any_commands_make_an_image_that_can_be_kept(commands: list[Command]) -> None:
-    image = MetadataStory().create(1, 2, 3).image
+    image = MetadataScenario().create(1, 2, 3).image
     for command in commands:
         image = applied(image, command)
     assert snapshot.decode(snapshot.encode(image)) == image
@@ -103,19 +103,19 @@ class Listeners:
     def __init__(self) -> None:
         self.assignments = AssignmentsFixture(SimulatedDisk(random.Random(1)), Idle())
         self.groups = CoordinatorFixture().coordinator
-        self.chronicle = Chronicle(MetadataLog().voter(1), BrokerId(1))
+        self.event_log = MetadataEventLog(MetadataLog().voter(1), BrokerId(1))
 
     def follow(self, old: Image, new: Image) -> None:
         self.assignments.assignments.follow(old, new)
         self.groups.on_metadata_change(old, new)
-        self.chronicle.follow(old, new)
+        self.event_log.follow(old, new)
 
 
 @given(st.lists(any_commands, max_size=30))
 @settings(max_examples=100, deadline=None)
 def test_any_commands_are_followed_by_every_listener(commands: list[Command]) -> None:
     async def follow() -> None:
-        listeners, image = Listeners(), MetadataStory().create(1, 2, 3).image
+        listeners, image = Listeners(), MetadataScenario().create(1, 2, 3).image
         failures: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failures.append(context))
         listeners.follow(Image(), image)

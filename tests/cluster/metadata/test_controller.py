@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from metadata_scenario import TOPIC, MetadataStory
+from metadata_scenario import TOPIC, MetadataScenario
 
 from cordwood.cluster.metadata.commands import (
     AlterPartitions,
@@ -27,7 +27,7 @@ RULES = Rules(SESSION_S, rebalance_interval_s=60)
 class Voter:
     """A controller over the metadata of a cluster whose brokers beat with every tick, but for the `silent` ones."""
 
-    def __init__(self, cluster: MetadataStory, rules: Rules = RULES, silent: tuple[int, ...] = ()) -> None:
+    def __init__(self, cluster: MetadataScenario, rules: Rules = RULES, silent: tuple[int, ...] = ()) -> None:
         self.cluster, self.controller = cluster, Controller(rules)
         self.now_s = 100.0
         self.silent = set(silent)
@@ -72,7 +72,7 @@ class Voter:
 
 @pytest.fixture
 def voter() -> Voter:
-    return Voter(MetadataStory().create(1, 2, 3))
+    return Voter(MetadataScenario().create(1, 2, 3))
 
 
 def fence(voter: Voter, broker: int) -> FenceBroker:
@@ -219,7 +219,7 @@ def test_a_controller_that_hears_hardly_anybody_waits_for_another_session(voter:
 
 
 def test_a_voter_that_has_just_started_gives_everybody_a_session() -> None:
-    voter = Voter(MetadataStory().create(1, 2, 3), silent=(1,))
+    voter = Voter(MetadataScenario().create(1, 2, 3), silent=(1,))
     assert voter.until(SESSION_S - 2 * TICK_S) == []
     assert voter.until(2 * TICK_S) == [fence(voter, 1)]
 
@@ -241,7 +241,7 @@ def test_a_fenced_broker_that_wants_to_stop_is_left_alone(voter: Voter) -> None:
 
 
 def test_who_comes_back_leads_what_another_leaves_in_the_same_turn() -> None:
-    voter = Voter(MetadataStory().create(1, 3, min_isr=2))
+    voter = Voter(MetadataScenario().create(1, 3, min_isr=2))
     voter.cluster.start(3)
     voter.silent = {1, 3}
     voter.until(SESSION_S - TICK_S)
@@ -251,9 +251,9 @@ def test_who_comes_back_leads_what_another_leaves_in_the_same_turn() -> None:
     assert voter.cluster.partition.leader == 3
 
 
-def led_by_another(count: int, of: int) -> MetadataStory:
+def led_by_another(count: int, of: int) -> MetadataScenario:
     """Broker 1 is preferred for `of` partitions and in sync with all; 2 leads `count` of them."""
-    cluster = MetadataStory().create(1, 2, partitions=of).restart(1)
+    cluster = MetadataScenario().create(1, 2, partitions=of).restart(1)
     both = tuple((broker, cluster.broker(broker).epoch) for broker in (BrokerId(1), BrokerId(2)))
     changes = tuple(
         IsrChange(TOPIC, index, partition.leader_epoch, partition.partition_epoch, both)
@@ -296,7 +296,7 @@ def test_many_leaders_go_back_in_batches() -> None:
 
 
 def test_only_who_is_in_sync_is_given_leaders_back() -> None:
-    voter = Voter(MetadataStory().create(1, 2).restart(1))
+    voter = Voter(MetadataScenario().create(1, 2).restart(1))
     assert voter.cluster.partition.isr == (2,)
     assert voter.until(2 * RULES.rebalance_interval_s) == []
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
-from metadata_scenario import ANOTHER, TOPIC, MetadataStory
+from metadata_scenario import ANOTHER, TOPIC, MetadataScenario
 
 from cordwood.cluster.metadata import elections
 from cordwood.cluster.metadata.commands import (
@@ -22,18 +22,18 @@ from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 
 
 @pytest.fixture
-def cluster() -> MetadataStory:
+def cluster() -> MetadataScenario:
     """Three brokers that all hold the partition, of which one is enough to commit."""
-    return MetadataStory().create(1, 2, 3)
+    return MetadataScenario().create(1, 2, 3)
 
 
 @pytest.fixture
-def careful() -> MetadataStory:
+def careful() -> MetadataScenario:
     """The same, where it takes two to commit."""
-    return MetadataStory().create(1, 2, 3, min_isr=2)
+    return MetadataScenario().create(1, 2, 3, min_isr=2)
 
 
-def test_another_in_sync_leads_in_place_of_one_that_falls_silent(cluster: MetadataStory) -> None:
+def test_another_in_sync_leads_in_place_of_one_that_falls_silent(cluster: MetadataScenario) -> None:
     cluster.fence(1)
     assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
     assert (cluster.partition.leader_epoch, cluster.partition.partition_epoch) == (1, 1)
@@ -63,32 +63,32 @@ def test_an_unclean_election_takes_a_replica_that_is_alive(candidate: int | None
     assert elections.unclean(partition, named, (2, 3, 9).__contains__).leader == leader
 
 
-def test_a_follower_that_falls_silent_leaves_the_leader_as_it_is(cluster: MetadataStory) -> None:
+def test_a_follower_that_falls_silent_leaves_the_leader_as_it_is(cluster: MetadataScenario) -> None:
     cluster.fence(2)
     assert (cluster.partition.leader, cluster.partition.isr) == (1, (1, 3))
     assert (cluster.partition.leader_epoch, cluster.partition.partition_epoch) == (0, 1)
 
 
-def test_a_replica_out_of_sync_never_leads(cluster: MetadataStory) -> None:
+def test_a_replica_out_of_sync_never_leads(cluster: MetadataScenario) -> None:
     cluster.in_sync(1).fence(1)
     assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, (1,))
     cluster.restart(2)
     assert cluster.partition.leader == NO_LEADER
 
 
-def test_the_last_in_sync_leads_again_when_it_is_back(cluster: MetadataStory) -> None:
+def test_the_last_in_sync_leads_again_when_it_is_back(cluster: MetadataScenario) -> None:
     cluster.in_sync(1).fence(1).restart(1)
     assert (cluster.partition.leader, cluster.partition.isr) == (1, (1,))
     assert cluster.partition.leader_epoch == 2
 
 
-def test_a_broker_that_starts_anew_has_left_the_in_sync_set(cluster: MetadataStory) -> None:
+def test_a_broker_that_starts_anew_has_left_the_in_sync_set(cluster: MetadataScenario) -> None:
     cluster.start(1)
     assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
 
 
 def test_a_partition_that_is_created_while_nobody_is_alive_waits_for_its_first_replica() -> None:
-    cluster = MetadataStory().fence(1, 2, 3).create(1, 2, 3)
+    cluster = MetadataScenario().fence(1, 2, 3).create(1, 2, 3)
     assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, (1,))
     cluster.unfence(2)
     assert cluster.partition.leader == NO_LEADER
@@ -96,7 +96,7 @@ def test_a_partition_that_is_created_while_nobody_is_alive_waits_for_its_first_r
     assert (cluster.partition.leader, cluster.partition.isr) == (1, (1,))
 
 
-def test_who_left_a_set_that_can_commit_nothing_since_may_still_lead(careful: MetadataStory) -> None:
+def test_who_left_a_set_that_can_commit_nothing_since_may_still_lead(careful: MetadataScenario) -> None:
     careful.fence(3).fence(2)
     assert (careful.partition.isr, careful.partition.elr) == ((1,), (2,))
     careful.fence(1)
@@ -105,39 +105,39 @@ def test_who_left_a_set_that_can_commit_nothing_since_may_still_lead(careful: Me
     assert (careful.partition.leader, careful.partition.isr, careful.partition.elr) == (2, (2,), (1,))
 
 
-def test_who_left_a_set_that_could_still_commit_is_not_eligible(careful: MetadataStory) -> None:
+def test_who_left_a_set_that_could_still_commit_is_not_eligible(careful: MetadataScenario) -> None:
     careful.fence(3).fence(1, 2).restart(3)
     assert (careful.partition.leader, careful.partition.elr) == (NO_LEADER, (1,))
 
 
-def test_nobody_is_eligible_any_more_once_enough_are_in_sync(careful: MetadataStory) -> None:
+def test_nobody_is_eligible_any_more_once_enough_are_in_sync(careful: MetadataScenario) -> None:
     careful.fence(3).fence(2).unfence(3).in_sync(1, 3)
     assert (careful.partition.isr, careful.partition.elr) == ((1, 3), ())
 
 
-def test_whom_the_leader_drops_below_the_least_is_eligible(careful: MetadataStory) -> None:
+def test_whom_the_leader_drops_below_the_least_is_eligible(careful: MetadataScenario) -> None:
     careful.in_sync(1)
     assert (careful.partition.isr, careful.partition.elr) == ((1,), (2, 3))
 
 
-def test_nobody_is_eligible_by_another_least(careful: MetadataStory) -> None:
+def test_nobody_is_eligible_by_another_least(careful: MetadataScenario) -> None:
     careful.in_sync(1).set_min_isr(1)
     assert (careful.partition.isr, careful.partition.elr) == ((1,), ())
     assert careful.partition.partition_epoch == 2
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_a_replica_that_lost_records_leaves_while_others_are_in_sync(cluster: MetadataStory, is_gone: bool) -> None:
+def test_a_replica_that_lost_records_leaves_while_others_are_in_sync(cluster: MetadataScenario, is_gone: bool) -> None:
     cluster.lose(1, is_gone=is_gone)
     assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
 
 
-def test_a_damaged_replica_goes_on_where_there_is_no_better(cluster: MetadataStory) -> None:
+def test_a_damaged_replica_goes_on_where_there_is_no_better(cluster: MetadataScenario) -> None:
     cluster.in_sync(1).lose(1, is_gone=False)
     assert (cluster.partition.leader, cluster.partition.isr) == (1, (1,))
 
 
-def test_what_a_leader_knew_of_a_replica_that_lost_records_ends_with_the_epoch(cluster: MetadataStory) -> None:
+def test_what_a_leader_knew_of_a_replica_that_lost_records_ends_with_the_epoch(cluster: MetadataScenario) -> None:
     for _ in range(2):
         before = cluster.partition
         cluster.lose(3, is_gone=False)
@@ -145,20 +145,20 @@ def test_what_a_leader_knew_of_a_replica_that_lost_records_ends_with_the_epoch(c
         assert cluster.partition.leader_epoch == before.leader_epoch + 1
 
 
-def test_a_replica_that_is_gone_leaves_nobody_in_sync(cluster: MetadataStory) -> None:
+def test_a_replica_that_is_gone_leaves_nobody_in_sync(cluster: MetadataScenario) -> None:
     cluster.in_sync(1).lose(1, is_gone=True)
     assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, ())
     cluster.restart(1)
     assert cluster.partition.leader == NO_LEADER
 
 
-def test_a_broker_that_comes_back_without_its_disk_has_nothing(cluster: MetadataStory) -> None:
+def test_a_broker_that_comes_back_without_its_disk_has_nothing(cluster: MetadataScenario) -> None:
     cluster.in_sync(1).fence(1).restart(1, log_dirs=ANOTHER)
     assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, ())
 
 
 def test_all_lose_power_and_the_last_of_them_its_disk() -> None:
-    cluster = MetadataStory().create(1, 2, 3, min_isr=None)
+    cluster = MetadataScenario().create(1, 2, 3, min_isr=None)
     for broker in (1, 2, 3):
         cluster.start(broker, min_isr=2).unfence(broker)
     cluster.in_sync(1, 2, 3)
@@ -169,7 +169,7 @@ def test_all_lose_power_and_the_last_of_them_its_disk() -> None:
 
 
 def test_a_broker_that_asks_for_less_ends_what_was_chosen_by_more() -> None:
-    cluster = MetadataStory().create(1, 2, 3, min_isr=None)
+    cluster = MetadataScenario().create(1, 2, 3, min_isr=None)
     for broker in (1, 2, 3):
         cluster.start(broker, min_isr=2).unfence(broker)
     cluster.in_sync(1, 2, 3).fence(2, 3)
@@ -178,33 +178,33 @@ def test_a_broker_that_asks_for_less_ends_what_was_chosen_by_more() -> None:
     assert cluster.partition.elr == ()
 
 
-def test_an_eligible_broker_that_comes_back_without_its_disk_is_eligible_no_more(careful: MetadataStory) -> None:
+def test_an_eligible_broker_that_comes_back_without_its_disk_is_eligible_no_more(careful: MetadataScenario) -> None:
     careful.fence(3).fence(2).restart(2, log_dirs=ANOTHER).fence(1)
     assert (careful.partition.leader, careful.partition.isr, careful.partition.elr) == (NO_LEADER, (1,), ())
 
 
-def test_a_broker_that_stops_hands_over_before(cluster: MetadataStory) -> None:
+def test_a_broker_that_stops_hands_over_before(cluster: MetadataScenario) -> None:
     cluster.stop(1)
     assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
     assert cluster.refusal(AlterPartitions(BrokerId(2), cluster.broker(2).epoch, (cluster.proposal(1, 2, 3),))) is None
     assert cluster.partition.isr == (2, 3), "who is about to stop does not come back into the set"
 
 
-def test_a_broker_that_stops_goes_on_leading_until_there_is_another(cluster: MetadataStory) -> None:
+def test_a_broker_that_stops_goes_on_leading_until_there_is_another(cluster: MetadataScenario) -> None:
     cluster.in_sync(1).stop(1)
     assert (cluster.partition.leader, cluster.partition.leader_epoch) == (1, 0)
     cluster.in_sync(1, 3)
     assert (cluster.partition.leader, cluster.partition.isr, cluster.partition.leader_epoch) == (3, (3,), 1)
 
 
-def test_a_broker_that_stopped_leads_nothing_once_it_is_silent(cluster: MetadataStory) -> None:
+def test_a_broker_that_stopped_leads_nothing_once_it_is_silent(cluster: MetadataScenario) -> None:
     cluster.in_sync(1).stop(1).fence(1)
     assert (cluster.partition.leader, cluster.partition.isr) == (NO_LEADER, (1,))
     cluster.restart(1)
     assert cluster.partition.leader == 1
 
 
-def test_a_change_from_what_is_no_more_is_passed_over(cluster: MetadataStory) -> None:
+def test_a_change_from_what_is_no_more_is_passed_over(cluster: MetadataScenario) -> None:
     late = cluster.proposal(1)
     leader = cluster.broker(1)
     cluster.in_sync(1, 2).apply(AlterPartitions(leader.id, leader.epoch, (late,)))
@@ -215,13 +215,13 @@ def test_a_change_from_what_is_no_more_is_passed_over(cluster: MetadataStory) ->
 
 @pytest.mark.parametrize("members", [(2, 3), (1, 2, 9), ()])
 def test_a_set_without_its_leader_or_with_strangers_is_passed_over(
-    cluster: MetadataStory, members: tuple[int, ...]
+    cluster: MetadataScenario, members: tuple[int, ...]
 ) -> None:
     cluster.start(9).unfence(9).in_sync(*members)
     assert cluster.partition.isr == (1, 2, 3)
 
 
-def test_only_who_is_alive_joins_and_in_the_incarnation_that_the_leader_knows(cluster: MetadataStory) -> None:
+def test_only_who_is_alive_joins_and_in_the_incarnation_that_the_leader_knows(cluster: MetadataScenario) -> None:
     leader = cluster.broker(1)
     cluster.start(3).in_sync(1, 2, 3)
     assert cluster.partition.isr == (1, 2), "it is fenced"
@@ -236,7 +236,7 @@ def test_only_who_is_alive_joins_and_in_the_incarnation_that_the_leader_knows(cl
     "changed", [{"leader_epoch": -1}, {"leader_epoch": 1}, {"partition_epoch": -1}, {"partition": 1}]
 )
 def test_a_proposal_about_another_epoch_or_partition_is_passed_over(
-    cluster: MetadataStory, changed: dict[str, int]
+    cluster: MetadataScenario, changed: dict[str, int]
 ) -> None:
     leader, proposal = cluster.broker(1), cluster.proposal(1, 2)
     cluster.apply(AlterPartitions(leader.id, leader.epoch, (replace(proposal, **changed),)))
@@ -245,7 +245,7 @@ def test_a_proposal_about_another_epoch_or_partition_is_passed_over(
     assert cluster.partition.isr == (1, 2)
 
 
-def test_only_the_leader_changes_the_set(cluster: MetadataStory) -> None:
+def test_only_the_leader_changes_the_set(cluster: MetadataScenario) -> None:
     cluster.apply(AlterPartitions(BrokerId(2), cluster.broker(2).epoch, (cluster.proposal(1, 2),)))
     assert cluster.partition.isr == (1, 2, 3)
     epoch = cluster.broker(1).epoch
@@ -253,14 +253,14 @@ def test_only_the_leader_changes_the_set(cluster: MetadataStory) -> None:
     assert cluster.refusal(AlterPartitions(BrokerId(1), epoch, ())) is ErrorCode.stale_broker_epoch
 
 
-def test_an_incarnation_is_not_fenced_for_the_silence_of_the_last(cluster: MetadataStory) -> None:
+def test_an_incarnation_is_not_fenced_for_the_silence_of_the_last(cluster: MetadataScenario) -> None:
     epoch = cluster.broker(1).epoch
     cluster.restart(1)
     assert cluster.refusal(FenceBroker(BrokerId(1), epoch)) is ErrorCode.stale_broker_epoch
     assert cluster.broker(1).is_alive
 
 
-def test_the_preferred_replica_leads_again_once_it_is_in_sync(cluster: MetadataStory) -> None:
+def test_the_preferred_replica_leads_again_once_it_is_in_sync(cluster: MetadataScenario) -> None:
     cluster.restart(1).elect(Election.PREFERRED)
     assert cluster.partition.leader == 2
     cluster.in_sync(1, 2, 3).elect(Election.PREFERRED)
@@ -269,7 +269,7 @@ def test_the_preferred_replica_leads_again_once_it_is_in_sync(cluster: MetadataS
     assert cluster.elect(Election.PREFERRED).partition.partition_epoch == epoch
 
 
-def test_an_unclean_election_takes_who_is_named_or_else_the_first_alive(cluster: MetadataStory) -> None:
+def test_an_unclean_election_takes_who_is_named_or_else_the_first_alive(cluster: MetadataScenario) -> None:
     cluster.in_sync(1)
     assert cluster.elect(Election.UNCLEAN, 2).partition.leader == 1, "there is a leader"
     cluster.fence(1)
@@ -281,7 +281,7 @@ def test_an_unclean_election_takes_who_is_named_or_else_the_first_alive(cluster:
 
 
 def test_a_move_is_over_when_all_are_in_sync_where_it_leads() -> None:
-    cluster = MetadataStory(5).create(1, 2).move(3, 4)
+    cluster = MetadataScenario(5).create(1, 2).move(3, 4)
     partition = cluster.partition
     assert (partition.replicas, partition.adding, partition.removing) == ((3, 4, 1, 2), (3, 4), (1, 2))
     assert (partition.leader, partition.isr) == (1, (1, 2))
@@ -293,41 +293,41 @@ def test_a_move_is_over_when_all_are_in_sync_where_it_leads() -> None:
     assert (partition.leader, partition.isr, partition.leader_epoch) == (3, (3, 4), 1)
 
 
-def test_a_move_to_where_it_is_changes_the_order_alone(cluster: MetadataStory) -> None:
+def test_a_move_to_where_it_is_changes_the_order_alone(cluster: MetadataScenario) -> None:
     cluster.move(3, 1, 2)
     assert (cluster.partition.replicas, cluster.partition.leader) == ((3, 1, 2), 1)
     before = cluster.partition
     assert cluster.move(3, 1, 2).partition is before
 
 
-def test_replicas_go_away_at_once_where_all_others_are_in_sync(cluster: MetadataStory) -> None:
+def test_replicas_go_away_at_once_where_all_others_are_in_sync(cluster: MetadataScenario) -> None:
     cluster.move(2, 3)
     assert (cluster.partition.replicas, cluster.partition.removing) == ((2, 3), ())
     assert (cluster.partition.leader, cluster.partition.isr) == (2, (2, 3))
 
 
 def test_a_move_is_taken_back() -> None:
-    cluster = MetadataStory(4).create(1, 2).move(3, 4).in_sync(1, 2, 3).take_back()
+    cluster = MetadataScenario(4).create(1, 2).move(3, 4).in_sync(1, 2, 3).take_back()
     assert (cluster.partition.replicas, cluster.partition.isr, cluster.partition.adding) == ((1, 2), (1, 2), ())
     command = ReassignPartition(TOPIC, 0, None)
     assert cluster.refusal(command) is ErrorCode.no_reassignment_in_progress
 
 
 def test_a_move_twice_is_a_move_once() -> None:
-    cluster = MetadataStory(4).create(1, 2).move(3, 4)
+    cluster = MetadataScenario(4).create(1, 2).move(3, 4)
     before = cluster.partition
     assert cluster.move(3, 4).partition is before
 
 
 def test_another_move_goes_by_where_the_partition_was() -> None:
-    cluster = MetadataStory(5).create(1, 2).move(3, 4).in_sync(1, 2, 3).move(1, 5)
+    cluster = MetadataScenario(5).create(1, 2).move(3, 4).in_sync(1, 2, 3).move(1, 5)
     partition = cluster.partition
     assert (partition.replicas, partition.adding, partition.removing) == ((1, 5, 2), (5,), (2,))
     assert partition.isr == (1, 2)
 
 
 def test_no_move_takes_the_only_ones_in_sync_away() -> None:
-    cluster = MetadataStory(4).create(1).move(2, 3).in_sync(1, 2).fence(1)
+    cluster = MetadataScenario(4).create(1).move(2, 3).in_sync(1, 2).fence(1)
     assert (cluster.partition.leader, cluster.partition.isr) == (2, (2,))
     for target in ((BrokerId(4),), None):
         assert cluster.refusal(ReassignPartition(TOPIC, 0, target)) is ErrorCode.invalid_replica_assignment
@@ -335,12 +335,12 @@ def test_no_move_takes_the_only_ones_in_sync_away() -> None:
 
 
 @pytest.mark.parametrize("target", [(), (BrokerId(1), BrokerId(1)), (BrokerId(9),)])
-def test_a_move_to_nowhere_is_refused(cluster: MetadataStory, target: tuple[BrokerId, ...]) -> None:
+def test_a_move_to_nowhere_is_refused(cluster: MetadataScenario, target: tuple[BrokerId, ...]) -> None:
     assert cluster.refusal(ReassignPartition(TOPIC, 0, target)) is ErrorCode.invalid_replica_assignment
     assert cluster.refusal(ReassignPartition(TOPIC, 7, target)) is ErrorCode.unknown_topic_or_partition
 
 
-def test_a_broker_is_forgotten_once_it_neither_runs_nor_holds_anything(cluster: MetadataStory) -> None:
+def test_a_broker_is_forgotten_once_it_neither_runs_nor_holds_anything(cluster: MetadataScenario) -> None:
     forget = UnregisterBroker(BrokerId(1))
     assert cluster.refusal(forget) is ErrorCode.invalid_request, "it runs"
     assert cluster.fence(1).refusal(forget) is ErrorCode.invalid_request, "it holds the partition"
@@ -353,7 +353,7 @@ def test_a_broker_is_forgotten_once_it_neither_runs_nor_holds_anything(cluster: 
 
 
 def test_who_lost_its_memory_is_not_counted_on_where_another_is() -> None:
-    cluster = MetadataStory().create(1, 2, 3, min_isr=2).fence(3).fence(2)
+    cluster = MetadataScenario().create(1, 2, 3, min_isr=2).fence(3).fence(2)
     assert (cluster.partition.isr, cluster.partition.elr) == ((1,), (2,))
     cluster.start(2)
     report_unflushed(cluster, 2)
@@ -366,7 +366,7 @@ def test_who_lost_its_memory_is_not_counted_on_where_another_is() -> None:
 
 
 def test_who_lost_its_memory_waits_for_another_that_has_everything() -> None:
-    cluster = MetadataStory().create(1, 2, 3, min_isr=2).fence(3).fence(2).fence(1)
+    cluster = MetadataScenario().create(1, 2, 3, min_isr=2).fence(3).fence(2).fence(1)
     cluster.start(1)
     report_unflushed(cluster, 1)
     cluster.unfence(1)
@@ -375,5 +375,5 @@ def test_who_lost_its_memory_waits_for_another_that_has_everything() -> None:
     assert cluster.partition.leader == 2
 
 
-def report_unflushed(cluster: MetadataStory, broker: int) -> None:
+def report_unflushed(cluster: MetadataScenario, broker: int) -> None:
     cluster.apply(ReportUnflushed(BrokerId(broker), cluster.broker(broker).epoch, ((TOPIC, 0),)))

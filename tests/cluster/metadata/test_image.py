@@ -24,7 +24,7 @@ from cordwood.cluster.metadata.commands import (
     UnfenceBroker,
 )
 from cordwood.cluster.metadata.image import CommandRefused, Image, changed_topics
-from cordwood.cluster.metadata.image_builder import Draft, apply
+from cordwood.cluster.metadata.image_builder import ImageBuilder, apply
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 FLIGHTS, OTHER = UUID(int=1), UUID(int=2)
@@ -169,15 +169,15 @@ def test_old_images_stay_as_they_were() -> None:
 
 
 def test_one_draft_takes_many_commands_and_counts_the_refused_ones() -> None:
-    draft = Draft(image_of())
-    draft.apply(create(), 3)
+    builder = ImageBuilder(image_of())
+    builder.apply(create(), 3)
     with pytest.raises(CommandRefused):
-        draft.apply(create(OTHER), 4)
-    draft.apply(create(OTHER, "other"), 5)
-    draft.apply(DeleteTopic(FLIGHTS), 6)
+        builder.apply(create(OTHER), 4)
+    builder.apply(create(OTHER, "other"), 5)
+    builder.apply(DeleteTopic(FLIGHTS), 6)
     with pytest.raises(CommandRefused):
-        draft.apply(DeleteTopic(FLIGHTS), 7)
-    image = draft.image()
+        builder.apply(DeleteTopic(FLIGHTS), 7)
+    image = builder.image()
     assert image.index == 7
     assert list(image.topics_by_name) == ["other"]
 

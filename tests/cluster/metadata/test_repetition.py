@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metadata_scenario import DISKS, TOPIC, MetadataStory
+from metadata_scenario import DISKS, TOPIC, MetadataScenario
 
 from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import (
@@ -52,7 +52,7 @@ BARRIER = entry.encode(b"nothing!", 0, b"")
 
 def commands() -> list[Command]:
     """A life of a cluster with every kind of command, undone by others, so that its repetition would show."""
-    story = MetadataStory(4).create(1, 2, 3, min_isr=2)
+    story = MetadataScenario(4).create(1, 2, 3, min_isr=2)
     epochs = {broker: story.broker(broker).epoch for broker in (1, 2, 3, 4)}
     keys = (ConfigChange("retention.ms", None, "1"),), (ConfigChange("retention.ms", "1", None),)
     isr = tuple((broker, epochs[broker]) for broker in (ONE, TWO, THREE))
@@ -83,7 +83,7 @@ def commands() -> list[Command]:
 
 
 def begun() -> Machine:
-    return Machine(MetadataStory(4).create(1, 2, 3, min_isr=2).image, 1, random.Random(1))
+    return Machine(MetadataScenario(4).create(1, 2, 3, min_isr=2).image, 1, random.Random(1))
 
 
 def entries_of(machine: Machine) -> list[bytes]:

@@ -11,10 +11,10 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from topics import make_topic
 
-from cordwood.spark.client.cluster import NO_OFFSET, Cluster
+from cordwood.spark.client.cluster import NO_OFFSET, ClusterReader
 from cordwood.spark.client.settings import ClientSettings, addresses
 from cordwood.spark.columns import Columns
-from cordwood.spark.errors import OffsetsGone, Refused
+from cordwood.spark.errors import OffsetsGone, RequestRefused
 from cordwood.spark.range_reader import read_range
 from cordwood.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
 
@@ -35,8 +35,8 @@ class Log:
         return ClientSettings(addresses(self.broker.bootstrap), **others)  # type: ignore[arg-type]
 
     @property
-    def cluster(self) -> Cluster:
-        return Cluster(self.settings())
+    def cluster(self) -> ClusterReader:
+        return ClusterReader(self.settings())
 
     def produce(self, partition: int, count: int, value: bytes = b"x") -> None:
         """Records one second apart, acknowledged, in small batches."""
@@ -77,7 +77,7 @@ def test_topics_and_their_partitions(log: Log) -> None:
 
 
 def test_a_topic_name_that_cannot_be_is_refused(log: Log) -> None:
-    with pytest.raises(Refused, match="topic no/such: invalid_topic"):
+    with pytest.raises(RequestRefused, match="topic no/such: invalid_topic"):
         log.cluster.partitions(["no/such"])
 
 

@@ -6,10 +6,10 @@ import threading
 import pytest
 from scripted_broker import ScriptedBroker
 
-from cordwood.spark.client.cluster import Cluster
-from cordwood.spark.client.connection import Connection, Trouble
+from cordwood.spark.client.cluster import ClusterReader
+from cordwood.spark.client.connection import BrokerConnection, ConnectionFailed
 from cordwood.spark.client.settings import Address, ClientSettings, addresses
-from cordwood.spark.errors import Refused, Unavailable
+from cordwood.spark.errors import RequestRefused, Unavailable
 
 
 def stranger(says: bytes) -> Address:
@@ -38,15 +38,15 @@ def stranger(says: bytes) -> Address:
     ],
 )
 def test_who_is_no_broker_is_trouble_and_not_a_crash(says: bytes, meaning: str) -> None:
-    with pytest.raises(Trouble, match=meaning):
-        Connection(stranger(says), "test", 2.0)
+    with pytest.raises(ConnectionFailed, match=meaning):
+        BrokerConnection(stranger(says), "test", 2.0)
 
 
 def test_a_broker_of_long_ago_is_refused() -> None:
     with ScriptedBroker() as broker:
         broker.served[1] = (0, 10)
-        with pytest.raises(Refused, match=r"does not serve FetchRequest version 11.* Kafka broker from 2\.3 on"):
-            Cluster(broker.settings()).topics()
+        with pytest.raises(RequestRefused, match=r"does not serve FetchRequest version 11.* Kafka broker from 2\.3 on"):
+            ClusterReader(broker.settings()).topics()
 
 
 def test_nobody_at_all_ends_with_every_address_and_its_trouble() -> None:
@@ -54,13 +54,13 @@ def test_nobody_at_all_ends_with_every_address_and_its_trouble() -> None:
     with pytest.raises(
         Unavailable, match=r"list the topics within 0\.1 s: 127\.0\.0\.1:1 takes .* 127\.0\.0\.1:2 takes"
     ):
-        Cluster(settings).topics()
+        ClusterReader(settings).topics()
 
 
 def test_one_that_answers_is_enough() -> None:
     with ScriptedBroker() as broker:
         settings = ClientSettings((Address("127.0.0.1", 1), broker.address))
-        assert Cluster(settings).topics() == ["flights"]
+        assert ClusterReader(settings).topics() == ["flights"]
 
 
 @pytest.mark.parametrize(

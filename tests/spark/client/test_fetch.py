@@ -7,10 +7,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 from scripted_broker import ScriptedBroker
 
-from cordwood.spark.client.cluster import Cluster
+from cordwood.spark.client.cluster import ClusterReader
 from cordwood.spark.client.fetch import Fetched, fetch
 from cordwood.spark.columns import Column, Columns
-from cordwood.spark.errors import CorruptRecords, OffsetsGone, Refused, Unavailable
+from cordwood.spark.errors import CorruptRecords, OffsetsGone, RequestRefused, Unavailable
 from cordwood.spark.range_reader import read_range
 from cordwood.spark.ranges import Isolation, OffsetRange
 from cordwood.storage.batch import TRANSACTIONAL
@@ -43,7 +43,7 @@ def values(broker: ScriptedBroker, start: int = 0, end: int = 6, **settings: int
 
 
 def answers(broker: ScriptedBroker, start: int = 0, end: int = 6) -> Iterator[Fetched]:
-    return fetch(Cluster(broker.settings()), wanted(start, end))
+    return fetch(ClusterReader(broker.settings()), wanted(start, end))
 
 
 def test_a_range_is_read_to_its_end_and_not_beyond(broker: ScriptedBroker) -> None:
@@ -122,7 +122,7 @@ def test_a_silent_broker_is_given_up(broker: ScriptedBroker) -> None:
 
 def test_what_will_not_pass_is_said_at_once(broker: ScriptedBroker) -> None:
     broker.fails_with(ErrorCode.topic_authorization_failed)
-    with pytest.raises(Refused, match=r"flights-0: topic_authorization_failed"):
+    with pytest.raises(RequestRefused, match=r"flights-0: topic_authorization_failed"):
         values(broker)
     assert broker.fetched_offsets == [0]
 

@@ -7,7 +7,7 @@ import pytest
 from decoded import PLACE, decoded, sealed
 
 from cordwood.spark.decode.batches import Aborted, split
-from cordwood.spark.errors import CorruptRecords, Refused
+from cordwood.spark.errors import CorruptRecords, RequestRefused
 from cordwood.storage.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL
 from cordwood.storage.records import Record, encode
 
@@ -72,7 +72,7 @@ def test_a_flipped_bit_anywhere_behind_the_length_is_found() -> None:
     for at in range(16, len(batch)):
         damaged = bytearray(batch)
         damaged[at] ^= 0x04
-        with pytest.raises((CorruptRecords, Refused)):
+        with pytest.raises((CorruptRecords, RequestRefused)):
             decoded(bytes(damaged))
 
 
@@ -96,7 +96,7 @@ def test_the_same_batch_twice_is_an_error() -> None:
 
 def test_an_old_format_is_refused_with_a_sentence() -> None:
     old = struct.pack(">qiIbb", 0, 14, 0, 1, 0) + bytes(20)
-    with pytest.raises(Refused, match=r"flights-3 .* before Kafka 0\.11"):
+    with pytest.raises(RequestRefused, match=r"flights-3 .* before Kafka 0\.11"):
         split(old, PLACE, 0)
 
 

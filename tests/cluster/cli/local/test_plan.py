@@ -6,7 +6,7 @@ import pytest
 from local_cluster import free_ports
 
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.cli.local.directory import ClusterDirectory, Member
+from cordwood.cluster.cli.local.directory import ClusterDirectory, LocalBroker
 from cordwood.cluster.cli.local.plan import Wanted, members_wanted
 
 
@@ -15,7 +15,7 @@ def directory(tmp_path: Path) -> ClusterDirectory:
     return ClusterDirectory(tmp_path / "cluster")
 
 
-def lay_out(directory: ClusterDirectory, wanted: Wanted) -> list[Member]:
+def lay_out(directory: ClusterDirectory, wanted: Wanted) -> list[LocalBroker]:
     """Plan and write a cluster."""
     members = members_wanted(directory, wanted)
     for member in members:

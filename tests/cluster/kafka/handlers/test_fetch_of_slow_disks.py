@@ -14,7 +14,7 @@ from virtual_time import run
 from cordwood.cluster.kafka.codec import is_flexible, read_head
 from cordwood.cluster.kafka.connection import Connection, Slot
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
-from cordwood.cluster.kafka.handlers.fetch import READS_AHEAD_MAX, SLOW_DISK_S, Fetching
+from cordwood.cluster.kafka.handlers.fetch import READS_AHEAD_MAX, SLOW_DISK_S, FetchHandler
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.questions import decode_response, encode_request
 from cordwood.cluster.kafka.turns import Turns
@@ -31,7 +31,7 @@ class FetchStory(ReplicaStory):
         super().__init__(directories=2)
         memory = Memory.unlimited()
         sessions = FetchSessions(10, memory.sessions, random.Random(1))
-        fetching = Fetching(
+        fetching = FetchHandler(
             self.replicas, sessions, lambda: NOW_MS, 1 << 20, lambda *_: None, Turns(asyncio.get_running_loop().time)
         )
         self.fetching = fetching
@@ -39,7 +39,10 @@ class FetchStory(ReplicaStory):
         def handle(_connection: Connection, frame: memoryview, slot: Slot) -> None:
             fetching.handle(read_head(frame, is_flexible), frame, slot)
 
-        self._here, self._handle = InProcess(self.wakeups, self.replicas.read_piece, lambda _: None, 1 << 20), handle
+        self._here, self._handle = (
+            InProcess(self.end_of_tick, self.replicas.read_piece, lambda _: None, 1 << 20),
+            handle,
+        )
 
     async def begin(self) -> None:
         for index in (0, 1):

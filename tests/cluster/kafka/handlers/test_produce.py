@@ -12,10 +12,10 @@ from kio.schema.produce.v11.request import PartitionProduceData, TopicProduceDat
 from raw_batches import NOW_MS, bomb, raw_batch, zero_deltas
 from replica_fixture import ME, ReplicaStory
 
-from cordwood.cluster.decode_queue import Decoding
+from cordwood.cluster.decode_queue import DecodeQueue
 from cordwood.cluster.kafka.codec import is_flexible, read_head
 from cordwood.cluster.kafka.connection import Connection, Slot
-from cordwood.cluster.kafka.handlers.produce import Producing
+from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.questions import decode_response, encode_request
 from cordwood.cluster.kafka.turns import Turns
@@ -36,13 +36,13 @@ class ProduceStory(ReplicaStory):
     def __init__(self, config: LogConfig | None = None) -> None:
         super().__init__(config or LogConfig(segment_bytes=64 * MB, batch_bytes_max=64 * MB))
         self.beside: list[tuple[Callable[..., Any], tuple[Any, ...], asyncio.Future[Any]]] = []
-        decoding = Decoding(self._beside, Memory.unlimited().decoding)
-        producing = Producing(self.replicas, decoding, lambda: NOW_MS, lambda *_: None, Turns(lambda: 0.0))
+        decoding = DecodeQueue(self._beside, Memory.unlimited().decoding)
+        producing = ProduceHandler(self.replicas, decoding, lambda: NOW_MS, lambda *_: None, Turns(lambda: 0.0))
 
         def handle(_connection: Connection, frame: memoryview, slot: Slot) -> None:
             producing.handle(read_head(frame, is_flexible), frame, slot)
 
-        here = InProcess(self.wakeups, self.replicas.read_piece, lambda _: None, 128 * MB)
+        here = InProcess(self.end_of_tick, self.replicas.read_piece, lambda _: None, 128 * MB)
         self.channel = here.open("PLAINTEXT", handle, self._answered)
         self.answers: list[Any] = []
         self._next_id = 0

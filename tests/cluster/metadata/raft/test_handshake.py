@@ -8,10 +8,10 @@ from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.raft.handshake import (
     NONCE_BYTES,
     Handshake,
+    HandshakeRefused,
     Membership,
     Peer,
     PeerRole,
-    Refused,
     RefusedByPeer,
     refusal,
 )
@@ -76,12 +76,12 @@ def test_a_cluster_that_is_not_known_yet_fits_any(one: str, other: str) -> None:
     ],
 )
 def test_who_does_not_belong_is_refused_with_a_reason(dialler: Membership, reason: str) -> None:
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(HandshakeRefused, match=reason):
         Meeting(dialler, DIALLED).take_place()
 
 
 def test_a_wrong_address_is_noticed() -> None:
-    with pytest.raises(Refused, match=r"has broker 3 where broker 1 answers"):
+    with pytest.raises(HandshakeRefused, match=r"has broker 3 where broker 1 answers"):
         Meeting(VOTER, DIALLED, expected=BrokerId(3)).take_place()
 
 
@@ -91,7 +91,7 @@ def test_a_proof_does_not_serve_twice() -> None:
     hello, proof = (frame for receiver, frame in meeting.seen if receiver == "dialled")
     again = Handshake(DIALLED, None, b"n" * NONCE_BYTES, lambda _: None)
     assert again.receive(hello) is None
-    with pytest.raises(Refused, match="secret"):
+    with pytest.raises(HandshakeRefused, match="secret"):
         again.receive(proof)
 
 
@@ -102,7 +102,7 @@ def test_a_proof_of_the_other_side_is_none_of_ours() -> None:
     proofs: list[bytes] = []
     reflected = Handshake(DIALLED, None, b"l" * NONCE_BYTES, proofs.append)
     reflected.receive(hello)
-    with pytest.raises(Refused, match="secret"):
+    with pytest.raises(HandshakeRefused, match="secret"):
         reflected.receive(proofs[1])
 
 
