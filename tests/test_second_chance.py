@@ -55,18 +55,16 @@ def test_broken(a_place_that_is_never_left):
 """
 
 
-def run(folder: Path, suite: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {SUPPORT}\n")
-    (folder / "conftest.py").write_text(
+def run(root: Path, suite: str, *arguments: str, folder: str = ".") -> "subprocess.CompletedProcess[str]":
+    (root / "pytest.ini").write_text(f"[pytest]\npythonpath = {SUPPORT}\ntestpaths = {folder}\n")
+    (root / folder / "conftest.py").write_text(
         "import results_log\nresults_log.HANG_GRACE_S = 0.5\npytest_plugins = ['results_log', 'longest_first']\n"
     )
-    (folder / "test_suite.py").write_text(suite)
+    (root / folder / "test_suite.py").write_text(suite)
     plugins = ["-p", "xdist", "-p", "pytest_timeout", "-p", "no:cacheprovider"]
     command = [sys.executable, SUPPORT / "second_chance.py", *plugins, *arguments]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False
-    )
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=100, check=False)
 
 
 def has_ended(pid: int) -> bool:
@@ -90,6 +88,14 @@ def test_what_passes_alone_is_flaky_and_fails_no_build(tmp_path: Path) -> None:
     second = (tmp_path / "build" / "results-second.jsonl").read_text()
     assert "test_good" not in second
     assert has_ended(int((tmp_path / "left").read_text())), "what a crashed worker left beside the second chance"
+
+
+def test_the_suites_own_layout_is_found_in_both_runs(tmp_path: Path) -> None:
+    """The options come from a conftest.py below the root, which pytest reads only where `testpaths` leads it."""
+    (tmp_path / "tests").mkdir()
+    done = run(tmp_path, SUITE, folder="tests")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "FLAKY tests/test_suite.py::test_late[a/b::c [d] ]:" in done.stdout
 
 
 def test_what_fails_twice_fails_the_build(tmp_path: Path) -> None:

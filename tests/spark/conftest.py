@@ -19,6 +19,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(autouse=True)
+def active_session(request: pytest.FixtureRequest) -> None:
+    """Make the session the active one of the JVM thread that serves this thread.
+
+    Writes look up "cordwood" in the active session of their JVM thread. py4j gives a Python thread another connection,
+    and so another JVM thread, once it takes its own for lost; `createDataFrame` sets the active session anew.
+    """
+    if "spark" in request.fixturenames:
+        request.getfixturevalue("spark").createDataFrame([(1,)], "x int")
+
+
 @pytest.fixture(scope="session")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
     """One broker for all tests that only need topics of their own."""
