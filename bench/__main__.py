@@ -43,6 +43,12 @@ def main(
         typer.Option(help="1, 3 or 5: so many brokers with a replica on each. May be repeated; else 1 and then 3."),
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often, each time with fresh brokers.")] = 1,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, file_okay=False, help="Measure the Cordwood of this checkout, which has a .venv, too."
+        ),
+    ] = None,
     line: Annotated[list[str] | None, typer.Option(help="Only lines with this in their name; may be repeated.")] = None,
     system: Annotated[
         list[str] | None, typer.Option(help="Only systems of exactly this name: cordwood, kafka …; may be repeated.")
@@ -70,7 +76,14 @@ def main(
         lines = [each.scaled(scale) for each in chosen(line or [])]
         has_kafka = compare and _has_kafka(progress)
         sets = [
-            _systems(count, dict(each.split("=", 1) for each in settings or []), compare, has_kafka, system or [])
+            _systems(
+                count,
+                dict(each.split("=", 1) for each in settings or []),
+                compare,
+                has_kafka,
+                baseline,
+                system or [],
+            )
             for count in replicas
         ]
         generator = load_generator(HOME, progress.print)
@@ -132,10 +145,18 @@ class _Bench:
 
 
 def _systems(
-    brokers: int, settings: dict[str, str], is_comparing: bool, has_kafka: bool, names: Sequence[str]
+    brokers: int,
+    settings: dict[str, str],
+    is_comparing: bool,
+    has_kafka: bool,
+    baseline: Path | None,
+    names: Sequence[str],
 ) -> list[System]:
     """Raises ValueError where a name is none of theirs."""
     systems: list[System] = [Cordwood(brokers, settings)]
+    if baseline is not None:
+        systems.append(Cordwood(brokers, settings, baseline=baseline))
+        systems[-1].prepare()
     if is_comparing:
         systems.append(Cordwood(brokers, settings, flush_policy="os"))
     if has_kafka:

@@ -20,6 +20,8 @@ from cordwood.chaos.live.process import free_port
 OURS, KAFKA = "cordwood", "kafka"
 UNFLUSHED = f"{OURS}, os"
 """Ours where no answer waits for a disk."""
+BASELINE = "baseline"
+"""Ours of another checkout, such as the last release."""
 START_S = 120.0
 # Brokers that end all at once wait for others to lead in their place. Nobody needs their data, so they are cut short.
 STOP_S = 10.0
@@ -142,27 +144,35 @@ class System(ABC):
 
 
 class Cordwood(System):
-    """`cordwood serve` of this very tree.
+    """`cordwood serve` of this tree, or of another checkout.
 
     Records are acknowledged once they are on the disks of the in-sync set; with the flush policy `os` once they are in
     the page caches of it, as Kafka does by itself.
     """
 
     def __init__(
-        self, brokers: int = 1, settings: Mapping[str, str] | None = None, *, flush_policy: str = "group"
+        self,
+        brokers: int = 1,
+        settings: Mapping[str, str] | None = None,
+        *,
+        flush_policy: str = "group",
+        baseline: Path | None = None,
     ) -> None:
-        """`settings` go to every broker and come before ours."""
+        """`settings` go to every broker and come before ours. `baseline` is another checkout with its .venv."""
         super().__init__(brokers)
         self.name = OURS if flush_policy == "group" else UNFLUSHED
+        self._python = sys.executable
+        if baseline is not None:
+            self.name = BASELINE
+            self._python = str(baseline.absolute() / ".venv" / "bin" / "python")
         self._settings = {"flush.policy": flush_policy, **(settings or {})}
 
     def version(self) -> str:
-        from cordwood import __version__
-
-        return str(__version__)
+        return self._run("import cordwood; print(cordwood.__version__)")
 
     def prepare(self) -> None:
-        """Nothing: it runs from this interpreter."""
+        """Check that the interpreter has the package. Raises CannotRun."""
+        self._run("import cordwood.cluster.cli")
 
     def command(self, member: SystemBroker, members: Sequence[SystemBroker]) -> list[str]:
         settings = {
@@ -172,7 +182,17 @@ class Cordwood(System):
         if len(members) > 1:
             settings["controller.quorum.voters"] = ",".join(each.voter for each in members)
         options = [word for key, value in (settings | self._settings).items() for word in ("--set", f"{key}={value}")]
-        return [sys.executable, "-m", "cordwood.cluster.cli", "serve", *options]
+        return [self._python, "-m", "cordwood.cluster.cli", "serve", *options]
+
+    def _run(self, code: str) -> str:
+        try:
+            return subprocess.run([self._python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        except FileNotFoundError:
+            raise CannotRun(
+                f"{self.name}: there is no {self._python}. Run `make .venv/.ready` in that checkout."
+            ) from None
+        except subprocess.CalledProcessError as error:
+            raise CannotRun(f"{self.name}: {self._python} cannot import cordwood:\n{error.stderr[-2000:]}") from None
 
 
 def majority(brokers: int) -> int:

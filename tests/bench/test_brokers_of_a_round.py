@@ -59,6 +59,25 @@ def test_a_round_on_three_brokers_has_every_figure(tmp_path: Path) -> None:
     assert results["memory after the load"]["cordwood"].median > results["memory at rest"]["cordwood"].median > 0
 
 
+def test_a_baseline_is_started_from_its_own_checkout(tmp_path: Path) -> None:
+    script = tmp_path / ".venv" / "bin" / "python"
+    script.parent.mkdir(parents=True)
+    script.write_text(f'#!/bin/sh\ntouch {tmp_path}/started\nexec {sys.executable} "$@"\n')
+    script.chmod(0o755)
+    baseline = Cordwood(baseline=tmp_path)
+    baseline.prepare()
+    (tmp_path / "started").unlink()
+    with baseline.running(tmp_path / "round") as system:
+        assert (tmp_path / "started").exists()
+        assert is_running(system.pids[0])
+    assert baseline.name == "baseline"
+
+
+def test_a_baseline_without_an_environment_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(CannotRun, match=r"Run `make \.venv/\.ready` in that checkout"):
+        Cordwood(baseline=tmp_path).prepare()
+
+
 def test_a_line_that_fails_fails_its_round(tmp_path: Path) -> None:
     generator = Generator("broken", (sys.executable, "-c", BROKEN))
     failures: list[str] = []
