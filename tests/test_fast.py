@@ -14,7 +14,7 @@ SUPPORT = Path(__file__).resolve().parent / "support"
         ("import subprocess", True),
         ("from subprocess import run", True),
         ("from broker_fixture import wait_until", True),
-        ("import spark_story", True),
+        ("import spark_scenario", True),
         ("from cordwood.chaos.sim.world import World", True),
         ("from cordwood.chaos.sim.disk import SimDisk", False),
         ("from log_fixture import LogFixture", False),
