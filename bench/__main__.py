@@ -75,17 +75,7 @@ def main(
             raise ValueError("The replication factor is 1, 3 or 5: so many brokers can elect a leader among them.")
         lines = [each.scaled(scale) for each in chosen(line or [])]
         has_kafka = compare and _has_kafka(progress)
-        sets = [
-            _systems(
-                count,
-                dict(each.split("=", 1) for each in settings or []),
-                compare,
-                has_kafka,
-                baseline,
-                system or [],
-            )
-            for count in replicas
-        ]
+        sets = [_systems(count, settings or [], compare, has_kafka, baseline, system or []) for count in replicas]
         generator = load_generator(HOME, progress.print)
         HOME.mkdir(parents=True, exist_ok=True)
         with (
@@ -146,13 +136,14 @@ class _Bench:
 
 def _systems(
     brokers: int,
-    settings: dict[str, str],
+    overrides: Sequence[str],
     is_comparing: bool,
     has_kafka: bool,
     baseline: Path | None,
     names: Sequence[str],
 ) -> list[System]:
     """Raises ValueError where a name is none of theirs."""
+    settings = dict(each.split("=", 1) for each in overrides)
     systems: list[System] = [Cordwood(brokers, settings)]
     if baseline is not None:
         systems.append(Cordwood(brokers, settings, baseline=baseline))
