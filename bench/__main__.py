@@ -44,10 +44,7 @@ def main(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often, each time with fresh brokers.")] = 1,
     baseline: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True, file_okay=False, help="Measure the Cordwood of this checkout, which has a .venv, too."
-        ),
+        Path | None, typer.Option(exists=True, help="Measure the brokers of this checkout too.")
     ] = None,
     line: Annotated[list[str] | None, typer.Option(help="Only lines with this in their name; may be repeated.")] = None,
     system: Annotated[
@@ -70,12 +67,10 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         record = begun(recorded, "performance", {"rounds": rounds, "scale": scale})
-        replicas = replication_factor or [1, 3]
-        if not set(replicas) <= set(BROKERS):
-            raise ValueError("The replication factor is 1, 3 or 5: so many brokers can elect a leader among them.")
         lines = [each.scaled(scale) for each in chosen(line or [])]
         has_kafka = compare and _has_kafka(progress)
-        sets = [_systems(count, settings or [], compare, has_kafka, baseline, system or []) for count in replicas]
+        counts = _broker_counts(replication_factor or [1, 3])
+        sets = [_systems(count, settings or [], compare, has_kafka, baseline, system or []) for count in counts]
         generator = load_generator(HOME, progress.print)
         HOME.mkdir(parents=True, exist_ok=True)
         with (
@@ -132,6 +127,13 @@ class _Bench:
             on_failure=self.failures.append,
         )
         return Part(brokers, results)
+
+
+def _broker_counts(replication_factors: Sequence[int]) -> Sequence[int]:
+    """Return so many brokers for each replication factor. Raises ValueError."""
+    if not set(replication_factors) <= set(BROKERS):
+        raise ValueError("The replication factor is 1, 3 or 5: so many brokers can elect a leader among them.")
+    return replication_factors
 
 
 def _systems(
