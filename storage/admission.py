@@ -51,6 +51,7 @@ def admit_records(batch: Bytes, header: BatchHeader, config: LogConfig, budget: 
     The rules are Kafka's (`LogValidator`). Raises OverBudget, with no harm done, where finding out costs more than
     `budget` has.
     """
+    content: Bytes
     if header.attributes & CODEC_MASK:
         try:
             content, end, _ = whole_body(batch, header, budget)
@@ -58,7 +59,7 @@ def admit_records(batch: Bytes, header: BatchHeader, config: LogConfig, budget: 
             # Its checksum is right, so it will not be better when it is sent again.
             raise InvalidRecord(str(corrupt)) from corrupt
     else:
-        content = bytes(batch[HEADER_BYTES:])
+        content = batch[HEADER_BYTES:]
         end = len(content)
     have_keys = examine(content, end, header.record_count, budget)
     if config.compacted and not have_keys:
