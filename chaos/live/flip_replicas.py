@@ -97,26 +97,37 @@ def preload(cluster: LocalCluster, megabytes: int) -> None:
 
 
 def rot(run: ClusterRounds, kind: str) -> None:
-    """Flip bytes in one file of a kind on one broker, and wait until it is as good as new."""
+    """Harm one file of a kind on one broker, and wait until it is repaired.
+
+    A broker that runs has to restore its closed segment byte by byte.
+    """
     victim = run.rng.choice(run.cluster.ids)
     broker = run.cluster.brokers[victim]
-    if kind != WHILE_RUNNING:
+    is_running = kind.endswith(WHILE_RUNNING)
+    if not is_running:
         run.rng.choice((broker.kill, broker.stop))()
-    flips = choose(broker.data, kind, run.rng)
+    harms = choose(broker.data, kind, run.rng)
     committed = _ends(run, victim)
-    for flip in flips:
-        flip.apply(broker.data)
-    typer.echo(f"broker {victim}, {kind}: {', '.join(map(str, flips)) or 'there is none yet'}", err=True)
-    if kind != WHILE_RUNNING:
-        if flips and not _is_named(broker.data, flips[0].path):
-            run.report.accuse("unnamed", f"log verify did not name {flips[0].path}")
+    before = (broker.data / harms[0].path).read_bytes() if harms else b""
+    for harm in harms:
+        harm.apply(broker.data)
+    typer.echo(f"broker {victim}, {kind}: {', '.join(map(str, harms)) or 'there is none yet'}", err=True)
+    if not is_running:
+        if harms and not _is_named(broker.data, harms[0].path):
+            run.report.accuse("unnamed", f"log verify did not name {harms[0].path}")
         run.cluster.start([victim])
-    if flips:
-        began = time.monotonic()
-        if wait_for(lambda: _is_repaired(run, victim, flips[0].path, committed), REPAIRED_S):
+    if harms:
+        path, began = harms[0].path, time.monotonic()
+        if wait_for(
+            lambda: (
+                _is_repaired(run, victim, path, committed)
+                and (not is_running or _is_as_before(broker.data / path, before))
+            ),
+            REPAIRED_S,
+        ):
             run.report.took(f"{kind}_repaired", time.monotonic() - began)
         else:
-            run.report.accuse("unrepaired", f"{flips[0].path} of broker {victim} after {REPAIRED_S:.0f} s")
+            run.report.accuse("unrepaired", f"{path} of broker {victim} after {REPAIRED_S:.0f} s")
     else:
         run.report.count(f"{kind}_not_there")
     run.wait_in_sync()
@@ -161,7 +172,6 @@ def _is_named(data: Path, path: Path) -> bool:
 
 
 def _is_as_before(path: Path, before: bytes) -> bool:
-    time.sleep(LOOKED_AT_S)
     try:
         return path.read_bytes().rstrip(b"\0") == before.rstrip(b"\0")
     except FileNotFoundError:
