@@ -1,1 +1,1 @@
-"""One partition's log on one disk: no async, no network, no clock of its own."""
+"""The log of one partition on one disk: batches, segments, indexes, recovery. No event loop, network or clock."""

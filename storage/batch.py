@@ -1,9 +1,9 @@
-"""Kafka's RecordBatch v2, seen from outside: header, checksum, and the two fields that a leader stamps.
+"""Kafka's RecordBatch v2: header layout, CRC-32C check, and the stamp of base offset and leader epoch.
 
-Layout (KIP-98, big-endian): base offset i64, length i32, leader epoch i32, magic i8, CRC-32C u32, attributes i16,
-last offset delta i32, base timestamp i64, max timestamp i64, producer id i64, producer epoch i16, base sequence i32,
-record count i32, records. The checksum covers everything behind itself, so a leader can stamp the base offset and its
-epoch into the first 16 bytes without touching the rest.
+Layout (KIP-98, big-endian): base offset i64, length i32, leader epoch i32, magic i8, CRC-32C u32, attributes i16, last
+offset delta i32, base timestamp i64, max timestamp i64, producer id i64, producer epoch i16, base sequence i32, record
+count i32, records. The checksum covers everything after itself, so a leader stamps the base offset and its epoch into
+the first 16 bytes without a change to the rest.
 """
 
 import struct
@@ -40,7 +40,7 @@ _ATTRIBUTES = struct.Struct(">h")
 
 
 class Compression(IntEnum):
-    """How the records of a batch are packed: the low three bits of its attributes."""
+    """Compression codec: the low three bits of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -50,7 +50,7 @@ class Compression(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes in front of a batch's records."""
+    """The 61-byte header of a batch."""
 
     base_offset: int
     length: int
@@ -68,17 +68,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Size of the whole batch in bytes, header included."""
         return LENGTH_PREFIX_BYTES + self.length
 
     @property
     def end(self) -> int:
-        """The offset behind the batch's last record."""
+        """Offset after the batch's last record."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; numbers wrap to 0 behind 2³¹-1."""
+        """Sequence number of the last record; sequence numbers wrap to 0 after 2³¹-1."""
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
     @property
@@ -91,18 +91,18 @@ class BatchHeader(NamedTuple):
 
 
 def peek(data: Bytes, position: int = 0) -> BatchHeader:
-    """The header at `position`, unchecked. Raises CorruptBatch where fewer than 61 bytes remain."""
+    """Return the unchecked header at `position`. Raises CorruptBatch if fewer than 61 bytes remain."""
     if len(data) - position < HEADER_BYTES:
         raise CorruptBatch(f"{len(data) - position} bytes where a batch header needs {HEADER_BYTES}")
     return BatchHeader._make(_unpack_header(data, position))
 
 
 def check(data: Bytes, position: int = 0) -> BatchHeader:
-    """The header of the whole, checksummed batch at `position`. Raises CorruptBatch saying what is wrong."""
+    """Return the header at `position` after a check of magic, length and CRC-32C. Raises CorruptBatch."""
     remain = len(data) - position
     if remain < HEADER_BYTES:
         raise CorruptBatch(f"{remain} bytes where a batch header needs {HEADER_BYTES}")
-    # `_make` would count the fields again, for every batch.
+    # `_make` would count the fields again for every batch.
     header = _new(BatchHeader, _unpack_header(data, position))
     if header.magic != MAGIC:
         raise CorruptBatch(f"magic {header.magic} where {MAGIC} belongs")
@@ -118,7 +118,7 @@ def check(data: Bytes, position: int = 0) -> BatchHeader:
 
 
 def headers(data: Bytes) -> list[BatchHeader]:
-    """Those of all the batches that `data` consists of, each checked. Raises CorruptBatch."""
+    """Return the headers of all batches in `data`, each checked. Raises CorruptBatch."""
     found, position = [], 0
     while position < len(data):
         header = check(data, position)
@@ -128,7 +128,7 @@ def headers(data: Bytes) -> list[BatchHeader]:
 
 
 def in_groups(batches: Sequence[BatchHeader], bytes_max: int) -> Iterator[Sequence[BatchHeader]]:
-    """Batches that go into one segment with one write: together about `bytes_max`, and at least one."""
+    """Yield groups of batches that are written together to one segment: at most `bytes_max`, or one larger batch."""
     first = size = 0
     for at, header in enumerate(batches):
         if at > first and size + header.size > bytes_max:
@@ -140,12 +140,12 @@ def in_groups(batches: Sequence[BatchHeader], bytes_max: int) -> Iterator[Sequen
 
 
 def stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """The first 16 bytes of the batch as this leader keeps it; the rest stays as it came."""
+    """Return the first 16 bytes of the batch with this base offset and leader epoch; the rest stays unchanged."""
     return _STAMP.pack(base_offset, header.length, leader_epoch)
 
 
 def with_append_time(batch: Bytes, now_ms: int) -> bytes:
-    """The batch with the broker's time as every record's timestamp (`message.timestamp.type=LogAppendTime`)."""
+    """Return the batch with `now_ms` as every record's timestamp (`message.timestamp.type=LogAppendTime`)."""
     changed = bytearray(batch)
     attributes = _ATTRIBUTES.unpack_from(changed, 21)[0] | LOG_APPEND_TIME
     _ATTRIBUTES.pack_into(changed, 21, attributes)
@@ -155,7 +155,7 @@ def with_append_time(batch: Bytes, now_ms: int) -> bytes:
 
 
 def split(data: bytes) -> Iterator[bytes]:
-    """The batches of `data`, one by one, each checked. Raises CorruptBatch at the first that is not whole."""
+    """Yield the batches of `data`, each checked. Raises CorruptBatch at the first that is not whole."""
     position = 0
     while position < len(data):
         size = check(data, position).size

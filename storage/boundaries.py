@@ -1,11 +1,11 @@
-"""Where in a segment an offset or a byte belongs, by its index: also where the batches themselves cannot be read."""
+"""Offset and position lookups in a segment's index, which also work where batches are damaged."""
 
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.segment import Segment
 
 
 def offset_at(segment: Segment, position: int) -> int:
-    """An offset at or before which the batches at `position` begin. Waits for the disk."""
+    """Return an offset at or before which the batches at `position` begin. Blocks on the disk."""
     try:
         index = segment.index
     except DamagedLog:
@@ -15,9 +15,10 @@ def offset_at(segment: Segment, position: int) -> int:
 
 
 def batch_boundary(segment: Segment, offset: int) -> tuple[int, int]:
-    """Base offset and position of the batch that contains `offset`, or the segment's end. Waits for the disk.
+    """Return base offset and position of the batch that contains `offset`, or the segment's end. Blocks on the disk.
 
-    Where an interval begins is known without reading it. Raises DamagedLog where a batch has to be read, and cannot be.
+    The first batch of an index interval is found without a read. Raises DamagedLog if a batch has to be read and is
+    damaged.
     """
     index = segment.index
     row = index.row_of_offset(offset - segment.base_offset)

@@ -1,25 +1,25 @@
-"""What decoding a batch may cost: the bytes that it unpacks to, and the records that are looked at one by one."""
+"""Limits on decoding a batch: decompressed bytes, and records that are examined one by one."""
 
 from cordwood.storage.errors import StorageError
 
 RECORDS_MAX = 1 << 20
-"""In one batch. Clients send up to 10,000 (librdkafka), or what fits `batch.size`."""
+"""Records of one batch. Clients send up to 10,000 (librdkafka), or what fits `batch.size`."""
 UNPACKED_BYTES_MAX = 64 << 20
-"""Of one batch, out of its compression."""
+"""Decompressed bytes of one batch."""
 
 
 class OverBudget(StorageError):
-    """A batch that costs more to decode than the caller allows. Nothing is known about what is left of it."""
+    """A batch that costs more to decode than the caller allows. The rest of the batch is not checked."""
 
 
 class UnpacksTooLarge(OverBudget):
-    """A batch that unpacks to more bytes than the caller allows."""
+    """A batch that decompresses to more bytes than the caller allows."""
 
 
 class Budget:
-    """An allowance that several batches may share. It only goes down.
+    """An allowance that several batches may share. The allowance only decreases.
 
-    Memory is bounded by `unpacked_bytes`, time by both: a record costs about as much time as 2 KB of unpacking.
+    `unpacked_bytes` bounds memory; both numbers bound time: a record costs about as much as 2 KB of decompression.
     """
 
     __slots__ = ("records", "unpacked_bytes")
@@ -28,13 +28,13 @@ class Budget:
         self.records, self.unpacked_bytes = records, unpacked_bytes
 
     def spend_records(self, count: int) -> None:
-        """Raises OverBudget where fewer are left."""
+        """Subtract `count` records. Raises OverBudget if fewer are left."""
         if count > self.records:
             raise OverBudget(f"more than {RECORDS_MAX} records to look at: send smaller batches")
         self.records -= count
 
     def spend_bytes(self, count: int) -> None:
-        """Raises UnpacksTooLarge where fewer are left."""
+        """Subtract `count` bytes. Raises UnpacksTooLarge if fewer are left."""
         if count > self.unpacked_bytes:
             allowed = f"{UNPACKED_BYTES_MAX >> 20} MiB"
             raise UnpacksTooLarge(f"a batch that unpacks to more than {allowed}: send smaller batches")

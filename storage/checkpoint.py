@@ -1,4 +1,4 @@
-"""A small file that is replaced as a whole: after a crash it holds the old payload or the new one, never a mixture."""
+"""Checkpoint file, replaced atomically: after a crash it holds the old payload or the new one, never a mixture."""
 
 from contextlib import closing
 from struct import Struct
@@ -12,7 +12,7 @@ from cordwood.storage.errors import DamagedLog, read_failed
 MAGIC = b"CWCP"
 VERSION = 1
 NEWEST_VERSION = 2
-"""Versions are of a payload's layout; what is in them is for who reads the payload."""
+"""Newest version of a payload's layout. The module that writes a payload defines its layouts."""
 
 _HEADER = Struct("<4sHI")
 """Magic, version, length of the payload. A CRC-32C of these and the payload follows, then the payload."""
@@ -21,20 +21,20 @@ _PAYLOAD_AT = _HEADER.size + _CHECKSUM.size
 
 
 class Checkpoint(NamedTuple):
-    """What a file holds: its payload, and the version of the payload's layout."""
+    """Content of a checkpoint file: the payload, and the version of the payload's layout."""
 
     version: int
     payload: bytes
 
 
 def write(disk: Disk, path: str, payload: bytes, version: int = VERSION) -> None:
-    """Replace the file at `path`. It is on disk when this returns. Blocks. Raises OSError: the file is as it was."""
+    """Replace the file at `path`. Durable on return. Blocks. Raises OSError: the old or the new payload is there."""
     header = _HEADER.pack(MAGIC, version, len(payload))
     checksum = _CHECKSUM.pack(crc32c(payload, crc32c(header)))
     staged = path + ".new"
     file = disk.open(staged, create=True)
     try:
-        # An earlier attempt may have died here and left a longer file.
+        # An earlier attempt may have crashed here and left a longer file.
         file.truncate(0)
         file.pwrite((header, checksum, payload), 0)
         file.sync()
@@ -45,16 +45,16 @@ def write(disk: Disk, path: str, payload: bytes, version: int = VERSION) -> None
 
 
 def read(disk: Disk, path: str) -> bytes | None:
-    """The payload, or None where there is no such file. Raises as `load` does."""
+    """Return the payload, or None if there is no such file. Raises as `load`."""
     loaded = load(disk, path)
     return None if loaded is None else loaded.payload
 
 
 def load(disk: Disk, path: str) -> Checkpoint | None:
-    """What the file holds, or None where there is no such file.
+    """Return the content of the file, or None if there is no such file.
 
-    Raises DamagedLog with the byte at which the file stops being what was written, or where the disk cannot read it;
-    OutOfResources and DiskFailed.
+    Raises DamagedLog with the position of the first wrong byte, or if the disk cannot read the file; OutOfResources;
+    DiskFailed.
     """
     try:
         with closing(disk.open(path)) as file:

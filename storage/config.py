@@ -1,4 +1,4 @@
-"""What a log needs to know of its topic's configuration."""
+"""Topic configuration of a log: segment size, retention, flush policy, timestamps, cleanup policy."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,17 +7,17 @@ GIB = 1 << 30
 
 
 class FlushPolicy(Enum):
-    """When a record counts as kept."""
+    """Moment at which a record counts as durable."""
 
     GROUP = "group"
-    """Once an fdatasync has covered it; one fdatasync serves every batch that arrived meanwhile."""
+    """After an fdatasync has covered the record (group commit): one fdatasync covers all batches that have gathered."""
     OS = "os"
-    """Once the operating system has it in memory, as Kafka does by default: a power cut can lose it."""
+    """After the write to the page cache, as in Kafka by default: a power cut can lose the record."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """One topic's settings as its logs use them. Sizes in bytes, times in milliseconds, -1 for no limit."""
+    """Configuration of one topic for its logs. Sizes in bytes, times in milliseconds, -1 for no limit."""
 
     segment_bytes: int = GIB
     segment_ms: int = 7 * 24 * 3600 * 1000
@@ -35,4 +35,4 @@ class LogConfig:
     timestamp_before_max_ms: int = (1 << 63) - 1
     timestamp_after_max_ms: int = (1 << 63) - 1
     delete_delay_ms: int | None = None
-    """How long files stay of what was removed; None for as long as the broker was started with."""
+    """Delay before the files of removed segments and partitions are deleted; None for the broker's default."""

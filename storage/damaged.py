@@ -1,11 +1,11 @@
-"""Intervals of a segment that are known to be damaged: reads end in front of them."""
+"""Damaged intervals of a segment: a read ends before the first one."""
 
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.index import Interval
 
 
 class DamagedIntervals:
-    """Those of one segment that a read has found. A few at most, so they are searched one by one."""
+    """Damaged intervals that reads of one segment have found. They are few, so the search is linear."""
 
     __slots__ = ("_intervals",)
 
@@ -17,15 +17,15 @@ class DamagedIntervals:
             self._intervals.append(interval)
 
     def forget(self, position: int) -> None:
-        """What could not be read at `position` has been read since."""
+        """Remove the interval at `position`, which has been read without an error since."""
         self._intervals = [known for known in self._intervals if not known.position <= position < known.end]
 
     def cut(self, position: int) -> None:
-        """Nothing of the segment is left from `position` on."""
+        """Remove the intervals that reach past `position`, where the segment is truncated."""
         self._intervals = [known for known in self._intervals if known.end <= position]
 
     def sound_end(self, path: str, start: int, stop: int) -> int:
-        """Where a read from `start` to `stop` ends that leaves them out. Raises DamagedLog where it begins in one."""
+        """Return the end of the undamaged part of a read. Raises DamagedLog if the read begins in damage."""
         for known in self._intervals:
             if known.position <= start < known.end:
                 raise DamagedLog(path, known.position, f"the {known.size} bytes from here on are damaged")

@@ -1,6 +1,7 @@
-"""A batch's records out of their compression: never more bytes than asked for, and the front of them alone if need be.
+"""Bounded decompression of a batch's records, whole or only the first bytes.
 
-The decompressors write into a buffer of ours and stop where it is full, so what a batch claims to hold costs nothing.
+The decompressors write into a buffer of limited size and stop when it is full, so that a batch cannot use more memory
+than allowed, whatever size it claims.
 """
 
 import struct
@@ -18,9 +19,9 @@ XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER_BYTES = 16
 
 FRONT_BYTES = 16 << 10
-"""Unpacked first by a reader that may not want all."""
+"""First buffer size of a reader that may not need all records."""
 GROWTH = 4
-"""To unpack once more into a buffer of so many times the size costs a third more than to have known the size."""
+"""Growth of the buffer for another try: all tries together cost a third more than one with the size known."""
 USUAL_RATIO = 8
 
 _NO_ROOM = "failed to write whole buffer"
@@ -37,7 +38,7 @@ Content = bytes | bytearray
 
 
 class Body(NamedTuple):
-    """The records of a batch as one row of bytes: `content` up to `end`. Without `is_whole` more follow."""
+    """Decompressed records of a batch: `content` up to `end`. Unless `is_whole`, more follow."""
 
     content: Content
     end: int
@@ -45,12 +46,12 @@ class Body(NamedTuple):
 
 
 def whole_body(batch: Bytes, header: BatchHeader, budget: Budget) -> Body:
-    """All records of a batch. Raises CorruptBatch; OverBudget where they are more bytes than the budget has."""
+    """Return all records of a batch. Raises CorruptBatch, and OverBudget if they exceed the budget's bytes."""
     size = max(FRONT_BYTES, USUAL_RATIO * header.size)
     body = unpack(batch, header, min(size, budget.unpacked_bytes))
     while not body.is_whole and size < budget.unpacked_bytes:
         size *= GROWTH
-        del body  # There are never two of them.
+        del body  # Freed first: there are never two of them.
         body = unpack(batch, header, min(size, budget.unpacked_bytes))
     if header.attributes & CODEC_MASK:
         budget.spend_bytes(body.end if body.is_whole else budget.unpacked_bytes + 1)
@@ -58,7 +59,7 @@ def whole_body(batch: Bytes, header: BatchHeader, budget: Budget) -> Body:
 
 
 def unpack(batch: Bytes, header: BatchHeader, size: int) -> Body:
-    """The first `size` bytes of a batch's records; all where they are not compressed. Raises CorruptBatch."""
+    """Return the first `size` bytes of a batch's records; all if they are not compressed. Raises CorruptBatch."""
     packed = memoryview(batch)[HEADER_BYTES : header.size]
     codec = header.attributes & CODEC_MASK
     if codec == Compression.NONE:
@@ -77,7 +78,7 @@ def unpack(batch: Bytes, header: BatchHeader, size: int) -> Body:
 
 
 def _unpack_snappy(packed: memoryview, room: bytearray) -> Body:
-    """Snappy as the Java client frames it (xerial's blocks), or one bare block as some others send."""
+    """Unpack Snappy in the Java client's framing (xerial blocks), or one raw block as some clients send."""
     if packed[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         return _unpack_block(packed, room, 0)
     body, position = Body(room, 0), XERIAL_HEADER_BYTES
@@ -97,7 +98,7 @@ def _block_at(packed: memoryview, position: int) -> memoryview:
 
 
 def _unpack_block(block: memoryview, room: bytearray, begin: int) -> Body:
-    """A block is unpacked whole or not at all, and says in front how long it is."""
+    """Unpack one block, whole or not at all: the block states its size first."""
     size = cramjam.snappy.decompress_raw_len(block)
     if size > len(room) - begin:
         return Body(room, begin, is_whole=False)

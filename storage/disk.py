@@ -1,4 +1,4 @@
-"""The one seam between a log and what it is kept on: files, and the directories that name them."""
+"""Disk, file and directory interfaces: the only access of a log to the file system."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
@@ -10,72 +10,72 @@ Bytes = bytes | bytearray | memoryview
 
 UNREADABLE = b"\xff"
 UNREADABLE_BYTES_MIN = 512
-"""A sector: no smaller part of a read that failed is tried by itself."""
+"""Sector size: a failed read is split into halves, but a part of this size or less is not split again."""
 
 
 class Syncable(Protocol):
-    """Something whose changes count only once they are synced: a file's bytes, or a directory's entries."""
+    """A file or directory whose changes are durable only after a sync."""
 
     @property
     def path(self) -> str: ...
 
     def fileno(self) -> int:
-        """The descriptor, for the kernel's asynchronous sync; -1 where there is none (simulated)."""
+        """Return the descriptor for the kernel's asynchronous sync; -1 if there is none (simulated disk)."""
         ...
 
     @property
     def is_directory(self) -> bool:
-        """Whether it takes a full fsync: an fdatasync of a directory may leave out its entries."""
+        """Whether a full fsync is needed: an fdatasync of a directory may leave out its entries."""
         ...
 
     def sync(self) -> None:
-        """fdatasync for a file, fsync for a directory. Blocks. SyncFailed is final: what it covered may be lost."""
+        """Call fdatasync for a file, fsync for a directory. Blocks. Raises SyncFailed: the changes may be lost."""
         ...
 
     def close(self) -> None: ...
 
 
 class File(Syncable, Protocol):
-    """One open file. Positions and lengths are bytes. What was written counts only after `sync`."""
+    """An open file. Positions and lengths are bytes. Writes are durable only after `sync`."""
 
     def pwrite(self, pieces: Sequence[Bytes], position: int) -> None:
-        """Write all the pieces, one behind the other, or raise OSError (a short write is an error)."""
+        """Write all pieces, one after the other. Raises OSError, also for a short write."""
         ...
 
     def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes; fewer only at the end of the file. Blocks while the disk is read."""
+        """Return up to `length` bytes; fewer only at the end of the file. Blocks on the disk."""
         ...
 
     def pread_cached(self, length: int, position: int) -> Bytes | None:
-        """As `pread` where memory has the bytes; None where the disk would have to be waited for."""
+        """Return the bytes as `pread` if the page cache has them; None if the disk may have to be read."""
         ...
 
     def size(self) -> int: ...
 
     def preallocate(self, position: int, length: int) -> None:
-        """Reserve zeroed space, growing the file. Raises OSError(ENOSPC) and changes nothing that was written."""
+        """Reserve zeroed space and grow the file. Raises OSError(ENOSPC), with no change to written bytes."""
         ...
 
     def truncate(self, size: int) -> None: ...
 
 
 class Disk(Protocol):
-    """A tree of directories. Entries made, renamed or removed are sure only once their directory is synced."""
+    """A tree of directories. A create, rename or remove is durable only after a sync of its directory."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. Raises FileNotFoundError unless `create`."""
+        """Open a file for reading and writing. Raises FileNotFoundError unless `create`."""
         ...
 
     def open_directory(self, path: str) -> Syncable: ...
 
     def list_directory(self, path: str) -> list[str]:
-        """Names, sorted. Raises FileNotFoundError."""
+        """Return the names, sorted. Raises FileNotFoundError."""
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def make_directories(self, path: str) -> list[str]:
-        """Make `path` and its missing parents. Returns the directories whose entries changed, outermost first."""
+        """Make `path` and its missing parents. Return the directories whose entries changed, outermost first."""
         ...
 
     def rename(self, source: str, target: str) -> None: ...
@@ -85,16 +85,16 @@ class Disk(Protocol):
     def remove_tree(self, path: str) -> None: ...
 
     def free_bytes(self, path: str) -> int:
-        """What is left on the file system that holds `path`."""
+        """Return the free bytes of the file system that holds `path`."""
         ...
 
     def total_bytes(self, path: str) -> int:
-        """The size of the file system that holds `path`."""
+        """Return the size in bytes of the file system that holds `path`."""
         ...
 
 
 def sync_directory(disk: Disk, path: str) -> None:
-    """Make the entries of a directory sure: needed after every create, rename and remove that must last."""
+    """Flush the entries of a directory: needed after every create, rename and remove that must be durable."""
     directory = disk.open_directory(path)
     try:
         directory.sync()
@@ -103,7 +103,7 @@ def sync_directory(disk: Disk, path: str) -> None:
 
 
 def open_directories(disk: Disk, paths: Iterable[str]) -> list[Syncable]:
-    """Open all of them. Raises OSError, with none left open."""
+    """Open all directories. Raises OSError, with none left open."""
     with ExitStack() as opened:
         directories = [opened.enter_context(closing(disk.open_directory(path))) for path in paths]
         opened.pop_all()
@@ -111,7 +111,10 @@ def open_directories(disk: Disk, paths: Iterable[str]) -> list[Syncable]:
 
 
 def read_around(file: File, length: int, position: int) -> bytes:
-    """As `File.pread`, with UNREADABLE bytes where the disk cannot read: neither a batch nor a hole. Raises OSError."""
+    """Return the bytes as `File.pread`, with UNREADABLE bytes where the disk cannot read. Raises OSError.
+
+    UNREADABLE bytes are neither a valid batch nor a hole.
+    """
     try:
         return file.pread(length, position)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which leader took which offsets: the start offset of every leader epoch in a log (KIP-101, KIP-279)."""
+"""Leader epoch cache: the start offset of every leader epoch in a log (KIP-101, KIP-279)."""
 
 import struct
 from bisect import bisect_right
@@ -11,14 +11,14 @@ _ENTRY = struct.Struct(">iq")
 
 
 class EpochStart(NamedTuple):
-    """`epoch`'s first record is at `offset`."""
+    """A leader epoch and the offset of its first record."""
 
     epoch: LeaderEpoch
     offset: Offset
 
 
 class LeaderEpochs:
-    """Epochs and their start offsets, both strictly rising."""
+    """Leader epochs and their start offsets, both strictly increasing."""
 
     __slots__ = ("_entries", "_is_changed")
 
@@ -34,7 +34,7 @@ class LeaderEpochs:
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     def assign(self, epoch: int, offset: int) -> None:
-        """A batch of `epoch` stands at `offset`. Entries that this contradicts are stale and go (KIP-101)."""
+        """Record that the batch at `offset` has `epoch`. Entries that contradict this are stale (KIP-101)."""
         if self._entries and self._entries[-1].epoch == epoch:
             return
         while self._entries and (self._entries[-1].epoch >= epoch or self._entries[-1].offset >= offset):
@@ -43,16 +43,16 @@ class LeaderEpochs:
         self._is_changed = True
 
     def epoch_at(self, offset: int) -> LeaderEpoch:
-        """The epoch of the record at `offset`; NO_EPOCH where none is known."""
+        """Return the leader epoch of the record at `offset`; NO_EPOCH if unknown."""
         if self._entries and self._entries[-1].offset <= offset:
             return self._entries[-1].epoch
         place = bisect_right(self._entries, offset, key=lambda entry: entry.offset)
         return self._entries[place - 1].epoch if place else NO_EPOCH
 
     def end_of(self, epoch: int, log_end: int) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch at or below `epoch` and where it ends: the answer of OffsetForLeaderEpoch.
+        """Return the largest epoch at or below `epoch`, and its end offset: the answer of OffsetForLeaderEpoch.
 
-        (NO_EPOCH, -1) where nothing that old is known (KIP-279).
+        (NO_EPOCH, -1) if no epoch that old is known (KIP-279).
         """
         place = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
         if place == 0:
@@ -61,13 +61,13 @@ class LeaderEpochs:
         return self._entries[place - 1].epoch, end
 
     def truncate_end(self, end: int) -> None:
-        """Forget epochs that begin at or above `end`."""
+        """Remove epochs that begin at or above `end`."""
         while self._entries and self._entries[-1].offset >= end:
             self._entries.pop()
             self._is_changed = True
 
     def truncate_start(self, start: int) -> None:
-        """Forget epochs that end at or below `start`; the one that contains it begins there now."""
+        """Remove epochs that end at or below `start`; the epoch that contains `start` begins there now."""
         while len(self._entries) > 1 and self._entries[1].offset <= start:
             self._entries.pop(0)
             self._is_changed = True
@@ -76,7 +76,7 @@ class LeaderEpochs:
             self._is_changed = True
 
     def take_changes(self) -> bytes | None:
-        """All entries, encoded, if any changed since the last call."""
+        """Return all entries, encoded, if any changed since the last call; otherwise None."""
         is_changed, self._is_changed = self._is_changed, False
         return self.encode() if is_changed else None
 

@@ -1,7 +1,7 @@
-"""Errors of storage, and which of three kinds an OSError of the disk is: lacking resources, a broken disk, or damage.
+"""Storage errors, and the three kinds of OSError of a disk: lacking resources, a broken disk, damage.
 
-Lacking resources (OutOfResources) says nothing against the disk: the operation is refused and tried again later. A
-broken disk (DiskFailed) takes its log directory offline. Damage (DamagedLog) costs the range in which it lies.
+Lacking resources (OutOfResources): the disk is sound; the operation is refused and may be retried. A broken disk
+(DiskFailed): the log directory goes offline. Damage (DamagedLog): only the damaged range is affected.
 """
 
 import errno
@@ -10,19 +10,19 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR, errno.EFBIG})
 """Limits of the process or the machine."""
 _UNREADABLE = frozenset({errno.EIO, errno.ENOENT, errno.ENODATA, errno.EILSEQ, errno.EBADMSG, errno.EUCLEAN})
-"""From reads: the medium, or the file system's own checksums, gave up these bytes; or the whole file is gone."""
+"""Errors of reads: the medium or the file system's checksums rejected the bytes, or the file is missing."""
 
 
 class StorageError(Exception):
-    """Any of these. Each becomes a Kafka error code at the edge; none of them stops the broker."""
+    """Base class of storage errors. Each becomes a Kafka error code in a response; none stops the broker."""
 
 
 class CorruptBatch(StorageError):
-    """Bytes that are not a whole, checksummed RecordBatch v2, in a request or in a replica's answer."""
+    """A batch that is not a whole, checksummed RecordBatch v2, or whose offset or leader epoch does not fit the log."""
 
 
 class InvalidRecord(StorageError):
-    """A sound batch that this log may not take: a control batch from a client, a missing key."""
+    """A valid batch that this log does not accept: a control batch from a client, a missing key."""
 
 
 class InvalidTimestamp(StorageError):
@@ -34,7 +34,7 @@ class BatchTooLarge(StorageError):
 
 
 class OffsetOutOfRange(StorageError):
-    """An offset below the log's start or above its end."""
+    """An offset below the log start offset or above the log end offset."""
 
 
 class OutOfOrderSequence(StorageError):
@@ -42,19 +42,19 @@ class OutOfOrderSequence(StorageError):
 
 
 class StaleProducerEpoch(StorageError):
-    """A producer that has been replaced by a newer one with the same id."""
+    """A producer epoch that was fenced by a newer producer with the same id."""
 
 
 class OutOfResources(StorageError):
-    """Descriptors, memory or room are lacking for now. Nothing was given up, and the same may be tried again."""
+    """Descriptors, memory or disk space are lacking for now. Nothing is lost, and the operation may be retried."""
 
 
 class DiskFull(OutOfResources):
-    """Too little space is left to take more records; reads go on."""
+    """Too little disk space for more records; reads go on."""
 
 
 class DamagedLog(StorageError):
-    """Bytes on disk that are not what was written there: they are never served."""
+    """Bytes on disk that are not what was written. They are never served."""
 
     def __init__(self, path: str, position: int, what: str) -> None:
         super().__init__(f"{path} is damaged at byte {position}: {what}")
@@ -62,7 +62,7 @@ class DamagedLog(StorageError):
 
 
 class LostTail(DamagedLog):
-    """Everything of a log from `offset` on, of which no more is known than that it was there."""
+    """Loss of all records from `offset` on: their offsets were in use, and nothing else is known of them."""
 
     def __init__(self, path: str, position: int, what: str, offset: int) -> None:
         super().__init__(path, position, what)
@@ -70,26 +70,26 @@ class LostTail(DamagedLog):
 
 
 class ForeignSegment(DamagedLog):
-    """A segment file among those of a log that does not belong to it."""
+    """A segment file in a log's directory that does not belong to the log."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, 0, "its records belong to another segment, as the manifest has it")
 
 
 class Truncated(StorageError):
-    """The log was cut since these bytes were promised: what stands there now is something else, or nothing."""
+    """The log was truncated after a slice of it was given out: the bytes of the slice are gone or replaced."""
 
 
 class DiskFailed(StorageError):
-    """A write or a sync failed: the log directory is offline, and nothing is tried again on it."""
+    """A write or a sync failed: the log directory is offline, and no operation on it is retried."""
 
 
 class SyncFailed(OSError):
-    """A sync failed. Whatever the reason: what it covered may be lost, and later syncs do not say so."""
+    """A failed sync. Whatever the errno, the covered changes may be lost, and later syncs do not report that."""
 
 
 def change_failed(error: OSError) -> OutOfResources | DiskFailed:
-    """The kind of error of a failed write, sync, creation, rename or removal."""
+    """Return the kind of error of a failed write, sync, creation, rename or removal."""
     if isinstance(error, SyncFailed):
         return DiskFailed(str(error))
     if error.errno in _NO_ROOM:
@@ -98,14 +98,14 @@ def change_failed(error: OSError) -> OutOfResources | DiskFailed:
 
 
 def read_failed(error: OSError, path: str, position: int) -> OutOfResources | DamagedLog | DiskFailed:
-    """The kind of error of a failed read of the file at `path` from byte `position` on, or of a failure to open it."""
+    """Return the kind of error of a failed read of the file at `path` from byte `position` on, or of a failed open."""
     if error.errno in _UNREADABLE:
         return DamagedLog(path, position, f"the disk cannot read it: {error.strerror}")
     return change_failed(error)
 
 
 def damage_of(error: OSError, path: str, position: int) -> DamagedLog:
-    """The damage that a failed read has found. Raises OutOfResources, DiskFailed: those say nothing of the bytes."""
+    """Return the damage that a failed read found. Raises OutOfResources, DiskFailed: these are no damage."""
     failure = read_failed(error, path, position)
     if not isinstance(failure, DamagedLog):
         raise failure from error

@@ -1,8 +1,8 @@
-"""How far each log of a directory has been flushed, noted right behind every group commit.
+"""Flushed end offset of each log in a log directory, written after every group commit.
 
-A note is one small write into the page cache: a killed process leaves it exact, a power cut may set it back by some
-seconds, since it is synced only with checkpoints. Recovery never cuts below it, and a log that ends short of it has
-lost something. Slots of 64 bytes, so that none lies across two sectors: topic id, partition u32, flushed end i64,
+An entry is one small write to the page cache: after a kill it is exact, after a power cut up to some seconds old, since
+it is synced only with checkpoints. Recovery never truncates below the flushed end, and a log that ends before it has
+lost records. Slots of 64 bytes, so that none crosses a sector boundary: topic id, partition u32, flushed end i64,
 latest leader epoch i32, zeros, and the CRC-32C of these.
 """
 
@@ -23,18 +23,18 @@ _FREE = bytes(SLOT_BYTES)
 
 
 class FlushedOffset(NamedTuple):
-    """Everything below `end_offset` was on disk, and the last of it was of `leader_epoch`."""
+    """Flushed end of a log: everything below `end_offset` was on disk, and its last record is of `leader_epoch`."""
 
     end_offset: int
     leader_epoch: int
 
     def rules_out(self, header: BatchHeader) -> bool:
-        """Whether a batch claims to be of a later epoch than what was flushed behind it. Epochs only rise."""
+        """Return whether a batch below the flushed end has a later epoch than its last record. Epochs only rise."""
         return header.end <= self.end_offset and 0 <= self.leader_epoch < header.leader_epoch
 
 
 class FlushedOffsets:
-    """The flushed ends of a log directory's partitions, in one file."""
+    """Flushed ends of a log directory's partitions, in one file."""
 
     def __init__(self, file: File) -> None:
         self.damage: list[DamagedLog] = []
@@ -50,13 +50,13 @@ class FlushedOffsets:
         self._free.reverse()
 
     def get(self, topic_id: UUID, partition: int) -> FlushedOffset | None:
-        """What was noted for a log when the directory was opened; None where nothing was."""
+        """Return the entry that a log had when the directory was opened; None if it had none."""
         return self._marks.get((topic_id, partition))
 
     def slot(self, topic_id: UUID, partition: int) -> int:
-        """Where the log's mark is kept, claimed at the first call. Raises OSError where there is no room for one.
+        """Return the slot of a log's entry, allocated at the first call. Raises OSError if there is no room for one.
 
-        Its place is written at once, so that noting a mark never needs more room.
+        The slot is written immediately, so that `note` never needs more room.
         """
         key = (topic_id, partition)
         if key not in self._slots:
@@ -67,17 +67,17 @@ class FlushedOffsets:
         return self._slots[key]
 
     def note(self, slot: int, topic_id: bytes, partition: int, end_offset: int, leader_epoch: int) -> None:
-        """Everything below `end_offset` is on disk."""
+        """Write the entry: everything below `end_offset` is on disk, and its last record is of `leader_epoch`."""
         checked = _CHECKED.pack(topic_id, partition, end_offset, leader_epoch)
         self.file.pwrite([checked + crc32c(checked).to_bytes(4, "big")], slot * SLOT_BYTES)
 
     def unsound(self) -> dict[tuple[UUID, int], DamagedLog]:
-        """Logs whose mark is not what was noted: it is to be noted again. Waits for the disk, if not for long."""
+        """Return the logs whose entry is damaged and must be written again. Blocks on the disk, but not for long."""
         content = read_around(self.file, self._count * SLOT_BYTES, 0)
         return {key: self._damage(slot) for key, slot in self._slots.items() if not _is_sound(content, slot, key)}
 
     def forget(self, topic_id: UUID, partition: int) -> None:
-        """The log is gone; its slot is free for another."""
+        """Free the slot of a log that was removed."""
         slot = self._slots.pop((topic_id, partition), None)
         self._marks.pop((topic_id, partition), None)
         if slot is not None:
@@ -101,7 +101,7 @@ class FlushedOffsets:
 
 
 def _is_sound(content: bytes, slot: int, key: tuple[UUID, int]) -> bool:
-    """Whether a slot has a mark of this log, or none yet."""
+    """Return whether a slot has a valid entry of this log, or none yet."""
     noted = content[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
     if noted == _FREE:
         return True

@@ -1,12 +1,12 @@
-"""A segment's sparse index: for every few KiB of batches, where they are, how late they are, and their checksum.
+"""Sparse index of a segment: position, largest timestamp and checksum of every few KiB of batches.
 
-One row covers an interval of whole batches: less than `index.interval.bytes` of them, or a single larger one. Its
-CRC-32C covers the interval as it lies on disk, stamped fields included, so what is read by the index is also proven
-to be what was written (a batch's own checksum leaves out its offset and epoch).
+One row covers an interval of whole batches: at most `index.interval.bytes` of them, or a single larger one. Its CRC-32C
+covers the interval as stored on disk, stamped fields included, so a read by the index is also verified (a batch's own
+checksum leaves out its offset and epoch).
 
-On disk: a head with the segment's base offset, then blocks of rows, each block with its row count and CRC-32C. Rows
-are written a block at a time, when the log is checkpointed; what is missing behind the last block is read anew from
-the segment. Row: first offset less the base u32, position u32, bytes u32, CRC-32C u32, max timestamp i64.
+On disk: a head with the segment's base offset, then blocks of rows, each block with its row count and CRC-32C. Each
+checkpoint of the log writes a block; rows that are missing after the last block are rebuilt from the segment. Row:
+first offset less the base u32, position u32, bytes u32, CRC-32C u32, max timestamp i64.
 """
 
 import struct
@@ -24,14 +24,14 @@ _HEAD = struct.Struct(">8sqI")
 _BLOCK = struct.Struct(">II")
 _ROW = struct.Struct(">IIIIq")
 _TIMESTAMP = struct.Struct(">16xq")
-"""A row's last field alone."""
+"""The last field of a row."""
 ROW_BYTES = _ROW.size
 _MAGIC = b"CWINDEX1"
 _first_u32 = struct.Struct(">I").unpack_from
 
 
 class Interval(NamedTuple):
-    """Some whole batches of a segment. `offset` counts from the segment's base offset."""
+    """Adjacent whole batches of a segment. `offset` is relative to the segment's base offset."""
 
     offset: int
     position: int
@@ -41,12 +41,12 @@ class Interval(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The position behind the interval."""
+        """Position after the interval."""
         return self.position + self.size
 
 
 class Index:
-    """The closed intervals of one segment, in order and without gaps from position 0 on."""
+    """Closed intervals of one segment, in order and without gaps from position 0 on."""
 
     __slots__ = ("_rows", "_saved", "is_outdated")
 
@@ -54,7 +54,7 @@ class Index:
         self._rows = bytearray()
         self._saved = 0
         self.is_outdated = False
-        """Whether the file has rows that were given up since, and must not be believed."""
+        """Whether the file has rows of removed batches, which must not be used."""
 
     def __len__(self) -> int:
         return len(self._rows) // ROW_BYTES
@@ -67,20 +67,20 @@ class Index:
 
     @property
     def end(self) -> int:
-        """The position behind the last closed interval."""
+        """Position after the last closed interval."""
         return self.end_of_row(len(self) - 1)
 
     def end_of_row(self, row: int) -> int:
-        """The position behind a row; 0 for row -1."""
+        """Return the position after a row; 0 for row -1."""
         return self[row].end if row >= 0 else 0
 
     @property
     def size(self) -> int:
-        """Bytes of the rows, to be held against `segment.index.bytes`."""
+        """Size of the rows in bytes, as `segment.index.bytes` limits it."""
         return len(self._rows)
 
     def rows(self, first: int, stop: int) -> "Index":
-        """Some of the rows, by number: a copy that stays as it is while these go on."""
+        """Return a copy of the rows from `first` to `stop`, which later changes do not affect."""
         some = Index()
         some._rows += self._rows[first * ROW_BYTES : stop * ROW_BYTES]
         return some
@@ -90,36 +90,36 @@ class Index:
         self._rows += _ROW.pack(*interval)
 
     def row_of_offset(self, offset: int) -> int:
-        """The last row that begins at or below `offset` (counted from the base offset); -1 where there is none."""
+        """Return the last row that begins at or below `offset` (relative to the base offset); -1 if there is none."""
         rows = self._rows
         return bisect_right(range(len(self)), offset, key=lambda row: _first_u32(rows, row * ROW_BYTES)[0]) - 1
 
     def row_of_position(self, position: int) -> int:
-        """The row whose interval contains `position`, or the number of rows where none does."""
+        """Return the row whose interval contains `position`, or the number of rows if none does."""
         if position >= self.end:
             return len(self)
         rows = self._rows
         return bisect_right(range(len(self)), position, key=lambda row: _first_u32(rows, row * ROW_BYTES + 4)[0]) - 1
 
     def max_timestamp(self) -> int:
-        """The largest timestamp of any interval; -1 where there is none. Walks all rows."""
+        """Return the largest timestamp of all intervals; -1 if there is none. Scans all rows."""
         return max([timestamp for (timestamp,) in _TIMESTAMP.iter_unpack(bytes(self._rows))], default=-1)
 
     def is_outdated_behind(self, position: int) -> bool:
-        """Whether the file has rows that are given up, or would be by `truncate`."""
+        """Return whether the file has rows of removed batches, or would have after `truncate(position)`."""
         return self.is_outdated or self.row_of_position(position) < self._saved
 
     def truncate(self, position: int) -> None:
-        """Forget every interval that reaches behind `position`."""
+        """Remove every interval that reaches past `position`."""
         keep = self.row_of_position(position)
         del self._rows[keep * ROW_BYTES :]
         if keep < self._saved:
             self.must_be_rewritten()
 
     def save(self, file: File, base_offset: int) -> None:
-        """Write the rows that are not yet on disk as one more block; the whole file anew after a truncation.
+        """Write the rows that are not yet on disk as one more block; rewrite the file after a truncation.
 
-        Raises OSError: the file may have a part of it, and the next call begins it anew.
+        Raises OSError: the file may be incomplete, and the next call rewrites it.
         """
         try:
             self._write(file, base_offset)
@@ -140,12 +140,12 @@ class Index:
             file.pwrite([_BLOCK.pack(len(rows) // ROW_BYTES, crc32c(rows)), rows], position)
 
     def must_be_rewritten(self) -> None:
-        """The file no longer agrees with the rows: the next `save` begins it anew."""
+        """Let the next `save` rewrite the file, which no longer agrees with the rows."""
         self._saved, self.is_outdated = 0, True
 
 
 def empty(disk: Disk, path: str) -> None:
-    """Have an index file, if there is one, say nothing. Sure when this returns; takes no room, which may be lacking."""
+    """Empty an index file, if there is one. Durable on return. Needs no disk space, which may be lacking."""
     if disk.exists(path):
         with closing(disk.open(path)) as file:
             file.truncate(0)
@@ -153,9 +153,10 @@ def empty(disk: Disk, path: str) -> None:
 
 
 def read(disk: Disk, path: str, base_offset: int, segment_bytes: int) -> tuple[Index, DamagedLog | None]:
-    """The index file at `path` as far as it is sound and its segment reaches, and what is wrong with it.
+    """Return the sound part of the index file at `path`, and the damage in it.
 
-    Empty where there is none. Raises OutOfResources, DiskFailed.
+    The index is empty if there is no file, or if it reaches past the end of its segment. Raises OutOfResources,
+    DiskFailed.
     """
     try:
         with closing(disk.open(path)) as file:
@@ -172,9 +173,9 @@ def read(disk: Disk, path: str, base_offset: int, segment_bytes: int) -> tuple[I
 
 
 def load(file: File, base_offset: int) -> tuple[Index, DamagedLog | None]:
-    """The rows of an index file up to the first byte that is wrong, and what was wrong there.
+    """Return the rows of an index file up to the first wrong byte, and the damage found there.
 
-    Nothing is lost with the rows behind: they are read anew from the segment, and the next `save` rewrites the file.
+    Later rows are not lost: they are rebuilt from the segment, and the next `save` rewrites the file.
     """
     index = Index()
     content = file.pread(file.size(), 0)

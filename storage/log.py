@@ -1,7 +1,7 @@
-"""One partition's log: segments in order, what is known of its epochs and producers, and how far it is flushed.
+"""One partition's log: segments, leader epochs, producer state, log start offset, log end offset, flushed end.
 
-Appends go to memory at once; `take_unsynced` says what has to be synced for them to be sure and `flushed` that it has
-been. Opening is in `log_loader.py`, what survives a restart in `state.py`.
+Appends go to the page cache. `take_unsynced` returns what to sync, and `flushed` records that it is on disk.
+`log_loader.py` opens a log; `state.py` has the state that survives a restart.
 """
 
 from bisect import bisect_right
@@ -27,56 +27,57 @@ from cordwood.storage.unsynced import Unsynced, UnsyncedEntries
 OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
 PLACES_REMEMBERED = 16
 SMALL_BATCH_BYTES = 8 << 10
-"""Up to here one copy is cheaper than what it spares: a gathering write, and a read for the followers."""
+"""Largest batch that is copied on append: the copy is cheaper than a gathering write and a read for the followers."""
 
 
 class Appended(NamedTuple):
-    """Where a batch stands in the log. `append_time` is -1 unless the broker's clock gave the timestamps."""
+    """Offsets of a batch in the log. `append_time` is -1 unless the broker's clock set the timestamps."""
 
     base_offset: int
     end_offset: int
     append_time: int = -1
     is_duplicate: bool = False
     kept: bytes | None = None
-    """A small batch as it lies in the log."""
+    """Bytes of a small batch as the log stores them."""
 
 
 class Log:
     """The log of one partition in `directory`. Nothing is on disk before the first append."""
 
     def __init__(self, disk: Disk, directory: str, config: LogConfig, opened: OpenSegments | None = None) -> None:
-        """`opened` is what it shares with the broker's other logs."""
+        """`opened` is shared with the broker's other logs."""
         self.disk, self.directory, self.config = disk, directory, config
         self.segments: list[Segment] = []
         self.log_start = self.log_end = self.flushed_end = 0
         self.saved_start = 0
-        """The log start that a restart would find."""
+        """Log start offset that a restart would find."""
         self.epochs = LeaderEpochs()
         self.producers = Producers()
         self.damage: list[DamagedLog] = []
         self.must_roll = False
         self.recovery_point = 0
         self.unsaved_bytes = 0
-        """Appended since the last checkpoint: about what a restart would have to read again."""
+        """Bytes appended since the last checkpoint: about what a restart would have to read again."""
         self._unsynced = UnsyncedEntries()
         self.is_syncing = False
-        """Whether a group commit of this log's files is under way."""
+        """Whether a group commit of this log's files is running."""
         self._covered_end = 0
         self._places: dict[int, tuple[Segment, int]] = {}
         self._start_boundary = (-1, -1)
-        """A log start that lay within a batch, and where that batch begins."""
+        """A log start offset within a batch, and the base offset of that batch."""
         self.opened = opened or OpenSegments()
 
     @property
     def size(self) -> int:
-        """Bytes of all batches."""
+        """Size of all batches in bytes."""
         return sum(segment.size for segment in self.segments)
 
     def append(self, batch: Bytes, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
-        """Take one batch from a client: stamp its offset and epoch, and write it to memory.
+        """Append one batch from a client: stamp its offset and leader epoch, and write it to the page cache.
 
-        `header` is `check(batch)`. A batch of an idempotent producer that is already here is not written again.
-        Raises OutOfOrderSequence, StaleProducerEpoch, DiskFull (nothing was written), or DiskFailed's OSError.
+        `header` is `check(batch)`. A duplicate batch of an idempotent producer is not written again. Raises
+        OutOfOrderSequence, StaleProducerEpoch; OSError, OutOfResources, DamagedLog or DiskFailed if the write failed.
+        After an error nothing is appended.
         """
         if header.producer_id >= 0 and (known := self.producers.check(header)) is not None:
             return Appended(known.base_offset, known.end_offset, is_duplicate=True)
@@ -97,9 +98,10 @@ class Log:
         return Appended(base, end, append_time, False, kept)
 
     def append_stamped(self, data: Bytes, batches: Sequence[BatchHeader], now_ms: int) -> None:
-        """Take the batches that `data` consists of as their leader stamped them (a follower's append).
+        """Append the batches of `data` as their leader stamped them (a follower's append).
 
-        `batches` is `headers(data)`. Raises CorruptBatch where they do not follow on, before any of them is written.
+        `batches` is `headers(data)`. Raises CorruptBatch, before any write, if an offset is below the end of the batch
+        before; as `append` if the write failed.
         """
         due = self.log_end
         for header in batches:
@@ -107,7 +109,7 @@ class Log:
                 raise CorruptBatch(f"offset {header.base_offset} where at least {due} is due")
             due = header.end
         view, start = memoryview(data), 0
-        # Where batches are small there is one at a time.
+        # The usual case of small batches: one batch, which needs no groups.
         for group in (batches,) if len(batches) == 1 else in_groups(batches, self.config.segment_bytes):
             size, last = sum([header.size for header in group]), group[-1]
             segment = self._segment_for(size, max([header.max_timestamp for header in group]), last.end)
@@ -118,9 +120,9 @@ class Log:
             start += size
 
     def take_unsynced(self) -> Unsynced:
-        """What has to be synced for all that was appended so far; the caller owns it, and calls `flushed` after.
+        """Take what has to be synced for all appends so far. The caller owns it, and calls `flushed` afterwards.
 
-        Raises OSError: then all of it is still to be synced, with whatever is taken next.
+        Raises OSError: then everything is still to be synced, with the next call.
         """
         assert not self.is_syncing, "one group commit at a time"
         files, directories = self._unsynced.take(self.disk)
@@ -130,7 +132,7 @@ class Log:
         return Unsynced(files, directories, self.log_end, segment, segment.size if segment else 0)
 
     def flushed(self, synced: Unsynced) -> None:
-        """Everything of `synced` is on disk."""
+        """Record that everything of `synced` is on disk."""
         self.is_syncing = False
         for directory in synced.directories:
             directory.close()
@@ -145,10 +147,10 @@ class Log:
             directory.close()
 
     def slice(self, offset: int, max_bytes: int, end: int, *, wait: bool = True) -> Slice | None:
-        """The batches from the one that contains `offset`, up to `end`, at most `max_bytes` but at least one.
+        """Return the batches from the one that contains `offset`, up to `end`, at most `max_bytes` but at least one.
 
-        None where there is nothing below `end` yet. Raises OffsetOutOfRange, DamagedLog where the bytes are not what
-        was written, NotInMemory where the disk would have to be waited for and `wait` is off.
+        Return None if there is nothing below `end` yet. Raises OffsetOutOfRange; DamagedLog if the bytes are not what
+        was written; NotInMemory if the disk would have to be read and `wait` is off.
         """
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")
@@ -168,9 +170,9 @@ class Log:
         return Slice(segment, start, stop, segment.cuts)
 
     def read_for_replication(self, offset: int, max_bytes: int, *, wait: bool = True) -> tuple[Slice, int] | None:
-        """As `slice`, for a follower: up to the log's end, flushed or not; and the offset behind what it holds.
+        """Return a slice for a follower, up to the log end offset, flushed or not; and the offset after the slice.
 
-        A follower begins with the whole batch in which the log starts.
+        A follower begins with the whole batch that contains the log start offset. Raises as `slice`.
         """
         if offset < self.log_start and offset == self.start_boundary(wait=wait):
             offset = self.log_start
@@ -183,7 +185,7 @@ class Log:
         return found, behind
 
     def start_boundary(self, *, wait: bool = True) -> int:
-        """The base offset of the batch that contains the log's start, or the start itself where none does.
+        """Return the base offset of the batch that contains the log start offset, or the log start offset if none does.
 
         DeleteRecords leaves that batch whole. Raises DamagedLog, and NotInMemory as `slice`.
         """
@@ -199,12 +201,12 @@ class Log:
         return self._start_boundary[1]
 
     def read(self, offset: int, max_bytes: int, end: int) -> bytes:
-        """The batches of `slice` as bytes; b"" where there are none. Waits for the disk."""
+        """Return the batches of `slice` as bytes; empty if there are none. Blocks on the disk."""
         found = self.slice(offset, max_bytes, end)
         return b"" if found is None else bytes(found.segment.read(found.start, found.stop))
 
     def headers_from(self, offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
-        """Segment, position and header of every batch from the one that contains `offset` on. Waits for the disk."""
+        """Yield segment, position and header of each batch from the one with `offset` on. Blocks on the disk."""
         for segment in self.segments:
             if segment.end_offset > offset:
                 start = segment.locate(offset) if segment.base_offset < offset else 0
@@ -212,7 +214,10 @@ class Log:
                     yield segment, position, header
 
     def state_before_cut(self, end: int) -> LogState | None:
-        """What has to be on disk (`set_back`) before a truncation to `end`; None where nothing has. Raises as that."""
+        """Return the checkpoint to write (`set_back`) before a truncation to `end`; None if none is needed.
+
+        Raises as `truncate`.
+        """
         if end >= self.log_end:
             return None
         _, _, end = self._place_of_cut(end)
@@ -222,11 +227,12 @@ class Log:
         return LogState(min(self.log_start, end), end, producers, self.epochs.encode(), manifest)
 
     def truncate(self, end: int) -> None:
-        """Give up every batch with a record at or above `end` (a follower whose leader does not have them).
+        """Remove every batch with a record at or above `end` (a follower whose leader does not have them).
 
-        `state_before_cut` is on disk already: the recovery point comes down before the bytes do, or a crash in between
-        would look like a loss. A whole segment is cut unread, whatever is in it. Sure with the next group commit.
-        Raises OSError, OutOfResources, DamagedLog: then it may be done in part, and is to be called again.
+        `state_before_cut` must be on disk already: the recovery point is lowered before the bytes are cut, or a crash
+        in between would look like a loss. A whole segment is removed unread, whatever is in it. Durable with the next
+        group commit. Raises OSError, OutOfResources, DamagedLog: the truncation may be partial, and must be called
+        again.
         """
         if end >= self.log_end:
             return
@@ -237,7 +243,7 @@ class Log:
         while self.segments and self.segments[-1].base_offset >= end:
             self._remove(self.segments[-1])
             self.segments.pop()
-        # What the manifest lists stays as it is, unless it is taken out of there before.
+        # A segment that the manifest lists must not change, unless the manifest was rewritten without it before.
         self.must_roll = end <= segment.base_offset or segment.is_lost or position == segment.size
         if segment.is_lost:
             segment.end_offset = min(segment.end_offset, end)
@@ -249,12 +255,12 @@ class Log:
         self._start_boundary = (-1, -1)
         self.log_end = end
         self.flushed_end = min(self.flushed_end, end)
-        # A sync that is under way covers nothing of what comes to stand here instead.
+        # A running sync does not cover the batches that replace the truncated ones.
         self._covered_end = min(self._covered_end, end)
         self.epochs.truncate_end(end)
 
     def _place_of_cut(self, end: int) -> tuple[Segment, int, int]:
-        """The segment and the position where a cut at `end` begins, and the offset of the batch that is there."""
+        """Return segment and position where a truncation to `end` begins, and the base offset of the batch there."""
         assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
         segment, position = self._segment_of(end), 0
         if end > segment.base_offset and not segment.is_lost:
@@ -262,8 +268,8 @@ class Log:
         return segment, position, end
 
     def start_over(self, offset: int) -> None:
-        """Give up everything and begin anew at `offset`. As `truncate`, with `state_of_new_log(offset)` on disk."""
-        for segment in reversed(self.segments):  # A crash leaves a log that lacks its end, never its beginning.
+        """Remove everything and begin again at `offset`. As `truncate`, with `state_of_new_log(offset)` on disk."""
+        for segment in reversed(self.segments):  # After a crash the log lacks its end, never its beginning.
             self._remove(segment)
         self.segments = []
         self._unsynced.changed(self.directory)
@@ -274,14 +280,17 @@ class Log:
         self.damage = []
 
     def raise_log_start(self, offset: int) -> None:
-        """Records below `offset` are deleted (DeleteRecords, retention). Sure once the log is checkpointed."""
+        """Raise the log start offset (DeleteRecords, retention). Durable with the next checkpoint.
+
+        Raises OffsetOutOfRange.
+        """
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRange(f"offset {offset} is not within {self.log_start} to {self.log_end}")
         self.log_start = offset
         self.epochs.truncate_start(offset)
 
     def drop(self, high_watermark: int, now_ms: int) -> list[Segment]:
-        """Take out the segments that retention no longer wants. The caller removes their files, off the loop."""
+        """Remove and return the segments that retention deletes. The caller deletes their files, off the event loop."""
         count = droppable(self.segments, self.config, self.log_start, high_watermark, now_ms)
         if count == 0:
             return []
@@ -296,18 +305,18 @@ class Log:
         return dropped
 
     def set_apart(self, segment: Segment) -> None:
-        """Let appends go on behind a segment, so that it changes no more. Raises OSError."""
+        """Roll a new segment if `segment` is active, so that `segment` changes no more. Raises OSError."""
         if segment is self.segments[-1] and not segment.is_sealed:
             self._roll()
 
     def replace(self, old: Segment, new: Segment) -> None:
-        """Another file has taken the place of a sealed segment's. Slices that were given out read on in the old one."""
+        """Replace a sealed segment whose file was replaced. Slices given out before still read the old file."""
         self.segments[self.segments.index(old)] = new
         self.opened.forget(old)
         self._places.clear()
 
     def state(self) -> LogState:
-        """What a restart needs besides the segments, as of now. Also puts the index's new rows on disk (unsynced)."""
+        """Return the checkpoint of the log as of now. Also writes the index's new rows (unsynced)."""
         if self.segments:
             self.segments[-1].save_index()
         self.unsaved_bytes = 0
@@ -315,21 +324,21 @@ class Log:
         return LogState(self.log_start, self.flushed_end, producers, self.epochs.take_changes(), manifest)
 
     def _manifest(self, end: int) -> Manifest:
-        """The segments below `end` that take no more appends: not the last one, which a restart goes on with."""
+        """Return the sealed segments below `end`: not the last segment, to which a restart appends."""
         return tuple([segment.listing() for segment in self.segments[:-1] if segment.end_offset <= end])
 
     def not_saved(self, state: LogState) -> None:
-        """`state` could not be put on disk: what it had to tell is still to be told."""
+        """Record that the checkpoint of `state` failed; the next one writes its epochs again."""
         if state.epochs is not None:
             self.epochs.changes_lost()
 
     def saved(self, state: LogState) -> None:
-        """`state` is on disk: recovery will begin there."""
+        """Record that the checkpoint of `state` is on disk: recovery will begin at its recovery point."""
         self.recovery_point = max(self.recovery_point, state.recovery_point)
         self.saved_start = state.log_start
 
     def mark_recovered(self, flushed_end: int) -> None:
-        """Opening has found all there is. Syncs what is not known to be on disk, so that it counts from now on."""
+        """Finish recovery: sync everything that may not be on disk, so that all batches count as flushed."""
         if self.segments and (flushed_end < self.log_end or flushed_end <= self.segments[-1].base_offset):
             for segment in self.segments:
                 if segment.end_offset >= flushed_end and not segment.is_lost:
@@ -342,7 +351,7 @@ class Log:
         self.flushed_end = self.log_end
 
     def close(self) -> None:
-        """Put everything on disk so that opening again has nothing to do. Waits for the disk."""
+        """Flush and checkpoint everything, so that the next open has nothing to recover. Blocks on the disk."""
         if self.segments:
             active = self.segments[-1]
             if not active.is_sealed:
@@ -358,7 +367,7 @@ class Log:
         self.release()
 
     def release(self) -> None:
-        """Give back every descriptor, leaving the disk as it is."""
+        """Close every descriptor, with no change on disk."""
         for segment in self.segments:
             segment.release()
         self._unsynced.clear()
@@ -377,11 +386,11 @@ class Log:
         )
 
     def _roll(self) -> None:
-        """Begin a new segment at the log's end. Its directory entries are synced with the next group.
+        """Create a new segment at the log end offset. Its directory entries are synced with the next group commit.
 
-        Raises OSError, after which the next append tries it again.
+        Raises OSError, after which the next append tries again.
         """
-        # Until there is a new segment, nothing may be appended to the old one: it may be sealed by then.
+        # Until the new segment exists, no append may go to the old one, which may be sealed by then.
         self.must_roll = True
         if self.segments:
             full = self.segments[-1]
@@ -398,9 +407,9 @@ class Log:
         self.must_roll = False
 
     def _directories(self) -> tuple[str, ...]:
-        """Whose entries lead to a new log's files: its own, its topic's, and what holds the topics.
+        """Return the directories whose entries lead to a new log's files: the log's, its topic's, the topics'.
 
-        All of them, even where they exist: an earlier process may have made them and died before they were synced.
+        All of them, even if they exist: an earlier process may have made them and crashed before their sync.
         """
         topic = self.directory.rpartition("/")[0]
         return self.directory, topic or "/", topic.rpartition("/")[0] or "/"
@@ -424,9 +433,9 @@ class Log:
         return segment.locate(offset, wait=wait)
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        """Readers at the tail ask next for where the last flush or read ended: keep the last few of those places.
+        """Cache the position of `offset`: readers at the tail continue where the last flush or read ended.
 
-        On the loop alone, which also truncates: a thread could come with a place that is no more.
+        Only on the event loop, which also truncates: a thread could add a position that no longer exists.
         """
         if len(self._places) >= PLACES_REMEMBERED:
             oldest, *_ = self._places

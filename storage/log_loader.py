@@ -1,8 +1,8 @@
-"""Opening a log after a stop, a kill or a power cut: what is kept, what is cut, and what must never be cut.
+"""Log recovery: opening a log after a stop, a kill or a power cut.
 
-Segments below the recovery point are taken as they are and proven when read. Behind it every batch is checked. The
-first that is not whole is either a tear, which is cut because it was provably never flushed, or damage, which is kept
-and stepped over: its offsets are never given to other records (disk rule 4).
+Segments below the recovery point are taken as they are, and verified when read. After the recovery point every batch is
+checked. The first batch that is not whole is either a torn write, which is truncated because it was provably never
+flushed, or damage, which is kept and skipped: its offsets are never given to other records (disk rule 4).
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from cordwood.storage.state import load
 from cordwood.storage.types import NO_EPOCH
 
 CLAIM_MAX = 1 << 24
-"""No batch has more records; a damaged header that claims more is not believed."""
+"""Upper bound of records in a batch; a damaged header that claims more is ignored."""
 
 
 def open_log(
@@ -35,10 +35,11 @@ def open_log(
     now_ms: int,
     opened: OpenSegments | None = None,
 ) -> Log:
-    """The log in `directory`, recovered; empty where there is none. Waits for the disk.
+    """Open and recover the log in `directory`; return an empty log if there is none. Blocks on the disk.
 
-    `mark` is what `flushed_offsets.py` noted of the log last, None if unknown. What was wrong is in `log.damage`.
-    Everything the log has is on disk when this returns. Raises OSError where the disk cannot be read or written.
+    `mark` is the log's last entry in `flushed_offsets.py`, None if unknown. `log.damage` has the damage found. On
+    return everything in the log is on disk. Raises OSError, OutOfResources or DiskFailed if the disk cannot be read or
+    written.
     """
     log = Log(disk, directory, config, opened)
     if not disk.exists(directory):
@@ -57,23 +58,24 @@ def _recover(log: Log, mark: FlushedOffset | None, now_ms: int) -> None:
     recovered = load(log.disk, log.directory)
     log.log_start, log.recovery_point = recovered.log_start, recovered.recovery_point
     log.producers, log.epochs = recovered.producers, recovered.epochs
-    # What begins above the recovery point may have been lost since, and is found again if it was not.
+    # Epochs that begin above the recovery point may have been lost; the replay finds them again if they were not.
     log.epochs.truncate_end(log.recovery_point)
-    # A later start was on its way to the disk: the list of epochs has it already, and says nothing of what is before.
+    # A crash may have interrupted a checkpoint with a higher log start offset, after its epochs: they begin there
+    # already.
     log.log_start = max(log.log_start, next((epoch.offset for epoch in log.epochs), log.log_start))
     log.damage.extend(recovered.damage)
     _Opening(log, mark, now_ms).run(bases_in(log.disk, log.directory), recovered.segments)
 
 
 def _remove(log: Log, base: int) -> None:
-    """Remove a segment that the log does not consist of."""
+    """Remove the files of a segment that is not part of the log."""
     for path in Segment(log.disk, log.directory, base, log.config.index_interval_bytes, log.opened).paths():
         if log.disk.exists(path):
             log.disk.remove(path)
 
 
 def _go_on_behind(log: Log, end: int) -> None:
-    """All segments are gone, and there were some: their offsets stay taken."""
+    """Continue at `end` a log whose segments are all missing: their offsets stay in use."""
     log.damage.append(LostTail(log.directory, 0, f"all records below offset {end} are missing", 0))
     log.log_start = log.log_end = log.flushed_end = log.recovery_point = end
 
@@ -94,7 +96,7 @@ class _Opening:
         self._settle()
 
     def _take_listed(self, layout: Layout) -> None:
-        """Take the segments of the manifest, and name those that are missing, cut short or foreign."""
+        """Add the segments of the manifest, and report those that are missing, too short or foreign."""
         log = self._log
         for row in layout.sealed:
             segment = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
@@ -110,7 +112,7 @@ class _Opening:
             _remove(log, base)
 
     def _append_lost(self, base: int, end: int) -> None:
-        """A segment that nothing is known of but its offsets."""
+        """Add a segment of which only the offsets are known."""
         log = self._log
         row = SealedSegment(base, end, 0, NOT_KNOWN)
         lost = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
@@ -119,10 +121,9 @@ class _Opening:
         self._damaged(lost.path, 0, f"the records from offset {base} to {end} are missing", base, end)
 
     def _damaged(self, path: str, position: int, what: str, offset: int, end: int) -> None:
-        """Note damage from `offset` to `end`. What would have been replayed takes what follows it along.
+        """Record damage from `offset` to `end`. In the replayed part, everything after the damage is lost too.
 
-        Without these batches nobody knows which producers and leader epochs they were of, and what that means for those
-        behind them.
+        The producers and leader epochs of these batches are unknown, and so is their effect on later batches.
         """
         is_known = end <= self._replay_from
         damage = DamagedLog(path, position, what) if is_known else LostTail(path, position, what, offset)
@@ -146,23 +147,25 @@ class _Opening:
                 self._append_lost(segment.end_offset, following)
 
     def _recover(self, segment: Segment, following: int | None) -> bool:
-        """Take in what the segment holds. False where it was cut: nothing behind it may stay."""
+        """Add the batches of a segment. Return False if it was truncated: then no later segment may stay."""
         segment.resume(self._flushed_end)
         if segment.index.is_outdated:
-            # Rows of what is gone would one day be held against what has come to lie in its place.
+            # Rows of removed batches must never be compared with the batches that replace them.
             segment.save_index(sync=True)
         self._replay(segment)
         while (tear := scan(segment, lambda header: self._judge(segment, header))) is not None:
             if tear.offset == following:
-                # All its records are there: what lies behind them is space that sealing had given back, unsynced.
+                # All its records are there: the rest is preallocated space whose removal at sealing was not synced.
                 segment.truncate(tear.position, tear.offset)
                 return True
             if tear.offset >= self._flushed_end and has_hole(segment.file, tear.position):
                 if following is None and is_blank(segment.file, tear.position):
-                    # Allocated ahead and never written: appends go on there, and a cut would cost a sync for each log.
+                    # Preallocated and never written: appends continue here, and a truncation would cost a sync for each
+                    # log.
                     return True
-                # What lies behind goes too, unread: stale bytes there could one day pass for the next batch. And it
-                # goes for good: after another power cut it would show through where the new bytes had not arrived.
+                # Everything after it is removed too, unread: stale bytes could later pass for the next batch. The
+                # removal is synced: after another power cut the stale bytes would reappear where the new ones had not
+                # arrived.
                 segment.truncate(tear.position, tear.offset)
                 segment.file.sync()
                 return False
@@ -178,14 +181,14 @@ class _Opening:
         return True
 
     def _is_gap_allowed(self, segment: Segment) -> bool:
-        """Records are missing between two segments. Never flushed: all behind goes. Flushed: they are damage."""
+        """Return whether records missing before the next segment are damage; truncate if they were never flushed."""
         if segment.end_offset >= self._flushed_end:
             segment.truncate(segment.size, segment.end_offset)
             return False
         return True
 
     def _give_up_rest(self, segment: Segment, tear: Tear, following: int | None) -> None:
-        """No whole batch follows the damage. Its offsets stay taken, and appends go to a new segment."""
+        """Record damage that no whole batch follows. Its offsets stay in use, and appends go to a new segment."""
         if following is not None:
             segment.note_damage(segment.file.size() - tear.position)
             segment.end_offset = following
@@ -204,14 +207,14 @@ class _Opening:
         self._log.must_roll = True
 
     def _cut_behind(self, segment: Segment, bases: Sequence[int]) -> None:
-        """A tear that was cut lies before these segments: they were never flushed either."""
+        """Remove the segments after a truncated torn write: they were never flushed either."""
         for base in bases:
             if base > segment.base_offset:
                 _remove(self._log, base)
         sync_directory(self._log.disk, self._log.directory)
 
     def _replay(self, segment: Segment) -> None:
-        """Producers and epochs of the batches that are indexed but lie behind the checkpoint."""
+        """Add producers and epochs of the indexed batches after the recovery point."""
         if segment.end_offset <= self._replay_from:
             return
         try:
@@ -223,7 +226,7 @@ class _Opening:
             self._damaged(segment.path, damaged.position, damaged.what, offset, segment.end_offset)
 
     def _judge(self, segment: Segment, header: BatchHeader) -> None:
-        """Offset and epoch, which no checksum of the batch's own covers. Raises CorruptBatch."""
+        """Check offset and leader epoch, which the batch's checksum does not cover. Raises CorruptBatch."""
         must_follow(header, segment.end_offset)
         known = self._log.epochs.epoch_at(header.base_offset)
         is_on_record = known != NO_EPOCH and header.base_offset < self._replay_from
@@ -242,7 +245,7 @@ class _Opening:
             self._log.producers.appended(header, header.base_offset, header.end, self._now_ms)
 
     def _settle(self) -> None:
-        """Fix the log's ends, and sync what was found beyond the last flush: from now on it counts."""
+        """Set the log's ends, and sync what was found past the flushed end: it counts as flushed from now on."""
         log = self._log
         found = log.segments[-1].end_offset if log.segments else log.log_start
         log.log_end = max(found, log.log_start, self._flushed_end)

@@ -1,8 +1,8 @@
-"""The manifest: a log's sealed segments as of a checkpoint, and how the files in its directory compare with it.
+"""Manifest: a log's sealed segments as of a checkpoint, and how the files in its directory compare with it.
 
-It is a part of the `recovery` checkpoint, so that log start, recovery point and segments always agree. Retention and
-DeleteRecords take a segment out of the manifest before they remove its file; a truncation does so too. Whatever the
-manifest lists above the log start therefore exists, or was lost.
+The manifest is a part of the `recovery` checkpoint, so that log start offset, recovery point and segments always agree.
+Retention, DeleteRecords and truncation remove a segment from the manifest before they remove its file. A segment that
+the manifest lists above the log start offset therefore exists, or was lost.
 """
 
 import struct
@@ -14,9 +14,9 @@ _ROW = struct.Struct(">qqqq")
 
 
 class SealedSegment(NamedTuple):
-    """One segment that takes no more appends. `size` in bytes.
+    """A segment that takes no more appends. `size` in bytes.
 
-    `max_timestamp` in milliseconds: -1 where no record has one, NOT_KNOWN of one sealed before there was a manifest.
+    `max_timestamp` in milliseconds: -1 if no record has one, NOT_KNOWN if sealed before there was a manifest.
     """
 
     base_offset: int
@@ -31,11 +31,11 @@ Manifest = tuple[SealedSegment, ...]
 
 
 class Layout(NamedTuple):
-    """What a log consists of, by the manifest and the base offsets of the files that are there.
+    """Segments of a log, by the manifest and the base offsets of the existing files.
 
-    `sealed` are taken as listed. `others` are the base offsets of files behind them, which recovery reads. `gap` is a
-    range of offsets between the two of which there is no file. `foreign` and `removed` are base offsets of files that
-    the log does not consist of: the latter lie below the log start, and a crash kept them from being removed.
+    `sealed` are taken as listed. `others` are the base offsets of files after them, which recovery reads. `gap` is a
+    range of offsets between the two that has no file. `foreign` and `removed` are base offsets of files that are not
+    part of the log: `removed` are below the log start offset, and a crash kept them from being removed.
     """
 
     sealed: Sequence[SealedSegment]
@@ -46,7 +46,7 @@ class Layout(NamedTuple):
 
 
 def lay_out(manifest: Manifest, bases: Sequence[int], log_start: int) -> Layout:
-    """Compare the manifest with the directory. `bases` rise."""
+    """Return the layout of a log from its manifest and the base offsets of its files, in ascending order."""
     there = set(bases)
     sealed = [row for row in manifest if row.end_offset > log_start or row.base_offset in there]
     covered_end = sealed[-1].end_offset if sealed else -1
@@ -64,12 +64,12 @@ def lay_out(manifest: Manifest, bases: Sequence[int], log_start: int) -> Layout:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The manifest as `decode` reads it."""
+    """Return the manifest as `decode` reads it."""
     return _COUNT.pack(len(manifest)) + b"".join([_ROW.pack(*row) for row in manifest])
 
 
 def decode(content: bytes) -> tuple[Manifest, bytes]:
-    """The manifest that `content` begins with, and what follows it. Raises struct.error where it is cut short."""
+    """Return the manifest that `content` begins with, and the bytes after it. Raises struct.error if a row is cut."""
     (count,) = _COUNT.unpack_from(content)
     end = _COUNT.size + count * _ROW.size
     return tuple(map(SealedSegment._make, _ROW.iter_unpack(content[_COUNT.size : end]))), content[end:]

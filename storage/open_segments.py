@@ -1,8 +1,8 @@
-"""The open files and the loaded indexes of all sealed segments of a broker: those used last are kept, within limits.
+"""LRU cache of the open files and loaded indexes of a broker's sealed segments.
 
-A sealed segment keeps neither itself: it asks here, and opens or loads what is not here any more. So any thread may
-make room without touching a segment, and a file closes when its last reader lets go of it. Segments that take appends
-keep their own; they are counted, since they need descriptors too.
+A sealed segment holds neither its file nor its index: it asks this cache, and opens or loads what is missing. So any
+thread may evict without access to a segment, and a file closes when its last reader drops it. Active segments hold
+their own files; these are counted, since they need descriptors too.
 """
 
 from collections import OrderedDict
@@ -14,15 +14,15 @@ from cordwood.storage.index import Index
 
 FILES_MAX = 1024
 FILES_MIN = 16
-"""So many sealed segments may be open however many others take appends: each reader needs one."""
+"""Sealed segments that may be open, however many segments are active: each reader needs one."""
 INDEX_BYTES_MAX = 64 << 20
 INDEXES_MAX = 4096
 
 
 class OpenSegments:
-    """One per broker. Its dictionaries are changed by single steps alone, each of which is atomic among threads.
+    """The cache of one broker. Its dictionaries are changed only by single operations, each atomic among threads.
 
-    No step replaces a value: a file that went within it would close there, and let another thread in.
+    No operation replaces a value: a replaced file would close within it, and let another thread in.
     """
 
     __slots__ = ("_active", "_files", "_files_max", "_index_bytes_max", "_indexes")
@@ -36,12 +36,12 @@ class OpenSegments:
 
     @property
     def file_count(self) -> int:
-        """Descriptors that are held here or by segments that take appends."""
+        """Descriptors that the cache or active segments hold."""
         return len(self._files) + len(self._active)
 
     @property
     def index_bytes(self) -> int:
-        """Of the indexes of sealed segments."""
+        """Size of the cached indexes in bytes."""
         return sum([size for _, size in list(self._indexes.values())])
 
     def file_of(self, segment: Hashable) -> File | None:
@@ -60,24 +60,24 @@ class OpenSegments:
         return found[0]
 
     def hold_file(self, segment: Hashable, file: File) -> None:
-        """Keep a sealed segment's file, and close those used longest ago where there are too many."""
+        """Cache a sealed segment's file, and evict the least recently used files if there are too many."""
         self._active.pop(segment, None)
         self._files.setdefault(segment, file)
         self._make_room()
 
     def hold_index(self, segment: Hashable, index: Index) -> None:
-        """Keep a sealed segment's index, and drop those used longest ago where they are too large together."""
+        """Cache a sealed segment's index, and evict the least recently used ones if there are too many or too large."""
         self._indexes.setdefault(segment, (index, index.size))
         while len(self._indexes) > 1 and (self.index_bytes > self._index_bytes_max or len(self._indexes) > INDEXES_MAX):
             self._indexes.popitem(last=False)
 
     def opened_active(self, segment: Hashable) -> None:
-        """A segment that takes appends has opened its file, and keeps it."""
+        """Count the file of an active segment, which the segment itself holds."""
         self._active[segment] = None
         self._make_room()
 
     def forget(self, segment: Hashable) -> None:
-        """The segment goes, or keeps its file and index itself from now on."""
+        """Remove a segment that is gone, or that holds its file and index itself from now on."""
         self._active.pop(segment, None)
         self._files.pop(segment, None)
         self._indexes.pop(segment, None)

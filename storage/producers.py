@@ -1,6 +1,6 @@
-"""What a log remembers of its idempotent producers: their epoch and their last five batches (KIP-98, KIP-360).
+"""Producer state of a log: epoch and last ten batches of each idempotent producer (KIP-98, KIP-360).
 
-With them a batch sent again is recognised, and a gap is refused, across restarts and failover (rule 9).
+With this state a duplicate batch is recognised, and a gap is refused, across restarts and failovers (rule 9).
 """
 
 import heapq
@@ -14,28 +14,28 @@ from cordwood.storage.batch import BatchHeader
 from cordwood.storage.errors import OutOfOrderSequence, StaleProducerEpoch
 
 BATCHES_REMEMBERED = 10
-"""A producer has at most five requests on their way, so an answer that it lost is among the last five; and a truncation
-takes no more than those five, and leaves the last ones before them."""
+"""Batches per producer. A producer has at most five requests in flight, so a batch whose response was lost is among the
+last five; a truncation removes at most those five, and leaves the five before them."""
 
 SEQUENCE_MAX = 0x7FFFFFFF
 
 FIRST_OF_ONE_BATCH = 1 << 62
-"""Producer ids from here on are never handed out: each stands for a single batch that somebody may send again."""
+"""First of the producer ids that are never allocated: each stands for a single batch that may be sent again."""
 ONE_BATCH_PRODUCERS_MAX = 5000
-"""So many of them are remembered, the latest: about 1 KB of memory each."""
+"""Limit of such producers, the latest ones: about 1 KB of memory each."""
 PRODUCERS_MAX = 10_000
-"""So many producers of a log are remembered, about 1 KB of memory each. The oldest tenth goes at once."""
+"""Limit of the producers of a log, about 1 KB of memory each. Past it the oldest tenth is removed together."""
 _PRODUCER = struct.Struct(">qhqB")
 _BATCH = struct.Struct(">iiqq")
 
 
 def is_later(sequence: int, than: int) -> bool:
-    """Whether a sequence number comes after another one, where they wrap around."""
+    """Return whether a sequence number comes after another one. Sequence numbers wrap around."""
     return 0 < (sequence - than) & SEQUENCE_MAX <= SEQUENCE_MAX // 2
 
 
 class KnownBatch(NamedTuple):
-    """A batch in the log, by its producer's numbers. `last_sequence` belongs to it, `end_offset` does not."""
+    """A batch in the log by its producer's sequence numbers. `last_sequence` is inclusive, `end_offset` is not."""
 
     first_sequence: int
     last_sequence: int
@@ -45,11 +45,11 @@ class KnownBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Producer:
-    """One producer as its last batches left it."""
+    """State of one producer after its last batches."""
 
     epoch: int
     last_timestamp: int
-    """When the log last took a batch of it (milliseconds), for expiry."""
+    """Time of its last append to the log (milliseconds), for expiry."""
     batches: deque[KnownBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
 
     @property
@@ -58,7 +58,7 @@ class Producer:
 
 
 class Producers:
-    """The idempotent producers of one log."""
+    """Idempotent producers of one log."""
 
     __slots__ = ("_by_id", "_of_one_batch")
 
@@ -73,10 +73,10 @@ class Producers:
         return iter(self._by_id.items())
 
     def check(self, header: BatchHeader) -> KnownBatch | None:
-        """Whether the batch may be appended. Returns the batch it repeats, if it was appended before.
+        """Check whether the batch may be appended. Return the batch that it duplicates, if any.
 
-        Raises StaleProducerEpoch for a producer that was replaced, OutOfOrderSequence for a gap. A producer that the
-        log does not know (any more) may begin at any sequence number (KIP-360).
+        Raises StaleProducerEpoch for a fenced producer, OutOfOrderSequence for a gap. A producer that the log does not
+        know (any more) may begin at any sequence number (KIP-360).
         """
         known = self._by_id.get(header.producer_id)
         if known is None:
@@ -99,12 +99,12 @@ class Producers:
         )
 
     def next_sequence(self, producer_id: int, epoch: int) -> int | None:
-        """The sequence number behind the producer's last batch of that epoch; None where the log has none."""
+        """Return the sequence number after the producer's last batch of that epoch; None if the log has none."""
         known = self._by_id.get(producer_id)
         return None if known is None or not known.batches or known.epoch != epoch else known.next_sequence
 
     def appended(self, header: BatchHeader, base_offset: int, end_offset: int, timestamp: int) -> None:
-        """The batch is in the log, from `base_offset` to `end_offset`."""
+        """Record that the batch is in the log, from `base_offset` to `end_offset`."""
         known = self._by_id.get(header.producer_id)
         if known is None or header.producer_epoch > known.epoch:
             known = self._by_id[header.producer_id] = Producer(header.producer_epoch, timestamp)
@@ -118,7 +118,7 @@ class Producers:
             known.batches.append(KnownBatch(header.base_sequence, header.last_sequence, base_offset, end_offset))
 
     def expire(self, now_ms: int, expiry_ms: int) -> None:
-        """Forget producers that have sent nothing for `producer.id.expiration.ms`."""
+        """Remove producers that have sent nothing for `producer.id.expiration.ms`."""
         gone = [pid for pid, producer in self._by_id.items() if now_ms - producer.last_timestamp > expiry_ms]
         for producer_id in gone:
             del self._by_id[producer_id]
@@ -126,7 +126,7 @@ class Producers:
             self._recall_of_one_batch()
 
     def truncate_end(self, end: int) -> None:
-        """Forget the batches behind `end`, and whoever has no others: the next one of theirs is taken as it comes."""
+        """Remove batches that end above `end`, and producers without others: their next batch may have any sequence."""
         for producer_id, producer in list(self._by_id.items()):
             while producer.batches and producer.batches[-1].end_offset > end:
                 producer.batches.pop()
@@ -135,9 +135,9 @@ class Producers:
         self._recall_of_one_batch()
 
     def encode(self, end: int) -> bytes:
-        """A snapshot as of offset `end`: per producer id, epoch, last timestamp and batches below that offset.
+        """Return a snapshot as of offset `end`: per producer id, epoch, last timestamp and batches below that offset.
 
-        Batches above are found again by reading them; remembered without them, they would be acknowledged as repeats.
+        Recovery finds later batches by reading them. In the snapshot, a lost one would be acknowledged as a duplicate.
         """
         out = bytearray()
         for producer_id, producer in self._by_id.items():
@@ -161,14 +161,14 @@ class Producers:
         return producers
 
     def _remember_of_one_batch(self, producer_id: int) -> None:
-        """The first to have come is the first to be forgotten, on every replica alike."""
+        """Add a producer of one batch, and evict the oldest one: the same one on every replica."""
         self._of_one_batch[producer_id] = None
         if len(self._of_one_batch) > ONE_BATCH_PRODUCERS_MAX:
             first = next(iter(self._of_one_batch))
             del self._of_one_batch[first], self._by_id[first]
 
     def _forget_oldest(self, newest: int) -> None:
-        """Those whose last batch lies furthest back in the log, on every replica alike."""
+        """Remove the producers whose last batch is the oldest in the log: the same ones on every replica."""
 
         def end(producer_id: int) -> int:
             batches = self._by_id[producer_id].batches
@@ -180,5 +180,5 @@ class Producers:
         self._recall_of_one_batch()
 
     def _recall_of_one_batch(self) -> None:
-        """Producers are kept in the order in which they came."""
+        """Collect the producers of one batch again; all producers are kept in order of arrival."""
         self._of_one_batch = {known: None for known in self._by_id if known >= FIRST_OF_ONE_BATCH}

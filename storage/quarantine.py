@@ -1,19 +1,19 @@
-"""Copies of damaged segments, for whoever wants to look at them: kept apart, and only so many of them."""
+"""Quarantine: a limited number of copies of damaged segments, kept for the operator."""
 
 from cordwood.storage.disk import Disk, File, sync_directory
 
 COPIES_MAX = 10
 BYTES_MAX = 1 << 30
-"""Of all copies in one quarantine."""
+"""Size of all copies in one quarantine."""
 ROOM_LEFT_BYTES = 1 << 30
-"""Never taken from the disk for this."""
+"""Free disk space that copies never use."""
 PIECE_BYTES = 1 << 20
 
 
 def keep(disk: Disk, quarantine: str, name: str, paths: tuple[str, ...]) -> str | None:
-    """Copy files to `quarantine/name-<number>`, which is returned; None where there is no room. The oldest make way.
+    """Copy files to `quarantine/name-<number>`, and return that path; None if there is no room.
 
-    Waits for the disk. What the disk cannot read is zeros in the copy.
+    The oldest copies are removed. Blocks on the disk. A piece of 1 MiB that the disk cannot read is zeros in the copy.
     """
     for changed in disk.make_directories(quarantine):
         sync_directory(disk, changed)
@@ -65,6 +65,6 @@ def _length(disk: Disk, path: str) -> int:
 
 
 def _number(copy: str) -> int:
-    """Copies are numbered in the order in which they were made."""
+    """Return a copy's number: copies are numbered in the order in which they were made."""
     number = copy.rpartition("-")[2]
     return int(number) if number.isdigit() else 0

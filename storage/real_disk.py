@@ -1,4 +1,4 @@
-"""The real disk: files by descriptor, positions given with every call, nothing buffered in this process."""
+"""The real disk: files by descriptor, with a position in every call and no buffer in this process."""
 
 import errno
 import fcntl
@@ -11,11 +11,11 @@ from cordwood.storage.errors import SyncFailed
 
 LOCK_FILE = ".lock"
 _CANNOT_TELL = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
-"""From file systems that do not know what is in memory. tmpfs is one, where all of it is."""
+"""Errors of file systems that do not know what is in memory. One of them is tmpfs, where everything is."""
 
 
 class RealFile:
-    """A file of the operating system. Writes go to its page cache at once, and to the disk with `sync`."""
+    """A file of the operating system. Writes go to its page cache, and to the disk with `sync`."""
 
     is_directory = False
 
@@ -40,7 +40,7 @@ class RealFile:
             wanted += len(piece)
         if written != wanted:
             rest = memoryview(b"".join(pieces))[written:]
-            # The rest tells why not all of it was written: most likely there is no room.
+            # Writing the rest raises the error that made the write short: most likely there is no room.
             if os.pwrite(self._fd, rest, position + written) != len(rest):
                 raise OSError(errno.EIO, f"short write: {written} of {wanted} bytes", self._path)
 
@@ -57,7 +57,7 @@ class RealFile:
             if error.errno not in _CANNOT_TELL:
                 raise
             got = os.preadv(self._fd, [buffer], position)
-        # A short answer means that the rest is not in memory, or that the file ends: `pread` tells which.
+        # After a short read, the rest is not in memory, or the file ends: `pread` decides which.
         return buffer if got == length else None
 
     def size(self) -> int:
@@ -88,7 +88,7 @@ class RealFile:
 
 
 class RealDirectory:
-    """A directory held open so that its entries can be synced."""
+    """A directory held open, so that its entries can be synced."""
 
     is_directory = True
 
@@ -118,10 +118,10 @@ class RealDirectory:
 
 
 class RealDisk:
-    """The file systems of this machine."""
+    """File systems of this machine."""
 
     def __init__(self, headroom_bytes: int = 0) -> None:
-        """Allocations stop while so much is left: an index, a checkpoint or a journal must always find room."""
+        """`headroom_bytes` is left free by preallocation: an index, a checkpoint or a journal must find room."""
         self._headroom_bytes = headroom_bytes
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
@@ -169,7 +169,7 @@ class DirectoryInUse(OSError):
 
 
 def lock_directory(path: str) -> int:
-    """Keep other brokers out of a directory until the returned descriptor is closed. Raises DirectoryInUse."""
+    """Lock a directory against other brokers until the returned descriptor is closed. Raises DirectoryInUse."""
     descriptor = os.open(f"{path}/{LOCK_FILE}", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o640)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

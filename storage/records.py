@@ -1,4 +1,4 @@
-"""Records of a batch as values, encoded and decoded. Produce, Fetch and replication pass batches on as bytes."""
+"""Record encoding and decoding. Produce, Fetch and replication do not decode records: they pass batches on as bytes."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -25,16 +25,16 @@ from cordwood.storage.errors import CorruptBatch
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 KEPT_BYTES_MAX = 1 << 20
-"""Unpacked, of each batch that a reader has not finished."""
+"""Decompressed bytes that a paused reader of a batch keeps in memory."""
 
 SMALL = 1024
-"""Numbers below are packed once and for all: lengths and distances within a batch hardly ever exceed it."""
+"""Varints below this are encoded in advance: lengths and deltas within a batch hardly ever exceed it."""
 
 Header = tuple[str, bytes | None]
 
 
 class Record(NamedTuple):
-    """One record. `timestamp` in milliseconds since 1970."""
+    """A record. `timestamp` in milliseconds since 1970."""
 
     offset: int
     timestamp: int
@@ -54,7 +54,7 @@ def encode(
     compression: Compression = Compression.NONE,
     attributes: int = 0,
 ) -> bytes:
-    """One batch of `records`, whose offsets are taken by their order from `base_offset` on."""
+    """Return one batch of `records`, with consecutive offsets from `base_offset` on."""
     assert records, "a batch has at least one record"
     base_timestamp = records[0].timestamp
     body: list[bytes] = []
@@ -75,41 +75,41 @@ def encode(
 
 
 class LargeRecord(CorruptBatch):
-    """A record of more bytes than its reader takes. It is not unpacked; a reader that takes more may go on."""
+    """A record larger than its reader accepts. The record is not decoded; a reader with a larger limit may go on."""
 
 
 class RecordCursor:
-    """The records of one batch in their order, unpacked as far as they are asked for.
+    """Iterator over the records of one batch, which is decompressed only as far as needed.
 
-    A reader may stop anywhere and go on later; between, `rest` gives back what a large batch was unpacked to.
+    A reader may stop anywhere and resume later; in between, `rest` frees the decompressed bytes of a large batch.
     """
 
     def __init__(self, batch: bytes, start: int = 0) -> None:
-        """Records with offsets below `start` are passed over. Raises CorruptBatch."""
+        """Skip records with offsets below `start`. Raises CorruptBatch."""
         self._batch, self._header, self._start = batch, check(batch), start
         self.record_bytes_max = UNPACKED_BYTES_MAX
         self.unpacked_bytes_max = FRONT_BYTES
-        """The most that there is room for, so far."""
+        """Size of the decompression buffer; it grows as needed."""
         self._body: Body | None = None
         self._place, self._delta, self.left = 0, -1, self._header.record_count
 
     @property
     def end(self) -> int:
-        """The offset behind the batch."""
+        """Offset after the batch's last record."""
         return self._header.end
 
     @property
     def next_offset(self) -> int:
-        """Behind the last record that was read or passed over; behind the batch once that was the last."""
+        """Offset after the last record that was read or skipped; `end` after the batch's last record."""
         return self._header.base_offset + self._delta + 1 if self.left else self.end
 
     def rest(self) -> None:
-        """Give back the memory, if it is much: to go on then costs to unpack the batch once more up to here."""
+        """Free the decompressed bytes if they may exceed KEPT_BYTES_MAX: to resume, the batch is decompressed again."""
         if self.unpacked_bytes_max > KEPT_BYTES_MAX:
             self._body = None
 
     def records(self) -> Iterator[Record]:
-        """Raises CorruptBatch where the next one is none, or is behind UNPACKED_BYTES_MAX; LargeRecord."""
+        """Yield the remaining records. Raises CorruptBatch, also past UNPACKED_BYTES_MAX, and LargeRecord."""
         for content, place, behind, offset, timestamp in self._frames():
             try:
                 record, end = _decode_record(content, place, offset, timestamp)
@@ -120,12 +120,12 @@ class RecordCursor:
             yield record
 
     def times(self) -> Iterator[tuple[int, int]]:
-        """Offset and timestamp of each record. Raises as `records` does."""
+        """Yield offset and timestamp of each remaining record. Raises as `records`."""
         for _, _, _, offset, timestamp in self._frames():
             yield offset, timestamp
 
     def _frames(self) -> Iterator[tuple[Content, int, int, int, int]]:
-        """The content, the places of the key's length and behind the record in it, and its offset and timestamp."""
+        """Yield the content, the positions of the key's length and of the record's end, offset and timestamp."""
         header = self._header
         append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
         while self.left:
@@ -147,7 +147,7 @@ class RecordCursor:
             raise CorruptBatch(f"{body.end - self._place} bytes or more behind the last record")
 
     def _next(self) -> tuple[Content, int, int]:
-        """The content, and where in it the next record begins behind its length, and ends."""
+        """Return the content, and the begin (after the length) and the end of the next record in it."""
         while True:
             body = self._unpacked()
             with suppress(IndexError):
@@ -170,9 +170,9 @@ class RecordCursor:
 
 
 def decode(batch: bytes) -> list[Record]:
-    """The records of one batch, absolute offsets and timestamps filled in. Raises CorruptBatch.
+    """Return the records of one batch with absolute offsets and timestamps. Raises CorruptBatch.
 
-    For batches of our own and for tests: takes as much memory as there are records.
+    For batches of this broker and for tests: memory grows with the number of records.
     """
     return list(RecordCursor(batch).records())
 
@@ -193,7 +193,7 @@ def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> b
 
 
 def _decode_record(body: Content, position: int, offset: int, timestamp: int) -> tuple[Record, int]:
-    """`position` is behind the deltas."""
+    """Decode a record from `position`, after its deltas. Return the record and its end. Raises CorruptBatch."""
     key, position = _read_bytes(body, position)
     value, position = _read_bytes(body, position)
     count, position = _read_varint(body, position)
@@ -210,7 +210,7 @@ def _decode_record(body: Content, position: int, offset: int, timestamp: int) ->
 
 
 def _varint(number: int) -> bytes:
-    """Zigzag, seven bits a byte, the lowest first."""
+    """Encode `number` as a zigzag varint: seven bits per byte, the lowest first."""
     return _SMALL_VARINTS[number] if 0 <= number < SMALL else _large_varint(number)
 
 

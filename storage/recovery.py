@@ -1,8 +1,8 @@
-"""Reading a segment without trusting it: on from where its index ends, batch by batch, to the first that is not whole.
+"""Recovery scan of a segment: batch by batch from the end of its index, to the first that is not whole.
 
-What is found there is either a tear, the rest of a write that a kill or a power cut interrupted, or damage to bytes
-that had been whole. The difference decides whether it may be cut: a tear lacks something (`has_hole`) and lies above
-everything that was ever flushed; damage is kept, stepped over, and never served.
+The scan ends at a tear, the rest of a write that a kill or a power cut interrupted, or at damage to bytes that had been
+whole. Only a tear may be truncated: it lacks something (`has_hole`) and is above everything that was ever flushed.
+Damage is kept, skipped, and never served.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,11 +19,11 @@ _MAGIC_AT = 16
 BLANK_BYTES_MAX = 1 << 20
 
 GAP_MAX = 1 << 31
-"""Within a segment no offset is further from its base than this: what seems to be has rotted."""
+"""Upper bound of the distance between offsets in a segment: a larger one is damage."""
 
 
 class Tear(NamedTuple):
-    """Where a scan found something other than the next batch."""
+    """Place where a scan found something other than the next batch."""
 
     position: int
     offset: int
@@ -31,7 +31,7 @@ class Tear(NamedTuple):
 
 
 class Recoverable(Protocol):
-    """What recovery needs of a segment: its file, its index, and to be told what lies behind it."""
+    """Parts of a segment that recovery needs: file, index, and methods that add what was found."""
 
     base_offset: int
     end_offset: int
@@ -49,13 +49,13 @@ class Recoverable(Protocol):
 
 
 Judge = Callable[[BatchHeader], None]
-"""Looks at each batch that is whole, and raises CorruptBatch where it cannot be right all the same."""
+"""Check of each whole batch; raises CorruptBatch if the batch cannot be right all the same."""
 
 
 def scan(segment: Recoverable, judge: Judge) -> Tear | None:
-    """Take in batch by batch from `segment.size` on. None when the file ends where a batch does.
+    """Add batch by batch from `segment.size` on. Return None if the file ends at a batch boundary, or the tear.
 
-    Space that was allocated and never written is a tear too, with nothing but a hole in it.
+    Preallocated space that was never written is a tear too, with nothing but a hole in it.
     """
     length = segment.file.size()
     window = Window(segment.file, length)
@@ -73,22 +73,22 @@ def scan(segment: Recoverable, judge: Judge) -> Tear | None:
 
 
 def must_follow(header: BatchHeader, due: int) -> None:
-    """Raises CorruptBatch for a batch that does not begin at offset `due`: its own checksum does not cover its offset.
+    """Raise CorruptBatch unless the batch begins at offset `due`: its own checksum does not cover its offset.
 
-    Nothing that is not sealed has gaps: a flipped bit must not pass for one.
+    An unsealed segment has no gaps: a flipped bit must not pass for one.
     """
     if header.base_offset != due:
         raise CorruptBatch(f"offset {header.base_offset} where {due} is due")
 
 
 def must_not_fall_back(header: BatchHeader, due: int) -> None:
-    """Raises CorruptBatch for a batch that begins before offset `due`, or further behind it than damage reaches."""
+    """Raise CorruptBatch if the batch begins before offset `due`, or further past it than damage reaches."""
     if not due <= header.base_offset < due + GAP_MAX:
         raise CorruptBatch(f"offset {header.base_offset} where {due} is due")
 
 
 def scan_all(segment: Recoverable) -> None:
-    """Take in every batch that can be made out, and step over the damage between them."""
+    """Add every readable batch, and skip the damage between them."""
 
     def judge(header: BatchHeader) -> None:
         must_not_fall_back(header, segment.end_offset)
@@ -98,9 +98,9 @@ def scan_all(segment: Recoverable) -> None:
 
 
 def step_over(segment: Recoverable, tear: Tear) -> bool:
-    """Go on behind damage: marks the bytes up to the next whole batch as never to be proven. False where none follows.
+    """Skip damage: record the bytes up to the next whole batch as damaged. Return False if none follows.
 
-    A later batch counts only if its offset lies ahead of the tear's, so that stale bytes are not taken for records.
+    A later batch counts only if its offset is above the tear's, so that stale bytes do not pass for records.
     """
     length = segment.file.size()
     for position in _candidates(segment.file, tear.position, length):
@@ -116,10 +116,10 @@ def step_over(segment: Recoverable, tear: Tear) -> bool:
 
 
 def has_hole(file: File, position: int) -> bool:
-    """Whether the batch at `position` lacks a whole sector: zeros, or the end of the file, where it should be.
+    """Return whether the batch at `position` lacks a whole sector: zeros, or the end of the file, in its place.
 
-    What a power cut or a kill leaves of a batch that was never synced has one. A batch that had been synced and
-    has rotted since has not.
+    A batch that was never synced has a hole after a power cut or a kill. A batch that was synced and damaged later has
+    none.
     """
     length = file.size()
     data = read_around(file, HEADER_BYTES, position)
@@ -139,9 +139,9 @@ def has_hole(file: File, position: int) -> bool:
 
 
 def is_blank(file: File, position: int) -> bool:
-    """Whether nothing but zeros lies from `position` to the end of the file, as behind what was allocated ahead.
+    """Return whether only zeros follow from `position` to the end of the file, as in preallocated space.
 
-    More than BLANK_BYTES_MAX is not looked at: one cut costs less.
+    False for more than BLANK_BYTES_MAX, which are not read: one truncation costs less.
     """
     length = file.size() - position
     return 0 <= length <= BLANK_BYTES_MAX and read_around(file, length, position) == bytes(length)
@@ -155,14 +155,17 @@ def _check_at(file: File, position: int, length: int) -> BatchHeader:
 
 
 class Window:
-    """A view of the file that moves forward in large reads."""
+    """View of the file that moves forward in large reads."""
 
     def __init__(self, file: File, length: int) -> None:
         self._file, self._length = file, length
         self._data, self._begin = b"", 0
 
     def batch_at(self, position: int) -> tuple[bytes, int]:
-        """Bytes that contain the whole batch at `position` if the file does, and where in them it begins."""
+        """Return bytes that contain the whole batch at `position`, if the file does, and where it begins in them.
+
+        Raises CorruptBatch if the file ends within the header.
+        """
         if not self._holds(position, HEADER_BYTES):
             self._data, self._begin = read_around(self._file, SCAN_BYTES, position), position
         size = peek(self._data, position - self._begin).size
@@ -175,7 +178,7 @@ class Window:
 
 
 def _candidates(file: File, position: int, length: int) -> Iterator[int]:
-    """Positions behind `position` where a header could begin: those with the magic byte in its place."""
+    """Yield positions after `position` where a header could begin: those with the magic byte in its place."""
     begin = position + 1
     while begin < length:
         data = read_around(file, SCAN_BYTES + _MAGIC_AT, begin)

@@ -1,4 +1,4 @@
-"""Which segments may go: a pure decision over sizes, ages and offsets."""
+"""Retention: the segments to delete by size, age and log start offset. A pure decision."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from cordwood.storage.config import LogConfig
 
 
 class Aged(Protocol):
-    """What retention looks at in a segment. `max_timestamp` in milliseconds, -1 if unknown."""
+    """Attributes of a segment that retention uses. `max_timestamp` in milliseconds, -1 if unknown."""
 
     size: int
     end_offset: int
@@ -17,11 +17,11 @@ class Aged(Protocol):
 
 
 def droppable(segments: Sequence[Aged], config: LogConfig, log_start: int, high_watermark: int, now_ms: int) -> int:
-    """How many segments from the front are no longer wanted. The last may be among them: then a new one is begun.
+    """Return how many of the oldest segments to delete. If the last is one of them, a new segment is rolled.
 
-    A segment goes when all of it lies below the log's start (DeleteRecords), when it has outlived `retention.ms`, or
-    when the log without it still has `retention.bytes`; never when some of it is not yet committed, and the active one
-    only for age.
+    A segment is deleted when all of it is below the log start offset (DeleteRecords), when it is older than
+    `retention.ms`, or when the log without it still has `retention.bytes`; never when some of it is not committed, and
+    the active segment only by age.
     """
     excess = sum(segment.size for segment in segments) - config.retention_bytes if config.retention_bytes >= 0 else 0
     count = 0
@@ -30,7 +30,7 @@ def droppable(segments: Sequence[Aged], config: LogConfig, log_start: int, high_
         if segment.end_offset > high_watermark:
             break
         if not segment.size and not is_active:
-            # Nothing is left of it, not even its age: it goes with the one behind it.
+            # An empty segment has no age: it is deleted together with the segment after it.
             continue
         if not segment.size:
             break
@@ -44,6 +44,6 @@ def droppable(segments: Sequence[Aged], config: LogConfig, log_start: int, high_
 
 
 def _has_aged(segment: Aged, config: LogConfig, now_ms: int) -> bool:
-    # Records may come without a time; then nothing tells how old they are.
+    # Records may have no timestamp; then their age is unknown.
     is_timed = segment.max_timestamp >= 0
     return config.retention_ms >= 0 and is_timed and now_ms - segment.max_timestamp > config.retention_ms

@@ -1,4 +1,4 @@
-"""Writing once more what is in memory, where the disk may not have it."""
+"""Rewrite of a segment's index and batches from memory, where the disk may not have them."""
 
 import contextlib
 
@@ -7,9 +7,9 @@ from cordwood.storage.segment import Segment
 
 
 def write_index_again(segment: Segment) -> None:
-    """Write the segment's index anew, from memory or, where that does not have it, from the segment itself. Blocks.
+    """Rewrite the segment's index from memory or, if it is not there, from the segment. Blocks on the disk.
 
-    Raises DamagedLog where the segment does not have all that it should: the index has what could be made out.
+    Raises OSError, and DamagedLog if the segment lacks batches: the index covers what could be read.
     """
     if segment.index.end < segment.size:
         segment.close_interval()
@@ -27,9 +27,10 @@ def write_index_again(segment: Segment) -> None:
 
 
 def write_again(segment: Segment, offset: int) -> None:
-    """Write what the segment has from `offset` on once more, so that the next sync takes it to the disk.
+    """Rewrite the segment's batches from `offset` on, so that the next sync writes them to the disk.
 
-    After a sync that failed, memory holds what the disk does not, and calls it clean. What is damaged stays as it is.
+    After a failed sync the page cache has bytes that the disk does not have, and marks them clean. Damaged intervals
+    stay unchanged.
     """
     proofs = segment.proofs()
     first = max(proofs.row_of_offset(offset - segment.base_offset), 0)

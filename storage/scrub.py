@@ -1,7 +1,7 @@
-"""Holding a log's files against what vouches for them, by fresh reads of the disk, beside the log's use.
+"""Scrub of a log: its files are read from the disk and verified against their checksums, while the log is in use.
 
-`view_of` is taken where the log is changed; `prove` goes through it in a thread, a piece at a time; and what it found
-is asked of `is_still_damaged` where the log is changed: it may have been truncated meanwhile, or old segments dropped.
+`view_of` runs where the log is changed. `prove` verifies the view in a thread, a piece at a time. `is_still_damaged`
+checks a finding again where the log is changed: the log may have been truncated meanwhile, or old segments dropped.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from cordwood.storage.segment_files import bases_in, loss_of, segment_path
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
 
 PIECE_BYTES = 256 << 10
-"""Proven at a time: the checksums of so much hold up the loop, where they share the interpreter, by a tenth of a ms."""
+"""Verified at a time: the checksums delay the event loop, which shares the interpreter, by a tenth of a ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
-    """One segment as it was. `proofs` is None where the index file, which is whole then, is what vouches for it."""
+    """Snapshot of one segment. `proofs` is None if the index file, which is complete then, has the checksums."""
 
     path: str
     index_path: str
@@ -39,12 +39,12 @@ class SegmentView:
     proofs: Index | None
     cuts: int
     decoded_to: int
-    """Batches from here on have not been unpacked yet."""
+    """Byte from which on batches have not been decompressed yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """What there was of a log to be proven: between `log_start` and the last segment, no other file belongs to it."""
+    """Snapshot of a log. From `log_start` to the last segment, no other segment file belongs to the log."""
 
     disk: Disk
     directory: str
@@ -54,11 +54,11 @@ class LogView:
 
 
 class IncompleteIndex(DamagedLog):
-    """Nothing is wrong with what it has: a crash kept the rest from the disk."""
+    """An index file that is sound, but incomplete: a crash kept the rest from the disk."""
 
 
 class Undecodable(NamedTuple):
-    """A batch that is what was written, and whose compressed records no reader can unpack."""
+    """A batch that is what was written, and whose compressed records no reader can decompress."""
 
     path: str
     position: int
@@ -68,7 +68,7 @@ class Undecodable(NamedTuple):
 
 
 class Unpacked(NamedTuple):
-    """Every batch of a segment up to byte `position` has been tried, if the segment has not been cut since."""
+    """Progress: every batch up to byte `position` was tried, if the segment has not been truncated since."""
 
     path: str
     position: int
@@ -76,17 +76,17 @@ class Unpacked(NamedTuple):
 
 
 Proof = int | DamagedLog | Undecodable | Unpacked
-"""Bytes that have been read, or what was found in them."""
+"""Count of bytes read, or a finding in them."""
 
 
 def view_of(log: Log) -> LogView:
-    """All of a log as it is now. Cheap: of the active segment the index is copied, 24 bytes for each 4 KiB."""
+    """Return a snapshot of the log. Cheap: only the active segment's index is copied, 24 bytes for each 4 KiB."""
     segments = tuple(map(_segment_view, log.segments))
     return LogView(log.disk, log.directory, log.log_start, _checkpoints(log), segments)
 
 
 def prove(view: LogView) -> Iterator[Proof]:
-    """Read everything, in pieces of about PIECE_BYTES. Waits for the disk. Of each segment the first damage counts."""
+    """Verify all files, in pieces of about PIECE_BYTES. Blocks on the disk. Yields the first damage of each segment."""
     for path in view.checkpoints:
         yield from _prove_checkpoint(view.disk, path)
     yield from _foreign_segments(view)
@@ -102,12 +102,12 @@ def prove(view: LogView) -> Iterator[Proof]:
 
 
 def is_still_damaged(log: Log, damage: DamagedLog) -> bool:
-    """Whether what was found is there when looked at once more. Waits for the disk: for one interval or small file."""
+    """Return whether a second look finds the damage too. Blocks on the disk, for one interval or small file."""
     if damage.path in _checkpoints(log):
         return any(isinstance(proof, DamagedLog) for proof in _prove_checkpoint(log.disk, damage.path))
     segment = segment_with(log, damage.path)
     if segment is None:
-        # It was truncated or dropped, and with it what was wrong in it.
+        # The segment was truncated or dropped, and the damage with it.
         return isinstance(damage, ForeignSegment) and log.disk.exists(damage.path)
     view = _segment_view(segment)
     if view.proofs is None and loss_of(log.disk, view.path, view.size) is not None:
@@ -122,7 +122,7 @@ def is_still_damaged(log: Log, damage: DamagedLog) -> bool:
 
 
 def segment_with(log: Log, path: str) -> Segment | None:
-    """The segment that a file belongs to; None where the log has none such."""
+    """Return the segment that a file belongs to; None if the log has none such."""
     return next((segment for segment in log.segments if path in segment.paths()), None)
 
 
@@ -138,14 +138,14 @@ def _segment_view(segment: Segment) -> SegmentView:
 
 
 def unpacked(log: Log, tried: Unpacked) -> None:
-    """Note what has been tried, so that nothing is tried again, nor found again, in the next pass."""
+    """Record which batches were tried, so that the next pass neither tries nor reports them again."""
     segment = segment_with(log, tried.path)
     if segment is not None and segment.cuts == tried.cuts:
         segment.decoded_to = max(segment.decoded_to, tried.position)
 
 
 def _foreign_segments(view: LogView) -> Iterator[DamagedLog]:
-    """Files among the segments that are none of them. What begins before or behind these is being removed, or new."""
+    """Yield segment files that are not part of the log. Files before or after its segments are being removed or new."""
     known = {segment.base_offset for segment in view.segments}
     for base in bases_in(view.disk, view.directory):
         if base not in known and view.log_start <= base < max(known):
@@ -153,7 +153,7 @@ def _foreign_segments(view: LogView) -> Iterator[DamagedLog]:
 
 
 def _index_of(disk: Disk, segment: SegmentView) -> tuple[Index, DamagedLog | None]:
-    """What the index file has, and what is wrong with it."""
+    """Return the content of the index file, and the damage in it."""
     path = segment.index_path
     try:
         with closing(disk.open(path)) as file:
@@ -168,7 +168,7 @@ def _index_of(disk: Disk, segment: SegmentView) -> tuple[Index, DamagedLog | Non
 
 
 def _prove_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator[Proof]:
-    """Every interval of a segment against its checksum, up to the first that is not what was written."""
+    """Verify every interval of a segment, up to the first damaged one."""
     if not len(proofs):
         return
     path = segment.path
@@ -198,19 +198,22 @@ def _prove_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator[
 
 
 def read_each(file: File, intervals: list[Interval]) -> list[Bytes | None]:
-    """The bytes of each interval; None of those that the disk cannot read."""
+    """Return the bytes of each interval; None for those that the disk cannot read.
+
+    Raises OutOfResources, DiskFailed.
+    """
     begin, size = intervals[0].position, intervals[-1].end - intervals[0].position
     try:
         data = memoryview(file.pread(size, begin))
     except OSError as error:
-        # Raises where the failure says nothing of the bytes.
+        # Raises if the error is no damage.
         damage_of(error, file.path, begin)
         return [None] if len(intervals) == 1 else [read_each(file, [interval])[0] for interval in intervals]
     return [data[interval.position - begin : interval.end - begin] for interval in intervals]
 
 
 def _undecodable(path: str, position: int, content: Bytes) -> Iterator[Undecodable]:
-    """The batches of an interval that cannot be unpacked. One that is only too large for us is none of them."""
+    """Yield the batches of an interval that cannot be decompressed, except those that are only over budget."""
     at = 0
     while at < len(content):
         header = peek(content, at)
@@ -225,7 +228,7 @@ def _undecodable(path: str, position: int, content: Bytes) -> Iterator[Undecodab
 
 
 def _prove_end(segment: SegmentView, last: Interval, content: Bytes | None) -> Iterator[DamagedLog]:
-    """Whether the segment reaches as far as the next one, of which its own file says nothing."""
+    """Check that the segment reaches the next one: its own file does not have that offset."""
     assert content is not None, "it is proven"
     position, end = 0, segment.base_offset + last.offset
     while position < last.size:
@@ -237,7 +240,7 @@ def _prove_end(segment: SegmentView, last: Interval, content: Bytes | None) -> I
 
 
 def pieces(proofs: Index) -> Iterator[list[Interval]]:
-    """The intervals, as many at a time as make about PIECE_BYTES."""
+    """Yield the intervals, as many at a time as make about PIECE_BYTES."""
     piece: list[Interval] = []
     for interval in proofs:
         if piece and interval.end - piece[0].position > PIECE_BYTES:

@@ -1,8 +1,8 @@
-"""One segment: a file of batches, from its base offset on, with the index that finds and proves them.
+"""Log segment: a file of batches from its base offset on, with the sparse index that locates and verifies them.
 
-The file is allocated ahead and filled from the front; behind the last batch it holds zeros until it is sealed. Every
-read goes by the index: the intervals it touches are read whole and held against their checksums, so that bytes which
-changed on disk raise DamagedLog instead of reaching anybody.
+The file is preallocated and filled from the front; after the last batch it holds zeros until it is sealed. Every read
+uses the index: the intervals that it touches are read whole and compared with their checksums, so that corrupted bytes
+raise DamagedLog and are never served.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ ALLOCATE_AT_MOST = 64 << 20
 
 
 class NotInMemory(Exception):
-    """A read that may not wait would have had to wait for the disk."""
+    """A read that may not block would have to wait for the disk."""
 
 
 class Segment:
@@ -44,11 +44,11 @@ class Segment:
         self.base_offset = self.end_offset = base_offset
         self.size, self.first_timestamp, self.is_sealed = 0, -1, False
         self.is_lost = False
-        """Whether its file was missing when the log was opened: it stands for the offsets that it had."""
+        """Whether its file was missing when the log was opened: the segment only reserves its offsets."""
         self.cuts = 0
-        """How often bytes were given up that somebody may have been promised (`slices.py`)."""
+        """Count of truncations, by which a reader notices that its bytes may be gone (`slices.py`)."""
         self.decoded_to = 0
-        """Up to this byte, the scrubber has tried to unpack what is compressed."""
+        """Byte up to which the scrubber has tried to decompress the batches."""
         self._interval_bytes = interval_bytes
         self._file: File | None = None
         self._index: Index | None = None
@@ -56,14 +56,14 @@ class Segment:
         self._open = Interval(0, 0, 0, 0, -1)
         self.damaged = DamagedIntervals()
         self._max_timestamp: int | None = -1
-        """Of all closed intervals. None until it is needed, for a segment sealed before there was a manifest."""
+        """Of all closed intervals. None until needed, for a segment sealed before there was a manifest."""
         self._allocated = 0
 
     @classmethod
     def create(
         cls, disk: Disk, directory: str, base_offset: int, interval_bytes: int, opened: OpenSegments
     ) -> "Segment":
-        """A new, empty segment. Its directory entry is not yet synced."""
+        """Create a new, empty segment. Its directory entry is not yet synced."""
         segment = cls(disk, directory, base_offset, interval_bytes, opened)
         segment._file = disk.open(segment.path, create=True)
         segment._file.truncate(0)
@@ -75,7 +75,7 @@ class Segment:
     def sealed(
         cls, disk: Disk, directory: str, base_offset: int, end_offset: int, interval_bytes: int, opened: OpenSegments
     ) -> "Segment":
-        """A segment that was complete when the log was last checkpointed: nothing of it is read until it is needed."""
+        """Return a segment that was complete at the last checkpoint: nothing of it is read until needed."""
         segment = cls(disk, directory, base_offset, interval_bytes, opened)
         segment.end_offset, segment.is_sealed, segment._max_timestamp = end_offset, True, None
         segment.size = segment.file.size()
@@ -86,20 +86,20 @@ class Segment:
     def listed(
         cls, disk: Disk, directory: str, row: SealedSegment, interval_bytes: int, opened: OpenSegments
     ) -> "Segment":
-        """A segment as the manifest lists it, whether its file is there or not."""
+        """Return a segment as the manifest lists it, whether its file exists or not."""
         segment = cls(disk, directory, row.base_offset, interval_bytes, opened)
         segment.end_offset, segment.size, segment.is_sealed = row.end_offset, row.size, True
         segment._max_timestamp = None if row.max_timestamp == NOT_KNOWN else row.max_timestamp
         return segment
 
     def listing(self) -> SealedSegment:
-        """This segment's row of the manifest."""
+        """Return this segment's row of the manifest."""
         timestamp = NOT_KNOWN if self._max_timestamp is None else self._max_timestamp
         return SealedSegment(self.base_offset, self.end_offset, self.size, timestamp)
 
     @property
     def file(self) -> File:
-        """Opened when first needed. Raises OutOfResources, DamagedLog where it is gone, DiskFailed."""
+        """The file, opened on first use. Raises OutOfResources, DiskFailed, and DamagedLog if the file is missing."""
         return self._file or self._opened.file_of(self) or self._open_file()
 
     @property
@@ -108,39 +108,39 @@ class Segment:
 
     @property
     def index(self) -> Index:
-        """The index, loaded when first needed, and rebuilt from the segment where it is missing or wrong."""
+        """The index, loaded on first use, and rebuilt from the segment if it is missing or wrong."""
         index = self._loaded()
         return self._load_index() if index is None else index
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of any batch; -1 for an empty segment, and before `learn_time` where that is needed."""
-        # Before the closed ones are looked at: the loop may close the open interval while a thread asks.
+        """Largest timestamp of all batches; -1 for an empty segment, and before `learn_time` if that is needed."""
+        # Read the open interval first: the event loop may close it while a thread is here.
         open_timestamp = self._open.max_timestamp
         return max(-1 if self._max_timestamp is None else self._max_timestamp, open_timestamp)
 
     @property
     def is_timed(self) -> bool:
-        """Whether the largest timestamp is known; not so of a segment that was sealed before there was a manifest."""
+        """Whether the largest timestamp is known; False only for a segment sealed before there was a manifest."""
         return self._max_timestamp is not None
 
     def learn_time(self) -> None:
-        """Find out the largest timestamp from the index. Waits for the disk. Raises DamagedLog."""
+        """Load the largest timestamp from the index. Blocks on the disk. Raises DamagedLog."""
         if self._max_timestamp is None:
             self._max_timestamp = self.index.max_timestamp()
 
     def append(self, pieces: Sequence[Bytes], batches: Sequence[tuple[int, int, int]], end_offset: int) -> None:
-        """Write batches behind the last one, at once, into memory; `sync` of the file makes them sure.
+        """Append batches to the page cache; a sync of the file makes them durable.
 
-        `pieces` are their bytes in order; `batches` says of each its offset, size and largest timestamp. Raises
-        OSError, or as `file` does: the segment is as it was.
+        `pieces` are their bytes in order; `batches` has the offset, size and largest timestamp of each. Raises OSError,
+        or as `file`: the segment is unchanged.
         """
         is_single = len(batches) == 1
         self._reserve(batches[0][1] if is_single else sum([size for _, size, _ in batches]))
         try:
             self.file.pwrite(pieces, self.size)
         except OSError:
-            # What was written of a batch that is refused must not lie there when a shorter one has come in its place.
+            # Remove the partial write: its end must not stay after a shorter batch that is written in its place.
             self.file.truncate(self.size)
             self._allocated = self.size
             raise
@@ -156,7 +156,7 @@ class Segment:
         self.end_offset = end_offset
 
     def adopt(self, contents: Sequence[Bytes], intervals: Sequence[Interval]) -> None:
-        """Write intervals behind the last one, as another file of this segment has them. Raises OSError."""
+        """Append intervals copied from another file of this segment. Raises OSError."""
         self.close_interval()
         self._reserve(sum(interval.size for interval in intervals))
         self.file.pwrite([b"".join(contents)], self.size)
@@ -166,7 +166,7 @@ class Segment:
             self.close_interval()
 
     def note(self, offset: int, size: int, max_timestamp: int, pieces: Sequence[Bytes]) -> None:
-        """Take in a batch that lies at `size`: into the open interval or, if that is full, into the next."""
+        """Add the batch at position `size` to the open interval or, if that is full, to a new one."""
         if self._open.size and self._open.size + size > self._interval_bytes:
             self.close_interval()
         if not self._open.size:
@@ -181,26 +181,26 @@ class Segment:
         self.size += size
 
     def note_damage(self, size: int) -> None:
-        """Take in `size` bytes that are no batches: an interval whose checksum can never be right, so never served."""
+        """Add `size` bytes that are not batches: an interval whose checksum is always wrong, so never served."""
         self.close_interval()
         crc = crc32c(read_around(self.file, size, self.size)) ^ 0xFFFFFFFF
         self.index.append(Interval(self.end_offset - self.base_offset, self.size, size, crc, -1))
         self.size += size
 
     def close_interval(self) -> None:
-        """End the open interval, so that the index covers everything written so far."""
+        """Close the open interval, so that the index covers everything written so far."""
         if self._open.size:
             self.index.append(self._open)
             if self._max_timestamp is not None:
                 self._max_timestamp = max(self._max_timestamp, self._open.max_timestamp)
-            # Last, and after the timestamp: a thread may be reading.
+            # Last, after the timestamp: a thread may be reading.
             self._open = Interval(0, 0, 0, 0, -1)
 
     def read(self, start: int, stop: int, *, wait: bool = True) -> Bytes:
-        """The bytes from `start` to `stop`, which must be batch boundaries, as they were written.
+        """Return the verified bytes from `start` to `stop`, which must be batch boundaries.
 
-        Raises DamagedLog where they are not or cannot be read, NotInMemory where the disk would have to be waited for
-        and `wait` is off, OutOfResources and DiskFailed.
+        Raises DamagedLog if they are not what was written or cannot be read; NotInMemory if the disk would have to be
+        read and `wait` is off; OutOfResources; DiskFailed.
         """
         assert 0 <= start <= stop <= self.size, "a read within the segment"
         if start == stop:
@@ -215,20 +215,20 @@ class Segment:
         try:
             data = memoryview(self._pread(begin, intervals[-1].end - begin, wait))
         except DamagedLog:
-            # One at a time, so that the damage has its place, and what lies before it can be read.
+            # Read the intervals one by one, to find the damaged one: later reads may end before it.
             data = memoryview(b"".join([self._read_interval(interval, wait) for interval in intervals]))
         for interval in intervals:
             self._prove(interval, data[interval.position - begin : interval.end - begin])
         return data[start - begin : stop - begin]
 
     def header_at(self, position: int, *, wait: bool = True) -> BatchHeader:
-        """The header of the batch at `position`, unproven. Raises as `read` does."""
+        """Return the unverified header of the batch at `position`. Raises as `read`."""
         return peek(self._pread(position, HEADER_BYTES, wait))
 
     def piece_end(self, start: int, stop: int, size: int, *, wait: bool = True) -> int:
-        """Where to end a piece of about `size` bytes of a longer read: between two intervals if there is room.
+        """Return the end of a piece of about `size` bytes of a longer read: an interval boundary if possible.
 
-        Raises as `read` does.
+        Raises as `read`.
         """
         assert size >= 0, "a piece has a size"
         if stop - start <= size:
@@ -238,7 +238,7 @@ class Segment:
         return min(interval.position if interval.position > start else interval.end, stop)
 
     def locate(self, offset: int, *, wait: bool = True) -> int:
-        """The position of the batch that contains `offset`; `size` for the segment's end. Raises as `read` does."""
+        """Return the position of the batch that contains `offset`; `size` for the end. Raises as `read`."""
         if offset >= self.end_offset:
             return self.size
         index = self._rows(wait)
@@ -258,7 +258,7 @@ class Segment:
         raise DamagedLog(self.path, interval.end, f"no batch has offset {offset}")
 
     def cut(self, start: int, stop: int, max_bytes: int, *, wait: bool = True) -> int:
-        """Where a read from `start` to `stop` ends if it may have `max_bytes`: behind one batch at the least."""
+        """Return the end of a read of at most `max_bytes` from `start` on, and at least one batch. Raises as `read`."""
         end = self.piece_end(start, stop, max_bytes, wait=wait)
         if end - start <= max_bytes:
             return end
@@ -269,7 +269,7 @@ class Segment:
         return start + size
 
     def headers(self, start: int, stop: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each batch between two boundaries, proven like any read. Blocks on the disk."""
+        """Yield position and verified header of each batch between two boundaries. Blocks. Raises as `read`."""
         while start < stop:
             end = self.piece_end(start, stop, SCAN_BYTES)
             data = self.read(start, end)
@@ -281,7 +281,7 @@ class Segment:
             start = end
 
     def proofs(self) -> Index:
-        """A copy of the index with the open interval as its last row: what everything written can be held against."""
+        """Return a copy of the index with the open interval as its last row: the checksums of everything written."""
         still_open, index = self._open, self.index
         proofs = index.rows(0, len(index))
         if still_open.size and still_open.position == proofs.end:
@@ -289,9 +289,9 @@ class Segment:
         return proofs
 
     def resume(self, flushed_end: int) -> None:
-        """Stand where the index ends, ready to take in what lies behind (see `recovery.scan`).
+        """Go to the end of the index, ready to add what follows (see `recovery.scan`).
 
-        The index is trusted up to `flushed_end`: its rows of batches that were never flushed may have outlived them.
+        The index is trusted up to `flushed_end`: its rows may be on disk although their unflushed batches are lost.
         """
         self.close_interval()
         index = self.index
@@ -315,19 +315,19 @@ class Segment:
             self.first_timestamp = index[0].max_timestamp
 
     def truncate(self, position: int, end_offset: int) -> None:
-        """Cut everything from the batch boundary `position` on. Raises OSError, or as `read` does: nothing is cut."""
+        """Remove everything from batch boundary `position` on. Raises OSError, or as `read`: no batch is removed."""
         self.cuts += 1
         self.close_interval()
         index, file = self.index, self.file
-        # Where the cut falls within an interval, what is left of it is the open one again.
+        # If `position` is within an interval, the rest of that interval is the open one again.
         kept = index.end_of_row(index.row_of_position(position) - 1)
         rest, at = self._pread(kept, position - kept, wait=True), 0
         if index.is_outdated_behind(position):
-            # First: its rows would one day be held against what has come in the place of what is cut.
+            # First: its rows must never be compared with the batches that replace the removed ones.
             empty(self._disk, self.index_path)
             index.must_be_rewritten()
         file.truncate(position)
-        # It takes appends again, and keeps what it needs for that.
+        # The segment takes appends again, so it holds its own index and file.
         self._index, self._file, self.is_sealed = index, file, False
         self._opened.forget(self)
         self._opened.opened_active(self)
@@ -342,7 +342,7 @@ class Segment:
             at += header.size
 
     def seal(self) -> None:
-        """No more appends: give back what was allocated too much, and put the whole index on disk (both unsynced)."""
+        """Seal the segment: free the preallocated rest, and write the whole index (both unsynced)."""
         self.save_index()
         if self._allocated > self.size:
             self.file.truncate(self.size)
@@ -350,10 +350,10 @@ class Segment:
         self.retire()
 
     def retire(self) -> None:
-        """Take no more appends: the file and the index are kept as long as there is room for them."""
+        """Take no more appends: from now on `OpenSegments` holds file and index, as long as there is room."""
         self.close_interval()
         self.is_sealed = True
-        # Held there before they are let go of here: a thread may be reading.
+        # Held there before it is dropped here: a thread may be reading.
         if self._index is not None:
             self._opened.hold_index(self, self._index)
             self._index = None
@@ -368,16 +368,16 @@ class Segment:
             self.write_index(index, sync=sync)
 
     def write_index(self, index: Index, *, sync: bool) -> None:
-        """Write what of `index`, which is this segment's, is not yet on disk."""
+        """Write the rows of `index`, this segment's index, that are not yet on disk."""
         with closing(self._disk.open(self.index_path, create=True)) as file:
             index.save(file, self.base_offset)
             if sync:
                 file.sync()
 
     def release(self) -> None:
-        """Give back the file descriptor and, of a sealed segment, the index's memory; both come back when needed.
+        """Drop the file and, of a sealed segment, the index; both are opened again when needed.
 
-        The file closes when the last read of it, which may be in a thread, lets go of it.
+        The file closes when its last reader, which may be in a thread, drops it.
         """
         self._file = None
         self._opened.forget(self)
@@ -386,12 +386,12 @@ class Segment:
         return (self._index or self.index).size
 
     def take_index_damage(self) -> DamagedLog | None:
-        """What was wrong with the index file when it was loaded, told once."""
+        """Return the damage found in the index file when it was loaded; None in later calls."""
         damage, self._index_damage = self._index_damage, None
         return damage
 
     def paths(self) -> tuple[str, str]:
-        """In the order in which they go: an index never outlives its segment, whose place another may take."""
+        """Return index and segment path. The index is removed first: it must not match a new segment of that name."""
         return self.index_path, self.path
 
     def _open_file(self) -> File:
@@ -410,14 +410,14 @@ class Segment:
         return file
 
     def _loaded(self) -> Index | None:
-        """The index, if it is in memory."""
+        """Return the index if it is in memory."""
         return self._opened.index_of(self) if self._index is None else self._index
 
     def _load_index(self) -> Index:
-        # A sealed segment may have lost some of what its index still proves.
+        # The file of a sealed segment may be shorter than `size`, and its index still covers the lost end.
         reach = self.size if self.is_sealed else self.file.size()
         index, self._index_damage = read_index(self._disk, self.index_path, self.base_offset, reach)
-        # Kept last: a read in a thread and one on the loop may both be here, and each finds a whole index.
+        # Stored last: a thread and the event loop may both be here, and each must find a whole index.
         if not self.is_sealed:
             self._index = index
             return index
@@ -435,7 +435,7 @@ class Segment:
         return index
 
     def _interval(self, index: Index, row: int) -> Interval:
-        # Before the index is looked at: the loop may close the open interval while a thread reads.
+        # Read the open interval first: the event loop may close it while a thread reads.
         still_open = self._open
         if row < len(index):
             return index[row]
@@ -477,14 +477,14 @@ class Segment:
             raise DamagedLog(self.path, interval.position, what)
 
     def _reserve(self, size: int) -> None:
-        """Allocate ahead, more each time, so that a sync seldom has a new file length or new blocks to commit."""
+        """Preallocate, more each time, so that a sync seldom has a new file length or new blocks to commit."""
         if self.size + size > self._allocated:
             more = max(size, min(max(ALLOCATE_AT_LEAST, self._allocated), ALLOCATE_AT_MOST))
             self.file.preallocate(self._allocated, self.size + more - self._allocated)
             self._allocated = self.size + more
 
     def _completed(self, index: Index) -> Index:
-        """The index of a sealed segment with what its file lacks. Damage met on the way is named by whoever reads."""
+        """Complete the index of a sealed segment from its file. Damage on the way is reported by later reads."""
         directory = self.path.rpartition("/")[0]
         whole = Segment(self._disk, directory, self.base_offset, self._interval_bytes, self._opened)
         whole._file, whole._index = self.file, index
@@ -492,6 +492,6 @@ class Segment:
         scan_all(whole)
         whole.close_interval()
         if whole.end_offset == self.end_offset:
-            # All there: what follows is space that was allocated, and given back too late for a power cut.
+            # All batches are there: the rest of the file is preallocated space that a power cut brought back.
             self.size = whole.size
         return index

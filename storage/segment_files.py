@@ -1,4 +1,4 @@
-"""The files of a log's segments: their names, which there are, and whether one is all there."""
+"""Segment files of a log: names, directory listing, and a check for missing or short files."""
 
 from contextlib import closing
 
@@ -6,7 +6,7 @@ from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog, damage_of
 
 BASE_DIGITS = 20
-"""Of a base offset in a file's name: names of anything else are none of a segment's."""
+"""Digits of a base offset in a file's name: other names are not names of segments."""
 
 
 def segment_path(directory: str, base_offset: int) -> str:
@@ -14,15 +14,15 @@ def segment_path(directory: str, base_offset: int) -> str:
 
 
 def bases_in(disk: Disk, directory: str) -> list[int]:
-    """The base offsets of the segment files in a directory, in order."""
+    """Return the base offsets of the segment files in a directory, in ascending order."""
     names = [name.removesuffix(".log") for name in disk.list_directory(directory) if name.endswith(".log")]
     return [int(name) for name in names if len(name) == BASE_DIGITS and name.isdigit()]
 
 
 def loss_of(disk: Disk, path: str, size: int) -> DamagedLog | None:
-    """What a sealed segment of `size` bytes has lost of its file; None where that is all there.
+    """Return the damage if a sealed segment's file is missing or shorter than `size` bytes; otherwise None.
 
-    What follows them is space that was allocated, and given back too late for a power cut.
+    A longer file has preallocated space at its end that a power cut brought back. Raises OutOfResources, DiskFailed.
     """
     try:
         file = disk.open(path)

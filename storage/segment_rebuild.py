@@ -1,8 +1,8 @@
-"""A sealed segment put together anew beside the old one: what is sound of that, and from other replicas what is not.
+"""Rebuild of a sealed segment beside the damaged one: its sound intervals, and batches from other replicas.
 
-Nothing of the old segment is given up before the new one is whole, proven and synced. Batches of other replicas are
-proven by their checksum, by their offsets, which have to fill the range without a gap, and by their leader epochs,
-which have to be those that the log knows for these offsets.
+The old segment is kept until the new one is complete, verified and synced. Batches of other replicas are verified by
+their checksum, by their offsets, which have to fill the range without a gap, and by their leader epochs, which have to
+be those that the log knows for these offsets.
 """
 
 from collections.abc import Iterator
@@ -24,20 +24,20 @@ from cordwood.storage.segment import Segment
 
 
 class Missing(NamedTuple):
-    """Offsets of which no sound batch is there."""
+    """Offsets without a sound batch."""
 
     start: int
     end: int
 
 
 class SegmentRebuild:
-    """One segment on its way. Iterate over `steps`, and `fill` each range that it yields before going on.
+    """Rebuild of one segment. Iterate over `steps`, and `fill` each range that it yields before the next step.
 
-    Both wait for the disk. `put_in_place` is for the loop, where the log is changed.
+    Both block on the disk. `put_in_place` is for the event loop, where the log is changed.
     """
 
     def __init__(self, log: Log, segment: Segment, directory: str) -> None:
-        """`directory` holds what is not yet whole; it exists, and is on the log's file system."""
+        """`directory` holds unfinished segments; it exists, and is on the log's file system."""
         self._log, self._segment, self._directory = log, segment, directory
         self._log_start, self._end = log.log_start, segment.end_offset
         self._epochs = LeaderEpochs(tuple(log.epochs))
@@ -45,9 +45,9 @@ class SegmentRebuild:
         self._due = segment.base_offset
 
     def steps(self) -> Iterator[Missing | int]:
-        """Copy what is sound. Yields bytes copied, and ranges to be filled before the next step. Waits for the disk.
+        """Copy the sound intervals. Yield bytes copied, and ranges to fill before the next step. Blocks on the disk.
 
-        All is synced when it ends. Raises OSError.
+        Everything is synced at the end. Raises OSError.
         """
         old, log = self._segment, self._log
         interval_bytes = log.config.index_interval_bytes
@@ -75,11 +75,11 @@ class SegmentRebuild:
 
     @property
     def due(self) -> int:
-        """The offset that the next batch has to have."""
+        """Offset that the next batch must have."""
         return self._due
 
     def fill(self, missing: Missing, data: bytes) -> None:
-        """Take batches of a missing range from `due` on. Raises CorruptBatch, having taken nothing, and OSError."""
+        """Append batches of a missing range from `due` on. Raises CorruptBatch, with nothing appended, and OSError."""
         assert self._new is not None, "a range is known to be missing once the copy has come there"
         taken = self._proven(missing, data)
         size = sum(header.size for header in taken)
@@ -88,9 +88,9 @@ class SegmentRebuild:
         self._due = taken[-1].end
 
     def put_in_place(self) -> bool:
-        """Let the new segment take the place of the old one, unless the log has changed there. Raises OSError.
+        """Replace the old segment by the new one. Return False if the log has changed there. Raises OSError.
 
-        A rename that a power cut takes back leaves the old segment, with what is wrong with it.
+        A rename that a power cut undoes leaves the old segment, with its damage.
         """
         log, old, new = self._log, self._segment, self._new
         assert new is not None, "it is whole"
@@ -104,14 +104,14 @@ class SegmentRebuild:
         return True
 
     def give_up(self) -> None:
-        """Remove what there is of it. Waits for the disk."""
+        """Remove the files of the new segment. Blocks on the disk."""
         if self._new is not None:
             self._new.release()
             for path in filter(self._log.disk.exists, self._new.paths()):
                 self._log.disk.remove(path)
 
     def _contents(self) -> Iterator[tuple[list[Interval], list[Bytes | None]]]:
-        """The intervals of the old segment, as far as it has any, with their bytes; None for what cannot be read."""
+        """Yield the intervals of the old segment, if it has any, with their bytes; None for unreadable ones."""
         old = self._segment
         try:
             index = old.index.rows(0, len(old.index))
@@ -125,14 +125,14 @@ class SegmentRebuild:
                 yield intervals, read_each(file, intervals)
 
     def _missing(self, start: int, end: int) -> Iterator[Missing]:
-        """Ask for a range, or for as much of it as anybody may still read."""
+        """Yield the range to fill, without offsets below the log start offset, which no reader needs."""
         self._due = max(start, min(end, self._log_start))
         if self._due < end:
             yield Missing(self._due, end)
             assert self._due == end, "a missing range is filled before the next step"
 
     def _proven(self, missing: Missing, data: bytes) -> list[BatchHeader]:
-        """The batches of `data` that lie in the range, at least one. Raises CorruptBatch."""
+        """Return the batches of `data` that are in the range, at least one. Raises CorruptBatch."""
         taken: list[BatchHeader] = []
         due = self._due
         for header in headers(data):
@@ -156,7 +156,7 @@ _Interval = tuple[Interval, Bytes]
 
 
 def _runs(intervals: list[Interval], contents: list[Bytes | None]) -> Iterator[tuple[bool, list[_Interval]]]:
-    """Intervals that lie end to end and are all sound, or all not."""
+    """Yield runs of adjacent intervals that are all sound, or all damaged."""
     run: list[_Interval] = []
     was_sound = True
     for interval, content in zip(intervals, contents, strict=True):
@@ -171,7 +171,7 @@ def _runs(intervals: list[Interval], contents: list[Bytes | None]) -> Iterator[t
 
 
 def _end_of(base_offset: int, interval: Interval, content: Bytes) -> int:
-    """The offset behind an interval's last record."""
+    """Return the offset after an interval's last record."""
     position, end = 0, base_offset + interval.offset
     while position < interval.size:
         header = peek(content, position)

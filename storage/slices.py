@@ -1,4 +1,4 @@
-"""A stretch of a segment that a reader was promised, taken from the disk piece by piece as the reader keeps up."""
+"""Slice of a segment: whole batches for one reader, which reads them from the disk piece by piece."""
 
 from dataclasses import dataclass
 
@@ -17,25 +17,25 @@ class Slice:
     start: int
     stop: int
     cuts: int
-    """How often the segment had been cut when this was promised."""
+    """The segment's count of truncations when the slice was made."""
 
     @property
     def size(self) -> int:
-        """Bytes that are still to come."""
+        """Bytes that are still to be read."""
         return self.stop - self.start
 
     def offset_behind(self, *, wait: bool = True) -> int:
-        """The offset at which a reader goes on behind this. Raises as `Segment.read` does."""
+        """Return the offset after the slice, where a reader continues. Raises as `Segment.read`."""
         segment = self.segment
         if self.stop == segment.size:
             return segment.end_offset
         return segment.header_at(self.stop, wait=wait).base_offset
 
     def next_piece(self, *, wait: bool = True) -> Bytes:
-        """The next bytes, about 256 KiB of them, proven to be what was written.
+        """Return the next bytes, about 256 KiB of them, verified to be what was written.
 
-        Raises DamagedLog where they are not; Truncated where the log was cut meanwhile; NotInMemory, changing nothing,
-        where the disk would have to be waited for and `wait` is off.
+        Raises DamagedLog if they are not; Truncated if the log was truncated meanwhile; NotInMemory, with no change, if
+        the disk would have to be read and `wait` is off; OutOfResources; DiskFailed.
         """
         segment = self.segment
         if segment.cuts != self.cuts:

@@ -1,7 +1,7 @@
-"""Which offset stands for a point in time. Looks into batches: for questions, never on the way of the data.
+"""Offset lookup by timestamp, as ListOffsets needs it. Decodes batches: for lookups only, never on the data path.
 
-What a batch's header says of its timestamps is its producer's word. Where that leads to too many records, or a batch
-cannot be decoded, the batch's first offset is the answer: a reader who begins there misses nothing.
+The timestamps in a batch's header are the producer's claim. If they lead to too many records, or if a batch cannot be
+decoded, the batch's first offset is the result: a reader that begins there misses nothing.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from cordwood.storage.records import RecordCursor
 from cordwood.storage.segment import Segment
 
 LOOKED_AT_MAX = 1 << 20
-"""Records, for one question: some seconds beside the loop."""
+"""Records examined by one lookup: some seconds beside the event loop."""
 
 
 class Found(NamedTuple):
-    """A record by its place and its time (milliseconds)."""
+    """A record's offset, timestamp (milliseconds) and leader epoch."""
 
     offset: int
     timestamp: int
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Where one is."""
+    """A batch and its place."""
 
     segment: Segment
     position: int
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
 
 def first_at_or_after(log: Log, timestamp: int, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Found | None:
-    """The first record below `end` with at least this timestamp; None where there is none. Waits for the disk."""
+    """Return the first record below `end` with at least this timestamp; None if there is none. Blocks on the disk."""
     looking = _Looking(log, end, looked_at_max)
     for segment in log.segments:
         segment.learn_time()
@@ -49,7 +49,7 @@ def first_at_or_after(log: Log, timestamp: int, end: int, looked_at_max: int = L
 
 
 def latest_by_time(log: Log, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Found | None:
-    """The record below `end` with the largest timestamp, the first of equals (KIP-734). Waits for the disk."""
+    """Return the record below `end` with the largest timestamp, the first of equals (KIP-734). Blocks on the disk."""
     looking = _Looking(log, end, looked_at_max)
     best: Found | None = None
     for segment in log.segments:
@@ -66,13 +66,13 @@ def latest_by_time(log: Log, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Fo
 
 
 class _Looking:
-    """One question's view of a log: what is readable, as far as it goes."""
+    """One lookup's view of a log: the readable offsets, and how many more records may be examined."""
 
     def __init__(self, log: Log, end: int, looked_at_max: int) -> None:
         self._start, self._end, self._left = log.log_start, end, looked_at_max
 
     def records(self, batch: Batch) -> Iterator[Found]:
-        """The readable records of a batch; in place of those that are not looked at, its first with its latest time."""
+        """Yield a batch's readable records; for those not examined, its first offset with its largest timestamp."""
         segment, position, header = batch
         first = max(header.base_offset, self._start)
         if first >= min(header.end, self._end):
@@ -94,7 +94,7 @@ class _Looking:
         yield Found(first, header.max_timestamp, epoch)
 
     def latest(self, batch: Batch, best: Found | None) -> Found | None:
-        """`best`, or a readable record of the batch that is later: the first of equals."""
+        """Return `best`, or a readable record of the batch that is later: the first of equals."""
         header = batch.header
         if best is not None and (header.max_timestamp, -header.base_offset) < _lateness(best):
             return best
@@ -107,7 +107,7 @@ class _Looking:
 
 
 def _batches_at_or_after(segment: Segment, timestamp: int) -> Iterator[Batch]:
-    """Each batch that says it has a record of at least `timestamp`."""
+    """Yield each batch whose header claims a record of at least `timestamp`."""
     for interval in segment.proofs():
         if interval.max_timestamp >= timestamp:
             for batch in _batches(segment, interval):
@@ -121,5 +121,5 @@ def _batches(segment: Segment, interval: Interval) -> Iterator[Batch]:
 
 
 def _lateness(found: Found) -> tuple[int, int]:
-    """Larger for later ones, and of equals for the first."""
+    """Return a sort key that is larger for later records and, among equals, for the first."""
     return found.timestamp, -found.offset

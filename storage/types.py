@@ -1,11 +1,11 @@
-"""The numbers that a log is made of, told apart by type."""
+"""Offset and leader epoch types of a log."""
 
 from typing import NewType
 
 Offset = NewType("Offset", int)
-"""A record's place in its partition. Ranges are half-open: an `end` is the next offset, never the last."""
+"""Offset of a record in its partition. Ranges are half-open: an `end` is the next offset, never the last."""
 
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Counts the leaders of a partition; every batch carries the epoch of the leader that took it (KIP-101)."""
+"""Count of a partition's leaders. Each batch has the epoch of the leader that appended it (KIP-101)."""
 
 NO_EPOCH = LeaderEpoch(-1)

@@ -1,4 +1,4 @@
-"""What of a log is to be synced: files with new bytes, and directories with new entries."""
+"""Unsynced files and directories of a log: files with new bytes, directories with new entries."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ from cordwood.storage.segment import Segment
 
 
 class Unsynced(NamedTuple):
-    """What to sync so that everything below `end_offset` is sure, and where in the log that is.
+    """Files and directories to sync so that everything below `end_offset` is durable, and its place in the log.
 
-    Whoever has it syncs the files and the directories, and closes the directories.
+    The owner syncs the files and the directories. `Log.flushed` and `Log.sync_failed` close the directories.
     """
 
     files: list[File]
@@ -20,32 +20,32 @@ class Unsynced(NamedTuple):
 
 
 class UnsyncedEntries:
-    """Collected append by append, and taken all at once."""
+    """Files and directories collected append by append, and taken together."""
 
     __slots__ = ("_directories", "_removals_of", "files")
 
     def __init__(self) -> None:
         self.files: dict[str, File] = {}
-        """With new bytes, by their paths."""
+        """Files with new bytes, by path."""
         self._directories: dict[str, None] = {}
-        """By their paths: they are opened for the sync alone."""
+        """By path: a directory is opened only for its sync."""
         self._removals_of: str | None = None
 
     def changed(self, *directories: str) -> None:
-        """These have new entries."""
+        """Record directories with new entries."""
         self._directories.update(dict.fromkeys(directories))
 
     def may_lack_removals(self, directory: str) -> None:
-        """An earlier process may have died between removing files and syncing that: sync it with the first write."""
+        """Sync this directory with the first write: an earlier process may have removed files without a sync."""
         self._removals_of = directory
 
     def take(self, disk: Disk) -> tuple[list[File], list[Syncable]]:
-        """All of it. Raises OSError: then all of it is still here, to be taken next time."""
+        """Take all files and directories. Raises OSError: then nothing is taken, and the next call may."""
         if self._removals_of is not None and self.files:
             self.changed(self._removals_of)
             self._removals_of = None
         directories = open_directories(disk, self._directories) if self._directories else []
-        # From here on nothing fails: what leaves the two collections is synced.
+        # Nothing fails from here on: everything that leaves the two collections is synced.
         files = list(self.files.values())
         self.files, self._directories = {}, {}
         return files, directories

@@ -1,7 +1,7 @@
-"""Looking at logs on disk, offline: every byte of a partition's directory held against what vouches for it.
+"""Offline verification of logs on disk: every byte of a partition's directory against its checksums.
 
-Nothing is written. What the index covers is held against the index's checksums, what lies behind it against the
-batches' own, their order and the flush mark; the index, the checkpoints and the marks against theirs.
+Nothing is written. Bytes that the index covers are compared with the index's checksums; later batches with their own
+checksums, their order and the flushed end; the index, the checkpoints and the flushed ends with theirs.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ CHECKPOINTS = frozenset({RECOVERY_FILE, EPOCHS_FILE})
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One place that is not what was written there."""
+    """A place on disk that does not have what was written there."""
 
     path: str
     position: int
@@ -52,7 +52,7 @@ class BatchLine:
 
 
 def dump_segment(disk: Disk, path: str) -> Iterator[BatchLine]:
-    """The batches of one segment. Raises DamagedLog at the first that is not whole."""
+    """Yield the batches of one segment. Raises DamagedLog at the first that is not whole."""
     file = disk.open(path)
     position = 0
     try:
@@ -66,7 +66,7 @@ def dump_segment(disk: Disk, path: str) -> Iterator[BatchLine]:
 
 
 def verify_partition(disk: Disk, directory: str, mark: FlushedOffset | None) -> Iterator[Finding]:
-    """Everything in a partition's directory. `mark` is what the flush marks say of it, None if nothing."""
+    """Verify everything in a partition's directory. `mark` is its flushed end, None if there is none."""
     names = disk.list_directory(directory)
     for name in names:
         if name in CHECKPOINTS:
@@ -84,7 +84,7 @@ def verify_partition(disk: Disk, directory: str, mark: FlushedOffset | None) -> 
 
 
 def _losses(disk: Disk, directory: str) -> Iterator[Finding]:
-    """Segments of the manifest that are missing or cut short. What is wrong with the manifest is for others to say."""
+    """Yield segments of the manifest that are missing or short. Damage of the manifest itself is not reported here."""
     known = load_state(disk, directory)
     for row in known.segments or ():
         loss = loss_of(disk, segment_path(directory, row.base_offset), row.size)
@@ -93,7 +93,7 @@ def _losses(disk: Disk, directory: str) -> Iterator[Finding]:
 
 
 def verify_checkpoint(disk: Disk, path: str) -> Iterator[Finding]:
-    """A file written by `checkpoint.write`."""
+    """Verify a file written by `checkpoint.write`."""
     try:
         checkpoint.read(disk, path)
     except DamagedLog as damage:
@@ -101,12 +101,12 @@ def verify_checkpoint(disk: Disk, path: str) -> Iterator[Finding]:
 
 
 def verify_segment(disk: Disk, path: str) -> Iterator[Finding]:
-    """One segment and the index beside it."""
+    """Verify one segment and its index."""
     yield from _SegmentCheck(disk, None).run(path)
 
 
 class _SegmentCheck:
-    """Goes through the segments of a partition in order. `due` is the offset at which the next batch should begin."""
+    """Verification of a partition's segments in order. `due` is the expected offset of the next batch."""
 
     def __init__(self, disk: Disk, mark: FlushedOffset | None) -> None:
         self._disk, self._mark = disk, mark
@@ -168,7 +168,7 @@ class _SegmentCheck:
                 yield Finding(file.path, _first_non_zero(file, position), str(corrupt))
 
     def _is_torn(self, file: File, position: int) -> bool:
-        """Whether a batch is merely unfinished: the next in order, never flushed, and with a hole in it."""
+        """Return whether a batch is merely unfinished: the next in order, never flushed, and with a hole in it."""
         head = file.pread(HEADER_BYTES, position)
         if self._mark is None or self.due < self._mark.end_offset or len(head) < HEADER_BYTES:
             return False
@@ -176,7 +176,7 @@ class _SegmentCheck:
         return header.magic == MAGIC and header.base_offset == self.due and has_hole(file, position)
 
     def _complaint(self, header: BatchHeader) -> str | None:
-        """What is wrong with a batch's offset or epoch, which its own checksum does not cover."""
+        """Return the error in a batch's offset or epoch, which its own checksum does not cover; None if it has none."""
         if self.due not in (-1, header.base_offset):
             return f"offset {header.base_offset} where {self.due} is due"
         if header.leader_epoch < self._latest_epoch:
@@ -187,7 +187,7 @@ class _SegmentCheck:
 
 
 def _batches(file: File, position: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch from `position` on, up to the end of the file or of what is not zero. Raises CorruptBatch."""
+    """Yield each whole batch from `position` on, until the file ends or only zeros remain. Raises CorruptBatch."""
     length = file.size()
     window = Window(file, length)
     while position < length:
@@ -202,7 +202,7 @@ def _batches(file: File, position: int) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def _first_damage(data: bytes) -> tuple[int, str]:
-    """The first batch of an interval that is wrong by itself; the interval's start where each is sound by itself."""
+    """Return the position and error of an interval's first invalid batch; position 0 if each is valid by itself."""
     position = 0
     while position < len(data):
         try:
@@ -213,7 +213,7 @@ def _first_damage(data: bytes) -> tuple[int, str]:
 
 
 def _first_non_zero(file: File, position: int) -> int:
-    """Where the first byte that is not zero stands at or behind `position`; the file's length where there is none."""
+    """Return the position of the first nonzero byte at or after `position`; the file's length if there is none."""
     length = file.size()
     while position < length:
         data = file.pread(SCAN_BYTES, position)
