@@ -1,1 +1,1 @@
-"""How the replicas of a partition agree: pure decisions, thin I/O."""
+"""Replication of a partition: leader and follower roles as pure decisions, with thin I/O around them."""

@@ -1,4 +1,4 @@
-"""What the cluster has agreed on about one partition, as its replicas need it."""
+"""Assignment of a partition as the metadata log has it: replicas, ISR, leader, leader epoch, partition epoch."""
 
 from typing import NamedTuple
 
@@ -6,9 +6,9 @@ NO_LEADER = -1
 
 
 class Assignment(NamedTuple):
-    """Who holds a partition, who of them is in sync, and who leads it since which epoch.
+    """Replicas of a partition, their in-sync set (ISR), the leader and its leader epoch.
 
-    `isr` is committed: the metadata log has it. `min_isr` is how many members it must have to commit anything.
+    `isr` is committed: the metadata log has it. `min_isr` is the size that the ISR must have to commit anything.
     """
 
     leader: int

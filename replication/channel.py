@@ -1,4 +1,4 @@
-"""A connection between two brokers, as replication sees it: frames arrive elsewhere, chunks leave here."""
+"""Connection between two brokers, as replication uses it to send; received frames go to a callback."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -7,29 +7,29 @@ from cordwood.storage.disk import Bytes
 from cordwood.storage.slices import Slice
 
 Chunk = bytes | Slice
-"""Bytes to send, or a stretch of a segment to be read as it is sent."""
+"""Bytes to send, or a slice of a segment that is read while it is sent."""
 
 ReadPiece = Callable[[Slice], Awaitable[Bytes]]
-"""Takes the next piece of a slice in a thread for the disk that it lies on. Raises as `Slice.next_piece`."""
+"""Reads the next piece of a slice in a thread of its log directory. Raises as `Slice.next_piece`."""
 
 
 class Channel(Protocol):
-    """One connection. Nothing sent is known to have arrived."""
+    """One connection. There is no confirmation that sent bytes have arrived."""
 
     @property
     def is_open(self) -> bool: ...
 
     on_closed: Callable[[], None] | None
-    """Called once, when it has ended, for whatever reason."""
+    """Callback for the end of the connection, for any reason. Called once."""
 
     def push(self, chunks: list[Chunk]) -> None:
-        """Send these at the end of this turn, behind what was pushed before. Dropped where it is closed."""
+        """Send chunks at the end of this event-loop iteration, after earlier ones. Dropped if the channel is closed."""
         ...
 
     def close(self, reason: str | None = None) -> None:
-        """End it; a `reason` becomes a line in the log."""
+        """Close the connection; a `reason` is written to the broker's log."""
         ...
 
 
 Dial = Callable[[str, int, Callable[[memoryview], None]], Awaitable[Channel]]
-"""Connects to host and port, and has every frame given to the function. Raises OSError or TimeoutError."""
+"""Connects to host and port, and passes every frame to the function. Raises OSError or TimeoutError."""

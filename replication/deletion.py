@@ -1,4 +1,4 @@
-"""Records that are being deleted from a partition's front (DeleteRecords): who waits until they cannot come back."""
+"""Pending DeleteRecords of a partition, completed once the low watermark has passed their offset (KIP-107)."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Deletion:
-    """Of one replica. Only a leader is waited for."""
+    """Record deletion of one replica. Requests wait only on a leader."""
 
     __slots__ = ("_partition", "waiters")
 
@@ -19,14 +19,14 @@ class Deletion:
 
     @property
     def low_watermark(self) -> int:
-        """No record below it comes back, whoever of the in-sync replicas leads next (KIP-107)."""
+        """Offset below which no record comes back, whichever in-sync replica leads next (KIP-107)."""
         view, saved_start = self._partition.view, self._partition.log.saved_start
         return saved_start if view is None else view.low_watermark(saved_start)
 
     async def reach(self, before: int) -> None:
-        """Wait until every in-sync replica has deleted what is below `before`, and no restart brings it back.
+        """Wait until every in-sync replica has deleted the records below `before`, and no restart brings them back.
 
-        Raises PartitionRefused where the leadership goes away.
+        Raises PartitionRefused if the leadership is lost.
         """
         if before > self.low_watermark:
             waiter = FutureWaiter()
@@ -34,6 +34,6 @@ class Deletion:
             await waiter.future
 
     def moved(self) -> None:
-        """A replica has come further, or is no longer waited for."""
+        """Complete the waiters up to the low watermark, after a replica has advanced or has left the in-sync set."""
         if self.waiters:
             self.waiters.reached(self.low_watermark)

@@ -1,4 +1,4 @@
-"""Group commit of a log directory: while one sync is under way the next group gathers, and one serves all of it."""
+"""Group commit of a log directory: while one sync runs, the next group gathers, and one sync covers all of it."""
 
 import asyncio
 from collections.abc import Iterable
@@ -13,36 +13,39 @@ from cordwood.storage.unsynced import Unsynced
 
 LAZY_AFTER_S = 1.0
 AGAIN_AFTER_S = 0.1
-"""What could not be synced for lack of resources joins a group again after this."""
+"""Delay before a replica whose sync lacked resources joins a group again."""
 
 
 class Flushable(Protocol):
-    """A replica as the flusher sees it."""
+    """A replica as the flusher uses it."""
 
     is_deleted: bool
 
     def take_unsynced(self) -> Unsynced:
-        """What the next group syncs. Raises OSError, having taken nothing out."""
+        """Take what the next group syncs. Raises OSError, with nothing taken."""
         ...
 
     def flushed(self, synced: Unsynced) -> None:
-        """Everything of `synced` is on disk. Wakes nobody yet. Raises OSError where that cannot be noted."""
+        """Record that everything of `synced` is on disk. Waiters are not completed yet.
+
+        Raises OSError if the flushed end cannot be written.
+        """
         ...
 
     def may_flush_again(self, error: OSError) -> bool:
-        """Nothing was lost. Return whether to try again in a while; otherwise the replica is offline."""
+        """Return whether to try again later, after an error that lost nothing; otherwise the replica is offline."""
         ...
 
     def announce(self) -> None:
-        """Tell those who wait how far the replica has come."""
+        """Complete the waiters up to the replica's new end."""
         ...
 
     def flush_failed(self, synced: Unsynced, error: OSError) -> None:
-        """Something of `synced` did not reach the disk. Nothing of the replica is synced ever again."""
+        """Record that something of `synced` did not reach the disk. Nothing of the replica is synced again."""
         ...
 
     def fail(self, error: Exception) -> None:
-        """Something was raised in the work of this replica: it alone goes offline for it."""
+        """Take this replica alone offline, after an exception in its work."""
         ...
 
     @property
@@ -50,19 +53,19 @@ class Flushable(Protocol):
 
 
 class FlushMeasures:
-    """The group commits of a broker so far."""
+    """Metrics of a broker's group commits."""
 
     def __init__(self) -> None:
         self.seconds = Histogram(SECONDS)
-        """From handing a group to the disks up to hearing that it is on them."""
+        """Time from submitting a group to the disks until all of it is on them."""
         self.appends, self.replicas = Histogram(COUNTS), Histogram(COUNTS)
-        """What one group commit served: appends, and the replicas that they went to."""
+        """Appends that one group commit covered, and their replicas."""
 
 
 class Flusher:
-    """One per log directory, so that an acknowledgement waits for its own disk alone.
+    """Group commit of one log directory, so that an acknowledgement waits for its own disk only.
 
-    `touch` a replica after an append; the group that has gathered is synced at the next turn.
+    `touch` a replica after an append; the gathered group is synced in the next event-loop iteration.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class Flusher:
         clock: Clock | None = None,
         measures: FlushMeasures | None = None,
     ) -> None:
-        """`clock` is for the measures alone; without it they are as fine as the loop's time."""
+        """`clock` is used for metrics only; by default it is the event loop's time."""
         self._loop, self._syncer, self._end_of_tick = loop, syncer, end_of_tick
         self._clock = clock or loop.time
         self.measures = measures or FlushMeasures()
@@ -85,7 +88,7 @@ class Flusher:
         self._idle_waiters: list[asyncio.Future[None]] = []
 
     def touch(self, replica: Flushable) -> None:
-        """The replica has something that is not on disk yet."""
+        """Add a replica with unsynced appends to the next group."""
         self._gathering[replica] = None
         self._appends += 1
         if not self._is_scheduled and not self._is_busy:
@@ -93,7 +96,7 @@ class Flusher:
             self._loop.call_soon(self._flush)
 
     def touch_later(self, replica: Flushable) -> None:
-        """As `touch`, but nobody waits for it: the replica joins a group within a second."""
+        """Add a replica whose sync no request waits for: it joins a group within a second."""
         if not self._lazy:
             self._loop.call_later(LAZY_AFTER_S, self._touch_lazy)
         self._lazy[replica] = None
@@ -128,12 +131,12 @@ class Flusher:
         try:
             self._syncer.sync(files, self._synced)
         except OSError as error:
-            # Some of it may be under way. What was taken is not synced a second time.
+            # A part may be submitted already. What was taken is not synced a second time.
             failed: OSError = SyncFailed(error.errno, error.strerror)
             self._loop.call_soon(self._synced, [(file, failed) for file in files])
 
     def _take(self, group: Iterable[Flushable]) -> list[tuple[Flushable, Unsynced]]:
-        """What each replica has to be synced. One that cannot say stands back alone."""
+        """Take what each replica has to sync. A replica that raises is left out alone."""
         taken = []
         for replica in group:
             if replica.is_offline or replica.is_deleted:
@@ -167,7 +170,7 @@ class Flusher:
                 self._try_again(replica, not_noted)
             except Exception as broken:
                 replica.fail(broken)
-        # The next group goes to the disk before anyone is woken: it need not wait for the answers of this one.
+        # The next group is submitted before any waiter is completed: it need not wait for the responses of this one.
         self._flush()
         for replica, _ in finished:
             try:

@@ -1,7 +1,7 @@
-"""A leader's side of one follower: what to send it next, as soon as it is in memory, and how much may be on the way.
+"""Leader's side of a follower's connection: replica streams, flow control, throttling of catch-up.
 
-The leader does not wait for its own disk before it ships, and there is more than one answer on the way; the follower
-says on its own how far it has flushed. So the disks of all replicas work at the same time (docs/adr/0012).
+The leader pushes a batch as soon as it is in memory, before its own sync, and more than one push may be in flight; the
+follower reports unasked how far it has flushed. So the disks of all replicas work at the same time (docs/adr/0012).
 """
 
 import asyncio
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
 
 PUSH_BYTES = 1 << 20
 SHARE_BYTES = 64 << 10
-"""A stream's part of a push while others wait is at least this: more, smaller reads would cost more than they share."""
+"""Smallest share of a stream in a push while other streams wait: smaller reads would cost more than they share."""
 WATERMARK_DELAY_S = 0.01
-"""How long a watermark waits for data that it can ride on."""
+"""Longest time that a high watermark waits for data to be sent with."""
 
 _events = structlog.get_logger("replication")
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerLimits:
-    """What a link keeps to. Bytes per second are for followers that are not in sync."""
+    """Replication throttle: bytes per second for followers outside the ISR."""
 
     catchup_bytes_per_second: int
 
 
 class LedPartitions(Protocol):
-    """The partitions that this broker has, as its links need them."""
+    """Lookup of this broker's partitions, for its follower connections."""
 
     def with_id(self, topic_id: UUID, index: int) -> "Partition | None": ...
 
 
 class ReplicaStream:
-    """One partition on its way to one follower, from `sent_end` on, in one leader epoch."""
+    """Replication of one partition to one follower, from `sent_end` on, in one leader epoch."""
 
     __slots__ = (
         "connection",
@@ -80,20 +80,20 @@ class ReplicaStream:
         self.is_warming = False
 
     def grown(self) -> None:
-        """The partition's log has more."""
+        """Schedule a push after an append to the partition's log."""
         self.connection.has_data(self)
 
     def committed(self) -> None:
-        """The partition's watermark or its start has moved."""
+        """Schedule a push after the partition's high watermark or log start offset has moved."""
         self.connection.has_news(self)
 
     def end(self) -> None:
-        """The partition is no longer led here: the follower will hear so from the metadata."""
+        """End the stream: this broker no longer leads the partition. The follower learns that from the metadata."""
         self.connection.forget(self)
 
 
 class Way:
-    """To one log directory of a follower: the streams that have something for it, and its window."""
+    """Streams with data for one log directory of a follower, and its window."""
 
     __slots__ = ("window", "with_data")
 
@@ -103,7 +103,7 @@ class Way:
 
 
 class FollowerConnection:
-    """One follower's connection."""
+    """Connection of one follower."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class FollowerConnection:
         self._tasks = Tasks()
 
     def close(self) -> None:
-        """The connection has ended: no partition sends here any more."""
+        """Detach all streams, after the connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
         for stream in list(self._streams.values()):
@@ -135,7 +135,7 @@ class FollowerConnection:
             stream.partition.lost_follower(self.broker_id)
 
     def follow(self, rows: list[Follow]) -> None:
-        """The follower wants these partitions, or wants them from another place than before."""
+        """Begin the requested streams, or begin them again from another offset."""
         for row in rows:
             self._begin(row)
         self._soon()
@@ -147,7 +147,7 @@ class FollowerConnection:
                 self.forget(stream)
 
     def reported(self, rows: list[Report]) -> None:
-        """The follower has these on its disk. Raises MalformedFrame."""
+        """Record the flushed ends of a follower. Raises MalformedFrame."""
         now = self._loop.time()
         for stream_id, flushed_end, size in rows:
             stream = self._streams.get(stream_id)
@@ -167,7 +167,7 @@ class FollowerConnection:
                 break
 
     def started(self, rows: list[Start]) -> None:
-        """The follower's logs begin there, and would after a restart."""
+        """Record the log start offsets that the follower has on disk."""
         for stream_id, log_start in rows:
             stream = self._streams.get(stream_id)
             if stream is not None:
@@ -175,7 +175,7 @@ class FollowerConnection:
                     stream.partition.follower_started(self.broker_id, log_start)
 
     def suspects(self, suspect: Suspect) -> None:
-        """The follower got something unsound: whether it is our disk, our own proof of the batch will tell."""
+        """End a stream with an unsound batch. Verifying the batch here shows whether the leader's disk is damaged."""
         stream = self._streams.get(suspect.stream)
         if stream is not None:
             self.forget(stream)
@@ -199,7 +199,7 @@ class FollowerConnection:
             self._timer = self._loop.call_later(WATERMARK_DELAY_S, self._tell_news)
 
     def wake(self) -> None:
-        """The end of a turn: send what there is to send, those in sync first."""
+        """Send everything that is due at the end of an event-loop iteration, in-sync replicas first."""
         rows, self._answers = self._answers, []
         chunks: list[Chunk] = []
         size = 0
@@ -210,7 +210,7 @@ class FollowerConnection:
             self._channel.push([encode_push(rows, size), *chunks])
 
     def _fill(self, way: Way, rows: list[PushRow], chunks: list[Chunk]) -> int:
-        """Collect what one log directory is sent now. Returns how many bytes it is."""
+        """Collect the next push to one log directory. Return its size in bytes."""
         window = way.window
         budget = left = min(PUSH_BYTES, window.credit)
         in_sync: list[ReplicaStream] = []
@@ -236,7 +236,7 @@ class FollowerConnection:
         self._channel.close(f"replication to broker {self.broker_id} failed: {error!r}")
 
     def _begin(self, row: Follow) -> None:
-        """Answer at once where the follower cannot go on from where it is; otherwise it is sent what it lacks."""
+        """Begin a stream. Answer immediately if the follower cannot continue from its log end."""
         if (known := self._streams.get(row.stream)) is not None:
             self.forget(known)
         partition = self._partitions.with_id(row.topic_id, row.partition)
@@ -250,7 +250,7 @@ class FollowerConnection:
             self._end(stream, error)
 
     def _begin_stream(self, stream: ReplicaStream, partition: "Partition", row: Follow) -> None:
-        """Raises ImpossibleReport."""
+        """Compare the logs; begin the stream if the follower's log is a part of this one. Raises ImpossibleReport."""
         log = partition.log
         if not 0 <= row.flushed_end <= row.log_end:
             raise ImpossibleReport(f"flushed to {row.flushed_end} in a log that ends at {row.log_end}")
@@ -265,10 +265,10 @@ class FollowerConnection:
             return
         difference = first_difference(log.epochs, log.log_end, row.last_epoch, row.log_end)
         if start < row.log_end <= log.log_start:
-            # It ends within a batch of ours.
+            # The follower's log ends within a batch of this log.
             difference = NO_EPOCH, start
         if difference is not None:
-            # What is older than all our epochs ends with our log's start, which may lie within a batch.
+            # Epochs older than all of this log end at its log start offset, which may be within a batch.
             epoch, end = (NO_EPOCH, start) if difference == (NO_EPOCH, log.log_start) else difference
             self._answers.append(PushRow(row.stream, PushKind.DIFFERS, epoch, end))
             return
@@ -281,9 +281,9 @@ class FollowerConnection:
         self.has_news(stream)
 
     def _take(self, streams: list[ReplicaStream], budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
-        """Collect what these have, whole batches, about `budget` bytes. Returns how many bytes it is.
+        """Collect whole batches of these streams, about `budget` bytes. Return their size in bytes.
 
-        A share for each first, then what is left in turn: nobody waits for the backlog of another.
+        Each stream gets a share first, then the rest in turn: no stream waits for another's backlog.
         """
         taken = 0
         for share in (budget,) if len(streams) == 1 else (max(budget // len(streams), SHARE_BYTES), budget):
@@ -296,7 +296,7 @@ class FollowerConnection:
         return taken
 
     def _take_from(self, stream: ReplicaStream, budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
-        """As `_take`. Whatever is wrong with the stream costs that stream alone."""
+        """Collect batches of one stream, as `_take`. An error ends that stream alone."""
         partition = stream.partition
         log = partition.log
         try:
@@ -306,7 +306,7 @@ class FollowerConnection:
             self._warm(stream)
             return 0
         except OffsetOutOfRange:
-            # It asks again, and is told where we begin.
+            # The follower asks again, and the answer has this log's start.
             self.forget(stream)
             rows.append(PushRow(stream.id, PushKind.REFUSED, 0, 0))
             return 0
@@ -319,7 +319,7 @@ class FollowerConnection:
             return 0
         stream.sent_end = shipment.end
         if stream.sent_end < log.log_end:
-            # Behind the others that wait: they come first in the next push.
+            # Last in the queue: the streams that wait come first in the next push.
             with_data[stream] = None
         self._with_news.pop(stream, None)
         stream.told_watermark, stream.told_start = partition.high_watermark, log.log_start
@@ -328,7 +328,7 @@ class FollowerConnection:
         return shipment.size
 
     def _tell_news(self) -> None:
-        """Watermarks that found no data to ride on."""
+        """Send high watermarks and log start offsets that found no data to be sent with."""
         self._timer = None
         streams, self._with_news = self._with_news, {}
         for stream in streams:
@@ -340,7 +340,7 @@ class FollowerConnection:
         self._soon()
 
     def _allowed(self) -> int:
-        """Bytes that may go to followers that are not in sync now; looked at again when there are some."""
+        """Return the bytes that may go to followers outside the ISR now. If there are none, schedule another try."""
         now, rate = self._loop.time(), self._limits.catchup_bytes_per_second
         self._allowance = min(self._allowance + (now - self._allowed_at) * rate, float(PUSH_BYTES))
         self._allowed_at = now
@@ -349,7 +349,7 @@ class FollowerConnection:
         return int(self._allowance)
 
     def _warm(self, stream: ReplicaStream) -> None:
-        """Have the disk read what comes next, beside the loop."""
+        """Prefetch the next batches of a stream in a thread."""
         if not stream.is_warming:
             stream.is_warming = True
             self._tasks.spawn(self._read_ahead(stream))
@@ -359,7 +359,7 @@ class FollowerConnection:
             partition = stream.partition
             await partition.directory.run_blocking(partition.read_cache.prefetch, stream.sent_end, PUSH_BYTES)
         except OffsetOutOfRange:
-            # It is met again, and answered, when the stream is sent from.
+            # The next push from this stream raises it again, and answers it.
             pass
         except Exception as error:
             if self._is_current(stream):
@@ -377,17 +377,17 @@ class FollowerConnection:
             self._blame(stream.partition, error)
 
     def _is_current(self, stream: ReplicaStream) -> bool:
-        """Whether the stream still is sent from: the log of one that is not may have been cut while it was read."""
+        """Return whether the stream is still active: otherwise its log may have been truncated during a read."""
         return self._streams.get(stream.id) is stream
 
     def _end(self, stream: ReplicaStream, error: Exception) -> None:
-        """The stream cannot go on, for what is wrong with its partition or with its follower: the others do."""
+        """End a stream that cannot go on, for an error of its partition or its follower. Other streams go on."""
         self.forget(stream)
         self._refuse(stream.id)
         self._blame(stream.partition, error)
 
     def _refuse(self, stream_id: int) -> None:
-        """The follower asks again in a while."""
+        """Refuse a stream: the follower asks again later."""
         self._answers.append(PushRow(stream_id, PushKind.REFUSED, 0, 0))
         self._soon()
 

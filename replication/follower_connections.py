@@ -1,4 +1,4 @@
-"""The followers that are connected with this broker, and the frames that they send."""
+"""Connected followers of this broker, and dispatch of the frames that they send."""
 
 from collections.abc import Callable
 
@@ -24,13 +24,13 @@ from cordwood.replication.range_reads import RangeServer
 from cordwood.replication.waiters import EndOfTickScheduler
 
 CheckPeer = Callable[[Open], str | None]
-"""Why a broker that introduces itself so may not follow; None if it may."""
+"""Returns why a broker with this introduction may not follow; None if it may."""
 
 _events = structlog.get_logger("replication")
 
 
 class FollowerConnections:
-    """One link a follower: a broker that connects again has lost its earlier connection, whether we know it or not."""
+    """One connection per follower: if a broker connects again, its earlier connection is lost, noticed or not."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class FollowerConnections:
         self._by_broker: dict[int, Channel] = {}
 
     def handle(self, channel: Channel, frame: memoryview) -> None:
-        """One frame from a follower. Raises MalformedFrame."""
+        """Handle one frame from a follower. Raises MalformedFrame."""
         key = key_of(frame)
         if key is FrameKey.OPEN:
             self._open(channel, decode_open(frame))
@@ -56,7 +56,7 @@ class FollowerConnections:
             return
         connection = self._by_channel.get(channel)
         if connection is None:
-            # Refused a moment ago: what it had sent behind its introduction is still arriving.
+            # A broker that was just refused: frames that it sent after its introduction still arrive.
             raise MalformedFrame("a broker that has not introduced itself")
         match key:
             case FrameKey.REPORT:
@@ -73,7 +73,7 @@ class FollowerConnections:
                 raise MalformedFrame(f"{key.name} is for a leader to send")
 
     def epoch_of(self, broker_id: int) -> int | None:
-        """The broker epoch of the incarnation that is connected; None where none is."""
+        """Return the broker epoch of the connected incarnation; None if there is none."""
         channel = self._by_broker.get(broker_id)
         return None if channel is None else self._by_channel[channel].broker_epoch
 

@@ -1,4 +1,4 @@
-"""A replica as a follower: one leader epoch of it, from what it has to what the leader has."""
+"""Follower role of a replica in one leader epoch: append the leader's batches, truncate, report progress."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Reporter(Protocol):
-    """Where the follower's news go."""
+    """Receiver of a follower's progress."""
 
     def report(self, following: "FollowerRole") -> None: ...
 
@@ -29,11 +29,11 @@ class Reporter(Protocol):
 
 
 class CheckpointUnderWay(Exception):
-    """The log's checkpoint is being written, and may say more than what a cut would leave: to be tried again."""
+    """The log's checkpoint is being written, and may have more than a truncation would leave: try again later."""
 
 
 class FollowerRole:
-    """One partition that we follow in one leader epoch, under one stream number."""
+    """One partition that this broker follows in one leader epoch, under one stream number."""
 
     __slots__ = (
         "_reporter", "is_answered", "leader_epoch", "leader_watermark", "owed_bytes", "partition", "refusals", "stream",
@@ -42,30 +42,30 @@ class FollowerRole:
     def __init__(self, reporter: Reporter, partition: "Partition", stream: int, refusals: int = 0) -> None:
         self._reporter, self.partition, self.stream = reporter, partition, stream
         self.refusals = refusals
-        """How often in a row the partition was asked for in vain."""
+        """Count of refused requests for the partition in a row."""
         self.is_answered = False
         self.leader_epoch = partition.leader_epoch
         self.owed_bytes = 0
-        """Taken from the leader's window and not yet given back."""
+        """Bytes taken from the leader's window, and not yet returned as credit."""
         self.leader_watermark = 0
-        """How far the leader said that it is committed, whether we have that or not."""
+        """High watermark of the leader, whether this replica has all records below it or not."""
 
     def flushed(self) -> None:
-        """The partition has more on its disk."""
+        """Report a new flushed end to the leader."""
         self._reporter.report(self)
 
     def start_saved(self) -> None:
-        """The start of the partition's log is on its disk."""
+        """Report to the leader that the log start offset is on disk."""
         self._reporter.start(self)
 
     def end(self) -> None:
-        """The partition has another leader, or none, or is gone."""
+        """Leave the stream: the partition has another leader, or none, or is deleted."""
         self._reporter.leave(self)
 
     def replicate(self, data: Bytes, watermark: int, log_start: int, now_ms: int) -> None:
-        """Take what the leader sent: whole batches behind ours, perhaps none, and how far they are committed.
+        """Append the leader's batches, perhaps none, and take its high watermark and log start offset.
 
-        Raises CorruptBatch, having written nothing, OutOfResources or DiskFailed.
+        Raises CorruptBatch, with nothing written, OutOfResources or DiskFailed.
         """
         partition = self._followed()
         log = partition.log
@@ -86,7 +86,7 @@ class FollowerRole:
         partition.committed_to(committed_end(watermark, log.log_end, partition.high_watermark))
 
     def truncation(self, leader_epoch: int, leader_end: int) -> Cut:
-        """What the leader does not have, to be given up; its flush mark is lowered already.
+        """Return the truncation of records that the leader does not have; the flushed end is lowered already.
 
         Raises OSError, StorageError, CheckpointUnderWay, ImpossibleAnswer.
         """
@@ -98,7 +98,7 @@ class FollowerRole:
         return cut_at(partition, end, self._is_current)
 
     def new_start(self, offset: int) -> Cut:
-        """Everything, to be given up, since the leader's log begins at `offset`. As `truncation`."""
+        """Return the removal of the whole log, since the leader's log begins at `offset`. Raises as `truncation`."""
         partition = self._to_be_cut()
         log_end = partition.log.log_end
         if offset <= log_end:
@@ -115,7 +115,7 @@ class FollowerRole:
         return partition
 
     def _followed(self) -> "Partition":
-        """The partition, if the disk still takes writes. Raises DiskFailed."""
+        """Return the partition, if the disk still takes writes. Raises DiskFailed."""
         partition = self.partition
         assert self.leader_epoch == partition.leader_epoch, "rule 4: what a follower does is fenced by the epoch"
         assert not partition.is_leader, "rule 3: a leader follows nobody"

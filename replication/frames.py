@@ -1,20 +1,20 @@
-"""What brokers say to each other on a replication connection, as bytes.
+"""Wire format of the replication protocol between brokers.
 
 A follower opens the connection to a leader's Kafka port, like any client, and the frames have Kafka's shape: a length,
-then an API key out of a range that Kafka does not use. None of them is answered one by one (docs/adr/0012):
+then an API key out of a range that Kafka does not use. Frames have no responses of their own (docs/adr/0012):
 
-    follower → leader   OPEN     who it is, and in which incarnation
-                        FOLLOW   from where on it wants a partition, under a number of its own, the stream
-                        LEAVE    streams it no longer wants
-                        REPORT   how far each stream is on its disk
-                        START    where its log begins, after records were deleted
+    follower → leader   OPEN     introduction: broker, incarnation and cluster
+                        FOLLOW   request for a partition from an offset on, under a stream number of the follower's
+                        LEAVE    streams that are no longer wanted
+                        REPORT   flushed end of each stream
+                        START    log start offset on disk, after records were deleted
                         SUSPECT  a batch that arrived, and is not what the leader's log should hold
-    leader → follower   PUSH     batches, watermarks, or why not, for any of the streams
+    leader → follower   PUSH     batches and high watermarks, or a refusal, for any of the streams
 
-For repairs, any replica is asked on a connection of its own, one question after the other (docs/adr/0023):
+For repairs, any replica is asked on a connection of its own, one request after the other (docs/adr/0023):
 
-    replica → replica   READ     an introduction, and which committed batches are wanted
-    replica → replica   PUSH     one row: batches, or why not
+    replica → replica   READ     introduction, and the range of committed batches that is wanted
+    replica → replica   PUSH     one row: batches, or a refusal
 """
 
 import struct
@@ -38,12 +38,12 @@ class FrameKey(IntEnum):
 
 
 FIRST_KEY_BYTE = FrameKey.OPEN >> 8
-"""No API key of Kafka's begins with this byte or a higher one."""
+"""First byte of the lowest key. Kafka's API keys begin with lower bytes."""
 
 STREAMS_PER_DIRECTORY = 1 << 24
-"""A stream's number divided by this is the log directory of the follower in which the partition lies.
+"""A stream's number divided by this is the number of the follower's log directory with the partition.
 
-Brokers that know nothing of that use small numbers: for their leaders, all they have is in directory 0.
+Brokers without this rule use small numbers: for their leaders, all their partitions are in directory 0.
 """
 DIRECTORIES_MAX = 128
 
@@ -51,7 +51,7 @@ VERSION = 2
 CLUSTER_ID_BYTES_MAX = 255
 
 _HEAD = struct.Struct(">hhi")
-"""API key, version, number of rows. The length stands in front."""
+"""API key, version, number of rows. The length comes before them."""
 _LENGTH = struct.Struct(">i")
 _OPEN = struct.Struct(">i16sqB")
 _FOLLOW = struct.Struct(">i16siiqiqq")
@@ -63,11 +63,11 @@ _READ = struct.Struct(">16siqi")
 
 
 class MalformedFrame(Exception):
-    """Bytes that are no frame of this protocol."""
+    """Bytes that are not a frame of this protocol."""
 
 
 class Open(NamedTuple):
-    """A follower's introduction. `broker_epoch` is what the metadata log gave this incarnation."""
+    """Introduction of a follower. The metadata log gave `broker_epoch` to this incarnation."""
 
     broker_id: int
     incarnation: UUID
@@ -76,9 +76,9 @@ class Open(NamedTuple):
 
 
 class Follow(NamedTuple):
-    """Send this partition from `log_end` on, whose last record is of `last_epoch`; all before `flushed_end` is sure.
+    """Request for a partition from `log_end` on. Its last record is of `last_epoch`; `flushed_end` is on disk.
 
-    The log begins at `log_start`, and would after a restart.
+    `log_start` is the log start offset that the follower has on disk.
     """
 
     stream: int
@@ -92,7 +92,7 @@ class Follow(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Send committed batches of this partition from the one with `offset` on: `size` bytes, and at least one batch."""
+    """Request for committed batches from the one with `offset` on: `size` bytes, and at least one batch."""
 
     topic_id: UUID
     partition: int
@@ -101,7 +101,7 @@ class Read(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Everything below `flushed_end` is on the follower's disk; `size` bytes of the window are free again."""
+    """Flushed end of a follower's log, and `size` bytes of credit for the leader's window."""
 
     stream: int
     flushed_end: int
@@ -109,37 +109,37 @@ class Report(NamedTuple):
 
 
 class Start(NamedTuple):
-    """The follower's log begins at `log_start` now, and would after a restart."""
+    """Log start offset that the follower has on disk."""
 
     stream: int
     log_start: int
 
 
 class Suspect(NamedTuple):
-    """What came for `offset` on this stream is not sound."""
+    """Report of an unsound batch that arrived for `offset` on this stream."""
 
     stream: int
     offset: int
 
 
 class PushKind(IntEnum):
-    """What a row of a PUSH says."""
+    """Kind of a row of a PUSH."""
 
     DATA = 0
-    """`first` is the high watermark, `second` the log's start; `size` bytes of batches follow in the data part."""
+    """`first` is the high watermark, `second` the log start offset; `size` bytes of batches follow in the data part."""
     DIFFERS = 1
-    """The follower's log is not a part of ours: `first` is an epoch, `second` where that epoch ends here."""
+    """The follower's log diverges: `first` is an epoch, `second` is where that epoch ends in the leader's log."""
     TOO_OLD = 2
-    """We have nothing before `second`, where the batch begins in which our log starts."""
+    """The leader has nothing before `second`, where the batch begins that contains its log start offset."""
     REFUSED = 3
-    """We do not lead this partition in that epoch, or not yet. Ask again when the metadata has moved."""
+    """The broker does not lead this partition in that epoch, or not yet. Ask again when the metadata has changed."""
 
 
 _PUSH_KINDS = range(len(PushKind))
 
 
 class PushRow(NamedTuple):
-    """One stream's part of a PUSH; see PushKind for what the numbers are."""
+    """One stream's part of a PUSH; PushKind defines the numbers."""
 
     stream: int
     kind: int
@@ -149,7 +149,7 @@ class PushRow(NamedTuple):
 
 
 def directory_of(stream: int) -> int:
-    """The number of the follower's log directory that a stream is for."""
+    """Return the number of the follower's log directory that a stream is for."""
     return stream // STREAMS_PER_DIRECTORY % DIRECTORIES_MAX
 
 
@@ -158,7 +158,7 @@ def encode_open(hello: Open) -> bytes:
 
 
 def decode_open(frame: memoryview) -> Open:
-    """Raises MalformedFrame."""
+    """Decode an OPEN frame. Raises MalformedFrame."""
     return _unpack_hello(frame, _HEAD.size)
 
 
@@ -167,7 +167,7 @@ def encode_read(hello: Open, read: Read) -> bytes:
 
 
 def decode_read(frame: memoryview) -> tuple[Open, Read]:
-    """Raises MalformedFrame."""
+    """Decode a READ frame. Raises MalformedFrame."""
     if len(frame) < _HEAD.size + _READ.size:
         raise MalformedFrame("a question that is too short")
     topic_id, *rest = _READ.unpack_from(frame, _HEAD.size)
@@ -196,7 +196,7 @@ def encode_follow(rows: Iterable[Follow]) -> bytes:
 
 
 def decode_follow(frame: memoryview) -> list[Follow]:
-    """Raises MalformedFrame."""
+    """Decode a FOLLOW frame. Raises MalformedFrame."""
     return [Follow(row[0], UUID(bytes=row[1]), *row[2:]) for row in _rows(frame, _FOLLOW)]
 
 
@@ -206,7 +206,7 @@ def encode_leave(streams: Iterable[int]) -> bytes:
 
 
 def decode_leave(frame: memoryview) -> list[int]:
-    """Raises MalformedFrame."""
+    """Decode a LEAVE frame. Raises MalformedFrame."""
     return [stream for (stream,) in _rows(frame, _LEAVE)]
 
 
@@ -216,7 +216,7 @@ def encode_reports(rows: Iterable[Report]) -> bytes:
 
 
 def decode_reports(frame: memoryview) -> list[Report]:
-    """Raises MalformedFrame."""
+    """Decode a REPORT frame. Raises MalformedFrame."""
     return [Report(*row) for row in _rows(frame, _REPORT)]
 
 
@@ -226,7 +226,7 @@ def encode_starts(rows: Iterable[Start]) -> bytes:
 
 
 def decode_starts(frame: memoryview) -> list[Start]:
-    """Raises MalformedFrame."""
+    """Decode a START frame. Raises MalformedFrame."""
     return [Start(*row) for row in _rows(frame, _START)]
 
 
@@ -235,7 +235,7 @@ def encode_suspect(suspect: Suspect) -> bytes:
 
 
 def decode_suspect(frame: memoryview) -> Suspect:
-    """Raises MalformedFrame."""
+    """Decode a SUSPECT frame. Raises MalformedFrame."""
     rows = _rows(frame, _SUSPECT)
     if len(rows) != 1:
         raise MalformedFrame("a complaint about other than one batch")
@@ -243,13 +243,13 @@ def decode_suspect(frame: memoryview) -> Suspect:
 
 
 def encode_push(rows: list[PushRow], size: int) -> bytes:
-    """The part of the frame that stands before the `size` bytes of data that the rows tell of, its length included."""
+    """Encode a PUSH frame, its length included, up to the `size` bytes of data that the rows describe."""
     packed = b"".join([_PUSH.pack(*row) for row in rows])
     return _LENGTH.pack(_HEAD.size + len(packed) + size) + _HEAD.pack(FrameKey.PUSH, VERSION, len(rows)) + packed
 
 
 def decode_push(frame: memoryview) -> list[tuple[PushRow, memoryview]]:
-    """Each row with its data. Raises MalformedFrame."""
+    """Decode a PUSH frame: each row with its data. Raises MalformedFrame."""
     key, version, count = _head(frame)
     if key != FrameKey.PUSH or version != VERSION:
         raise MalformedFrame(f"frame {key} in version {version} where batches are due")
@@ -270,7 +270,7 @@ def decode_push(frame: memoryview) -> list[tuple[PushRow, memoryview]]:
 
 
 def key_of(frame: memoryview) -> FrameKey:
-    """Which frame this is. Raises MalformedFrame."""
+    """Return the key of a frame. Raises MalformedFrame."""
     key, version, _ = _head(frame)
     if version != VERSION:
         raise MalformedFrame(f"replication protocol {version}, where {VERSION} is spoken")

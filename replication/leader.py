@@ -1,6 +1,6 @@
-"""What a leader knows of its followers, and what follows from it: the high watermark and the in-sync set. Pure.
+"""Leader's view of its followers: in-sync set (ISR) and high watermark. Pure.
 
-Rules are cited by their numbers in docs/rules.md; times are seconds of any clock that only goes on.
+Rules are cited by their numbers in docs/rules.md; times are seconds of any monotonic clock.
 """
 
 from collections.abc import Callable
@@ -10,25 +10,25 @@ from cordwood.replication.assignment import Assignment
 
 
 class ImpossibleReport(Exception):
-    """A follower claims what no follower can have. What it had reported before stands."""
+    """A follower's report that cannot be true. Its earlier reports stay valid."""
 
 
 @dataclass(slots=True)
 class FollowerView:
-    """How far one follower has come, as it told us in this epoch."""
+    """Progress of one follower, as it reported in this leader epoch."""
 
     flushed_end: int
     caught_up_at: float
-    """When it last had all that there was."""
+    """Last time when the follower had the whole log."""
     log_start: int = 0
-    """Where its log begins, and would after a restart."""
+    """Log start offset that the follower has on disk."""
     _target_end: int = 0
     _target_at: float = 0.0
 
     def reported(self, flushed_end: int, log_end: int, now: float) -> None:
-        """It has everything below `flushed_end` on disk, and our log goes to `log_end`.
+        """Record that the follower has everything below `flushed_end` on disk, and that our log ends at `log_end`.
 
-        Whoever reaches what was the end at its last report was caught up then, however fast the log grows meanwhile.
+        A follower that reaches the log end of its last report was caught up then, however fast the log grows meanwhile.
         """
         self.flushed_end = flushed_end
         if flushed_end >= log_end:
@@ -40,20 +40,20 @@ class FollowerView:
 
 @dataclass(slots=True)
 class LeaderView:
-    """One partition, led by `me` in one leader epoch. Made anew for every epoch: nothing is known of others then."""
+    """One partition, led by `me` in one leader epoch. Each epoch has a new view, without knowledge of followers."""
 
     me: int
     assignment: Assignment
     epoch_start: int
-    """The log's end as this epoch began."""
+    """Log end offset when this epoch began."""
     high_watermark: int
     own_end: int
     log_start: int = 0
-    """Records below are deleted for good: no replica that has them is taken in (KIP-107)."""
+    """Lower records are deleted forever: a replica that has them does not join the in-sync set (KIP-107)."""
     followers: dict[int, FollowerView] = field(default_factory=dict)
     proposed_isr: frozenset[int] | None = None
     has_enough_replicas: bool = False
-    """Whether what is appended now can be committed (min.insync.replicas; capped by the number of replicas)."""
+    """Whether new appends can be committed (min.insync.replicas; capped by the number of replicas)."""
     _others: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -62,11 +62,11 @@ class LeaderView:
 
     @property
     def isr(self) -> frozenset[int]:
-        """The in-sync set that the metadata log has."""
+        """In-sync set in the metadata log."""
         return self.assignment.isr
 
     def flushed(self, end: int) -> int | None:
-        """Everything below `end` is on our own disk. Returns the new high watermark if it moved."""
+        """Record the leader's own flushed end. Return the new high watermark if it moved."""
         assert end >= self.own_end, "rule 1: what a leader has flushed, it keeps"
         self.own_end = end
         return self._advance_high_watermark()
@@ -74,16 +74,16 @@ class LeaderView:
     def follower_flushed(
         self, follower: int, leader_epoch: int, flushed_end: int, log_end: int, now: float
     ) -> int | None:
-        """A follower has everything below `flushed_end` on its disk. Returns the new high watermark if it moved.
+        """Record a follower's flushed end. Return the new high watermark if it moved.
 
-        Only what was learned on our epoch counts (rule 5, KIP-320). Raises ImpossibleReport, having changed nothing.
+        Only reports on our epoch count (rule 5, KIP-320). Raises ImpossibleReport; earlier reports stay.
         """
         if leader_epoch != self.assignment.leader_epoch or follower not in self.assignment.replicas:
             return None
         view = self.followers.get(follower)
         if view is None:
             view = self.followers[follower] = FollowerView(0, now)
-        # Rule 2: a follower on our epoch has nothing that we lack, and keeps what it has flushed.
+        # Rule 2: a follower on our epoch has no record that the leader lacks, and keeps what it has flushed.
         if not view.flushed_end <= flushed_end <= log_end:
             raise ImpossibleReport(f"flushed to {flushed_end}, between {view.flushed_end} and {log_end} is possible")
         view.reported(flushed_end, log_end, now)
@@ -92,9 +92,9 @@ class LeaderView:
     def follower_attached(
         self, follower: int, flushed_end: int, log_end: int, now: float, log_start: int = 0
     ) -> int | None:
-        """A follower begins, or begins again, perhaps with less than it had: its disk may be another one by now.
+        """Attach a follower, perhaps again and with less than before: its disk may have been replaced.
 
-        Returns the new high watermark if it moved. Raises ImpossibleReport.
+        Return the new high watermark if it moved. Raises ImpossibleReport.
         """
         assert follower in self.assignment.replicas, "rule 6: who is no replica is refused (Partition.is_led_for)"
         known = self.followers.get(follower)
@@ -104,39 +104,39 @@ class LeaderView:
         return watermark
 
     def started(self, follower: int, log_start: int) -> None:
-        """A follower's log begins at `log_start`, and would after a restart."""
+        """Record the log start offset that a follower has on disk."""
         view = self.followers.get(follower)
         if view is not None:
             view.log_start = log_start
 
     def follower_detached(self, follower: int) -> None:
-        """Its connection has ended. What it had flushed, it has; how far it comes from here on is not known."""
+        """Record that a follower's connection has ended. What an in-sync follower has flushed still counts."""
         view = self.followers.get(follower)
         if view is not None and follower not in self.maximal_isr:
-            # Outside of the in-sync set nobody counts on it, and it may come back with an empty disk.
+            # Nothing relies on a follower outside the in-sync set, and it may return with an empty disk.
             del self.followers[follower]
 
     def low_watermark(self, own_start: int) -> int:
-        """Where no in-sync replica begins before, restarted or not; `own_start` is that of the leader (KIP-107)."""
+        """Return the smallest log start offset on disk in the in-sync set; `own_start` is the leader's (KIP-107)."""
         views = (self.followers.get(other) for other in self._others)
         return min((own_start, *(0 if view is None else view.log_start for view in views)))
 
     def counts_on(self, broker: int) -> bool:
-        """Whether the watermark waits for this follower."""
+        """Return whether the high watermark waits for this follower."""
         return broker in self._others
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Committed and proposed together: either may turn out to hold (rule 5, KIP-497)."""
+        """Committed and proposed ISR together: either may turn out to hold (rule 5, KIP-497)."""
         return self.assignment.isr | (self.proposed_isr or frozenset())
 
     def propose_isr(
         self, log_end: int, now: float, lag_max_s: float, may_join: Callable[[int], bool]
     ) -> frozenset[int] | None:
-        """Leave out members that have fallen behind, take in others that have caught up. None if that is no change.
+        """Propose an ISR without members that lag, and with followers that caught up. Return None if nothing changes.
 
-        `may_join` says whether a broker is alive in the incarnation that we are connected with (rule 6). What is
-        proposed counts beside what is committed until the metadata log has decided (rule 5).
+        `may_join` says whether a broker is alive in the incarnation that is connected (rule 6). The proposed ISR counts
+        together with the committed one until the metadata log has decided (rule 5).
         """
         if self.proposed_isr is not None:
             return None
@@ -154,20 +154,20 @@ class LeaderView:
         return wanted
 
     def is_complete(self, log_end: int) -> bool:
-        """Whether everyone is in sync and has everything: then there is nothing to watch."""
+        """Return whether all replicas are in sync and have the whole log: then no follower has to be watched."""
         ends = self.followers
         return len(self.isr) == len(self.assignment.replicas) and all(
             other in ends and ends[other].flushed_end >= log_end for other in self._others
         )
 
     def may_grow(self, follower: int) -> bool:
-        """Whether a follower that is not in sync has come far enough to ask for it."""
+        """Return whether a follower outside the ISR has caught up far enough to be proposed."""
         return self.proposed_isr is None and follower not in self.isr and self._has_caught_up(follower)
 
     def assignment_changed(self, assignment: Assignment) -> int | None:
-        """The metadata log has moved the partition's epoch: whatever we had proposed is decided.
+        """Apply an assignment from the metadata log. A new partition epoch decides any proposal.
 
-        Returns the new high watermark if it moved: a smaller set may have more in common.
+        Return the new high watermark if it moved: a smaller ISR may have more in common.
         """
         assert assignment.leader_epoch == self.assignment.leader_epoch, "another epoch has another view"
         assert assignment.partition_epoch >= self.assignment.partition_epoch, "rule 7: partition epochs never regress"
@@ -178,7 +178,7 @@ class LeaderView:
         return self._advance_high_watermark()
 
     def refused(self, partition_epoch: int) -> None:
-        """What we proposed on this partition epoch is known not to hold: back to the committed set (rule 7)."""
+        """Return to the committed ISR: the proposal on this partition epoch is known not to hold (rule 7)."""
         if partition_epoch == self.assignment.partition_epoch:
             self.proposed_isr = None
             self._note_members()
@@ -200,7 +200,7 @@ class LeaderView:
     def _should_shrink_isr(self, replica: int, log_end: int, now: float, lag_max_s: float) -> bool:
         view = self.followers.get(replica)
         if view is None:
-            # It has this long to be heard of, counted from the first time it is missed.
+            # It has `lag_max_s` to report, counted from the first time that it is missed.
             self.followers[replica] = FollowerView(0, now)
             return False
         if view.flushed_end >= log_end:
@@ -209,14 +209,14 @@ class LeaderView:
         return now - view.caught_up_at > lag_max_s
 
     def _has_caught_up(self, replica: int) -> bool:
-        """Rule 6: it has all that is committed, all that was there as our epoch began, and nothing that was deleted."""
+        """Rule 6: a follower has all committed records, all from before our epoch, and no deleted record."""
         view = self.followers.get(replica)
         if view is None or view.log_start < self.log_start:
             return False
         return view.flushed_end >= max(self.high_watermark, self.epoch_start)
 
     def _note_members(self) -> None:
-        # The watermark is looked for at every flush: whom it depends on is worked out once.
+        # The high watermark is computed at every flush: the followers that it depends on are collected once.
         assignment = self.assignment
         self.has_enough_replicas = len(assignment.isr) >= min(assignment.min_isr, len(assignment.replicas))
         self._others = tuple(self.maximal_isr - {self.me})

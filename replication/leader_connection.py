@@ -1,4 +1,4 @@
-"""A follower's side of one leader: a connection, the partitions that come by it, and how far they are on our disk."""
+"""Follower's side of a leader's connection: fetched partitions, and reports of their flushed ends."""
 
 import asyncio
 from collections import Counter
@@ -42,9 +42,9 @@ REDIAL_S = 0.1
 ASK_AGAIN_S = 0.05
 ASK_AGAIN_MAX_S = 2.0
 ASK_AGAIN_GROWTH, GROWTHS_MAX = 1.25, 20
-"""A partition that was refused is asked for again, a quarter later each time until something comes."""
+"""Backoff: a refused partition is requested again, a quarter later each time until data arrives."""
 ANSWER_S = 10.0
-"""A partition that was asked for and has had no answer is asked for again."""
+"""Time after which a requested partition without an answer is requested again."""
 NO_STREAM_END = -1
 
 Address = tuple[str, int]
@@ -52,7 +52,7 @@ _events = structlog.get_logger("replication")
 
 
 class LeaderConnection:
-    """All that this broker follows of one leader."""
+    """All partitions that this broker follows from one leader."""
 
     def __init__(
         self,
@@ -74,8 +74,7 @@ class LeaderConnection:
         self._starting: dict[FollowerRole, None] = {}
         self._leaving: list[int] = []
         self._wasted_bytes: Counter[int] = Counter()
-        """Of batches that came for streams we had left, by log directory: their room in the leader's windows has to be
-        given back."""
+        """Bytes that arrived for streams we had left, by log directory: the leader's windows need their credit back."""
         self._next_stream = 0
         self._channel: Channel | None = None
         self._wanted = asyncio.Event()
@@ -83,7 +82,7 @@ class LeaderConnection:
         self._tasks.repeat(self._connect, f"fetcher of broker {leader}")
 
     def follow(self, partition: "Partition", refusals: int = 0) -> None:
-        """Fetch a partition from where its log ends, in the epoch that it is in now."""
+        """Fetch a partition from its log end on, in its current leader epoch."""
         self._next_stream += 1
         following = FollowerRole(self, partition, self._number_of(partition), refusals)
         partition.following = following
@@ -117,7 +116,7 @@ class LeaderConnection:
             self._channel.close()
 
     def wake(self) -> None:
-        """The end of a turn: say what there is to say."""
+        """Send everything that is due at the end of an event-loop iteration."""
         channel = self._channel
         if channel is None:
             return
@@ -144,7 +143,7 @@ class LeaderConnection:
             self._channel.close(f"replication from broker {self._leader} failed: {error!r}")
 
     def _number_of(self, partition: "Partition") -> int:
-        """A stream number that is not in use, of the partition's log directory. The first of each is for no stream."""
+        """Return an unused stream number of the partition's log directory. The first of each is for no stream."""
         begin = partition.directory.number % DIRECTORIES_MAX * STREAMS_PER_DIRECTORY
         counted = range(1, STREAMS_PER_DIRECTORY)
         while (number := begin + counted[self._next_stream % len(counted)]) in self._followings:
@@ -160,18 +159,18 @@ class LeaderConnection:
         self._soon()
 
     def _ask_again(self, channel: Channel, asked: Iterable[FollowerRole]) -> None:
-        """An answer that is lost would be waited for for ever."""
+        """Request again the partitions without an answer: a lost answer would be waited for forever."""
         for following in asked:
             if self._channel is channel and not following.is_answered:
                 self._try_again(following)
 
     def _begin_anew(self, following: FollowerRole, refusals: int = 0) -> None:
-        """Under a new stream number, so that nothing which is still on its way can be taken for an answer."""
+        """Follow again, under a new stream number, so that frames in flight do not pass for an answer."""
         self.leave(following)
         self.follow(following.partition, refusals)
 
     def _received(self, frame: memoryview) -> None:
-        """A PUSH. Raises MalformedFrame."""
+        """Handle a PUSH frame. Raises MalformedFrame."""
         now_ms = self._wall_clock()
         for row, data in decode_push(frame):
             following = self._followings.get(row.stream)
@@ -183,7 +182,7 @@ class LeaderConnection:
                 self._take(following, row, data, now_ms)
 
     def _take(self, following: FollowerRole, row: PushRow, data: memoryview, now_ms: int) -> None:
-        """Whatever is wrong with the stream costs that stream alone."""
+        """Handle one row of a PUSH. An error ends that stream alone."""
         partition = following.partition
         following.is_answered = True
         try:
@@ -223,7 +222,7 @@ class LeaderConnection:
                 self._interrupt(following)
 
     def _have_cut(self, following: FollowerRole, cut: Cut) -> None:
-        """Nothing that is still on its way may be appended before that."""
+        """Leave the stream and truncate: frames in flight must not be appended before that."""
         self.leave(following)
         self._truncations.add(cut, lambda is_cut: self._cut_ended(following, is_cut=is_cut))
 
@@ -234,12 +233,12 @@ class LeaderConnection:
             self._try_later(following)
 
     def _complain(self, following: FollowerRole) -> None:
-        """Nothing of it is kept. The leader looks at its own log; we ask for the same again in a while."""
+        """Report an unsound batch. The leader verifies its own log; this broker requests the same batch again later."""
         if self._channel is not None:
             self._channel.push([encode_suspect(Suspect(following.stream, following.partition.log.log_end))])
 
     def _interrupt(self, following: FollowerRole) -> None:
-        """What was not taken has to come first: nothing that is on its way behind it may take its place."""
+        """Leave the stream and ask again later: batches in flight must not be appended before the missing one."""
         self.leave(following)
         self._try_later(following)
 
@@ -253,7 +252,7 @@ class LeaderConnection:
             self._begin_anew(following, following.refusals + 1)
 
     async def _connect(self) -> None:
-        """Be connected for as long as the leader is there and wanted."""
+        """Stay connected as long as the leader has an address and partitions to follow."""
         await self._wanted.wait()
         address = self._address_of(self._leader)
         if address is not None:
@@ -267,7 +266,7 @@ class LeaderConnection:
         await asyncio.sleep(REDIAL_S)
 
     async def _use(self, channel: Channel) -> None:
-        """Introduce ourselves, ask for everything, and stay until the connection ends."""
+        """Introduce this broker, request all partitions, and return when the connection ends."""
         closed = asyncio.Event()
         channel.on_closed = closed.set
         self._channel = channel
@@ -311,14 +310,14 @@ def _report(following: FollowerRole) -> Report:
 
 
 class LeaderConnections:
-    """One fetcher for each broker that leads something which this broker holds."""
+    """One connection for each broker that leads a partition of this broker."""
 
     def __init__(self, make: Callable[[int], LeaderConnection]) -> None:
         self._make = make
         self._by_leader: dict[int, LeaderConnection] = {}
 
     def follow(self, partition: "Partition", leader: int) -> None:
-        """Begin to follow, in the partition's present epoch."""
+        """Follow a partition in its current leader epoch."""
         leader_connection = self._by_leader.get(leader)
         if leader_connection is None:
             leader_connection = self._by_leader[leader] = self._make(leader)

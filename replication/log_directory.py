@@ -1,4 +1,4 @@
-"""One of a broker's log directories: its partitions' flush marks, and whether it can still be trusted."""
+"""Log directory of a broker: its disk's state (online or offline), flushed offsets, run mark, partition paths."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -17,23 +17,24 @@ from cordwood.storage.log import Log
 TOPICS = "topics"
 MARKS_FILE = "flushed"
 STAGING = "repair"
-"""Segments that are being put together. What is there when a broker starts was never finished."""
+"""Segments that are being rebuilt. Those found when a broker starts were never finished, and are removed."""
 METADATA = "metadata"
-"""Where the first log directory of a broker keeps what the cluster has agreed on."""
+"""Where the first log directory of a broker keeps the cluster's metadata."""
 
 _events = structlog.get_logger("log_directory")
 
 
 class Saveable(Protocol):
-    """A replica whose log has a state to checkpoint."""
+    """A replica with a log to checkpoint."""
 
     log: Log
 
 
 class LogDirectory:
-    """A directory that holds `topics/<topic id>/<partition>/`. After one failed write or sync it is offline for good.
+    """A directory with `topics/<topic id>/<partition>/`. A failed write or sync takes it offline until a restart.
 
-    A failed fsync is never retried (disk rule 3): what it covered may be lost although a later one succeeds.
+    A failed fsync is never retried (disk rule 3): the covered data may be lost although a later one succeeds. A lack of
+    resources is no such failure.
     """
 
     def __init__(
@@ -45,10 +46,10 @@ class LogDirectory:
         run_blocking: RunBlocking,
         boot_id: str = "",
     ) -> None:
-        """`boot_id` tells one boot of the machine from another.
+        """Make and open the directory. `boot_id` identifies one boot of the machine.
 
-        `flusher` and `run_blocking` are this directory's own: a disk that hangs holds up nothing of the others.
-        Raises OSError where the directory cannot be made or its marks cannot be read.
+        `flusher` and `run_blocking` are this directory's own: a hung disk does not delay the other directories. Raises
+        OSError if the directory cannot be made or its flushed offsets cannot be read.
         """
         for changed in disk.make_directories(f"{path}/{TOPICS}"):
             sync_directory(disk, changed)
@@ -71,17 +72,17 @@ class LogDirectory:
         return self.error is not None
 
     def fail(self, error: OSError | StorageError) -> None:
-        """Take the directory offline. Only the first reason is told."""
+        """Take the directory offline. Only the first error is reported."""
         if self.error is None:
             self.error = error
             self._failed(self)
 
     def declared(self) -> None:
-        """The others know which replicas here may lack what was only in memory. Blocks."""
+        """Record that the other brokers know which replicas here may lack records that were only in memory. Blocks."""
         self._note(self.run_mark.declared)
 
     def stopped(self) -> None:
-        """All logs here are on disk, and nothing more is written. Blocks."""
+        """Record that all logs here are on disk, and nothing more is written. Blocks."""
         self._note(self.run_mark.stopped)
 
     def _note(self, note: Callable[[], None]) -> None:
@@ -94,7 +95,7 @@ class LogDirectory:
     def write_failed(self, error: OSError | StorageError) -> StorageError:
         """Return the kind of a failed change of the directory's files, and take the directory offline if it is broken.
 
-        The one place that decides so. OutOfResources is for trying again later.
+        Only this method decides that. OutOfResources may be retried later.
         """
         failure = change_failed(error) if isinstance(error, OSError) else error
         if isinstance(failure, DiskFull):
@@ -105,30 +106,30 @@ class LogDirectory:
         return failure
 
     def free_bytes(self) -> int | None:
-        """What is left on the file system; None where it does not say."""
+        """Return the free bytes of the file system; None if they are unknown."""
         try:
             return self.disk.free_bytes(self.path)
         except OSError:
             return None
 
     def refuses_with(self, free_bytes: int) -> bool:
-        """Whether a write was refused when there was no less free than this: the next one like it would be, too."""
+        """Return whether a write was refused with this much free space or more: the next one would be refused, too."""
         return self._free_bytes_at_refusal is not None and free_bytes <= self._free_bytes_at_refusal
 
     def topic_path(self, topic_id: UUID) -> str:
         return f"{self.path}/{TOPICS}/{topic_id}"
 
     def partition_path(self, topic_id: UUID, partition: int) -> str:
-        # Topic ids, never names: nothing that a client sent becomes a path.
+        # Topic ids, never names: nothing that a client sent becomes a path (disk rule 6).
         return f"{self.topic_path(topic_id)}/{partition}"
 
     def is_vacant(self, topic_id: UUID) -> bool:
-        """Whether nothing of the topic is left here but its directory."""
+        """Return whether only the topic's empty directory is left here."""
         path = self.topic_path(topic_id)
         return self.disk.exists(path) and not self.disk.list_directory(path)
 
     def found(self) -> list[tuple[UUID, int]]:
-        """The partitions that have something here. What has another name is not ours: it is logged, and left alone."""
+        """Return the partitions with files here. Directories of other names are logged, and left unchanged."""
         places = []
         for topic, partition in names_in(self.disk, f"{self.path}/{TOPICS}"):
             place = place_of(topic, partition)
@@ -140,7 +141,7 @@ class LogDirectory:
 
 
 def names_in(disk: Disk, topics: str) -> Iterator[tuple[str, str]]:
-    """The names of topics' directories, each with those of its partitions; of what is no directory, alone."""
+    """Yield the names of topic directories, each with the names of its partitions; a file's name with ""."""
     for topic in disk.list_directory(topics):
         try:
             partitions = disk.list_directory(f"{topics}/{topic}")
@@ -151,7 +152,7 @@ def names_in(disk: Disk, topics: str) -> Iterator[tuple[str, str]]:
 
 
 def place_of(topic: str, partition: str) -> tuple[UUID, int] | None:
-    """The partition whose directory has these names; None where `LogDirectory` gives no partition such names."""
+    """Return the partition whose directory has these names; None if `LogDirectory` never gives these names."""
     try:
         place = UUID(topic), int(partition)
     except ValueError:

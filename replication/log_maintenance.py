@@ -1,4 +1,4 @@
-"""What a broker's logs need from time to time: checkpoints, retention, and the removal of files. All off the loop."""
+"""Background maintenance of a broker's logs: checkpoints, retention, file removal, all off the event loop."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,30 +22,30 @@ EXPIRY_INTERVAL_S = 0.5
 CHECKPOINT_BYTES = 64 << 20
 """A log is checkpointed after so many new bytes, or so long after the last time: a restart reads no more than that."""
 CHECKPOINTS_PER_LOOK = 20
-"""Of logs that are due by their age: thousands of them take turns, and a restart reads a little more of each."""
+"""Logs checkpointed by age in one round: thousands of logs take turns, and a restart reads a little more of each."""
 CUT_LOOK_S = 0.01
 PARTITIONS_PER_TURN = 500
-"""Looked at before others get a turn of the loop."""
+"""Partitions handled before the event loop runs other work."""
 REMOVE_AGAIN_S = 10.0
-"""After files could not be removed for lack of resources."""
+"""Delay before another try, after files could not be removed for lack of resources."""
 PARTITIONS_PER_EXPIRY = 2500
-"""Whose waiters are looked at each time: with 10,000 partitions a refusal is two seconds late."""
+"""Partitions whose waiters are checked in one round: with 10,000 partitions a refusal is two seconds late."""
 
 _events = structlog.get_logger("housekeeping")
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often. Seconds."""
+    """Intervals of the background tasks in seconds."""
 
     retention_s: float
     delete_delay_s: float
-    """How long files stay of what was removed, where the topic's own configuration says nothing else."""
+    """Delay before the files of removed segments are deleted, unless the topic's configuration has its own."""
     lag_max_s: float
 
 
 class LogMaintenance:
-    """The background tasks of one broker's logs."""
+    """Background tasks of one broker's logs."""
 
     def __init__(self, replicas: Replicas, wall_clock: Callable[[], int], intervals: Intervals) -> None:
         self._replicas, self._wall_clock, self._intervals = replicas, wall_clock, intervals
@@ -69,7 +69,7 @@ class LogMaintenance:
             await asyncio.wait(self._saves_under_way)
 
     def remove(self, partitions: Sequence[Partition]) -> None:
-        """Remove the files of partitions that are no longer here, once nobody can still be reading them."""
+        """Delete the files of removed partitions, once no reader can use them any more."""
         for partition in partitions:
             self._saved_at.pop(partition, None)
         for directory in {partition.directory: None for partition in partitions}:
@@ -77,17 +77,17 @@ class LogMaintenance:
             self._tasks.spawn(self._remove_partitions(directory, of_directory))
 
     def remove_orphans(self, orphans: Sequence[tuple[LogDirectory, UUID, int]]) -> None:
-        """Remove what is left of topics that were deleted, and partitions that were moved, while we were away."""
+        """Delete the files of topics that were deleted, and partitions that were moved, while this broker was down."""
         for directory in {row[0]: None for row in orphans}:
             self._tasks.spawn(self._remove_orphans([row for row in orphans if row[0] is directory]))
 
     async def save(self, partition: Partition) -> None:
-        """Checkpoint one log now. Raises OutOfResources, after which it is still to be done, and DiskFailed."""
+        """Checkpoint one log now. Raises OutOfResources, after which the log is still due, and DiskFailed."""
         directory = partition.directory
         # One at a time: a checkpoint is staged in one file, and an older one must not replace a newer.
         async with self._saving[directory]:
             while partition.is_saving:
-                # It is about to be cut.
+                # A truncation of the log is pending.
                 await asyncio.sleep(CUT_LOOK_S)
             directory.unsaved.pop(partition, None)
             if not partition.log.segments or partition.is_deleted:
@@ -96,7 +96,7 @@ class LogMaintenance:
                 await self._save(partition)
             except OSError as error:
                 if not partition.is_deleted:
-                    # Behind the others, whose turn it is next.
+                    # Last in the queue: the other logs come first.
                     directory.unsaved[partition] = None
                     raise directory.write_failed(error) from error
 
@@ -107,7 +107,7 @@ class LogMaintenance:
         under_way = asyncio.ensure_future(partition.directory.run_blocking(save, log.disk, log.directory, state))
 
         def ended(future: "asyncio.Future[None]") -> None:
-            # Also where whoever waits for it was cancelled meanwhile.
+            # Runs even if the caller was cancelled meanwhile.
             self._saves_under_way.discard(future)
             partition.is_saving = False
             if not future.cancelled() and future.exception() is None:
@@ -123,7 +123,7 @@ class LogMaintenance:
         await asyncio.shield(under_way)
 
     def save_soon(self, partition: Partition) -> None:
-        """Checkpoint one log beside everything else, as soon as those before it are checkpointed."""
+        """Checkpoint one log in the background, as soon as the logs before it are checkpointed."""
         directory = partition.directory
         self._due[directory][partition] = None
         if directory not in self._saving_due:
@@ -145,7 +145,7 @@ class LogMaintenance:
             self._saving_due.discard(directory)
 
     async def retain(self, directory: LogDirectory) -> None:
-        """Apply retention to every log of a directory once, and forget producers that have long been silent."""
+        """Apply retention to every log of a directory once, and expire idle producers."""
         now_ms = self._wall_clock()
         for count, partition in enumerate(list(self._replicas), 1):
             if count % PARTITIONS_PER_TURN == 0:
@@ -168,18 +168,18 @@ class LogMaintenance:
             self._tasks.spawn(self._remove_segments(partition, dropped, is_saved=await self._is_saved(partition)))
 
     async def _is_saved(self, partition: Partition) -> bool:
-        """Whether the manifest no longer lists what was dropped. Raises DiskFailed."""
+        """Return whether the files of dropped segments may be deleted, by the manifest on disk. Raises DiskFailed."""
         try:
             await self.save(partition)
         except DiskFull:
-            # It does, but there will be no room before the files are removed.
+            # The manifest still lists them, but there is no room for a new one before the files are removed.
             return True
         except OutOfResources:
             return False
         return True
 
     async def _learn_times(self, partition: Partition) -> None:
-        """Read the indexes of segments that were sealed before there was a manifest, for their largest timestamps."""
+        """Load the largest timestamps of segments that were sealed before there was a manifest."""
         config = partition.config
         if config.deletable and config.retention_ms >= 0:
             for segment in [segment for segment in partition.log.segments if not segment.is_timed]:
@@ -205,7 +205,7 @@ class LogMaintenance:
                         await self.save(partition)
                     self._saved_at.pop(partition, None)
                     saved += 1
-            # Every sync of another file holds up the group commits beside it: once a second would show in their p99.
+            # Every sync of another file delays concurrent group commits: one per second would show in their p99.
             if saved:
                 await directory.run_blocking(directory.flushed_offsets.file.sync)
         except (OSError, StorageError) as error:
@@ -231,11 +231,11 @@ class LogMaintenance:
                 partition.watch_followers()
 
     async def _remove_segments(self, partition: Partition, segments: Sequence[Segment], *, is_saved: bool) -> None:
-        # First: a segment that the manifest lists, and that is not there, is taken for lost.
+        # First: a segment that the manifest lists, and that has no file, counts as lost.
         while not is_saved:
             await asyncio.sleep(REMOVE_AGAIN_S)
             is_saved = await self._is_saved(partition)
-        # A reader that was promised a slice of these may still be taking it.
+        # A reader may still be reading a slice of these segments.
         await asyncio.sleep(self._delete_delay_s(partition))
         for segment in segments:
             segment.release()
@@ -252,7 +252,7 @@ class LogMaintenance:
                 await asyncio.sleep(CHECKPOINT_INTERVAL_S)
             partition.log.release()
             came_back = self._replicas.with_id(partition.topic_id, partition.index)
-            # A partition that was moved away may have been moved here again, and goes on with what it had.
+            # A partition that was moved away may have been moved back, and continues with its old files.
             if came_back is None or came_back.directory is not directory:
                 await self._remove_tree(directory, directory.partition_path(partition.topic_id, partition.index))
         for topic_id in {partition.topic_id: None for partition in partitions}:
@@ -270,7 +270,7 @@ class LogMaintenance:
         await self._remove_all(directory, directory.disk.remove_tree, (path,))
 
     async def _remove_all(self, directory: LogDirectory, remove: Callable[[str], None], paths: Sequence[str]) -> None:
-        """Remove files or trees, however long resources are lacking; what cannot be removed at all is left there."""
+        """Remove files or trees, however long resources are lacking. A file that cannot be removed at all is left."""
         for path in paths:
             while (failure := await directory.run_blocking(_removal_failure, remove, path)) is not None:
                 _events.warning("files.not_removed", path=path, error=str(failure))
@@ -280,14 +280,14 @@ class LogMaintenance:
 
 
 def _not_done(what: str, directory: LogDirectory, error: OSError | StorageError) -> None:
-    """Log what has failed. It is tried again by the next round, unless the directory is offline."""
+    """Log a failure. The next round tries again, unless the directory is offline."""
     failure = directory.write_failed(error)
     log = _events.error if isinstance(failure, DiskFailed) else _events.warning
     log("housekeeping.not_done", what=what, directory=directory.path, error=str(failure))
 
 
 def _removal_failure(remove: Callable[[str], None], path: str) -> StorageError | None:
-    """In a thread: why `path` is still there; None where it is gone."""
+    """Remove `path`, in a thread. Return the error; None if the path is gone."""
     try:
         remove(path)
     except FileNotFoundError:

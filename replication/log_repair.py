@@ -1,4 +1,4 @@
-"""Repair of a replica's files from memory or from its segments, and truncation of a log to what is sound."""
+"""Repair of a replica's files: rewrite from memory or segments, quarantine, truncation to the sound part of a log."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,24 +14,24 @@ from cordwood.storage.rewrite import write_index_again
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
 
 QUARANTINE = "quarantine"
-"""Where a log directory keeps copies of damaged segments."""
+"""Folder of a log directory with copies of damaged segments."""
 
 
 def has_lost_records(damage: DamagedLog) -> bool:
-    """Whether records are damaged, and not what can be worked out again from them or from memory."""
+    """Return whether records are damaged, and not a file that can be rebuilt from records or from memory."""
     name = damage.path.rpartition("/")[2]
     return not (name.endswith(".index") or name in (RECOVERY_FILE, EPOCHS_FILE, MARKS_FILE))
 
 
 def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
-    """Whether what was found, perhaps a while ago, is there when looked at once more. Waits for the disk, not long."""
+    """Return whether a second look finds the damage too. Blocks on the disk, but not for long."""
     marks = partition.directory.flushed_offsets
     if damage.path == marks.file.path:
         return (partition.topic_id, partition.index) in marks.unsound()
     try:
         is_damaged = scrub.is_still_damaged(partition.log, damage)
     except OutOfResources:
-        # Whoever meets it next says so again.
+        # The next read of the damage reports it again.
         return False
     segment = scrub.segment_with(partition.log, damage.path)
     if segment is not None and not is_damaged:
@@ -40,7 +40,7 @@ def is_still_damaged(partition: Partition, damage: DamagedLog) -> bool:
 
 
 async def rewrite(partition: Partition, path: str, log_maintenance: LogMaintenance) -> None:
-    """Write one of the files beside the segments anew: an index, a checkpoint, or in a file of all the flush mark.
+    """Rewrite a file beside the segments: an index, a checkpoint, or the log's entry in the flushed-offsets file.
 
     Raises OutOfResources, DamagedLog, DiskFailed.
     """
@@ -62,7 +62,7 @@ async def rewrite(partition: Partition, path: str, log_maintenance: LogMaintenan
 
 
 async def set_aside(partition: Partition, damage: DamagedLog) -> str | None:
-    """Keep a copy of a damaged segment and say where; None where it has no file, or no room. Raises OSError."""
+    """Copy a damaged segment to the quarantine. Return the copy's path; None without a file or room. Raises OSError."""
     segment, directory = scrub.segment_with(partition.log, damage.path), partition.directory
     paths = (damage.path,) if segment is None else segment.paths()
     if not any(map(directory.disk.exists, paths)):
@@ -83,13 +83,13 @@ async def remove_foreign(partition: Partition, damage: DamagedLog) -> None:
 
 
 def cut_of_damaged(partition: Partition, damage: Sequence[DamagedLog], is_wanted: Callable[[], bool]) -> Cut | None:
-    """What gives up all that lies behind where the damage begins; None where the log ends before that.
+    """Return the truncation at the first damage; None if the log ends before it.
 
     Raises OSError, StorageError.
     """
     log = partition.log
     if any(damaged.path == log.directory for damaged in damage):
-        # Where the log begins, the leader will say.
+        # The leader sends the log start offset later.
         return cut_of_all(partition, 0, is_wanted)
     end = _sound_end(log, damage)
     if end >= log.log_end:
@@ -100,7 +100,7 @@ def cut_of_damaged(partition: Partition, damage: Sequence[DamagedLog], is_wanted
 
 
 def _sound_end(log: Log, damage: Sequence[DamagedLog]) -> int:
-    """Where the damage begins; the log's end where it is gone by now."""
+    """Return the offset where the damage begins; the log end offset if the damage is gone."""
     return min((_first_lost(log, damaged) for damaged in damage), default=log.log_end)
 
 

@@ -1,24 +1,24 @@
-"""Histograms of what a broker does, cheap enough for what it does with every request."""
+"""Histograms for metrics, cheap enough for every request."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 Clock = Callable[[], float]
-"""Seconds from some moment on, never going back. Finer than a loop's time, which uvloop keeps in milliseconds."""
+"""Monotonic time in seconds. Finer than the event loop's time, which uvloop keeps in milliseconds."""
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Bounds for how long something took."""
+"""Bucket bounds for durations."""
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Bounds for how many things went together."""
+"""Bucket bounds for counts."""
 
 
 GATHERED_MAX = 500
-"""To sort so many numbers at a time into their ranges takes a third of what it takes one by one."""
+"""Numbers sorted into buckets together: that takes a third of the time of one by one."""
 
 
 class Histogram:
-    """How many numbers fell into each of some ranges, and their sum. A bound belongs to the range below it."""
+    """Count of numbers per bucket, and their sum. A bound belongs to the bucket below it."""
 
     __slots__ = ("_counts", "_gathered", "_sum", "bounds")
 
@@ -36,18 +36,18 @@ class Histogram:
 
     @property
     def sum(self) -> float:
-        """Of all numbers."""
+        """Sum of all numbers."""
         self._sort_in()
         return self._sum
 
     @property
     def count(self) -> int:
-        """How many numbers there were."""
+        """Count of all numbers."""
         self._sort_in()
         return sum(self._counts)
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
-        """For each bound how many numbers were not above it."""
+        """Return each bound with the count of numbers not above it."""
         self._sort_in()
         return zip(self.bounds, accumulate(self._counts), strict=False)
 

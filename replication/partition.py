@@ -1,4 +1,4 @@
-"""One replica of a partition: its log, the role it has, how far it is committed, and who waits for that."""
+"""Replica of a partition: its log, its role as leader or follower, its high watermark, and its pending requests."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ _events = structlog.get_logger("replicas")
 
 
 class Refusal(Enum):
-    """Why a partition does not serve a request."""
+    """Reasons why a partition does not serve a request."""
 
     UNKNOWN = "no such partition here"
     UNKNOWN_ID = "no topic has this id"
@@ -52,7 +52,7 @@ class Refusal(Enum):
 
 
 class PartitionRefused(Exception):
-    """An expected outcome: the partition cannot do what was asked here and now."""
+    """An expected outcome: the partition cannot serve the request here and now."""
 
     def __init__(self, reason: Refusal) -> None:
         super().__init__(reason.value)
@@ -60,7 +60,7 @@ class PartitionRefused(Exception):
 
 
 class Place(NamedTuple):
-    """Which partition of which topic."""
+    """Topic, partition index and topic id of a partition."""
 
     topic: str
     partition: int
@@ -68,7 +68,7 @@ class Place(NamedTuple):
 
 
 class FollowerStatus(NamedTuple):
-    """How far a follower is, as its leader knows it; -1 where it has not been heard of in this epoch."""
+    """Progress of a follower, as its leader knows it; -1 if the follower has not reported in this epoch."""
 
     broker_id: int
     flushed_end: int
@@ -78,15 +78,15 @@ class FollowerStatus(NamedTuple):
 class Partition:
     """The replica of one partition on this broker. Without an assignment it neither leads nor follows.
 
-    `high_watermark` is the end of what is committed: on disk on every in-sync replica, as far as this one knows. With
-    `flush.policy=os` a record counts as soon as the operating system has it.
+    `high_watermark` is the end of the committed records: on disk on every in-sync replica, as far as this replica
+    knows. With `flush.policy=os` a record counts as soon as the page cache has it.
     """
 
     def __init__(self, place: Place, log: Log, directory: LogDirectory, context: PartitionContext) -> None:
         self.topic, self.index, self.topic_id = place
         self.log, self.directory = log, directory
         self.error: Exception | None = directory.error
-        """Why nothing is served here any more: the log directory has failed, or this replica has (`fail`)."""
+        """Reason why the replica is offline: the log directory has failed, or this replica has (`fail`)."""
         self.leader, self.leader_epoch = NO_LEADER, NO_EPOCH
         self.high_watermark = log.log_start
         self.view: LeaderView | None = None
@@ -102,7 +102,7 @@ class Partition:
         self._mark_slot = directory.flushed_offsets.slot(place.topic_id, place.partition)
         self._topic_id_bytes = place.topic_id.bytes
         self._kept_in_memory = 0
-        """Up to where records counted as kept when the flush policy changed, whether they are on disk or not."""
+        """End of the records that counted as durable when the flush policy changed, on disk or not."""
 
     @property
     def config(self) -> LogConfig:
@@ -118,9 +118,9 @@ class Partition:
 
     @property
     def ack_end(self) -> int:
-        """Up to where the records count as kept by this replica: on disk, or with `flush.policy=os` in memory.
+        """End of the records that count as durable on this replica: on disk, or with `flush.policy=os` in memory.
 
-        Only a cut of the log moves it back: others count on it (rule 1).
+        Only a truncation moves it back: other replicas count on it (rule 1).
         """
         log = self.log
         if log.config.flush_policy is FlushPolicy.OS:
@@ -131,20 +131,20 @@ class Partition:
         return self.view is not None and leader_epoch == self.leader_epoch and not self.is_offline
 
     def is_led_for(self, follower: int, leader_epoch: int) -> bool:
-        """Whether we lead it for this broker, who may know sooner than we that it is to follow, and asks again."""
+        """Return whether this broker leads for `follower`; a follower that learns its role first asks again."""
         is_led = self.leads_in(leader_epoch)
         return is_led and self.view is not None and follower in self.view.assignment.replicas
 
     def assigned(self, assignment: Assignment) -> bool:
-        """Take the role that the metadata gives. True where there is a leader to follow from now on.
+        """Take the role of the assignment. Return True if there is a leader to follow from now on.
 
-        Whoever waited for something in another role of this replica is refused (promise 3).
+        Requests that wait on this replica in another role are refused (promise 3).
         """
         if assignment.leader_epoch == self.leader_epoch:
             if self.view is not None:
                 self._moved(self.view.assignment_changed(assignment))
                 self.deletion.moved()
-                # Who caught up while another change was on its way could not be proposed then.
+                # A follower that caught up during another ISR change could not be proposed then.
                 self.watch_followers()
             return False
         assert assignment.leader_epoch > self.leader_epoch, "rule 3: leader epochs never regress"
@@ -172,18 +172,18 @@ class Partition:
         self._refuse_waiters(reason)
 
     def known_watermark(self) -> int:
-        """The watermark, once it covers all that earlier leaders may have shown. Raises PartitionRefused before."""
+        """Return the high watermark once it covers all that earlier leaders served. Raises PartitionRefused before."""
         if self.view is not None and self.high_watermark < self.view.epoch_start:
             raise PartitionRefused(Refusal.NOT_KNOWN_YET)
         return self.high_watermark
 
     def append(self, batch: Bytes, now_ms: int, *, must_be_safe: bool = True, budget: Budget | None = None) -> Appended:
-        """Take one batch from a client into memory, to be flushed with the next group and fetched by the followers.
+        """Append one batch from a client to the page cache; the next group flushes it, and the followers receive it.
 
-        `budget` is what checking its records may cost; None where they are known to be sound. Raises what `check`,
+        `budget` limits the cost of checking its records; None if they are known to be sound. Raises what `check`,
         `admit` and `Log.append` raise, and with a budget what `admit_records` raises; OutOfResources, of which DiskFull
-        is one, where it may be tried again later, DiskFailed where the disk no longer takes writes; PartitionRefused
-        where this replica does not lead or, with `must_be_safe`, where too few replicas are in sync.
+        is one, if a retry may succeed; DiskFailed if the disk takes no more writes; PartitionRefused if this replica
+        does not lead or, with `must_be_safe`, if too few replicas are in sync.
         """
         header = check(batch)
         try:
@@ -205,7 +205,7 @@ class Partition:
         return appended
 
     def _ship(self, appended: Appended) -> None:
-        """Have the followers sent what was appended, as it is in memory where it is small."""
+        """Schedule a push of the batch to the followers; a small batch is sent from memory."""
         if appended.kept is not None:
             self.read_cache.appended(appended.base_offset, appended.end_offset, appended.kept)
         for stream in self.streams:
@@ -232,43 +232,43 @@ class Partition:
             raise self.directory.write_failed(error) from error
 
     def when_committed(self, end: int, waiter: Waiter) -> bool:
-        """Have `waiter` told when everything below `end` is committed. False if it is already, and nobody is told."""
+        """Complete `waiter` once `end` is committed. Return False, without registering it, if it already is."""
         if end <= self.high_watermark:
             return False
         self._commit_waiters.add(end, waiter)
         return True
 
     def when_kept(self, end: int, waiter: Waiter) -> bool:
-        """As `when_committed`, for what this replica alone has to keep (acks=1)."""
+        """As `when_committed`, but for durability on this replica alone (acks=1)."""
         if end <= self.ack_end:
             return False
         self._flush_waiters.add(end, waiter)
         return True
 
     async def append_committed(self, batch: bytes, now_ms: int) -> int:
-        """Append a batch of this broker's own and wait until it is committed. Returns its base offset.
+        """Append a batch of this broker's own and wait until it is committed. Return its base offset.
 
-        Raises as `append` does, and PartitionRefused where the leadership or the partition goes away meanwhile: then
-        the batch may or may not be found in the next leader's log.
+        Raises as `append`, and PartitionRefused if the leadership or the partition is lost meanwhile: then the next
+        leader's log may or may not have the batch.
         """
         appended = self.append(batch, now_ms)
         await self.committed(appended.end_offset)
         return appended.base_offset
 
     async def committed(self, end: int) -> None:
-        """Wait until everything below `end` is committed. Raises PartitionRefused where the leadership goes away."""
+        """Wait until everything below `end` is committed. Raises PartitionRefused if the leadership is lost."""
         waiter = FutureWaiter()
         if self.when_committed(end, waiter):
             await waiter.future
 
     def expire_waiters(self, now: float) -> None:
-        """Refuse those whose time is over. `now` is the loop's time."""
+        """Refuse waiters whose deadline has passed. `now` is the event loop's time."""
         for waiters in (self._commit_waiters, self._flush_waiters):
             if waiters:
                 waiters.expire(now, PartitionRefused(Refusal.TIMED_OUT))
 
     def follower_began(self, broker_id: int, flushed_end: int, log_start: int, now: float) -> None:
-        """A follower's log is a part of ours, up to where it is on its disk. Raises ImpossibleReport."""
+        """Attach a follower whose log is a part of this one, with its flushed end. Raises ImpossibleReport."""
         if self.view is not None:
             log_end = self.log.log_end
             self._moved(self.view.follower_attached(broker_id, min(flushed_end, log_end), log_end, now, log_start))
@@ -276,7 +276,7 @@ class Partition:
             self._consider_growing(broker_id)
 
     def follower_flushed(self, broker_id: int, leader_epoch: int, flushed_end: int, now: float) -> None:
-        """A follower has more on its disk. Raises ImpossibleReport."""
+        """Record a follower's flushed end. Raises ImpossibleReport."""
         view = self.view
         if view is not None:
             self._moved(view.follower_flushed(broker_id, leader_epoch, flushed_end, self.log.log_end, now))
@@ -284,7 +284,7 @@ class Partition:
                 self._consider_growing(broker_id)
 
     def follower_started(self, broker_id: int, log_start: int) -> None:
-        """A follower's log begins at `log_start`, and would after a restart."""
+        """Record the log start offset that a follower has on disk."""
         if self.view is not None:
             self.view.started(broker_id, log_start)
             self.deletion.moved()
@@ -295,29 +295,29 @@ class Partition:
             self.view.follower_detached(broker_id)
 
     def propose_isr(self, may_join: Callable[[int], bool]) -> frozenset[int] | None:
-        """The in-sync set that this leader proposes from now on; None where it is content with the one there is."""
+        """Return the ISR that this leader proposes from now on; None if there is nothing to propose."""
         if self.view is None:
             return None
         now, lag_max_s = self._context.now(), self._context.lag_max_s
         return self.view.propose_isr(self.log.log_end, now, lag_max_s, may_join)
 
     def watch_followers(self) -> None:
-        """From time to time: a follower that no longer says anything would otherwise never be missed."""
+        """Look for ISR changes at intervals: a follower that reports nothing would not be noticed otherwise."""
         if self.view is not None and not self.view.is_complete(self.log.log_end):
             self._context.wants_isr_change(self)
 
     @property
     def lag_records(self) -> int:
-        """How much of what is committed this replica lacks, as far as its leader has told."""
+        """Committed records that this replica lacks, by the last high watermark that its leader sent."""
         known = self.high_watermark if self.following is None else self.following.leader_watermark
         return max(known - self.log.log_end, 0)
 
     def counts_on(self, broker_id: int) -> bool:
-        """Whether the watermark waits for this follower."""
+        """Return whether the high watermark waits for this follower."""
         return self.view is not None and self.view.counts_on(broker_id)
 
     def followers(self) -> tuple[FollowerStatus, ...]:
-        """How far the others are, where we lead; () where we do not."""
+        """Return the progress of the other replicas if this broker leads; otherwise ()."""
         view = self.view
         if view is None:
             return ()
@@ -326,7 +326,7 @@ class Partition:
         return tuple(FollowerStatus(other, ends.get(other, -1), other in view.isr) for other in others)
 
     def configure(self, config: LogConfig) -> None:
-        """The topic's configuration has changed."""
+        """Apply the topic's new configuration."""
         self._kept_in_memory = self.ack_end
         has_new_policy = config.flush_policy is not self.log.config.flush_policy
         self.log.config = config
@@ -335,14 +335,14 @@ class Partition:
             self.announce()
 
     def was_cut(self) -> None:
-        """The log ends earlier: nothing behind its end is committed or kept any more."""
+        """Lower the high watermark and the durable end to the log end, after a truncation."""
         self.high_watermark = min(self.high_watermark, self.log.log_end)
         self._kept_in_memory = min(self._kept_in_memory, self.log.log_end)
 
     def delete_records(self, before: int) -> None:
-        """Have the log begin at `before`, here and on the followers. Raises OffsetOutOfRange, PartitionRefused.
+        """Raise the log start offset, here and on the followers. Raises OffsetOutOfRange, PartitionRefused.
 
-        No replica that still has these records is taken into the in-sync set from now on.
+        No replica that still has the deleted records joins the in-sync set from now on.
         """
         if self.view is None:
             raise PartitionRefused(Refusal.NOT_LEADER)
@@ -352,19 +352,19 @@ class Partition:
             self.start_moved()
 
     def start_moved(self) -> None:
-        """Records were deleted from the log's front: the followers hear of it, and it is to be on disk soon."""
+        """Send a new log start offset to the followers, and have it checkpointed soon."""
         for stream in self.streams:
             stream.committed()
         self._context.start_moved(self)
 
     def start_saved(self) -> None:
-        """The log's start is on disk: a restart brings back nothing before it."""
+        """Record that the log start offset is on disk: a restart brings back nothing before it."""
         if self.following is not None:
             self.following.start_saved()
         self.deletion.moved()
 
     def committed_to(self, end: int) -> None:
-        """A follower has learned how far its log is committed; consumers read from it that far (KIP-392)."""
+        """Raise the high watermark of a follower, up to which consumers read from it (KIP-392)."""
         if end > self.high_watermark:
             self.high_watermark = end
             if self.watchers:
@@ -375,7 +375,7 @@ class Partition:
             self._context.wants_isr_change(self)
 
     def prove(self, offset: int) -> None:
-        """Read the batch with `offset` and hold it against its checksum. Waits for the disk.
+        """Read and verify the batch with `offset`. Blocks on the disk.
 
         Raises OffsetOutOfRange, DamagedLog, OutOfResources, DiskFailed.
         """
@@ -384,7 +384,7 @@ class Partition:
             found.next_piece()
 
     def damaged(self, damage: DamagedLog) -> None:
-        """A batch is not what was written."""
+        """Report a batch that is not what was written."""
         self._context.found_damage(self, damage)
 
     def take_unsynced(self) -> Unsynced:
@@ -410,9 +410,9 @@ class Partition:
         self.directory.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """An invariant of this replica is broken, or something was raised in its work that was not thought of.
+        """Take this replica offline, after a broken invariant of its own or an unexpected exception in its work.
 
-        It is offline until the broker is started again, and others take over. The other replicas go on.
+        It is offline until the broker restarts; another broker takes over. The other replicas go on.
         """
         if self.error is None:
             _events.critical("partition.failed", topic=self.topic, partition=self.index, reason=repr(error))
@@ -422,7 +422,7 @@ class Partition:
 
     @contextmanager
     def contained(self) -> Iterator[None]:
-        """Have what is raised in here fail this replica, and nobody beside it; expected outcomes pass."""
+        """Let an unexpected exception fail this replica alone; expected errors are raised."""
         try:
             yield
         except (StorageError, OSError, PartitionRefused):
@@ -431,7 +431,7 @@ class Partition:
             self.fail(error)
 
     def go_offline(self, error: Exception) -> None:
-        """The log directory has failed, or this replica: refuse whoever waits."""
+        """Stop serving, after a failure of the log directory or of this replica, and refuse all waiters."""
         self.error = error
         self.directory.unsaved.pop(self, None)
         if self.following is not None:
@@ -442,18 +442,18 @@ class Partition:
         self._refuse_waiters(Refusal.OFFLINE)
 
     def deleted(self) -> None:
-        """The topic is gone, or this replica of it: whoever waits is told so, and nothing is written any more."""
+        """End the role of a deleted or reassigned replica: waiters are refused, and nothing is written any more."""
         self.is_deleted = True
         self._end_role(Refusal.DELETED)
 
     def close(self) -> None:
-        """Put the log on disk so that the next start has nothing to recover. Waits for the disk."""
+        """Flush and checkpoint the log, so that the next start has nothing to recover. Blocks on the disk."""
         self.log.close()
         if self.log.segments:
             self.note_flushed()
 
     def grown(self) -> None:
-        """Something was appended: have it flushed, at once or when there is time."""
+        """Schedule a flush after an append: immediately, or later with `flush.policy=os`."""
         if self.log.config.flush_policy is FlushPolicy.OS:
             self.directory.flusher.touch_later(self)
             self.announce()
@@ -469,7 +469,7 @@ class Partition:
         self._moved(self.view.flushed(end))
 
     def _moved(self, watermark: int | None) -> None:
-        """Tell those who wait for the watermark, if it has moved."""
+        """Set the high watermark, if it has moved, and complete the waiters below it."""
         if watermark is None or self.error is not None:
             return
         assert watermark <= self.log.log_end, "rule 1: the watermark never passes the leader's log"
@@ -487,10 +487,10 @@ class Partition:
         self._context.end_of_tick.moved(self.watchers)
 
     def note_flushed(self) -> None:
-        """The log's flushed end is on disk."""
+        """Write the log's flushed end to the flushed-offsets file."""
         end = self.log.flushed_end
         self.note_end(end, self.log.epochs.epoch_at(end - 1))
 
     def note_end(self, end: int, epoch: int) -> None:
-        """Everything below `end` is on disk, and the last of it is of `epoch`."""
+        """Write to the flushed-offsets file: everything below `end` is on disk, and its last record is of `epoch`."""
         self.directory.flushed_offsets.note(self._mark_slot, self._topic_id_bytes, self.index, end, epoch)

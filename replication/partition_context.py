@@ -1,4 +1,4 @@
-"""What the replicas of one broker share: who they are, and whom they tell."""
+"""Broker-wide dependencies shared by all partitions: broker id, clock, end-of-tick scheduler, callbacks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """What the replicas of one broker share."""
+    """Dependencies shared by all partitions of one broker."""
 
     broker_id: int
     end_of_tick: EndOfTickScheduler
     now: Callable[[], float]
-    """The loop's time, in seconds."""
+    """The event loop's time in seconds."""
     lag_max_s: float
     wants_isr_change: Callable[["Partition"], None]
-    """Told of a partition whose leader proposes another in-sync set."""
+    """Callback for a partition whose leader wants to propose another in-sync set."""
     found_damage: Callable[["Partition", DamagedLog], None]
-    """Told of batches that are not what was written."""
+    """Callback for batches of a partition that are not what was written."""
     start_moved: Callable[["Partition"], None]
-    """Told of a replica whose log start has to be on disk soon: its leader waits for that."""
+    """Callback for a replica whose log start offset must be on disk soon: its leader waits for that."""
     partition_failed: Callable[["Partition"], None]
-    """Told of a replica that serves nothing any more: others have to lead it."""
+    """Callback for a replica that serves nothing any more: another broker has to lead it."""
     open_segments: OpenSegments = field(default_factory=OpenSegments)

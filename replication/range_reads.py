@@ -1,4 +1,4 @@
-"""Ranges of committed batches, read from any replica of a partition: what a repair refetches."""
+"""Range reads of committed batches from any replica of a partition, for repair by refetch."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.slices import Slice
 
 READ_BYTES_MAX = 1 << 20
-"""Asked for at a time; a single batch may be larger."""
+"""Bytes requested at a time; a single batch may be larger."""
 DIAL_TIMEOUT_S = 1.0
 ANSWER_TIMEOUT_S = 10.0
 WITHOUT_STREAM = 0
@@ -31,24 +31,24 @@ Address = tuple[str, int]
 
 
 class RangeUnavailable(Exception):
-    """The other replica does not have it, or does not answer."""
+    """The other replica does not have the range, or does not answer."""
 
 
 class HeldPartitions(Protocol):
-    """The partitions that this broker has."""
+    """Lookup of this broker's partitions."""
 
     def with_id(self, topic_id: UUID, index: int) -> Partition | None: ...
 
 
 class RangeServer:
-    """Answers other brokers. What is committed is the same in every replica, so the role does not matter."""
+    """Server of range reads. Committed batches are the same in every replica, so the role does not matter."""
 
     def __init__(self, partitions: HeldPartitions) -> None:
         self._partitions = partitions
         self._answering: dict[Channel, asyncio.Task[None]] = {}
 
     def answer(self, channel: Channel, read: Read) -> None:
-        """Push one answer. Raises MalformedFrame where the one before is still due."""
+        """Push one answer. Raises MalformedFrame if the answer before is still due."""
         if channel in self._answering:
             raise MalformedFrame("a question before the last one is answered")
         task = self._answering[channel] = asyncio.get_running_loop().create_task(self._answer(channel, read))
@@ -63,7 +63,7 @@ class RangeServer:
             except DamagedLog as damage:
                 partition.damaged(damage)
             except (StorageError, OSError):
-                # Whoever asks goes on to another replica.
+                # The requester tries another replica.
                 pass
         channel.push([encode_push([row], row.size), *chunks])
 
@@ -80,7 +80,7 @@ class RangeServer:
 
 
 class RangeReader:
-    """Asks other brokers, over one connection each that ends with the `async with`."""
+    """Client of range reads, with one connection per broker, closed at the end of the `async with`."""
 
     def __init__(self, address_of: Callable[[int], Address | None], hello: Callable[[], Open], dial: Dial) -> None:
         self._address_of, self._hello, self._dial = address_of, hello, dial
@@ -96,7 +96,7 @@ class RangeReader:
             self._connections.pop(broker_id).close()
 
     async def read(self, broker_id: int, partition: Partition, offset: int) -> bytes:
-        """Committed batches from the one with `offset` on, as that broker has them. Raises RangeUnavailable."""
+        """Return that broker's committed batches from the one with `offset` on. Raises RangeUnavailable."""
         question = encode_read(self._hello(), Read(partition.topic_id, partition.index, offset, READ_BYTES_MAX))
         try:
             connection = self._connections.get(broker_id) or await self._connect(broker_id)
@@ -122,7 +122,7 @@ class RangeReader:
 
 
 class _Connection:
-    """One question at a time."""
+    """A connection with one request at a time."""
 
     def __init__(self) -> None:
         self._answer: asyncio.Future[tuple[PushRow, bytes]] | None = None
@@ -133,7 +133,7 @@ class _Connection:
         channel.on_closed = self._closed
 
     async def ask(self, question: bytes) -> tuple[PushRow, bytes]:
-        """Raises OSError, MalformedFrame."""
+        """Send a request and return its answer. Raises ConnectionResetError."""
         assert self._channel is not None, "it has begun"
         if not self._channel.is_open:
             raise ConnectionResetError
@@ -142,7 +142,7 @@ class _Connection:
         return await self._answer
 
     def received(self, frame: memoryview) -> None:
-        """One answer. Raises MalformedFrame."""
+        """Handle one answer. Raises MalformedFrame."""
         rows = decode_push(frame)
         if len(rows) != 1 or self._answer is None or self._answer.done():
             raise MalformedFrame("an answer to no question")

@@ -1,4 +1,4 @@
-"""What a leader sends next from one log: read once for all the followers that want the same, or not read at all."""
+"""Replication read cache of one log: the next batches to push, read once for all followers or not read at all."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from cordwood.replication.channel import Chunk
 from cordwood.storage.log import SMALL_BATCH_BYTES, Log
 
 SHARED_BYTES_MAX = SMALL_BATCH_BYTES
-"""Larger ones are read by each connection as its follower takes them: sharing them would keep them in memory."""
+"""Larger reads are not shared: each connection reads as its follower keeps up, and no copy stays in memory."""
 
 
 class CachedBatches(NamedTuple):
@@ -19,9 +19,9 @@ class CachedBatches(NamedTuple):
 
 
 class ReplicationReadCache:
-    """The last small shipment of one log waits for the second follower that asks for it.
+    """Cache of the last small read of one log, for the second follower that needs it.
 
-    Small batches wait here from the moment that they are appended, so that nobody has to read them back.
+    Small batches are cached when they are appended, so that they are never read back.
     """
 
     __slots__ = ("_fresh", "_fresh_bytes", "_fresh_end", "_fresh_start", "_log", "_shared")
@@ -33,7 +33,7 @@ class ReplicationReadCache:
         self._fresh_start = self._fresh_end = self._fresh_bytes = 0
 
     def appended(self, start: int, end: int, batch: bytes) -> None:
-        """A batch was written to the log from offset `start` to `end`, as these bytes."""
+        """Cache the bytes of a batch that was appended to the log from offset `start` to `end`."""
         if start != self._fresh_end or self._fresh_bytes + len(batch) > SHARED_BYTES_MAX:
             self._fresh = []
             self._fresh_bytes = 0
@@ -44,7 +44,7 @@ class ReplicationReadCache:
         self._fresh_bytes += len(batch)
 
     def take(self, offset: int, bytes_max: int, followers: int) -> CachedBatches | None:
-        """What a follower lacks from `offset` on; None if that is nothing.
+        """Return the batches that a follower lacks from `offset` on; None if there are none.
 
         Raises OffsetOutOfRange, DamagedLog, NotInMemory.
         """
@@ -69,15 +69,15 @@ class ReplicationReadCache:
         return self._shared
 
     def prefetch(self, offset: int, bytes_max: int) -> None:
-        """Have in memory what `take` needs: the bytes that it sends first, and the index that proves them.
+        """Load what `take` needs into memory: the bytes that are sent first, and the index that verifies them.
 
-        Waits for the disk. Raises OffsetOutOfRange, DamagedLog, OSError.
+        Blocks on the disk. Raises OffsetOutOfRange, DamagedLog, Truncated, OutOfResources, DiskFailed.
         """
         found = self._log.read_for_replication(offset, bytes_max)
         if found is not None:
             found[0].next_piece()
 
     def forget(self) -> None:
-        """The log is no longer led here, and may change."""
+        """Drop the cached batches: this broker no longer leads, and the log may change."""
         self._shared = None
         self._fresh, self._fresh_bytes = [], 0

@@ -1,7 +1,7 @@
-"""Opening of the logs that a broker finds at its start: beside the loop, in all log directories at the same time.
+"""Log recovery at the start of a broker: logs are opened in threads, in all log directories at the same time.
 
-Only files are read and mended here. Which of the logs this broker still holds, and in which role, is decided once, on
-the loop, when all of them are open: whatever became of a partition meanwhile, it is met as by a broker that was down.
+Only files are read and repaired here. Whether this broker still holds a log, and in which role, is decided once, on the
+event loop, when all logs are open: a change of a partition meanwhile is handled as after any downtime.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from cordwood.replication.replicas import Replicas
 from cordwood.storage.config import LogConfig
 
 LOGS_PER_STEP = 16
-"""Opened by one piece of work in a thread, unless the broker is to stop."""
+"""Logs that one call in a thread opens, unless the broker is stopping."""
 
 Wanted = tuple[Place, LogConfig]
 
 
 class Recovery:
-    """That of one start."""
+    """Log recovery of one start."""
 
     def __init__(self, replicas: Replicas, logs_at_once: int) -> None:
         """`logs_at_once` is for each log directory (num.recovery.threads.per.data.dir)."""
@@ -28,10 +28,10 @@ class Recovery:
         self._is_over = False
 
     async def run(self, wanted: Iterable[Wanted], now_ms: int) -> None:
-        """Open all of these that have something on a disk; `Replicas.open` then finds them open, or why they are not.
+        """Open all of these logs that have files; `Replicas.open` then finds each of them open, or its error.
 
-        However this ends, nothing is opened or written by it any more: where it is cancelled, as soon as the logs that
-        are being opened are open.
+        After this method, also after a cancellation, no more is opened or written: it waits for the logs that are being
+        opened.
         """
         queues: dict[LogDirectory, deque[Wanted]] = {}
         for place, config in wanted:
@@ -60,7 +60,7 @@ class Recovery:
             await directory.run_blocking(self._open, some, now_ms)
 
     def _open(self, some: Sequence[Wanted], now_ms: int) -> None:
-        """In a thread."""
+        """Open some logs, in a thread."""
         for place, config in some:
             if self._is_over:
                 return

@@ -1,8 +1,9 @@
-"""Gaps that a partition made itself: batches of idempotent producers that it refused a moment ago, and that come again.
+"""Sequence gaps caused by the partition: batches of idempotent producers that it refused, and that come again.
 
-What a producer sent behind such a batch, when it knew nothing of the refusal yet, must not get in before it (rule 9),
-and is not out of order either: told so, librdkafka gives up its epoch, and sends again under the next one what it has
-not been told of, other partitions' batches included, which may be there already. So it is refused in the same way.
+A producer may have sent later batches before it received the refusal. They must not be appended before the refused
+batch (rule 9). They must not get OutOfOrderSequence either: after that error librdkafka raises its producer epoch, and
+sends again under the new epoch every batch without a response, batches of other partitions included, which may have
+been appended already. So they are refused with a retriable error as well.
 """
 
 from collections.abc import Callable
@@ -12,12 +13,12 @@ from cordwood.storage.batch import BatchHeader
 from cordwood.storage.producers import Producers, is_later
 
 REMEMBERED_S = 10.0
-"""A producer that has not come again by then has given the batch up, and has to be told that something is missing."""
+"""A producer that has not sent the batch again by then has given it up, and must get OutOfOrderSequence."""
 PRODUCERS_MAX = 1000
 
 
 class RefusedBatches(NamedTuple):
-    """The first batch that was refused to a producer, and until when it is waited for."""
+    """First refused batch of a producer, and the deadline for its retry."""
 
     epoch: int
     sequence: int
@@ -25,17 +26,17 @@ class RefusedBatches(NamedTuple):
 
 
 class RefusedSequences:
-    """Those of one partition, one for each producer."""
+    """Refused batches of one partition, one for each producer."""
 
     __slots__ = ("_now", "_producers", "by_producer")
 
     def __init__(self, now: Callable[[], float], producers: Callable[[], Producers]) -> None:
-        """`now` is the loop's time, in seconds; `producers` are those of the partition's log."""
+        """`now` is the event loop's time in seconds; `producers` are those of the partition's log."""
         self._now, self._producers = now, producers
         self.by_producer: dict[int, RefusedBatches] = {}
 
     def opened(self, header: BatchHeader) -> None:
-        """The batch is refused, and will come again."""
+        """Record a refused batch that will come again."""
         if header.producer_id < 0 or self.is_before(header):
             return
         if len(self.by_producer) >= PRODUCERS_MAX:
@@ -44,9 +45,9 @@ class RefusedSequences:
         self.by_producer[header.producer_id] = RefusedBatches(header.producer_epoch, header.base_sequence, until_s)
 
     def is_before(self, header: BatchHeader) -> bool:
-        """Whether a batch that this one follows was refused, and may still come.
+        """Return whether an earlier batch of the producer was refused, and may still come.
 
-        It has come where the log has it: another leader took it, perhaps, and it was replicated to here.
+        It has come if the log has it: perhaps another leader appended it, and it was replicated to here.
         """
         gap = self.by_producer.get(header.producer_id)
         if gap is None or gap.epoch != header.producer_epoch or gap.until_s < self._now():
@@ -57,5 +58,5 @@ class RefusedSequences:
         return due is None or not is_later(due, gap.sequence)
 
     def closed(self, header: BatchHeader) -> None:
-        """The batch is in the log now: whatever was refused before has come, or is given up."""
+        """Remove the producer's refused batch: an append shows that it has come, or was given up."""
         self.by_producer.pop(header.producer_id, None)

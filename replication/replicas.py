@@ -1,4 +1,4 @@
-"""This broker's partitions: which there are, where they lie, and whether it may serve them."""
+"""Replicas of this broker: lookup by topic and index, their log directories, and whether they can be served."""
 
 from collections.abc import Iterator, Sequence
 from uuid import UUID
@@ -17,7 +17,7 @@ NO_EPOCH = -1
 
 
 class Replicas:
-    """The partitions of this broker by topic name and index, spread over its log directories."""
+    """Partitions of this broker by topic name and index, spread over its log directories."""
 
     def __init__(self, directories: Sequence[LogDirectory], context: PartitionContext) -> None:
         self.directories = directories
@@ -27,11 +27,11 @@ class Replicas:
         self._offline: set[tuple[str, int]] = set()
         self._homes: dict[tuple[UUID, int], LogDirectory] = {}
         self._recovered: dict[tuple[UUID, int], Log | OSError | StorageError] = {}
-        """Logs that were opened before anybody holds them, or why they could not be."""
+        """Logs that were opened at start and belong to no partition yet, or the errors of opening them."""
         for number, directory in enumerate(directories):
             directory.number = number
             for place in directory.found():
-                # On two disks of which one was away, and is back: what went on meanwhile is what counts.
+                # The partition is on two disks, and one was away for a while: the newer copy counts.
                 if place not in self._homes or _newest(directory, place) > _newest(self._homes[place], place):
                     self._homes[place] = directory
         for home in self._homes.values():
@@ -42,11 +42,11 @@ class Replicas:
             yield from partitions.values()
 
     def home_of(self, place: Place) -> LogDirectory | None:
-        """Where the partition lies; None where nothing of it is on a disk."""
+        """Return the log directory of the partition; None if no directory has files of it."""
         return self._homes.get((place.topic_id, place.partition))
 
     def recover(self, place: Place, config: LogConfig, now_ms: int) -> None:
-        """In a thread: open the log of a partition that has a home, for `open` to hold it."""
+        """Open the log of a partition that has a log directory, in a thread, for `open` to take it."""
         directory = self._homes[place.topic_id, place.partition]
         try:
             recovered: Log | OSError | StorageError = self._open_log(directory, place, config, now_ms)
@@ -55,17 +55,17 @@ class Replicas:
         self._recovered[place.topic_id, place.partition] = recovered
 
     def release_recovered(self) -> None:
-        """Let go of logs that were opened and turned out not to be this broker's any more."""
+        """Release logs that were opened at start and do not belong to this broker any more."""
         while self._recovered:
             _, recovered = self._recovered.popitem()
             if isinstance(recovered, Log):
                 recovered.release()
 
     def open(self, place: Place, config: LogConfig, now_ms: int) -> list[DamagedLog]:
-        """Hold a partition, recovering what its directory has. Returns what of that was damaged.
+        """Hold a partition, with its log recovered. Return the damage found in the log.
 
-        An empty partition gets its directory with its first batch. Waits for the disk, unless the log has been opened
-        already. Raises PartitionRefused.
+        An empty partition gets its directory with its first batch. Blocks on the disk, unless the log is open already.
+        Raises PartitionRefused.
         """
         directory = self._home(place)
         recovered = self._recovered.pop((place.topic_id, place.partition), None)
@@ -75,7 +75,7 @@ class Replicas:
             if not isinstance(recovered, Log):
                 raise recovered
             log = recovered
-            # It may have been given another since it was opened.
+            # The configuration may have changed since the log was opened.
             log.config = config
             mark = directory.flushed_offsets.get(place.topic_id, place.partition)
             partition = Partition(place, log, directory, self._context)
@@ -95,7 +95,7 @@ class Replicas:
         return open_log(directory.disk, path, config, mark, now_ms, self._context.open_segments)
 
     async def read_piece(self, chunk: Slice) -> Bytes:
-        """Take the next piece of a slice beside the loop, waiting for no disk but its own. Raises as it does."""
+        """Read the next piece of a slice in a thread of its own log directory. Raises as `Slice.next_piece`."""
         path = chunk.segment.path
         homes = [directory for directory in self.directories if path.startswith(f"{directory.path}/")]
         piece: Bytes = await max(homes, key=lambda home: len(home.path)).run_blocking(chunk.next_piece)
@@ -111,11 +111,11 @@ class Replicas:
         return None if topic is None else self.get(topic, index)
 
     def not_opened(self) -> list[tuple[str, int]]:
-        """Partitions that are this broker's and could not be opened, by topic name and index."""
+        """Return this broker's partitions that could not be opened, by topic name and index."""
         return sorted(self._offline)
 
     def is_disk_lost(self, topic_id: UUID, index: int) -> bool:
-        """Whether the log directory that a partition lies in is offline, rather than only full."""
+        """Return whether a partition's log directory is offline, rather than only full."""
         home = self._homes.get((topic_id, index))
         return home is None or home.is_offline
 
@@ -123,7 +123,7 @@ class Replicas:
         return self._names.get(topic_id)
 
     def led(self, topic: str, index: int, leader_epoch: int = NO_EPOCH) -> Partition:
-        """The partition, if this broker leads it, for someone who knows `leader_epoch` (KIP-320).
+        """Return the partition if this broker leads it. The requester knows `leader_epoch` (KIP-320).
 
         Raises PartitionRefused.
         """
@@ -133,7 +133,7 @@ class Replicas:
         return partition
 
     def readable(self, topic: str, index: int, leader_epoch: int = NO_EPOCH) -> Partition:
-        """The partition, if this broker holds it: what is committed may be read from a follower too (KIP-392).
+        """Return the partition if this broker holds it: a follower serves committed records, too (KIP-392).
 
         Raises PartitionRefused.
         """
@@ -149,18 +149,18 @@ class Replicas:
         return partition
 
     def configure(self, topic: str, config: LogConfig) -> None:
-        """The topic's configuration has changed."""
+        """Apply the topic's new configuration."""
         for partition in self._by_topic.get(topic, {}).values():
             partition.configure(config)
 
     def remove(self, topic: str) -> list[Partition]:
-        """Forget a deleted topic's partitions at once; `LogMaintenance.remove` then removes what they leave."""
+        """Remove a deleted topic's partitions immediately; `LogMaintenance.remove` then deletes their files."""
         removed = [self._forget(partition) for partition in list(self._by_topic.get(topic, {}).values())]
         self._offline = {place for place in self._offline if place[0] != topic}
         return removed
 
     def remove_one(self, topic: str, index: int) -> Partition | None:
-        """Forget a partition that has been moved to other brokers. None where it was not here."""
+        """Remove and return a partition that has been moved to other brokers. None if it was not here."""
         self._offline.discard((topic, index))
         partition = self.get(topic, index)
         return None if partition is None else self._forget(partition)
@@ -182,25 +182,25 @@ class Replicas:
         return partition
 
     def found(self) -> list[tuple[LogDirectory, UUID, int]]:
-        """All partitions that have something on a disk here, held or not."""
+        """Return all partitions with files on a disk here, held or not."""
         return [(directory, topic_id, index) for (topic_id, index), directory in self._homes.items()]
 
     def forget_home(self, topic_id: UUID, index: int) -> None:
-        """An orphan's files have been removed."""
+        """Remove an orphan whose files have been deleted."""
         directory = self._homes.pop((topic_id, index), None)
         if directory is not None:
             directory.flushed_offsets.forget(topic_id, index)
             directory.partition_count -= 1
 
     def go_offline(self, directory: LogDirectory) -> None:
-        """A log directory has failed: whoever waits for its partitions is told."""
+        """Take the partitions of a failed log directory offline, and refuse their waiters."""
         assert directory.error is not None, "it says why"
         for partition in self:
             if partition.directory is directory:
                 partition.go_offline(directory.error)
 
     def _home(self, place: Place) -> LogDirectory:
-        """Where the partition lies, or else the directory with the fewest partitions that still works."""
+        """Return the partition's log directory, or else the online one with the fewest partitions."""
         key = (place.topic_id, place.partition)
         if key not in self._homes:
             usable = [directory for directory in self.directories if not directory.is_offline]
@@ -213,6 +213,6 @@ class Replicas:
 
 
 def _newest(directory: LogDirectory, place: tuple[UUID, int]) -> tuple[int, int]:
-    """Leader epoch and end of what a directory has of a partition, as far as its mark says."""
+    """Return leader epoch and flushed end of a directory's copy of a partition."""
     mark = directory.flushed_offsets.get(*place)
     return (NO_EPOCH, 0) if mark is None else (mark.leader_epoch, mark.end_offset)

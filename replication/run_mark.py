@@ -1,8 +1,8 @@
-"""The mark in a log directory that says how its last run ended: by a stop, by a kill, or with the machine's memory.
+"""Run mark of a log directory: whether its last run ended by a stop, by a kill, or by a power cut.
 
-With `flush.policy=os` records are acknowledged from memory. A stop writes them to disk, and the memory of the operating
-system outlives a killed process; a power cut leaves neither. Kafka's mark is `.kafka_cleanshutdown`, which takes a kill
-for a power cut. The file has the id of the machine's boot while a broker runs, and STOPPED after it has stopped.
+With `flush.policy=os` records are acknowledged from memory. A stop writes them to disk, and after a kill the page cache
+still has them; after a power cut they may be lost. Kafka's mark is `.kafka_cleanshutdown`, which takes a kill for a
+power cut. While a broker runs, the file has the boot id of the machine; after a stop it has STOPPED.
 """
 
 from cordwood.storage import checkpoint
@@ -12,11 +12,11 @@ from cordwood.storage.errors import DamagedLog
 RUN_FILE = "run"
 STOPPED = b"stopped"
 LOST = b"lost"
-"""What was in memory is gone, and the others do not know yet."""
+"""What was only in memory is lost, and the other brokers do not know yet."""
 
 
 class RunMark:
-    """The mark of one log directory. All of it blocks, and raises OSError."""
+    """Mark of one log directory. All methods block, and raise OSError."""
 
     def __init__(self, disk: Disk, directory: str, boot_id: str, *, is_new: bool) -> None:
         """Read the mark of the last run, and begin another. Without a mark only a new directory has lost nothing."""
@@ -27,13 +27,13 @@ class RunMark:
         self._write(LOST if self.has_lost_memory else self._boot)
 
     def declared(self) -> None:
-        """The others know what may be gone."""
+        """Record that the other brokers know of the possible loss."""
         if self.has_lost_memory:
             self._write(self._boot)
             self.has_lost_memory = False
 
     def stopped(self) -> None:
-        """All logs are on disk."""
+        """Record that all logs are on disk."""
         self._write(LOST if self.has_lost_memory else STOPPED)
 
     def _read(self) -> bytes | None:
@@ -43,7 +43,7 @@ class RunMark:
             return LOST
 
     def _write(self, content: bytes) -> None:
-        """Where there is no room for a mark, there is none: that is the most careful one."""
+        """Write the mark. If there is no room for it, remove it: no mark counts as lost memory."""
         try:
             checkpoint.write(self._disk, self._path, content)
         except OSError:

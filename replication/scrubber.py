@@ -1,7 +1,8 @@
-"""Looking for damage before anybody needs what is damaged: everything on disk is read and proven, again and again.
+"""Scrubber: background reads that verify everything on disk, to find damage before a client needs the data.
 
-At a steady rate, in small pieces beside the loop. A pass over a log directory begins a while after the last one did, or
-as soon as that is through; so what fits into that while is proven that often, and more takes as long as the rate says.
+It reads at a steady rate, in small pieces in a thread. A pass over a log directory begins PASS_S after the last one
+began, or as soon as that one is through; so data that the rate can read in PASS_S is verified that often, and more data
+takes as long as the rate requires.
 """
 
 import asyncio
@@ -18,13 +19,13 @@ from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.scrub import PIECE_BYTES, LogView, Proof, Undecodable, Unpacked, prove, unpacked, view_of
 
 PASS_S = 15.0
-"""From the beginning of one pass to that of the next, if the rate allows."""
+"""Time from the beginning of one pass to that of the next, if the rate allows."""
 STEPS_PER_SECOND = 50
-"""At most, however high the rate."""
+"""Limit of the steps, however high the rate."""
 PAUSE_S = 1.0
-"""Between two passes, however long they take."""
+"""Pause between two passes, however long they take."""
 FILE_BYTES = 32 << 10
-"""What opening a file counts for at least, by the processor time it takes: thousands of small logs share the rate."""
+"""Bytes that opening a file counts for at least, by its processor time: thousands of small logs share the rate."""
 
 _events = structlog.get_logger("scrubber")
 
@@ -33,7 +34,7 @@ _Proofs = Iterator[tuple[Partition, Proof]]
 
 
 class Scrubber:
-    """One per broker. What it finds in a partition, the partition is told. A directory's disk holds up no other's."""
+    """Scrubber of one broker. Findings are reported to the partition. Each log directory is scrubbed by itself."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class Scrubber:
         scrub_the_rest: Callable[[], Awaitable[None]],
         found_undecodable: Callable[[Partition, Undecodable], None],
     ) -> None:
-        """`scrub_the_rest` has passes of its own, for what this broker keeps beside its logs. A rate of 0: never."""
+        """`scrub_the_rest` has passes of its own, over files beside the logs. A rate of 0 turns scrubbing off."""
         self._replicas, self._bytes_per_second, self._scrub_the_rest = replicas, bytes_per_second, scrub_the_rest
         self._found_undecodable = found_undecodable
         self._step_bytes = max(PIECE_BYTES, bytes_per_second // STEPS_PER_SECOND)
@@ -60,7 +61,7 @@ class Scrubber:
         await self._tasks.close()
 
     async def scrub(self) -> None:
-        """One pass over everything."""
+        """Run one pass over everything."""
         for directory in self._replicas.directories:
             await self._scrub_directory(directory)
         await self._scrub_the_rest()
@@ -71,7 +72,7 @@ class Scrubber:
         try:
             await scrub()
         except (OSError, StorageError) as error:
-            # Of what lies beside the logs. The next pass comes to it again.
+            # An error of the files beside the logs. The next pass reads them again.
             _events.warning("scrub.postponed", error=str(error))
         await asyncio.sleep(max(PASS_S - (now() - began), PAUSE_S))
 
@@ -109,7 +110,7 @@ class Scrubber:
                 unpacked(partition.log, found)
 
     async def _keep_to_the_rate(self, size: int) -> None:
-        """What was late is made up for, up to a second of it."""
+        """Sleep to keep the rate. Delays of up to a second are made up for."""
         now = asyncio.get_running_loop().time()
         self._due = max(self._due, now - 1) + size / self._bytes_per_second
         await asyncio.sleep(max(self._due - now, 0))
@@ -127,12 +128,12 @@ def _proofs_of(views: Iterable[tuple[Partition, LogView]]) -> _Proofs:
             for proof in prove(view):
                 yield partition, proof
         except StorageError as error:
-            # Without resources nothing is proven either way, and the other logs are not held up.
+            # Without resources the log is neither sound nor damaged, and the other logs are scrubbed.
             _events.warning("scrub.skipped", topic=partition.topic, partition=partition.index, error=str(error))
 
 
 def _advance(proofs: _Proofs, step_bytes: int) -> tuple[list[tuple[Partition, Found]], int, bool]:
-    """In a thread: go on for about `step_bytes`. What was found, how many bytes that took, and whether it is all."""
+    """Verify about `step_bytes`, in a thread. Return the findings, the bytes read, and whether that was all."""
     found: list[tuple[Partition, Found]] = []
     size = 0
     for partition, proof in proofs:

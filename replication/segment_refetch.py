@@ -1,6 +1,6 @@
-"""Repair in place: what is damaged of a segment is refetched from other replicas, and nothing is cut.
+"""Repair in place: damaged ranges of a segment are refetched from other replicas, with no truncation.
 
-The log's end, its flushed end and all sound ranges stay as they are, so the replica keeps its role and its place in the
+The log end, the flushed end and all sound ranges stay as they are, so the replica keeps its role and its place in the
 in-sync set.
 """
 
@@ -20,7 +20,7 @@ _events = structlog.get_logger("repairs")
 
 
 async def refetch(partition: Partition, segment: Segment, sources: Sequence[int], reader: RangeReader) -> bool:
-    """Replace a damaged segment by a whole one. False where the log was cut or dropped there meanwhile.
+    """Replace a damaged segment by a complete one. Return False if the log was truncated or dropped there meanwhile.
 
     `sources` are the brokers to ask, in this order. Raises RangeUnavailable, StorageError.
     """
@@ -55,7 +55,7 @@ async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int
 async def _fill(
     rebuild: SegmentRebuild, missing: Missing, partition: Partition, sources: Sequence[int], reader: RangeReader
 ) -> None:
-    """Raises RangeUnavailable where none of the sources has what comes next."""
+    """Fetch a missing range. Raises RangeUnavailable if no source has its next batch."""
     while rebuild.due < missing.end:
         refusals: list[str] = []
         for source in sources:

@@ -1,7 +1,7 @@
-"""Making bytes sure without stopping the loop: kernel AIO where there is one, a thread elsewhere.
+"""Asynchronous fdatasync and fsync: Linux kernel AIO if there is one, otherwise a thread.
 
-A syncer takes all files of one group commit at once and calls back on the loop when the last is on disk. The kernel's
-way needs neither a thread nor the interpreter's lock: six files take 0.4 ms, against 0.6 in three threads.
+A syncer takes all files of one group commit together, and calls back on the event loop when the last is on disk. Kernel
+AIO needs neither a thread nor the interpreter's lock: six files take 0.4 ms, against 0.6 in three threads.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ Done = Callable[[list[Failure]], None]
 
 
 class Syncer(Protocol):
-    """Where group commits go. One at a time."""
+    """Syncs the files of group commits, one group at a time."""
 
     def sync(self, files: Sequence[Syncable], done: Done) -> None:
-        """Sync all of `files`, then call `done` on the loop, with those that failed."""
+        """Sync all of `files`, then call `done` on the event loop with those that failed."""
         ...
 
     def close(self) -> None: ...
 
 
 class ThreadSyncer:
-    """fdatasync in a thread of `executor`, one file after the other: the portable way."""
+    """Portable syncer: fdatasync in a thread of `executor`, one file after the other."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
         self._loop, self._executor = loop, executor
@@ -42,7 +42,7 @@ class ThreadSyncer:
         future.add_done_callback(lambda finished: done(finished.result()))
 
     def close(self) -> None:
-        """Nothing is held; the executor is its owner's."""
+        """Do nothing: the executor belongs to the caller."""
 
 
 def _sync_all(files: Sequence[Syncable]) -> list[Failure]:
@@ -65,10 +65,10 @@ _EVENT = struct.Struct("<QQqq")
 
 
 class AioSyncer:
-    """Kernel AIO: every file of the group in one `io_submit`, completion by an eventfd in the loop (Linux, x86-64)."""
+    """Kernel AIO: one `io_submit` for all files of a group, completion by an eventfd in the loop (Linux, x86-64)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
-        """`executor` takes what the kernel does not. Raises OSError where it does not offer any of this."""
+        """`executor` syncs what the kernel does not take. Raises OSError if there is no kernel AIO."""
         if platform.machine() != "x86_64" or not hasattr(os, "eventfd"):
             raise OSError(errno.ENOSYS, "no kernel AIO here")
         self._loop, self._executor = loop, executor
@@ -100,7 +100,7 @@ class AioSyncer:
         os.close(self._eventfd)
 
     def _submit_some(self) -> None:
-        """As many as the context holds. A directory's entries need a full fsync, its fdatasync may do nothing."""
+        """Submit as many files as the context holds. A directory needs fsync: fdatasync may leave out its entries."""
         some = self._files[self._submitted : self._submitted + _DEPTH]
         for place, file in enumerate(some):
             number = self._submitted + place
@@ -114,7 +114,7 @@ class AioSyncer:
             try:
                 accepted = self._call(_SUBMIT, self._context, len(some) - passed, remaining)
             except OSError:
-                # The first of those that remain cannot go this way, or the kernel has no room: a thread takes it.
+                # The kernel refuses the first of those that remain, or has no room: a thread syncs that one.
                 beside = self._loop.run_in_executor(self._executor, _sync_all, some[passed : passed + 1])
                 beside.add_done_callback(self._synced_beside)
                 self._pending += 1
@@ -148,7 +148,7 @@ class AioSyncer:
             self._go_on()
 
     def _go_on(self) -> None:
-        """All that was submitted is done: submit the rest, or tell how it went."""
+        """Submit the remaining files, or call `done`, once all submitted syncs have ended."""
         if self._submitted < len(self._files):
             self._submit_some()
         else:
@@ -165,7 +165,7 @@ class AioSyncer:
 
 
 def best_syncer(loop: asyncio.AbstractEventLoop, executor: Executor) -> Syncer:
-    """Kernel AIO if this machine has it."""
+    """Return a syncer with kernel AIO if this machine has it, otherwise one with a thread."""
     try:
         return AioSyncer(loop, executor)
     except OSError:

@@ -1,46 +1,46 @@
-"""Background work of one owner: tasks that end with it, and loops that outlive what goes wrong in a round."""
+"""Background tasks of one owner: cancelled together, and loops that continue after an exception in a round."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 PAUSE_S, PAUSE_MAX_S = 0.5, 30.0
-"""After a round that failed: twice as long each time, until one succeeds."""
+"""Backoff after a round that failed: twice as long each time, until one succeeds."""
 
 CONTAINED = "contained"
-"""Key of an exception handler's context: what the error has cost is over, and nothing else is to be ended for it."""
+"""Key of an exception handler's context: the error is handled, and nothing else has to end for it."""
 
 RunBlocking = Callable[..., Awaitable[Any]]
-"""Runs a function that waits for the disk where it does not stop the loop."""
+"""Runs a function that blocks on the disk in a thread, so that the event loop goes on."""
 
 _ResultT = TypeVar("_ResultT")
 
 
 def report(message: str, error: BaseException) -> None:
-    """Give the loop's exception handler an error that ends nothing beyond what has already been ended."""
+    """Pass an error to the event loop's exception handler that ends nothing beyond what has already ended."""
     context = {"message": message, "exception": error, CONTAINED: True}
     asyncio.get_running_loop().call_exception_handler(context)
 
 
 class Tasks:
-    """The tasks of one owner. What goes wrong in one of them is reported, and is nobody else's."""
+    """Tasks of one owner. An exception in one task is reported, and does not affect the others."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, _ResultT], name: str | None = None) -> "asyncio.Task[_ResultT]":
-        """Run `work` beside everything else."""
+        """Run `work` as a task in the background."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._running.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def repeat(self, step: Callable[[], Awaitable[None]], name: str) -> "asyncio.Task[None]":
-        """Await `step` again and again, until `close`. It keeps its own pace."""
+        """Await `step` again and again, until `close`. `step` sets its own pace."""
         return self.spawn(_repeated(step, name), name)
 
     async def close(self) -> None:
-        """Cancel all of them, and wait for their ends."""
+        """Cancel all tasks, and wait until they have ended."""
         running = list(self._running)
         for task in running:
             task.cancel()

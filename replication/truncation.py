@@ -1,8 +1,9 @@
-"""Cuts of replicas' logs, beside the loop: those that are due in a log directory at the same time share their syncs.
+"""Truncation of replicas' logs: those due in a log directory at the same time share their syncs.
 
-Before a log is cut, its flush mark and its recovery point have to be lower on disk, or a crash in between would look
-like a loss; that is done in a thread, with one sync of the marks for all. The cut itself is made on the loop, in memory
-and in the page cache, and is sure with the next group commit: nothing that comes to stand there counts before that.
+Before a truncation, the flushed end and the recovery point of the log must be lower on disk, or a crash in between
+would look like a loss; a thread does that, with one sync of the flushed-offsets file for all. The truncation itself
+runs on the event loop, in memory and in the page cache, and is durable with the next group commit: batches that are
+appended afterwards do not count before that.
 """
 
 import asyncio
@@ -23,30 +24,30 @@ if TYPE_CHECKING:
     from cordwood.replication.partition import Partition
 
 CUTS_PER_TURN = 20
-"""Made before others get a turn of the loop."""
+"""Truncations made before the event loop runs other work."""
 
 _events = structlog.get_logger("replication")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """What a replica gives up: all that its log has at or above `end`, or with `is_new_start` all of it."""
+    """Truncation of a replica's log: everything at or above `end`, or with `is_new_start` the whole log."""
 
     partition: "Partition"
     end: int
     is_new_start: bool
     state: LogState | None
-    """What has to be on disk before; None where that is so already."""
+    """Checkpoint that must be on disk before; None if it already is."""
     is_wanted: Callable[[], bool]
-    """Asked right before the log is cut: whether the replica still has the role in which it was to give that up."""
+    """Called right before the truncation: whether the replica still has the role that requires it."""
 
 
 Done = Callable[[bool], None]
-"""Told on the loop whether the log is cut; where it is not, it may be tried again."""
+"""Called on the event loop with whether the log was truncated. If it was not, a retry is possible."""
 
 
 def cut_at(partition: "Partition", end: int, is_wanted: Callable[[], bool]) -> Cut:
-    """A cut, for which the flush mark is lowered already. Raises OSError, StorageError."""
+    """Return a truncation, with the flushed end already lowered. Raises OSError, StorageError."""
     log = partition.log
     state = log.state_before_cut(end)
     lower_mark(partition, end)
@@ -54,19 +55,19 @@ def cut_at(partition: "Partition", end: int, is_wanted: Callable[[], bool]) -> C
 
 
 def cut_of_all(partition: "Partition", offset: int, is_wanted: Callable[[], bool]) -> Cut:
-    """As `cut_at`, of everything: the log is to begin at `offset`."""
+    """Return a removal of the whole log, after which it begins at `offset`. Otherwise as `cut_at`."""
     partition.note_end(0, NO_EPOCH)
     return Cut(partition, offset, is_new_start=True, state=state_of_new_log(offset), is_wanted=is_wanted)
 
 
 def lower_mark(partition: "Partition", end: int) -> None:
-    """Note that nothing at or above `end` counts as flushed: a crash must not make a cut there look like a loss."""
+    """Lower the flushed end on disk to `end`: a crash must not make the truncation look like a loss."""
     log = partition.log
     partition.note_end(min(end, log.flushed_end), log.epochs.epoch_at(end - 1))
 
 
 class Truncations:
-    """Those of one broker."""
+    """Pending truncations of one broker."""
 
     def __init__(self) -> None:
         self._due: dict[LogDirectory, dict[Cut, Done]] = {}
@@ -75,7 +76,7 @@ class Truncations:
         self._tasks = Tasks()
 
     def add(self, cut: Cut, done: Done) -> None:
-        """Have a log cut soon. Its checkpoint is not written meanwhile, and nothing is to be appended."""
+        """Truncate a log soon. Until then its checkpoint is not written, and nothing may be appended to it."""
         directory = cut.partition.directory
         cut.partition.is_saving = True
         self._due.setdefault(directory, {})[cut] = done
@@ -84,7 +85,7 @@ class Truncations:
             self._tasks.spawn(self._cut_all(directory), f"truncations in {directory.path}")
 
     async def make(self, cut: Cut) -> bool:
-        """As `add`: whether the log is cut."""
+        """Truncate a log, as `add`. Return whether it was truncated."""
         is_cut: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def ended(is_made: bool) -> None:
@@ -95,7 +96,7 @@ class Truncations:
         return await is_cut
 
     async def close(self) -> None:
-        """Make no more cuts. Returns once nothing is written for one."""
+        """Make no more truncations. Returns once no thread writes for one."""
         await self._tasks.close()
         if self._preparing:
             await asyncio.wait(self._preparing)
@@ -118,13 +119,13 @@ class Truncations:
         try:
             failures: dict[Cut, Exception] = await asyncio.shield(preparing)
         except Exception as error:
-            # It was not even begun, as where there is no thread for it. None of the cuts may be forgotten for that.
+            # The thread did not begin, for example for lack of threads. No truncation may be forgotten for that.
             return dict.fromkeys(cuts, OutOfResources(f"no log could be cut: {error!r}"))
         return failures
 
 
 def prepare(cuts: Sequence[Cut]) -> dict[Cut, Exception]:
-    """Put on disk what has to be there before the cuts, all of one directory. What has failed, and why. Blocks."""
+    """Write what must be on disk before truncations in one directory. Return those that failed, and why. Blocks."""
     failures: dict[Cut, Exception] = {}
     directory = cuts[0].partition.directory
     try:
@@ -135,7 +136,7 @@ def prepare(cuts: Sequence[Cut]) -> dict[Cut, Exception]:
         log = cut.partition.log
         try:
             if cut.is_new_start:
-                # A replica that has never had a record has no directory yet.
+                # A replica without a first record has no directory yet.
                 for changed in log.disk.make_directories(log.directory):
                     sync_directory(log.disk, changed)
             if cut.state is not None:
@@ -146,14 +147,14 @@ def prepare(cuts: Sequence[Cut]) -> dict[Cut, Exception]:
 
 
 def finish(cut: Cut, failure: Exception | None = None) -> bool:
-    """Cut the log, which is prepared for it or could not be. Return whether it is cut."""
+    """Truncate the log, unless its preparation failed. Return whether it was truncated."""
     partition = cut.partition
     partition.is_saving = False
     if partition.error is None and not partition.is_deleted:
         with partition.contained():
             if cut.is_wanted() and (cut.is_new_start or cut.end >= partition.log.log_start):
                 return _make(cut, failure)
-            # It has another role by now, or retention has come first: it keeps what it has.
+            # The replica has another role by now, or retention came first: its log stays as it is.
             partition.note_flushed()
     return False
 
@@ -182,7 +183,7 @@ def _make(cut: Cut, failure: Exception | None) -> bool:
 
 
 def _not_cut(partition: "Partition", error: Exception) -> bool:
-    """Whatever it was: it may be tried again, unless the disk is broken."""
+    """Log an error of any kind. A retry is possible, unless the disk is broken."""
     reason = partition.directory.write_failed(error) if isinstance(error, OSError | StorageError) else error
     _events.error("replica.not_cut", topic=partition.topic, partition=partition.index, reason=str(reason))
     return False
@@ -192,5 +193,5 @@ def _tell(cut: Cut, done: Done, *, is_cut: bool) -> None:
     try:
         done(is_cut)
     except Exception as error:
-        # The others are told all the same.
+        # The other callbacks are still called.
         cut.partition.fail(error)

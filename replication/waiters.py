@@ -1,4 +1,4 @@
-"""Who waits for what: acknowledgements for an offset, long polls for news; woken together at the end of a turn."""
+"""Pending produce acks and long-poll fetches (Kafka's purgatory), completed once per event-loop iteration."""
 
 import asyncio
 import math
@@ -10,9 +10,9 @@ from cordwood.replication.tasks import report
 
 
 class Waiter(Protocol):
-    """Something that waits for one partition to reach an offset. Called once, by one of the two.
+    """A request that waits until a partition reaches an offset. One of its two methods is called, once.
 
-    `deadline` is the loop's time after which it is refused.
+    The waiter is refused after `deadline`, in the event loop's time.
     """
 
     @property
@@ -24,17 +24,17 @@ class Waiter(Protocol):
 
 
 class Watcher(Protocol):
-    """Something with work to do once a turn is over, however often it was mentioned during the turn."""
+    """An object with work at the end of an event-loop iteration, woken once per iteration."""
 
     def wake(self) -> None: ...
 
     def fail(self, error: Exception) -> None:
-        """`wake` has raised this: end what it is at work on, and nothing else."""
+        """End the work in progress, and nothing else, after `wake` has raised `error`."""
         ...
 
 
 class FutureWaiter:
-    """A coroutine that waits, for `future`, as long as it takes."""
+    """A coroutine that waits on `future`, without a deadline."""
 
     deadline = math.inf
 
@@ -51,7 +51,7 @@ class FutureWaiter:
 
 
 class OffsetWaiters:
-    """Waiters of one partition by the end offset they wait for, which never goes down from one to the next."""
+    """Waiters of one partition, in ascending order of the end offset that they wait for."""
 
     __slots__ = ("_queue",)
 
@@ -63,13 +63,13 @@ class OffsetWaiters:
 
     def add(self, end: int, waiter: Waiter) -> None:
         if self._queue and self._queue[-1][0] > end:
-            # A batch sent again waits for the end of its first appearance, which lies before later ones.
+            # A duplicate batch waits for the end offset of its first append, which is below later ones.
             self._queue = deque(sorted((*self._queue, (end, waiter)), key=lambda entry: entry[0]))
         else:
             self._queue.append((end, waiter))
 
     def reached(self, end: int) -> None:
-        """Everything below `end` is as it should be."""
+        """Complete the waiters for `end` and lower offsets."""
         queue = self._queue
         while queue and queue[0][0] <= end:
             waiter = queue.popleft()[1]
@@ -79,7 +79,7 @@ class OffsetWaiters:
                 report("a waiter failed as its offset was reached", error)
 
     def expire(self, now: float, reason: Exception) -> None:
-        """Refuse those whose deadline is past."""
+        """Refuse the waiters whose deadline has passed."""
         overdue = [entry for entry in self._queue if entry[1].deadline <= now]
         if overdue:
             self._queue = deque(entry for entry in self._queue if entry[1].deadline > now)
@@ -99,7 +99,7 @@ def _refuse(entries: Iterable[tuple[int, Waiter]], reason: Exception) -> None:
 
 
 class EndOfTickScheduler:
-    """Whom to wake at the end of this turn, each once: connections with answers to send first, then long polls."""
+    """Wake-ups at the end of an event-loop iteration, one each: connections with responses first, then long polls."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._is_scheduled = loop, False
@@ -107,19 +107,19 @@ class EndOfTickScheduler:
         self._watching: dict[Watcher, None] = {}
 
     def answered(self, connection: Watcher) -> None:
-        """The connection has an answer that can be sent."""
+        """Wake a connection that has a response to send."""
         self._answered[connection] = None
         if not self._is_scheduled:
             self._see_to_it()
 
     def moved(self, watchers: dict[Watcher, None]) -> None:
-        """A partition that these watch has news."""
+        """Wake the watchers of a partition that has changed."""
         self._watching.update(watchers)
         if not self._is_scheduled:
             self._see_to_it()
 
     def due(self, watcher: Watcher) -> None:
-        """This one has something to do."""
+        """Wake a watcher that has work to do."""
         self._watching[watcher] = None
         if not self._is_scheduled:
             self._see_to_it()
@@ -138,7 +138,7 @@ class EndOfTickScheduler:
                 self._send()
 
     def _see_to_it(self) -> None:
-        """Whoever began this turn may not know that there is somebody to wake."""
+        """Schedule `run`: the code that runs in this iteration may not call it."""
         self._is_scheduled = True
         self._loop.call_soon(self._run_scheduled)
 
