@@ -49,7 +49,7 @@ class LeaderView:
     high_watermark: int
     own_end: int
     log_start: int = 0
-    """Lower records are deleted forever: a replica that has them does not join the in-sync set (KIP-107)."""
+    """Records below are permanently deleted: a replica that has them does not join the in-sync set (KIP-107)."""
     followers: dict[int, FollowerView] = field(default_factory=dict)
     proposed_isr: frozenset[int] | None = None
     has_enough_replicas: bool = False
@@ -76,7 +76,8 @@ class LeaderView:
     ) -> int | None:
         """Record a follower's flushed end. Return the new high watermark if it moved.
 
-        Only reports on our epoch count (rule 5, KIP-320). Raises ImpossibleReport; earlier reports stay.
+        Only reports on the current leader epoch count (rule 5, KIP-320). Raises ImpossibleReport; earlier reports stay
+        valid.
         """
         if leader_epoch != self.assignment.leader_epoch or follower not in self.assignment.replicas:
             return None
@@ -209,7 +210,7 @@ class LeaderView:
         return now - view.caught_up_at > lag_max_s
 
     def _has_caught_up(self, replica: int) -> bool:
-        """Rule 6: a follower has all committed records, all from before our epoch, and no deleted record."""
+        """Return whether it has all committed records, all from before this epoch, and no deleted one (rule 6)."""
         view = self.followers.get(replica)
         if view is None or view.log_start < self.log_start:
             return False

@@ -141,7 +141,7 @@ class LogDirectory:
 
 
 def names_in(disk: Disk, topics: str) -> Iterator[tuple[str, str]]:
-    """Yield the names of topic directories, each with the names of its partitions; a file's name with ""."""
+    """Yield the names of topic directories, each with the names of its partitions; an empty one if it is a file."""
     for topic in disk.list_directory(topics):
         try:
             partitions = disk.list_directory(f"{topics}/{topic}")

@@ -20,7 +20,7 @@ CHECKPOINT_INTERVAL_S = 1.0
 CHECKPOINT_AGE_S = 10.0
 EXPIRY_INTERVAL_S = 0.5
 CHECKPOINT_BYTES = 64 << 20
-"""A log is checkpointed after so many new bytes, or so long after the last time: a restart reads no more than that."""
+"""A log is checkpointed after so many new bytes, or CHECKPOINT_AGE_S after the last time: a restart reads no more."""
 CHECKPOINTS_PER_LOOK = 20
 """Logs checkpointed by age in one round: thousands of logs take turns, and a restart reads a little more of each."""
 CUT_LOOK_S = 0.01

@@ -62,7 +62,10 @@ async def rewrite(partition: Partition, path: str, log_maintenance: LogMaintenan
 
 
 async def set_aside(partition: Partition, damage: DamagedLog) -> str | None:
-    """Copy a damaged segment to the quarantine. Return the copy's path; None without a file or room. Raises OSError."""
+    """Copy a damaged segment to the quarantine. Return the copy's path; None if there is no file, or no room.
+
+    Raises OSError.
+    """
     segment, directory = scrub.segment_with(partition.log, damage.path), partition.directory
     paths = (damage.path,) if segment is None else segment.paths()
     if not any(map(directory.disk.exists, paths)):

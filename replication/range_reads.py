@@ -80,7 +80,7 @@ class RangeServer:
 
 
 class RangeReader:
-    """Client of range reads, with one connection per broker, closed at the end of the `async with`."""
+    """Client of range reads, with one connection per broker. Leaving the `async with` closes the connections."""
 
     def __init__(self, address_of: Callable[[int], Address | None], hello: Callable[[], Open], dial: Dial) -> None:
         self._address_of, self._hello, self._dial = address_of, hello, dial

@@ -46,7 +46,7 @@ class Segment:
         self.is_lost = False
         """Whether its file was missing when the log was opened: the segment only reserves its offsets."""
         self.cuts = 0
-        """Count of truncations, by which a reader notices that its bytes may be gone (`slices.py`)."""
+        """Count of truncations and of a removal: with it a reader notices that its bytes are gone (`slices.py`)."""
         self.decoded_to = 0
         """Byte up to which the scrubber has tried to decompress the batches."""
         self._interval_bytes = interval_bytes
