@@ -1,9 +1,9 @@
-"""What one broker is: the Kafka wire, groups, metadata and the command line."""
+"""A broker: Kafka protocol, consumer groups, metadata quorum, HTTP and command line."""
 
 import sys
 
-# Where hypothesis is installed, kio's number types import it to offer it strategies: 0.13 s and 13 MB of every start
-# of a broker, for nothing. They are made to believe that it is not there.
+# If hypothesis is installed, kio's number types import it to register strategies: 0.13 s and 13 MB of each broker
+# start, unused. A None entry in sys.modules makes that import fail.
 if "hypothesis" not in sys.modules:
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
     import kio.static._phantom  # noqa: F401

@@ -1,4 +1,4 @@
-"""Whether a broker's host refuses connections at its address: then no process listens there any more."""
+"""Probe of a broker's address: a refused connection means that no process listens there."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,13 +7,13 @@ PROBE_TIMEOUT_S = 0.5
 
 
 class AddressProbe:
-    """`address` is where brokers reach each other; None where it is not known."""
+    """A probe. `address` returns the address between brokers; None if it is not known."""
 
     def __init__(self, address: Callable[[int], tuple[str, int] | None]) -> None:
         self._address = address
 
     async def is_refused(self, broker_id: int) -> bool:
-        """True only for a refusal. A host that is silent or out of reach says nothing about the broker's process."""
+        """Return True only for a refused connection. A silent or unreachable host says nothing about the broker."""
         address = self._address(broker_id)
         if address is None:
             return False

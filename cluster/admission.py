@@ -1,6 +1,6 @@
-"""The checks that handlers make, made again for a command that another broker proposes.
+"""Admission of commands that another broker proposes: the same checks as in the request handlers.
 
-That broker may be of another version, or may not be one of ours: what the handlers here would refuse is not taken.
+The other broker may run another version, or may not belong to this cluster.
 """
 
 from collections.abc import Iterable
@@ -27,14 +27,14 @@ from cordwood.cluster.metadata.proposers import Admit
 from cordwood.cluster.topic_configs import validate
 
 TEXT_BYTES_MAX = 32_000
-"""Of one name, host or value: Kafka's older messages have 16 bits for its length."""
+"""Largest length of one name, host or value: Kafka's older messages have 16 bits for it."""
 PORT_MAX = 65_535
 ENDPOINTS_MAX = 100
 PRODUCER_IDS_MAX = 100_000
 
 
 def admission(settings: Settings) -> Admit:
-    """The check for a broker with these settings."""
+    """Return the check for a broker with these settings."""
 
     def admit(command: Command, image: Image) -> None:
         try:
@@ -46,7 +46,7 @@ def admission(settings: Settings) -> Admit:
 
 
 def _check(command: Command, image: Image, broker: BrokerConfig) -> None:
-    """Raises Refused."""
+    """Raise Refused for a command that the handlers would refuse."""
     match command:
         case RegisterBroker():
             _check_registration(command)

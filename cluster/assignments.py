@@ -1,4 +1,4 @@
-"""What the metadata means for this broker's replicas: which to hold, which of them to lead, and whom to follow."""
+"""Partition assignments: this broker's replicas and their roles (leader, follower), as the metadata image has them."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -21,15 +21,15 @@ _events = structlog.get_logger("replicas")
 
 
 class Following(Protocol):
-    """Who sees to it that a replica has what its leader has."""
+    """The starter of replication from a partition's leader."""
 
     def follow(self, partition: Partition, leader: int) -> None:
-        """Begin to follow, in the partition's present epoch."""
+        """Follow `leader` in the partition's current leader epoch."""
         ...
 
 
 class Assignments:
-    """Keeps the replicas in step with the image. `follow` is the quorum's listener."""
+    """The replicas of this broker, kept in step with the metadata image. `follow` is a listener of the quorum."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Assignments:
         self._settings, self._wall_clock = settings, wall_clock
 
     def assigned(self, image: Image) -> Iterator[tuple[Place, LogConfig]]:
-        """The replicas that the image assigns to this broker, and how their logs are configured."""
+        """Yield the replicas that the image assigns to this broker, with their log configuration."""
         broker = broker_config(self._settings, image)
         for topic in image.topics_by_id.values():
             config = log_config(topic, broker)
@@ -52,10 +52,10 @@ class Assignments:
                     yield Place(topic.name, index, topic.id), config
 
     def begin(self, image: Image) -> None:
-        """Hold every replica that the image assigns to this broker, and take its role.
+        """Open every replica that the image assigns to this broker, and take its role.
 
-        Waits for the disk where a log that has something there has not been recovered yet. The image has this
-        incarnation registered, so that no role is one of the last incarnation's.
+        Blocks on the disk for each log that has data and is not recovered yet. The image has this incarnation
+        registered, so that no role belongs to the previous incarnation.
         """
         for topic in image.topics_by_id.values():
             _warn_of_ignored(None, topic)
@@ -66,7 +66,7 @@ class Assignments:
             self._log_maintenance.remove_orphans([row for row in found if not self._is_assigned(row[1], row[2], image)])
 
     def follow(self, old: Image, new: Image) -> None:
-        """Do what the change asks for. A disk that fails costs replicas, never the metadata: nothing is raised."""
+        """Apply a metadata change to the replicas. Raise nothing: a failed disk costs replicas, never the metadata."""
         for before, after in changed_topics(old, new):
             if after is None:
                 assert before is not None, "a change has at least one side"
@@ -75,7 +75,7 @@ class Assignments:
                 _warn_of_ignored(before, after)
                 self._take_roles(before, after, new)
         if old.brokers is not new.brokers:
-            # Who has caught up may have been waiting for nothing but to be alive.
+            # A follower that has caught up may have waited only for its broker to be alive.
             for partition in self._replicas:
                 partition.watch_followers()
         if old.broker_configs is not new.broker_configs:
@@ -83,12 +83,12 @@ class Assignments:
                 self._take_roles(None, topic, new)
 
     def _is_assigned(self, topic_id: UUID, index: int, image: Image) -> bool:
-        """Whether a replica belongs here, even where it could not be opened."""
+        """Return True if the image assigns the replica to this broker, even if its log could not be opened."""
         partition = image.partition(topic_id, index)
         return partition is not None and self._settings.node_id in partition.replicas
 
     def open_more(self, image: Image) -> None:
-        """Try again to hold what could not be held for lack of room, up to the first that still cannot be."""
+        """Retry the replicas that could not be opened for lack of room, up to the first that still cannot be opened."""
         for name, index in self._replicas.not_opened():
             topic = image.topics_by_name.get(name)
             if topic is None or self._replicas.is_disk_lost(topic.id, index):
@@ -98,7 +98,7 @@ class Assignments:
                 return
 
     def _take_roles(self, before: TopicImage | None, topic: TopicImage, image: Image) -> None:
-        """Take the roles in all partitions, or in those alone that have changed since `before`."""
+        """Take the roles in all partitions of a topic, or only in those that have changed since `before`."""
         broker = broker_config(self._settings, image)
         if before is not None and before.configs is not topic.configs:
             before = None
@@ -117,7 +117,7 @@ class Assignments:
                 self._remove([moved_away], topic.name)
 
     def _assign_within(self, held: Partition, partition: PartitionImage, min_isr: int) -> None:
-        """As `_assign`; whatever goes wrong costs this replica and no other."""
+        """Do as `_assign`. An exception fails this replica and no other."""
         try:
             self._assign(held, partition, min_isr)
         except Exception as error:
@@ -141,14 +141,14 @@ class Assignments:
         try:
             self._log_maintenance.remove(partitions)
         except OSError as error:
-            # What is left of it is an orphan at the next start.
+            # The files that are left are orphans at the next start.
             _events.error("topic.not_removed", topic=topic, error=str(error))
 
     def _open(self, topic: TopicImage, index: int, config: LogConfig) -> Partition | None:
         try:
             damage = self._replicas.open(Place(topic.name, index, topic.id), config, self._wall_clock())
         except (PartitionRefused, StorageError, OSError) as error:
-            # An OSError has taken the log directory offline before it came here (Replicas.open).
+            # Replicas.open has taken the log directory offline before it raised an OSError.
             reason = str(error.__cause__ or error)
             _events.error("partition.offline", topic=topic.name, partition=index, reason=reason)
             return None

@@ -1,4 +1,4 @@
-"""The composition root: everything that a broker is made of is built and wired here, and nowhere else."""
+"""The composition root of a broker: every component is built and wired here, and nowhere else."""
 
 import asyncio
 import re
@@ -78,7 +78,7 @@ _events = structlog.get_logger("broker")
 
 
 class Broker:
-    """One broker. `start` and `stop` are its life; `failure` is set when it can no longer go on."""
+    """One broker, from `start` to `stop`. `failure` gets a reason when the broker cannot go on."""
 
     def __init__(self, settings: Settings, environment: Environment) -> None:
         self._settings, self._environment = settings, environment
@@ -100,13 +100,13 @@ class Broker:
         self._http: HttpServer | None = None
         self.failure: asyncio.Future[str] = self._loop.create_future()
         self.watched: Watched | None = None
-        """What there is to be seen of it, once it knows the cluster's metadata."""
+        """The broker's observable state, for health and metrics; None until the cluster's metadata is known."""
 
     async def start(self) -> tuple[Listener, ...]:
-        """Join the cluster, recover the logs, and serve. Returns once this broker may lead.
+        """Join the cluster, recover the logs, and serve. Return the bound listeners once this broker may lead.
 
-        Waits for as long as the cluster has no quorum. Where it is cancelled, nothing is written any more. Raises
-        OSError, DamagedLog, WrongDirectory, CommandRefused, UnknownCommand.
+        Waits as long as the cluster has no quorum. After a cancellation nothing is written any more. Raises OSError,
+        StorageError, WrongDirectory, WrongMetadata, CommandRefused, UnknownCommand, QuorumFailed, RuntimeError.
         """
         settings = self._settings
         self._end_of_tick = EndOfTickScheduler(self._loop)
@@ -144,7 +144,7 @@ class Broker:
         return bound
 
     async def stop(self) -> None:
-        """Have others lead, end connections, put everything on disk, and leave the next start nothing to recover."""
+        """Hand over leadership, close connections, flush and close the logs. The next start recovers nothing."""
         if self._settings.controlled_shutdown_enable:
             await self._lifecycle.begin_shutdown(self._settings.controlled_shutdown_max_wait_ms / 1000)
         await self._server.close()
@@ -200,7 +200,10 @@ class Broker:
         return self._lifecycle.why_not_ready() or why_not_writable(self._replicas.directories, headroom_bytes)
 
     async def _listen_for_http(self, watched: Watched) -> None:
-        """Whether the broker is well can be asked from here on. Who does not want it is spared its libraries' 10 MB."""
+        """Serve health, metrics and the HTTP API from here on, if `http.listen` is set.
+
+        The HTTP libraries, 10 MB, are imported only then.
+        """
         address = http_address(self._settings)
         if address is not None:
             from cordwood.cluster.http.server import HttpServer
@@ -210,7 +213,7 @@ class Broker:
             await self._http.start(*address)
 
     def _context(self, watched: Watched) -> "Context":
-        """What the HTTP API asks is asked of the cluster by its own protocol, of this broker as of any other."""
+        """Return the HTTP API's context. The API reaches this broker and all others by the Kafka protocol."""
         from cordwood.cluster.http.cluster_client import ClusterClient
         from cordwood.cluster.http.context import Context
 
@@ -231,9 +234,9 @@ class Broker:
         return Context.of(watched, cluster, settings, self._decoding, self._wall_clock)
 
     def _take_part(self) -> None:
-        """This incarnation is registered, its logs are recovered: hold what it is assigned, and follow what changes.
+        """Take the roles of the assigned replicas and follow the metadata, once registered and recovered.
 
-        Without a pause in between: no change of the metadata is missed, and none is met twice.
+        There is no suspension point in between, so that no metadata change is missed or applied twice.
         """
         self._assignments.begin(self._quorum.image)
         self._quorum.subscribe(self._assignments.follow)
@@ -306,7 +309,7 @@ class Broker:
         )
 
     def _close(self, partition: Partition) -> Partition | None:
-        """In a thread. Return the partition if its log cannot be put away: the next start recovers it."""
+        """Close a partition's log, in a thread. Return the partition if that failed: the next start recovers it."""
         if not partition.directory.is_offline:
             try:
                 partition.close()
@@ -391,7 +394,7 @@ class Broker:
             self.failure.set_result(reason)
 
     def _undecodable(self, partition: Partition, found: Undecodable) -> None:
-        """No replica has it any better: it is what the producer sent, and stays for whoever can read it."""
+        """Log an undecodable batch once. All replicas have the same bytes from the producer, so the batch is kept."""
         if self._damage.note_undecodable(found.path, found.position):
             _events.error(
                 "batch.undecodable",
@@ -403,14 +406,14 @@ class Broker:
             )
 
     def _damaged(self, damage: DamagedLog) -> None:
-        """Something on disk is not what was written there. A partition of ours is told, wherever it was met."""
+        """Report damage to the partition whose log has the damaged file, if this broker holds that partition."""
         match = _PARTITION_PATH.search(damage.path)
         partition = None if match is None else self._replicas.with_id(UUID(match["topic"]), int(match["partition"]))
         if partition is not None:
             partition.damaged(damage)
 
     async def _scrub_the_rest(self) -> None:
-        """What this broker keeps beside its logs: known in memory, and written anew from there."""
+        """Scrub the files outside the logs: metadata and identity files. Rewrite the damaged ones from memory."""
         for repaired in await quorums.scrub(self._quorum):
             self._note_repaired(repaired)
         settings, cluster_id = self._settings, self._quorum.image.cluster_id
@@ -422,7 +425,7 @@ class Broker:
                 self._note_repaired(claimed.damage)
 
     def _note_repaired(self, damage: DamagedLog) -> None:
-        """Something on disk was not what was written there, and is again."""
+        """Record and log a damaged file that has been rewritten."""
         self._damage.note(damage)
         self._damage.done(damage)
         _events.error("file.damaged", damage=str(damage))

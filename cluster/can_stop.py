@@ -1,4 +1,4 @@
-"""Whether a broker may be stopped now: what would no longer be available, or safe, without it."""
+"""Stop check of a broker: partitions and quorum that would lose availability or durability without it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ NAMES_SHOWN = 3
 
 
 def reasons_against(view: ClusterView, broker_id: int) -> list[str]:
-    """Why a broker must not be stopped now, a sentence each; empty where it may."""
+    """Return the reasons against stopping a broker now, one sentence each; empty if it may stop."""
     broker = view.broker(broker_id)
     if broker is None:
         known = ", ".join(str(other.broker_id) for other in view.brokers)

@@ -1,7 +1,7 @@
-"""The settings of a broker: one table with every key's type, default, bounds and meaning.
+"""Broker configuration: a table of every key with its type, default, bounds and documentation.
 
-Keys are Kafka's own names where Kafka has them; the attribute is the key with underscores for dots.
-`cluster/config_sources.py` fills the table from a file, the environment and the command line.
+Keys have Kafka's names where Kafka has them. An attribute is its key with underscores for dots.
+`cluster/config_sources.py` reads the values from a file, the environment and the command line.
 """
 
 from collections.abc import Mapping
@@ -32,13 +32,13 @@ COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table."""
+    """One configuration key: a row of the table."""
 
     key: str
     type: ValueType
     default: Value
     is_dynamic: bool
-    """Whether AlterConfigs may change it while the broker runs: it is a default for topics."""
+    """Whether AlterConfigs may change the key at run time: true of keys that are defaults of topic configs."""
     documentation: str
 
 
@@ -54,13 +54,13 @@ def _topic_default(default: Value, type_: ValueType, documentation: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a broker was told at its start. Times in milliseconds and sizes in bytes, unless the name says otherwise.
+    """The static configuration of a broker. Times are in milliseconds, sizes in bytes, unless the name has a unit.
 
-    With nothing given it is one node on 127.0.0.1:9092 with its data in ./cordwood-data.
+    The default is one broker on 127.0.0.1:9092 with its data in ./cordwood-data.
     """
 
     given: frozenset[str] = frozenset()
-    """The keys that somebody set, as against those that have their default."""
+    """Keys that were set explicitly."""
 
     node_id: int = _setting(1, integer(0), "This broker's number, unique in its cluster.")
     cluster_id: str = _setting(
@@ -292,18 +292,18 @@ class Settings:
     )
 
     def value_of(self, key: str) -> Value:
-        """By Kafka's name. Raises KeyError for a key that is not in the table."""
+        """Return the value of a key. Raises KeyError for an unknown key."""
         if key not in SETTINGS:
             raise KeyError(key)
         value: Value = getattr(self, attribute_of(key))
         return value
 
     def is_given(self, key: str) -> bool:
-        """Whether somebody set it, be it to what it is anyway."""
+        """Return True if the key was set explicitly, even to its default."""
         return key in self.given or self.value_of(key) != SETTINGS[key].default
 
     def text_of(self, key: str) -> str | None:
-        """As `value_of`, in the words that Kafka's tools use."""
+        """Return the value of a key as Kafka's tools write it. Raises KeyError for an unknown key."""
         return text_of(self.value_of(key))
 
 
@@ -318,7 +318,7 @@ def key_of(attribute: str) -> str:
 SETTINGS: Mapping[str, Setting] = {
     key_of(row.name): Setting(key_of(row.name), *row.metadata["row"]) for row in fields(Settings) if row.metadata
 }
-"""The table by key, in the order in which it is written."""
+"""The table by key, in the order of the fields."""
 
 SECRETS = frozenset(key_of(row.name) for row in fields(Settings) if not row.repr)
-"""Settings whose value is told to nobody."""
+"""Settings whose values are never shown."""

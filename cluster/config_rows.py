@@ -1,4 +1,4 @@
-"""What a configuration is worth and where that comes from: the rows that DescribeConfigs answers with (KIP-226)."""
+"""Rows of DescribeConfigs: each key's effective value, its source and its synonyms (KIP-226)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from cordwood.cluster.metadata.image import EMPTY, Image
 
 
 class Source(IntEnum):
-    """Where a value was set, by Kafka's numbers; a lower one goes first."""
+    """Sources of a value, with Kafka's numbers; the lowest number has precedence."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -21,18 +21,18 @@ class Source(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One place where a value may come from, under the key that it has there."""
+    """A value from one source, under its key in that source."""
 
     key: str
     value: str | None
     source: Source
     mistake: str | None = None
-    """What the value must be, where it is not that: then it is passed over, and the next place counts."""
+    """The description of valid values if `value` is invalid: it is ignored, and the next source counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigRow:
-    """One key of a resource as it stands, secrets included: whoever shows rows to others leaves those out."""
+    """One key of a resource with its effective value. Secrets are included: a caller must not show them."""
 
     key: str
     value: str | None
@@ -45,14 +45,14 @@ class ConfigRow:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """A broker's settings, in layers: what was set for it at run time, for all brokers, and at its start."""
+    """A broker's configuration in layers: dynamic for this broker, dynamic for all brokers, static."""
 
     settings: Settings
     own: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     all_brokers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
     def synonyms(self, keys: Sequence[str]) -> Iterator[Synonym]:
-        """Where any of these keys has a value, the place that counts first."""
+        """Yield the value of each source that has one for these keys, in order of precedence."""
         for layer, source in ((self.own, Source.DYNAMIC_BROKER), (self.all_brokers, Source.DYNAMIC_ALL_BROKERS)):
             if layer:
                 yield from (set_value(key, layer[key], source, SETTINGS[key].type) for key in keys if key in layer)
@@ -65,7 +65,7 @@ class BrokerConfig:
                 yield Synonym(key, default, Source.DEFAULT)
 
     def found(self, keys: Sequence[str]) -> tuple[str, Value]:
-        """The key among these whose value counts, and its value; the first key where none has one."""
+        """Return the key whose value has precedence, and that value; the first key and None if no key has a value."""
         for layer in (self.own, self.all_brokers):
             for key in keys:
                 if key in layer and (value := SETTINGS[key].type.read(layer[key])) is not None:
@@ -79,11 +79,11 @@ class BrokerConfig:
         return keys[0], None
 
     def rows(self) -> list[ConfigRow]:
-        """Every setting of the broker, by key."""
+        """Return a row for every setting of the broker, sorted by key."""
         return [self._row(key) for key in sorted(SETTINGS)]
 
     def rows_for_all_brokers(self) -> list[ConfigRow]:
-        """Only what was set for all brokers at run time: the rest belongs to each."""
+        """Return a row for each dynamic setting of all brokers; the other settings belong to each broker."""
         return [
             ConfigRow(
                 key,
@@ -109,7 +109,7 @@ class BrokerConfig:
 
 
 def set_value(key: str, text: str, source: Source, type_: ValueType) -> Synonym:
-    """A value from the metadata, as it was set. Another version, or a broker that lied, may have set anything."""
+    """Return a value from the metadata as it was set. Another version or a faulty broker may set an invalid one."""
     try:
         type_.parse(text)
     except ValueError as error:
@@ -118,12 +118,12 @@ def set_value(key: str, text: str, source: Source, type_: ValueType) -> Synonym:
 
 
 def first_valid(synonyms: Iterable[Synonym]) -> Synonym | None:
-    """The place that counts."""
+    """Return the valid synonym of the highest precedence, or None."""
     return next((synonym for synonym in synonyms if synonym.mistake is None), None)
 
 
 def documented(documentation: str, synonyms: Iterable[Synonym]) -> str:
-    """The documentation of a key, with a sentence for each value of it that is passed over."""
+    """Return a key's documentation, with a sentence for each ignored value."""
     ignored = (
         f" The value {synonym.value!r} of {synonym.key} is ignored: it must be {synonym.mistake}."
         for synonym in synonyms
@@ -133,5 +133,5 @@ def documented(documentation: str, synonyms: Iterable[Synonym]) -> str:
 
 
 def broker_config(settings: Settings, image: Image) -> BrokerConfig:
-    """This broker's layers as of an image."""
+    """Return this broker's configuration as of an image."""
     return BrokerConfig(settings, image.configs_of_broker(settings.node_id), image.configs_of_all_brokers)

@@ -1,4 +1,4 @@
-"""Settings from a file, the environment and the command line: the later goes first, and every mistake is named."""
+"""Configuration from a file, the environment and the command line, in rising precedence; every mistake is reported."""
 
 import difflib
 import tomllib
@@ -21,11 +21,11 @@ NOT_SETTINGS = frozenset(
         "CORDWOOD_REQUIRE",
     }
 )
-"""Variables of the command line and of the tests, whose brokers inherit them: they are no settings of a broker."""
+"""Environment variables of the command line and of the tests. Brokers inherit them; they are not settings."""
 
 
 class ConfigMistakes(Exception):
-    """What is wrong with the settings: a sentence each, which says what to do."""
+    """Mistakes in a configuration: one sentence each, which says what to do."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         super().__init__("\n".join(sentences))
@@ -33,9 +33,9 @@ class ConfigMistakes(Exception):
 
 
 def load(toml: str | None = None, environ: Mapping[str, str] | None = None, overrides: Iterable[str] = ()) -> Settings:
-    """The settings from a file's text, from `CORDWOOD_LOG_DIRS=…` and the like, and from `key=value` texts.
+    """Return the settings from a TOML text, `CORDWOOD_LOG_DIRS=…` and the like, and `key=value` texts.
 
-    Raises ConfigMistakes with all of them at once. Reads nothing else than what it is given.
+    Later sources have precedence. Reads no file and no environment by itself. Raises ConfigMistakes with all mistakes.
     """
     mistakes: list[str] = []
     rows: list[tuple[str, str, str]] = []
@@ -79,7 +79,7 @@ def _of_toml(toml: str, mistakes: list[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Dotted keys, quoted keys and tables come to the same."""
+    """Yield dotted keys with their values. Dotted keys, quoted keys and tables are equivalent."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")
@@ -120,7 +120,7 @@ def _unknown(origin: str, key: str) -> str:
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:
-    """What is wrong with values that are right each by itself."""
+    """Yield a sentence for each required list that is empty, and for values that contradict each other."""
     for key, setting in SETTINGS.items():
         if setting.type.kind is Kind.LIST and setting.default and not settings.value_of(key):
             yield f"{key} is empty: give at least one value, such as {','.join(_words(setting.default))}."

@@ -1,4 +1,4 @@
-"""What a configuration value may be: its kind, its bounds, and the words that say what a text should have been."""
+"""Types of configuration values: kind, bounds, allowed words, and error messages that name the valid values."""
 
 import math
 import re
@@ -15,7 +15,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 
 
 class Kind(IntEnum):
-    """By the numbers that Kafka's DescribeConfigs has for them (KIP-569)."""
+    """The kinds of configuration values, with their numbers in Kafka's DescribeConfigs (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -27,7 +27,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """A kind with its bounds, both inclusive, or with the only words that may be said."""
+    """A kind with its inclusive bounds, or with the only words that are allowed."""
 
     kind: Kind
     least: float = -math.inf
@@ -35,7 +35,7 @@ class ValueType:
     choices: tuple[str, ...] = ()
 
     def parse(self, text: str) -> Value:
-        """The value that a text stands for. Raises ValueError with words that go on after "must be"."""
+        """Parse a value. Raises ValueError, whose message completes a sentence after "must be"."""
         text = text.strip()
         match self.kind:
             case Kind.BOOLEAN:
@@ -56,7 +56,7 @@ class ValueType:
                 assert_never(self.kind)
 
     def read(self, text: str) -> Value:
-        """As `parse`; None for a text that is no such value."""
+        """Parse a value. Return None for an invalid text."""
         try:
             return self.parse(text)
         except ValueError:
@@ -88,7 +88,7 @@ class ValueType:
 
 
 def text_of(value: Value) -> str | None:
-    """The value as Kafka's tools write it; None stays None."""
+    """Return the value as Kafka's tools write it; None stays None."""
     match value:
         case None:
             return None
@@ -105,12 +105,12 @@ def boolean() -> ValueType:
 
 
 def integer(least: int = -INT_MAX - 1, most: int = INT_MAX) -> ValueType:
-    """32 bits."""
+    """Return the type of a 32-bit number."""
     return ValueType(Kind.INT, least, most)
 
 
 def long(least: int = -LONG_MAX - 1, most: int = LONG_MAX) -> ValueType:
-    """64 bits."""
+    """Return the type of a 64-bit number."""
     return ValueType(Kind.LONG, least, most)
 
 
@@ -123,5 +123,5 @@ def string(*choices: str) -> ValueType:
 
 
 def words(*choices: str) -> ValueType:
-    """Comma-separated, without repetition."""
+    """Return the type of a comma-separated list without repetition."""
     return ValueType(Kind.LIST, choices=choices)

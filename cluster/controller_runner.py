@@ -1,4 +1,4 @@
-"""Runs the controller where this broker is the active one: hears, asks what is to be done, proposes it."""
+"""Runner of the active controller: heartbeats and probes in, commands to the metadata log out."""
 
 import asyncio
 from collections import Counter
@@ -20,11 +20,11 @@ from cordwood.cluster.metadata.quorum import Heartbeat, Quorum, QuorumFailed
 
 LOOKS_PER_SESSION = 10
 REFUSED_S = 0.4
-"""A broker whose connection has ended, and whose host refuses connections for so long, was killed."""
+"""Seconds of refused connections after which a disconnected broker counts as killed."""
 PROBE_INTERVAL_S = 0.1
 
 IsRefused = Callable[[BrokerId], Awaitable[bool]]
-"""Whether a broker's host refuses connections at its address."""
+"""Function that returns True if a broker's host refuses connections at its address."""
 
 _events = structlog.get_logger("controller")
 
@@ -36,7 +36,7 @@ _NAMES: dict[type[Command], str] = {
 
 
 class ControllerRunner:
-    """The controller of this voter, at work while it is the active one. One turn at a time."""
+    """The controller of this voter, at work while it is the active one. One batch of commands is in flight."""
 
     def __init__(self, quorum: Quorum, settings: Settings, is_refused: IsRefused) -> None:
         self._is_refused = is_refused
@@ -49,14 +49,14 @@ class ControllerRunner:
         self._is_closed = False
 
     def start(self) -> None:
-        """Begin to listen, and to decide whenever this is the active controller."""
+        """Subscribe to heartbeats and leadership, and decide whenever this is the active controller."""
         self._quorum.on_heartbeat(self._heard)
         self._quorum.on_hang_up(self._hung_up)
         self._look()
         self._quorum.on_leadership(self._leadership_changed)
 
     async def close(self) -> None:
-        """End the turn that is under way. What it has proposed may be applied nevertheless."""
+        """Cancel the commands in flight. They may be applied nevertheless."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -77,7 +77,7 @@ class ControllerRunner:
             probe.add_done_callback(lambda _: self._probes.pop(broker_id, None))
 
     async def _probe(self, broker_id: BrokerId) -> None:
-        """Find out whether the broker's process is gone. One that only starts anew listens again soon."""
+        """Report the broker as killed after REFUSED_S of refusals. A restarting broker listens again sooner."""
         refused_from_s = self._loop.time()
         while await self._is_refused(broker_id):
             if self._loop.time() - refused_from_s >= REFUSED_S:
@@ -87,15 +87,15 @@ class ControllerRunner:
             await asyncio.sleep(PROBE_INTERVAL_S)
 
     def _look(self) -> None:
-        # First, and by itself: it goes on whatever is raised here, and a proposal that takes long is no sign that this
-        # process stood still.
+        # Schedule the next look first: the timer must go on after an exception, and a slow proposal must not look like
+        # a pause of this process.
         self._timer = self._loop.call_later(self._interval_s, self._look)
         self._controller.look(self._quorum.image, self._loop.time())
         self._begin_turn()
 
     def _leadership_changed(self, is_leader: bool) -> None:
         if self._turn is not None:
-            # What it waits for belongs to a term that is over.
+            # The commands in flight belong to a term that has ended.
             self._turn.cancel()
             self._turn = None
         if is_leader:
@@ -118,7 +118,7 @@ class ControllerRunner:
         try:
             await self._quorum.propose(command)
         except CommandRefused as refusal:
-            # Something has changed meanwhile: the next decision is made with that.
+            # The metadata has changed meanwhile: the next decision uses the new image.
             _events.info("command.refused", command=type(command).__name__, reason=refusal.message)
         except QuorumFailed as failure:
             _events.warning("command.unknown", command=type(command).__name__, reason=str(failure))
@@ -128,7 +128,7 @@ class ControllerRunner:
 
 
 def rules_of(settings: Settings) -> Rules:
-    """The controller's rules as they are set."""
+    """Return the controller's rules from the settings."""
     return Rules(
         session_s=settings.broker_session_timeout_ms / 1000,
         is_rebalancing=settings.auto_leader_rebalance_enable,

@@ -1,4 +1,4 @@
-"""What was found damaged on this broker's disks, what has become of it, and what is to be done about it. Pure."""
+"""Register of damage on this broker's disks, and the rules for dropping and cutting damaged replicas. Pure."""
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -9,11 +9,11 @@ from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 from cordwood.storage.errors import DamagedLog
 
 KEPT_MAX = 1000
-"""Places that are remembered; their number is counted beyond that."""
+"""Largest number of remembered places. A new place replaces the oldest repaired one; without one it is not noted."""
 
 
 class DamageState(Enum):
-    """How far the repair of one damaged place has come."""
+    """The progress of the repair of one damaged place."""
 
     FOUND = "found"
     UNDER_REPAIR = "under repair"
@@ -22,7 +22,7 @@ class DamageState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DamageStatus:
-    """One damaged place. `topic` is "" and `partition` -1 where it belongs to no partition."""
+    """One damaged place. `topic` is "" and `partition` -1 if it belongs to no partition."""
 
     topic: str
     partition: int
@@ -34,26 +34,26 @@ class DamageStatus:
 
 @dataclass(slots=True)
 class DamageRegister:
-    """Every place once, until it is repaired: if it is damaged again after that, it counts again."""
+    """Damaged places, each once until it is repaired. Later damage at the same place counts again."""
 
     found: int = 0
     repaired: int = 0
     undecodable: set[tuple[str, int]] = field(default_factory=set)
-    """Batches that are what was written and that cannot be unpacked, by file and byte."""
+    """Batches that are as they were written and cannot be decompressed, by file and position."""
     _places: dict[tuple[str, int], DamageStatus] = field(default_factory=dict)
 
     @property
     def under_repair(self) -> int:
-        """Places that have been found and are not repaired yet."""
+        """Number of places that are found and not repaired yet."""
         return self.found - self.repaired
 
     def is_open(self, damage: DamagedLog) -> bool:
-        """Whether the place is known, and not repaired yet."""
+        """Return True if the place is noted and not repaired yet."""
         known = self._places.get((damage.path, damage.position))
         return known is not None and known.state is not DamageState.REPAIRED
 
     def note(self, damage: DamagedLog, topic: str = "", partition: int = -1) -> bool:
-        """Remember a place. False where it is known already."""
+        """Note a place. Return False if it is noted already, or if KEPT_MAX places wait for their repair."""
         key = damage.path, damage.position
         if self.is_open(damage):
             return False
@@ -65,23 +65,23 @@ class DamageRegister:
         return True
 
     def note_undecodable(self, path: str, position: int) -> bool:
-        """Remember a batch that cannot be unpacked. False where it is known already, or where too many are."""
+        """Note a batch that cannot be decompressed. Return False if it is noted already, or if KEPT_MAX batches are."""
         if (path, position) in self.undecodable or len(self.undecodable) >= KEPT_MAX:
             return False
         self.undecodable.add((path, position))
         return True
 
     def begun(self, damage: DamagedLog) -> None:
-        """Its repair is under way."""
+        """Mark a place as under repair."""
         self._turn(damage, DamageState.UNDER_REPAIR)
 
     def done(self, damage: DamagedLog) -> None:
-        """It is repaired."""
+        """Mark a place as repaired."""
         if self._turn(damage, DamageState.REPAIRED):
             self.repaired += 1
 
     def places(self) -> tuple[DamageStatus, ...]:
-        """All that is remembered, oldest first."""
+        """Return all remembered places, oldest first."""
         return tuple(self._places.values())
 
     def _turn(self, damage: DamagedLog, state: DamageState) -> bool:
@@ -93,7 +93,7 @@ class DamageRegister:
         return True
 
     def _forget_one(self) -> bool:
-        """The oldest that is repaired."""
+        """Forget the oldest repaired place. Return False if there is none."""
         oldest = next((key for key, known in self._places.items() if known.state is DamageState.REPAIRED), None)
         if oldest is not None:
             del self._places[oldest]
@@ -101,21 +101,21 @@ class DamageRegister:
 
 
 def may_be_dropped(partition: PartitionImage, me: BrokerId, is_alive: IsAlive) -> bool:
-    """Whether a damaged replica is dispensable: somebody else has all that is committed, and can lead."""
+    """Return True if a damaged replica is dispensable: a live member of ISR or ELR has all committed records."""
     return me in partition.replicas and any(
         other != me and is_alive(other) for other in (*partition.isr, *partition.elr)
     )
 
 
 def is_counted_on(partition: PartitionImage, me: BrokerId) -> bool:
-    """Whether this broker's replica leads, is in sync, or may be elected."""
+    """Return True if this broker's replica leads, is in the ISR, or is in the ELR (eligible leader replicas)."""
     return me == partition.leader or me in partition.isr or me in partition.elr
 
 
 def may_be_cut(partition: PartitionImage, me: BrokerId, found_in_epoch: int) -> bool:
-    """Whether a damaged replica may give up records: another leads, and nobody counts on what this one had.
+    """Return True if a damaged replica may cut records: another one leads, and this one is in neither ISR nor ELR.
 
-    In an epoch that began after the damage was found, the leader knows nothing yet of how far this replica was.
+    The leader epoch must be newer than the damage: a new epoch's leader knows no earlier flushed end of this replica.
     """
     return (
         partition.leader != NO_LEADER and partition.leader_epoch > found_in_epoch and not is_counted_on(partition, me)

@@ -1,7 +1,7 @@
-"""Decoding of records beside the event loop, one piece of work at a time, in the order in which there is room for it.
+"""Queue for decoding records in threads, one job at a time, within a memory pool.
 
-What decodes holds the interpreter: several threads of it would be no faster, keep the loop waiting for longer, and
-take the threads from those who wait for a disk.
+Decoding holds the interpreter: several threads would be no faster, would delay the event loop for longer, and would
+take threads from work that waits for a disk.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from cordwood.replication.tasks import RunBlocking
 from cordwood.storage.errors import OutOfResources
 
 SEARCH_BYTES = 16 << 20
-"""What reading and searching a log is counted with. Only batches that were made for it unpack to more."""
+"""Memory counted for reading and searching a log. Only batches made for it decompress to more."""
 RETRY_INTERVAL_S = 0.05
 WAIT_S_MAX = 10.0
 
 
 class DecodeQueue:
-    """The queue of one broker."""
+    """The decode queue of one broker."""
 
     def __init__(self, run_blocking: RunBlocking, pool: MemoryPool) -> None:
         self._run_blocking, self._pool = run_blocking, pool
@@ -28,17 +28,17 @@ class DecodeQueue:
         self._of_directories: dict[LogDirectory, DecodeQueue] = {}
 
     def of(self, directory: LogDirectory) -> "DecodeQueue":
-        """The queue for what reads the directory's disk on its way, and so may take as long as that does."""
+        """Return the queue for work that also reads the directory's disk, and may take as long as that disk does."""
         queue = self._of_directories.get(directory)
         if queue is None:
             queue = self._of_directories[directory] = DecodeQueue(directory.run_blocking, self._pool)
         return queue
 
     async def run(self, function: Callable[..., Any], *arguments: Any, size: int = SEARCH_BYTES) -> Any:
-        """What the function returns or raises, once those before it are done.
+        """Run the function in a thread, after earlier work. Return its result or raise its exception.
 
-        It takes up to `size` bytes for what it unpacks. Those that need much wait for room one after the other, and
-        the others go before them meanwhile. Raises OutOfResources where there is none for long.
+        `size` bounds the bytes that it decompresses. Large work waits for room in order, and small work goes first
+        meanwhile. Raises OutOfResources if there is no room for WAIT_S_MAX.
         """
         if size <= self._pool.own:
             return await self._run(function, arguments, size)

@@ -1,4 +1,4 @@
-"""The log directories of this broker, each under the id by which the cluster knows it (KIP-858)."""
+"""The log directories of this broker and their directory ids (KIP-858)."""
 
 from collections.abc import Callable, Sequence
 from uuid import UUID
@@ -19,10 +19,10 @@ def claim_all(
     new_id: Callable[[], UUID],
     damaged: Callable[[DamagedLog], None],
 ) -> tuple[str, ...]:
-    """Make all of them this broker's, and return their ids. Raises WrongDirectory.
+    """Claim the log directories for this broker and return their ids. Raises WrongDirectory.
 
-    Where one directory has its logs, but can no longer say what it is called, it is the one that the cluster misses:
-    under a new name, it would count as lost.
+    If one directory has logs and a damaged identity file, and the metadata misses exactly one id, the directory gets
+    that id: under a new id it would count as lost.
     """
     for directory in directories:
         for damage in directory.flushed_offsets.damage:

@@ -1,4 +1,4 @@
-"""What a broker has of the world beside its event loop: one value, which a process and the simulator each make anew."""
+"""A broker's environment besides its event loop, as one value: the process makes a real one, the simulator its own."""
 
 import random
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from cordwood.storage.disk import Disk
 
 @dataclass(frozen=True, slots=True)
 class DiskAccess:
-    """How one log directory's disk is waited for. Nothing here is shared with another, which may hang."""
+    """The syncer and threads of one log directory. Log directories share none, so that a hung disk stops no other."""
 
     syncer: Syncer
     run_blocking: RunBlocking
@@ -20,22 +20,22 @@ class DiskAccess:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Time, timers and network come with the loop that the broker runs on; everything else is here."""
+    """Disk, clocks, randomness and threads. Timers, the loop's time and the network come with the event loop."""
 
     disk: Disk
     wall_clock: Callable[[], int]
-    """Milliseconds since 1970. It may jump."""
+    """Milliseconds since 1970. The wall clock may jump."""
     clock: Clock
-    """What durations are measured by. Nothing is decided by it: that is the loop's time."""
+    """Clock for measuring durations. Decisions use the event loop's time."""
     rng: random.Random
     run_blocking: RunBlocking
-    """For what waits for no log directory's disk, and for the metadata."""
+    """Threads for the metadata, and for blocking work that waits for no log directory's disk."""
     access: Callable[[str], DiskAccess]
-    """Makes a log directory's own way to its disk."""
+    """Factory of one log directory's disk access."""
     hostname: str
     descriptors_max: int
-    """How many files and connections the process may have open together."""
+    """Largest number of open file descriptors of the process: files and connections together."""
     boot_id: str
-    """Another one whenever the machine has lost its memory."""
+    """Id of the machine's boot; a new one after each loss of its memory."""
     close: Callable[[], None]
-    """Gives back what all of it holds, once nothing runs in a thread any more. The broker's last act."""
+    """Cleanup that waits for the threads and closes them: the last call of `Broker.stop`."""

@@ -1,4 +1,4 @@
-"""Whose log directory this is: the broker and the cluster it was first used by, and a lock while it is in use."""
+"""Identity file of a log directory: the broker and the cluster that it belongs to, and its directory id (KIP-858)."""
 
 import json
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ NAME = "identity"
 
 
 class WrongDirectory(Exception):
-    """A log directory that belongs to another broker or cluster: a sentence that says what to do about it."""
+    """A log directory of another broker or cluster: a sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a log directory remembers of its owner. `directory_id` never changes (KIP-858)."""
+    """The owner of a log directory. `directory_id` never changes (KIP-858)."""
 
     cluster_id: str
     node_id: int
@@ -28,9 +28,9 @@ class Identity:
 
 
 def refuse_to_found(disk: Disk, metadata: str, directories: Sequence[str]) -> None:
-    """Raises WrongDirectory where there is no metadata, but a log directory that was in use: it would look abandoned.
+    """Raise WrongDirectory if the metadata is missing and a log directory was in use.
 
-    A new cluster knows no topics, so everything in there would be removed.
+    A new cluster has no topics, so it would remove all logs in that directory.
     """
     if any(disk.exists(f"{place}/{journal.NAME}") for place in (metadata, f"{metadata}/{COPY}")):
         return
@@ -44,14 +44,14 @@ def refuse_to_found(disk: Disk, metadata: str, directories: Sequence[str]) -> No
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A log directory that is ours: its id, and what was wrong with the file that says so."""
+    """A log directory that is claimed: its id, and the damage of its identity file."""
 
     directory_id: UUID
     damage: DamagedLog | None = None
 
 
 def cluster_of(disk: Disk, directories: Sequence[str]) -> str:
-    """The id of the cluster that these directories were used in; "" where none of them says so."""
+    """Return the id of the cluster that these directories were used in; "" if no identity file has one."""
     for directory in directories:
         try:
             payload = checkpoint.read(disk, f"{directory}/{NAME}")
@@ -63,10 +63,10 @@ def cluster_of(disk: Disk, directories: Sequence[str]) -> str:
 
 
 def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUID) -> Claim:
-    """See that the directory is this broker's, or make it so at its first use. Raises WrongDirectory.
+    """Check that the directory is this broker's, or claim it at its first use. Raises WrongDirectory.
 
-    A damaged file is written anew: all that is in it is known from elsewhere. `new_id` is then the id that the
-    directory had, as far as the caller can tell.
+    A damaged file is written again: all its content is known from elsewhere. `new_id` is then the directory's former
+    id, as far as the caller knows.
     """
     path = f"{directory}/{NAME}"
     damage = payload = None
@@ -93,7 +93,7 @@ def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUI
 
 
 def is_damaged(disk: Disk, directory: str) -> bool:
-    """Whether the directory was in use, and can no longer say by whom."""
+    """Return True if the directory was in use and its identity file is damaged."""
     try:
         checkpoint.read(disk, f"{directory}/{NAME}")
     except DamagedLog:

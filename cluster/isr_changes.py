@@ -1,4 +1,4 @@
-"""In-sync sets that leaders on this broker propose: gathered, agreed on through the metadata log, and told back."""
+"""ISR changes of leaders on this broker: batched, proposed to the metadata log, and settled by partition epoch."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -18,22 +18,22 @@ _events = structlog.get_logger("isr")
 
 
 class IsrChanges:
-    """At most one command is on its way; what is wanted meanwhile goes with the next."""
+    """ISR proposals. At most one command is in flight; changes that arrive meanwhile go with the next command."""
 
     def __init__(self, quorum: Quorum, broker_id: int, epoch_of_link: Callable[[int], int | None]) -> None:
-        """`epoch_of_link` is the broker epoch under which a follower is connected with us, None if it is not."""
+        """`epoch_of_link` returns the broker epoch of a connected follower; None if the follower is not connected."""
         self._quorum, self._broker_id, self._epoch_of_link = quorum, BrokerId(broker_id), epoch_of_link
         self._wanted: dict[Partition, None] = {}
         self._task: asyncio.Task[None] | None = None
 
     def want(self, partition: Partition) -> None:
-        """The partition's leader has something to propose, or will have by the time that it is asked."""
+        """Queue a partition. Its leader has an ISR change to propose, or will have one when the command is built."""
         self._wanted[partition] = None
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._propose_wanted(), name="isr changes")
 
     def may_join(self, broker_id: int) -> bool:
-        """Whether a follower is alive in the incarnation that is connected with us (rule 6, KIP-903)."""
+        """Return True if a follower is alive in the incarnation that is connected to this broker (rule 6, KIP-903)."""
         image = self._quorum.image
         known = image.brokers.get(BrokerId(broker_id))
         return known is not None and known.is_alive and known.epoch == self._epoch_of_link(broker_id)
@@ -70,7 +70,8 @@ class IsrChanges:
             except CommandRefused as refusal:
                 _events.warning("isr.refused", reason=refusal.message)
             except Exception as failure:
-                # It may have been applied: both sets count until that is known (rule 5), and nobody else will ask.
+                # The command may have been applied: both sets count until the outcome is known (rule 5). No other code
+                # retries the command.
                 _events.warning("isr.unknown", partitions=len(changes), reason=str(failure))
                 if not isinstance(failure, QuorumFailed):
                     report("in-sync sets could not be proposed", failure)
@@ -81,7 +82,7 @@ class IsrChanges:
             self._settle(partition, change)
 
     def _settle(self, partition: Partition, change: IsrChange) -> None:
-        """The image has whatever came of it. A change that did not take has left the partition epoch as it was."""
+        """Roll back a change that was not applied: it left the partition epoch as it was. The image has the outcome."""
         view = partition.view
         if view is not None and view.assignment.leader_epoch == change.leader_epoch:
             view.refused(change.partition_epoch)

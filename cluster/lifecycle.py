@@ -1,4 +1,4 @@
-"""This broker as a member of its cluster: registers, tells that it is alive, and leaves in an orderly way."""
+"""Broker lifecycle: registration, heartbeats and controlled shutdown."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,22 +17,23 @@ _SECOND_MS = 1000
 
 
 class Patience:
-    """How long a broker that stops waits for others to take over."""
+    """Time limit of a controlled shutdown."""
 
     def __init__(self, max_wait_s: float, now: float) -> None:
         self._ends_at, self._last_in_touch = now + max_wait_s, now
 
     def is_over(self, is_in_touch: bool, session_s: float, now: float) -> bool:
-        """The time is up, or for two sessions there has been no controller that could do anything."""
+        """Return True if the time is up, or if there has been no controller for two sessions."""
         if is_in_touch:
             self._last_in_touch = now
         return now >= self._ends_at or now - self._last_in_touch > 2 * session_s
 
 
 class Lifecycle:
-    """One incarnation of this broker: `register`, then `start`, `unfenced`, and `begin_shutdown` before its end.
+    """One incarnation of this broker: `register`, `start`, `unfenced`, and `begin_shutdown` before `close`.
 
-    `on_failure` is told once, in a sentence, why the broker has to stop: somebody else is this broker now.
+    `on_failure` is called once, with a sentence, if this incarnation was replaced or unregistered: the broker must
+    stop.
     """
 
     def __init__(
@@ -49,9 +50,9 @@ class Lifecycle:
         self._changed = asyncio.Event()
 
     async def register(self, endpoints: tuple[Endpoint, ...], log_dir_ids: tuple[str, ...]) -> Image:
-        """Make this incarnation known, however long the quorum takes. Returns an image that has it, fenced.
+        """Register this incarnation, however long the quorum takes. Return an image that has it, fenced.
 
-        Raises CommandRefused where somebody else registers in our place, and QuorumFailed where the metadata can no
+        Raises CommandRefused if another broker has registered with this id, and QuorumFailed if the metadata can no
         longer be written here.
         """
         known = self._quorum.image.brokers.get(self._broker_id)
@@ -75,13 +76,13 @@ class Lifecycle:
                 return image
 
     def start(self) -> None:
-        """Begin to tell that this broker is alive: it knows what it holds, and has recovered it."""
+        """Begin heartbeats. The broker has recovered its logs and knows its replicas."""
         self._quorum.subscribe(self._follow)
         self._see_to_identity()
         self._beat()
 
     def close(self) -> None:
-        """Fall silent."""
+        """End the heartbeats."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -91,9 +92,10 @@ class Lifecycle:
         await self._until(lambda: self._me is not None and not self._me.is_fenced)
 
     async def begin_shutdown(self, max_wait_s: float) -> None:
-        """Have others lead in this broker's place. Returns when they do, if there are any, or after `max_wait_s`.
+        """Hand over leadership. Return once no other live broker could lead a partition of this one.
 
-        A replica that is alive but not in sync yet is waited for too; without a controller nothing can be waited for.
+        Live replicas that are not in sync yet are waited for. Also returns after `max_wait_s`, and without a controller
+        for two sessions.
         """
         self._wants_shutdown = True
         self._beat()
@@ -106,11 +108,11 @@ class Lifecycle:
 
     @property
     def is_ready(self) -> bool:
-        """Whether clients are well served here: registered, not fenced, and in touch with the controller."""
+        """True while this broker is registered, not fenced, not stopping, and in touch with the controller."""
         return self.why_not_ready() is None
 
     def why_not_ready(self) -> str | None:
-        """In a sentence why clients are not well served here; None where they are."""
+        """Return a sentence why this broker is not ready; None if it is."""
         me = self._me
         if me is None:
             return "This broker has not joined its cluster: it has only just started, or too few voters are there."
@@ -122,7 +124,7 @@ class Lifecycle:
 
     @property
     def _me(self) -> BrokerImage | None:
-        """This incarnation as the metadata has it."""
+        """The registration of this incarnation in the image; None without one."""
         known = self._quorum.image.brokers.get(self._broker_id)
         return known if known is not None and known.incarnation == self._incarnation else None
 
@@ -159,7 +161,7 @@ class Lifecycle:
             await self._changed.wait()
 
     def _is_dispensable(self) -> bool:
-        """Whether the controller has heard that this broker stops, and nobody else could lead what it still leads."""
+        """Return True if the controller knows of the shutdown and no live replica could lead a partition led here."""
         me, image = self._me, self._quorum.image
         if me is None or me.is_fenced:
             return True

@@ -1,4 +1,4 @@
-"""Where the broker listens, and the address that clients of each listener are told to come back to."""
+"""Listeners: bind addresses and advertised addresses of the broker."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -18,12 +18,12 @@ _ONLY_HERE = ("127.", "localhost", "::1")
 
 
 class ListenerMistake(Exception):
-    """Listeners that cannot be: a sentence that says what to do about it."""
+    """Invalid listeners: a sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One address to listen on. `host` "" stands for all interfaces; port 0 for any free one, known once bound."""
+    """One address to listen on. `host` "" means all interfaces; port 0 means a free port, known once bound."""
 
     name: str
     protocol: str
@@ -33,16 +33,16 @@ class Listener:
     advertised_port: int
 
     def bound(self, port: int) -> "Listener":
-        """This listener with the port that the system has chosen for it, where it was to choose."""
+        """Return this listener with its bound port, which is advertised too if no other port is."""
         return replace(self, port=port, advertised_port=self.advertised_port or port)
 
     @property
     def endpoint(self) -> Endpoint:
-        """What is registered in the metadata, and told to clients."""
+        """The advertised endpoint: registered in the metadata, and returned to clients."""
         return Endpoint(self.name, self.advertised_host, self.advertised_port)
 
     def announcement(self) -> str:
-        """The sentence for the start of the broker: what clients will be told."""
+        """Return the log line of the listener: its bind address and its advertised address."""
         where = _address(self.host or "all interfaces", self.port)
         told = _address(self.advertised_host, self.advertised_port)
         sentence = f"Listener {self.name} on {where}: clients will be told to connect to {told}."
@@ -52,10 +52,10 @@ class Listener:
 
 
 def listeners_of(settings: Settings, hostname: str = "localhost") -> tuple[Listener, ...]:
-    """The listeners that the settings ask for. Raises ListenerMistake.
+    """Return the listeners for clients and brokers from the settings. Raises ListenerMistake.
 
-    A listener that is not in `advertised.listeners` is advertised as it is bound; one on an unnamed host
-    ("NAME://:9092") by `hostname`, as Kafka does.
+    A listener that is not in `advertised.listeners` advertises its bind address; for an empty host ("NAME://:9092") it
+    advertises `hostname`, as Kafka does.
     """
     protocols = _protocols(settings.listener_security_protocol_map)
     bound = _parsed("listeners", settings.listeners)
@@ -75,7 +75,7 @@ def listeners_of(settings: Settings, hostname: str = "localhost") -> tuple[Liste
 
 
 def controller_listener(settings: Settings) -> tuple[str, int] | None:
-    """Host ("" for all) and port of the entry of `listeners` that is for the metadata quorum; None without one.
+    """Return host ("" for all) and port of the controller listener in `listeners`; None without one.
 
     Raises ListenerMistake.
     """
@@ -87,7 +87,7 @@ def controller_listener(settings: Settings) -> tuple[str, int] | None:
 
 
 def http_address(settings: Settings) -> tuple[str, int] | None:
-    """Host and port for HTTP; None where there is to be none. Raises ListenerMistake."""
+    """Return host and port of the HTTP server; None without one. Raises ListenerMistake."""
     if not settings.http_listen:
         return None
     match = _HOST_AND_PORT.fullmatch(settings.http_listen)
@@ -99,13 +99,13 @@ def http_address(settings: Settings) -> tuple[str, int] | None:
 
 
 def http_names(settings: Settings, hostname: str) -> frozenset[str]:
-    """The names, in lower case, that HTTP clients may have for this broker. Raises ListenerMistake."""
+    """Return the host names, in lower case, that HTTP clients may use for this broker. Raises ListenerMistake."""
     advertised = [listener.advertised_host for listener in listeners_of(settings, hostname)]
     return frozenset(name.lower() for name in (hostname, *advertised, *settings.http_allowed_hosts))
 
 
 def inter_broker_listener(settings: Settings) -> str:
-    """The name of the listener by which brokers reach each other. Raises ListenerMistake."""
+    """Return the name of the listener between brokers. Raises ListenerMistake."""
     names = [listener.name for listener in listeners_of(settings)]
     wanted = settings.inter_broker_listener_name
     if wanted is None:
@@ -118,7 +118,7 @@ def inter_broker_listener(settings: Settings) -> str:
 
 
 def advertised_text(endpoints: Iterable[Endpoint]) -> str:
-    """What clients are told, as `advertised.listeners` would be written."""
+    """Return advertised endpoints in the format of `advertised.listeners`."""
     return ",".join(f"{at.listener}://{_address(at.host, at.port)}" for at in endpoints)
 
 

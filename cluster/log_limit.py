@@ -1,4 +1,4 @@
-"""A limit for log lines of one kind, so that what clients cause again and again does not fill a disk."""
+"""Rate limit of the log: lines of one event that clients cause repeatedly must not fill a disk."""
 
 from collections.abc import Callable, MutableMapping
 from typing import Any
@@ -10,16 +10,16 @@ INTERVAL_S = 10.0
 
 
 class LogLimit:
-    """A processor for structlog: so many lines of one event in an interval. The next line says how many are missing."""
+    """A structlog processor that passes LINES_MAX lines of an event per INTERVAL_S, and reports the number dropped."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` counts seconds, from whenever it likes."""
+        """`clock` returns seconds from an arbitrary start."""
         self._clock = clock
         self._lines: dict[str, tuple[float, int]] = {}
-        """By event: when its interval began, and how many lines it had."""
+        """Start of the interval and number of lines in it, by event."""
 
     def __call__(self, _logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        """Raises DropEvent for a line that is one too many. What ends the broker is always logged."""
+        """Return the event. Raises DropEvent for a line over the limit; critical lines are always logged."""
         if method == "critical":
             return event
         now, kind = self._clock(), str(event.get("event"))

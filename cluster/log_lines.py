@@ -1,4 +1,4 @@
-"""How the broker's log lines look: words for a terminal, and for whoever collects them key=value or JSON."""
+"""Format of the broker's log: text for a terminal, logfmt or JSON for log collectors."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import structlog
 
 
 def processors_of(log_format: str, node_id: int, *, is_terminal: bool) -> list[Any]:
-    """What makes a line of an event, for structlog. `auto` is text on a terminal, and logfmt elsewhere.
+    """Return structlog's processors for a format. `auto` is text on a terminal, and logfmt elsewhere.
 
-    Lines that are collected say which broker they are from.
+    Lines in logfmt and JSON have the broker's id.
     """
     if log_format == "auto":
         log_format = "text" if is_terminal else "logfmt"

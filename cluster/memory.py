@@ -1,7 +1,7 @@
-"""Pools of memory that all clients of a broker share: how much of each kind there may be, and how much is in use.
+"""Memory pools that all clients of a broker share: the limit and the use of each kind of memory.
 
-The pools of one broker have a common limit, so that their sum is bounded, and each has some room of its own, so that
-none is shut out by the others (docs/adr/0026).
+The pools of one broker have a common limit, which bounds their sum. Each has some reserved room, so that the others do
+not shut it out (docs/adr/0026).
 """
 
 from collections.abc import Iterator
@@ -16,32 +16,32 @@ UNSENT_BYTES_MAX = 64 * MIB
 HTTP_BODIES_BYTES_MAX = 64 * MIB
 HTTP_UNSENT_BYTES_MAX = 32 * MIB
 USUAL_BYTES_SPARE = 4 * MIB
-"""Of receive buffers, beside the large ones: room for requests of usual size while the largest request arrives."""
+"""Receive buffers besides the large ones: room for requests of usual size while the largest request arrives."""
 DECODING_BYTES_MAX = 80 * MIB
 ANSWERS_BYTES_OWN, OWN_BYTES, LEAST_BYTES_OWN = 4 * MIB, 2 * MIB, MIB
-"""As much is there whatever the others hold: of answers, of what requests need that are handled, and of the rest."""
+"""Reserved room of pools: of answers, of requests that are handled, and of the rest."""
 CROWDED_BYTES = 4 * MIB
-"""With less than this left to all pools in common, whoever does not get on makes room for others."""
+"""Common room below which connections that make no progress are closed."""
 SESSION_PARTITION_BYTES = 320
 """One partition of a fetch session, its key included."""
 
 
 @dataclass(slots=True)
 class MemoryPool:
-    """Bytes of one kind. Whoever takes or gives back memory changes `used`, so that the hot path makes no call."""
+    """Bytes of one kind. Callers change `used` themselves, so that the hot path makes no call."""
 
     name: str
     limit: int
     own: int = 0
-    """So much of it no other pool can take."""
+    """Bytes reserved for this pool."""
     others: tuple["MemoryPool", ...] = ()
-    """Those that have a limit in common with it, `total`."""
+    """Pools that share the common limit `total` with it."""
     total: int = UNLIMITED
     used: int = 0
     waits: int = 0
-    """How often something had to wait, or was done without, because there was no room."""
+    """Times that work waited, or went without the memory, for lack of room."""
     closes: int = 0
-    """Connections, and fetch sessions, that were ended to make room."""
+    """Connections and fetch sessions closed to make room."""
 
     def has_room(self, size: int) -> bool:
         used = self.used + size
@@ -57,34 +57,34 @@ class Memory:
     receive: MemoryPool
     """Receive buffers beyond their smallest size."""
     large: MemoryPool
-    """Those among them that are larger than usual."""
+    """Receive buffers of more than the usual size."""
     pending: MemoryPool
-    """Requests that are read and not answered yet, by an estimate of what handling them keeps in memory."""
+    """Requests that are read and not answered yet: an estimate of the memory that handling them takes."""
     answers: MemoryPool
     """Answers that are being written."""
     decoding: MemoryPool
-    """Records of batches, out of their compression."""
+    """Decompressed records of batches."""
     unsent: MemoryPool
-    """Answers that their clients do not take."""
+    """Answers that clients do not read."""
     sessions: MemoryPool
     """Partitions of fetch sessions (KIP-227)."""
     http_bodies: MemoryPool
-    """Bodies of HTTP requests, until what they ask for has been done."""
+    """Bodies of HTTP requests, until the request is done."""
     http_unsent: MemoryPool
-    """Answers over HTTP that their clients do not take."""
+    """HTTP answers that clients do not read."""
 
     def __iter__(self) -> Iterator[MemoryPool]:
         return (getattr(self, field.name) for field in fields(self))
 
     @property
     def is_crowded(self) -> bool:
-        """Whether the pools have hardly any room left in common."""
+        """True if the pools have less than CROWDED_BYTES left in common."""
         pool = self.receive
         return sum(max(each.used, each.own) for each in (pool, *pool.others)) > pool.total - CROWDED_BYTES
 
     @classmethod
     def of(cls, large_bytes_max: int, session_partitions_max: int) -> "Memory":
-        """The pools for what clients do. Together they have room for the largest request beside what each has alone."""
+        """Return the pools for clients. Their common limit is the largest request and all reserved room together."""
         memory = cls(
             MemoryPool("receive", large_bytes_max + USUAL_BYTES_SPARE, USUAL_BYTES_SPARE),
             MemoryPool("receive_large", large_bytes_max),
@@ -96,7 +96,7 @@ class Memory:
             MemoryPool("http_bodies", HTTP_BODIES_BYTES_MAX, OWN_BYTES),
             MemoryPool("http_unsent", HTTP_UNSENT_BYTES_MAX, LEAST_BYTES_OWN),
         )
-        # Large receive buffers are counted among all of them.
+        # Large receive buffers are counted in `receive`.
         pools = [pool for pool in memory if pool is not memory.large]
         total = large_bytes_max + sum(pool.own for pool in pools)
         for pool in pools:
@@ -105,5 +105,5 @@ class Memory:
 
     @classmethod
     def unlimited(cls) -> "Memory":
-        """For connections that this broker opens itself, to brokers that it trusts or within its own process."""
+        """Return unlimited pools, for connections that this broker opens to trusted brokers or in its own process."""
         return cls(*(MemoryPool(field.name, UNLIMITED) for field in fields(cls)))

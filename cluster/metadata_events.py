@@ -1,7 +1,7 @@
-"""What the changes of the metadata did to this broker: counted for its metrics, and told in its log, a line for each.
+"""Metadata events of this broker: elections, ISR changes and fencings, counted for metrics and logged.
 
-Every broker tells of itself and of the partitions that it leads, so that the counts of all brokers add up. Of what is
-the whole cluster's the active controller tells.
+Each broker reports its own state and the partitions that it leads, so that the counts of all brokers add up. The active
+controller reports events of the whole cluster.
 """
 
 from collections import Counter
@@ -16,31 +16,31 @@ from cordwood.cluster.metadata.image import EMPTY, NO_LEADER, BrokerImage, Image
 from cordwood.cluster.metadata.quorum import Quorum
 
 LINES_PER_CHANGE_MAX = 10
-"""Where a failover moves a thousand partitions, one line says how many."""
+"""Largest number of lines for one change; above it one line has the number of partitions."""
 
 _events = structlog.get_logger("metadata")
 
 
 class MetadataEventLog:
-    """Subscribed once this broker knows the metadata: what happened before it came is not its story."""
+    """Counters and log lines of metadata changes since this broker knows the metadata."""
 
     def __init__(self, quorum: Quorum, broker_id: BrokerId) -> None:
         self._quorum, self._broker_id = quorum, broker_id
         self.elections: Counter[Cause] = Counter()
-        """Those by which this broker came to lead a partition."""
+        """Elections of this broker as leader of a partition, by cause."""
         self.leaderships_lost = 0
         self.isr_shrinks = self.isr_expansions = 0
-        """Of partitions that this broker leads."""
+        """ISR changes of partitions that this broker leads."""
         self.fencings = self.controllerships = 0
-        """How often this broker was fenced, and how often it became the active controller."""
+        """Numbers of times that this broker was fenced, and that it became the active controller."""
 
     def begin(self) -> None:
-        """Follow what happens from now on."""
+        """Subscribe to the metadata and to the controller's leadership."""
         self._quorum.subscribe(self.follow)
         self._quorum.on_leadership(self._leadership_changed)
 
     def follow(self, old: Image, new: Image) -> None:
-        """The quorum's listener."""
+        """Count and log a change of the image: a listener of the quorum."""
         if old.topics_by_id is not new.topics_by_id:
             self._follow_partitions(changed_partitions(old, new), new)
         if old.brokers is not new.brokers:
@@ -126,7 +126,7 @@ def _tell_cluster(old: Image, new: Image) -> None:
 
 
 def _tell_configs(event: str, before: Mapping[str, str], after: Mapping[str, str], **whose: str) -> None:
-    """Which keys, and not what they are now: some are not for everybody."""
+    """Log the changed keys without their values, some of which are secret."""
     keys = {key for key, _ in before.items() ^ after.items()}
     if keys:
         _events.info(event, **whose, keys=",".join(sorted(keys)))

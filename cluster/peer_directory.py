@@ -1,4 +1,4 @@
-"""The other brokers, as replication has to know them: where they are, whether they are who they say, who is near."""
+"""Directory of peers for replication: addresses, admission of followers, and the nearest replica (KIP-392)."""
 
 from uuid import UUID
 
@@ -11,29 +11,29 @@ NO_EPOCH = -1
 
 
 class PeerDirectory:
-    """What the newest image tells of the brokers around `broker_id`."""
+    """The peers of `broker_id` as of the newest image."""
 
     def __init__(self, quorum: Quorum, broker_id: int, listener: str, incarnation: UUID) -> None:
-        """`listener` is the name of the one by which brokers reach each other."""
+        """`listener` is the name of the listener between brokers."""
         self._quorum, self._me = quorum, BrokerId(broker_id)
         self._listener, self._incarnation = listener, incarnation
 
     def address(self, broker_id: int) -> tuple[str, int] | None:
-        """Host and port for other brokers; None where that one is not known, or has no such listener."""
+        """Return host and port for other brokers; None if the broker is not known or has no such listener."""
         known = self._quorum.image.brokers.get(BrokerId(broker_id))
         endpoint = None if known is None else known.endpoint(self._listener)
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
     def hello(self) -> Open:
-        """How we introduce ourselves to a leader."""
+        """Return the frame by which this broker introduces itself to a leader."""
         image = self._quorum.image
         me = image.brokers.get(self._me)
         return Open(self._me, self._incarnation, NO_EPOCH if me is None else me.epoch, image.cluster_id)
 
     def why_not(self, hello: Open) -> str | None:
-        """Why a broker that introduces itself so may not follow (rule 6, KIP-903); None if it may.
+        """Return why a broker with this introduction may not follow (rule 6, KIP-903); None if it may.
 
-        One that the metadata has only just registered may be ahead of us: it asks again.
+        A broker that has only just been registered may have a newer image than this one: it retries.
         """
         image = self._quorum.image
         if hello.cluster_id != image.cluster_id:
@@ -46,7 +46,7 @@ class PeerDirectory:
         return None
 
     def nearest(self, partition: Partition, rack: str, offset: int) -> int | None:
-        """The in-sync follower in a client's rack that has the offset (KIP-392); None to serve it here."""
+        """Return the in-sync follower in a client's rack that has the offset (KIP-392); None to serve it here."""
         brokers = self._quorum.image.brokers
         me = brokers.get(self._me)
         if not partition.is_leader or me is None or me.rack == rack:

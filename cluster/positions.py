@@ -1,4 +1,4 @@
-"""Where to begin reading, as a user says it: earliest, latest, an offset, or a moment."""
+"""Start positions for reading, as users write them: earliest, latest, an offset, or a timestamp."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ OFFSET_END = 1 << 63
 
 
 class NoPosition(ValueError):
-    """A text that says no position. The message goes on after the text itself: "'x' is …"."""
+    """A text that is no position. The message continues a sentence after the text: "'x' is …"."""
 
 
 class Edge(Enum):
@@ -28,7 +28,7 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record of each partition whose timestamp is this or later, in milliseconds since the epoch."""
+    """The first record of each partition with this timestamp or a later one, in milliseconds since the epoch."""
 
     timestamp_ms: int
 
@@ -37,7 +37,7 @@ Position = Edge | AtOffset | AtTime
 
 
 def parse(text: str) -> Position:
-    """Read a position. A time without a zone is UTC, as in Kafka's own tools. Raises NoPosition."""
+    """Parse a position. A time without a zone is UTC, as in Kafka's own tools. Raises NoPosition."""
     match text.strip():
         case "earliest":
             return Edge.EARLIEST
@@ -52,7 +52,7 @@ def parse(text: str) -> Position:
 
 
 def _is_number(text: str) -> bool:
-    """Twenty digits are too many for an offset; of more, Python would not even make a number."""
+    """Return True for an offset. Longer digit strings are no offset, and Python may refuse to convert them."""
     return text.isascii() and text.isdigit() and len(text) < 20 and int(text) < OFFSET_END
 
 

@@ -1,6 +1,6 @@
-"""A broker as a process: its clock, its randomness, its event loop, its signals, and its exit code.
+"""The broker process: event loop, threads, clocks, randomness, signals and exit code.
 
-Together with `storage/real_disk.py` it is the only place that knows these of the real world.
+Only this module and `storage/real_disk.py` use the real ones.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from cordwood.storage.errors import StorageError
 from cordwood.storage.real_disk import RealDisk, lock_directory
 
 MISTAKES = (StorageError, WrongDirectory, WrongMetadata, CommandRefused, UnknownCommand, QuorumFailed, RuntimeError)
-"""What keeps a broker from starting, each with a sentence that says what to do."""
+"""Errors that keep a broker from starting; each message says what to do."""
 
 BLOCKING_THREADS = 4
 DESCRIPTORS_UNLIMITED = 1 << 20
@@ -49,11 +49,11 @@ _events = structlog.get_logger("broker")
 
 
 class CannotStart(Exception):
-    """Why the broker does not run: a sentence for whoever started it."""
+    """An error that keeps the broker from running: a sentence for the user who started it."""
 
 
 def run(settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT. Returns the exit code. Raises CannotStart."""
+    """Serve until SIGTERM or SIGINT. Return the exit code. Raises CannotStart."""
     _configure_logging(settings)
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     disk = RealDisk(settings.log_dir_headroom_bytes)
@@ -87,8 +87,8 @@ async def _serve(settings: Settings, disk: Disk) -> int:
     broker.failure.add_done_callback(lambda _: stopping.set())
     starting = loop.create_task(broker.start(), name="start")
     if not await _done_before(starting, stopping):
-        # Nothing has been served yet: a start that is given up is like one that was never made. Another process may
-        # have the log directories once nothing is written by this one.
+        # Nothing has been served yet. Wait until no thread writes any more: another process may then lock the log
+        # directories.
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         environment.close()
@@ -98,7 +98,7 @@ async def _serve(settings: Settings, disk: Disk) -> int:
     for listener in starting.result():
         _events.info(listener.announcement())
     _events.info("broker.ready", node=settings.node_id, seconds=round(loop.time() - started, 3))
-    # What start-up made lives for ever: the collector need not look at it again.
+    # Objects made during start-up live as long as the process: garbage collection need not scan them again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 100)
@@ -117,7 +117,7 @@ def _exit_code(broker: Broker) -> int:
 
 
 async def _done_before(task: "asyncio.Task[Any]", event: asyncio.Event) -> bool:
-    """Whether the task ended before the event came."""
+    """Return True if the task ended before the event was set."""
     waiting = asyncio.ensure_future(event.wait())
     await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -125,9 +125,10 @@ async def _done_before(task: "asyncio.Task[Any]", event: asyncio.Event) -> bool:
 
 
 def exception_handler(failure: "asyncio.Future[str]") -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """Logs what was raised in a callback. A broken invariant stops the broker, unless its cost is over already.
+    """Return a handler that logs exceptions of callbacks and stops the broker on a broken invariant.
 
-    So it is where a partition has failed, a round of a loop, or a connection, which its transport has closed.
+    An AssertionError does not stop the broker if only one partition or one round of a loop has failed (`CONTAINED`), or
+    one connection, which its transport has closed.
     """
 
     def handle(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -141,7 +142,7 @@ def exception_handler(failure: "asyncio.Future[str]") -> Callable[[asyncio.Abstr
 
 
 def _environment(disk: Disk, threads_per_directory: int) -> Environment:
-    """The real world."""
+    """Return the environment of a real process."""
     loop = asyncio.get_running_loop()
     executors, syncers = list[ThreadPoolExecutor](), list[Syncer]()
 
@@ -181,9 +182,9 @@ def _environment(disk: Disk, threads_per_directory: int) -> Environment:
 
 
 def started_threads(count: int) -> ThreadPoolExecutor:
-    """An executor that has all its threads: later, the system may refuse one, and nobody knows what was begun by then.
+    """Return an executor that has all its threads. Raises RuntimeError where the system refuses a thread.
 
-    Raises RuntimeError where it refuses them now.
+    A thread refused later would leave work in an unknown state.
     """
     executor = ThreadPoolExecutor(count, thread_name_prefix="blocking")
     all_there = threading.Barrier(count + 1)
@@ -199,7 +200,10 @@ def started_threads(count: int) -> ThreadPoolExecutor:
 
 
 def _boot_id() -> str:
-    """Where the system does not tell, each start counts as one after a power cut unless the one before was stopped."""
+    """Return the id of the machine's boot.
+
+    Without an id from the system each start has a new one: every unclean stop then counts as a power cut.
+    """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Producer ids for this broker to hand out, taken from the cluster in blocks (KIP-730)."""
+"""Producer ids: blocks allocated from the cluster and handed out one by one (KIP-730)."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ BLOCK = 1000
 
 
 class ProducerIds:
-    """Numbers that no other producer of the cluster has ever been given."""
+    """Producer ids that are unique in the cluster."""
 
     def __init__(self, quorum: Quorum, broker_id: BrokerId) -> None:
         self._quorum, self._broker_id = quorum, broker_id
@@ -21,10 +21,10 @@ class ProducerIds:
         self._taking: asyncio.Task[None] | None = None
 
     async def next(self) -> int:
-        """The next id, from a new block where the last is used up. What a restart leaves of a block is never used.
+        """Return the next id, from a new block if the last one is used up. A restart leaves the rest of a block unused.
 
-        Raises Refused(COORDINATOR_LOAD_IN_PROGRESS) where no block is to be had now, as Kafka does: the other codes
-        that stand for "later" have Java's producer look for the coordinator of a transaction that it does not have.
+        Raises Refused(COORDINATOR_LOAD_IN_PROGRESS) if no block is available now, as Kafka does: with another retriable
+        code, Java's producer looks for a transaction coordinator that it does not have.
         """
         while self._next == self._end:
             await self._more()
@@ -32,7 +32,7 @@ class ProducerIds:
         return self._next - 1
 
     async def _more(self) -> None:
-        """Everyone who waits shares one attempt, and its failure."""
+        """Wait for a new block. All callers share one attempt, and its failure."""
         if self._taking is None:
             self._taking = asyncio.get_running_loop().create_task(self._take_block(), name="producer ids")
             self._taking.add_done_callback(self._taken)
@@ -44,12 +44,14 @@ class ProducerIds:
     def _taken(self, taking: "asyncio.Task[None]") -> None:
         self._taking = None
         if not taking.cancelled():
-            # Who waits is told of a failure; where all have gone, as when the broker stops, nobody is to hear of it.
+            # The callers get the failure. If all of them were cancelled, as in a shutdown, asyncio must not log it
+            # either.
             taking.exception()
 
     async def _take_block(self) -> None:
-        """The block counts only if this very proposal is known to have been applied: one that was lost sight of may
-        be another attempt's, and is left alone.
+        """Allocate a block. Use it only if this proposal is known to have been applied.
+
+        After an unknown outcome the block may belong to another attempt, and is left unused.
         """
         while True:
             start = self._quorum.image.next_producer_id
@@ -58,7 +60,8 @@ class ProducerIds:
             except CommandRefused as refused:
                 if refused.code != ErrorCode.invalid_update_version:
                     raise
-                # Someone was quicker, if only an earlier attempt of ours: that block is not to be used.
+                # Another allocation was applied first, possibly an earlier attempt of this broker: do not use that
+                # block.
                 continue
             self._next, self._end = start, start + BLOCK
             return

@@ -1,4 +1,4 @@
-"""Which form of the metadata layer a broker has: alone, with a vote, or following those who vote."""
+"""The three forms of the metadata quorum in a broker: single voter, Raft voter, observer."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ def open_quorum(
     rng: random.Random,
     failed: Callable[[str], None],
 ) -> AnyQuorum:
-    """Read the metadata back as far as this broker keeps it. Blocks. `failed` is told why the broker has to stop.
+    """Read the metadata that this broker keeps. Blocks. `failed` is called with the reason if the broker must stop.
 
     Raises DamagedLog, CommandRefused, UnknownCommand, WrongDirectory, WrongMetadata; RuntimeError for another PySyncObj
     than the one that Cordwood was made for.
@@ -81,25 +81,25 @@ def open_quorum(
 
 
 async def begin(quorum: AnyQuorum) -> None:
-    """Take part, and wait until there is a cluster whose newest image is known here. Raises OSError."""
+    """Join the quorum. Return once the cluster is formed and its newest image is known here. Raises OSError."""
     if not isinstance(quorum, SingleVoter):
         await quorum.start()
         await quorum.formed()
 
 
 async def scrub(quorum: AnyQuorum) -> Sequence[DamagedLog]:
-    """Hold the metadata on disk against that in memory, and mend it. Returns what was damaged.
+    """Scrub a voter's metadata: compare disk with memory, and rewrite what is damaged. Return the damage.
 
-    A broker alone has a second copy instead, which it looks at when it starts.
+    A single voter has a second copy instead, which it checks when it starts.
     """
     return await quorum.scrub() if isinstance(quorum, RaftQuorum) else ()
 
 
 def damage_of(quorum: AnyQuorum) -> Sequence[DamagedLog]:
-    """What was found damaged as it was opened, and has been seen to."""
+    """Return the damage that was found and repaired when the metadata was opened."""
     return () if isinstance(quorum, Observer) else quorum.damage
 
 
 def files_of(quorum: AnyQuorum) -> FileMeasures | None:
-    """What the metadata is kept in; None for a broker that keeps it in memory alone."""
+    """Return the measures of the metadata files; None for an observer, which keeps the metadata in memory only."""
     return None if isinstance(quorum, Observer) else quorum.files

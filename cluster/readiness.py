@@ -1,4 +1,4 @@
-"""Whether this broker's log directories take records: what else than the cluster keeps it from serving well."""
+"""Readiness of this broker's log directories for writes."""
 
 from collections.abc import Iterable
 
@@ -6,10 +6,10 @@ from cordwood.replication.log_directory import LogDirectory
 
 
 def why_not_writable(directories: Iterable[LogDirectory], headroom_bytes: int) -> str | None:
-    """In a sentence why no log directory takes writes, and what to do; None where at least one does.
+    """Return a sentence why no log directory takes writes, and what to do; None if at least one does.
 
-    Of several disks a broker goes on with those that work; the metrics tell of the others. `headroom_bytes` is what it
-    leaves free (log.dir.headroom.bytes). Asks the file systems, which is quick.
+    With several disks a broker uses those that work; the metrics report the others. `headroom_bytes` is
+    log.dir.headroom.bytes. The free space comes from the file systems, which is quick.
     """
     reasons = [_why_not(directory, headroom_bytes) for directory in directories]
     return None if None in reasons else reasons[0]

@@ -1,4 +1,4 @@
-"""The damaged segments of one broker that are repaired in place, each as soon as another replica can be asked."""
+"""Refetches: damaged segments of one broker, repaired in place from other replicas as soon as one can be asked."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,29 +16,29 @@ from cordwood.storage.errors import DamagedLog, ForeignSegment, StorageError
 from cordwood.storage.scrub import segment_with
 
 AT_ONCE_MAX = 4
-"""Partitions that are repaired at the same time: each takes a thread, and the disk."""
+"""Largest number of partitions repaired at the same time: each takes a thread, and the disk."""
 REST_S = 2.0
 REST_MAX_S = 60.0
-"""Between two tries: twice as long each time."""
+"""Seconds between two tries: doubled after each failure, up to the maximum."""
 TRIES_IN_VAIN_MAX = 3
-"""After these, what is not committed is not waited for: nobody can be asked for it."""
+"""Failed tries after which a segment with uncommitted records is given up: no replica may have those records."""
 
 _events = structlog.get_logger("repairs")
 
 
 @dataclass(slots=True)
 class _Pending:
-    """What is damaged of one replica, and how often its repair has failed."""
+    """Damage of one replica, and the failed tries to repair it."""
 
     damage: list[DamagedLog] = field(default_factory=list)
     tries: int = 0
     not_before: float = 0.0
     copied: set[str] = field(default_factory=set)
-    """Segments of which the quarantine has a copy already."""
+    """Segments of which the quarantine has a copy."""
 
 
 class Refetches:
-    """Repairs in place. `look` is called from time to time while there is something pending."""
+    """Repairs in place. Call `look` regularly while damage is pending."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Refetches:
         give_up: Callable[[Partition, DamagedLog], None],
         spawn: Callable[[Awaitable[None]], object],
     ) -> None:
-        """`sources_of` gives the brokers to ask. `give_up` takes over what cannot be repaired in place."""
+        """`sources_of` returns the brokers to fetch from. `give_up` takes damage that cannot be repaired in place."""
         self._sources_of, self._reader, self._log_maintenance = sources_of, reader, log_maintenance
         self._register, self._give_up, self._spawn = register, give_up, spawn
         self._pending: dict[Partition, _Pending] = {}
@@ -59,13 +59,13 @@ class Refetches:
         return bool(self._pending)
 
     def add(self, partition: Partition, damage: DamagedLog) -> None:
-        """Something is damaged, and has been noted in the register."""
+        """Queue damage that is noted in the register."""
         pending = self._pending.setdefault(partition, _Pending())
         pending.damage.append(damage)
         pending.not_before = 0.0
 
     def look(self) -> None:
-        """Begin with what can be repaired now."""
+        """Start the repairs that are possible now."""
         now = asyncio.get_running_loop().time()
         for partition, pending in list(self._pending.items()):
             if partition in self._running:
@@ -82,7 +82,7 @@ class Refetches:
             self._spawn(self._repair(partition, pending, sources))
 
     async def _repair(self, partition: Partition, pending: _Pending, sources: Sequence[int]) -> None:
-        """One damaged segment after the other. Those that cannot be repaired keep nobody from the next."""
+        """Repair the damaged segments one by one. The failure of one does not stop the next."""
         try:
             async with self._reader() as reader:
                 for stem in dict.fromkeys(map(stem_of, pending.damage)):
@@ -103,12 +103,12 @@ class Refetches:
             for damage in found:
                 self._register.begun(damage)
             if await self._restore(partition, pending, found[0], sources, reader):
-                # What has been found in it meanwhile is repaired with the rest.
+                # Damage found in this segment meanwhile is repaired too.
                 self._finish(partition, pending, [damage for damage in pending.damage if stem_of(damage) == stem])
         except (RangeUnavailable, StorageError, OSError) as error:
             _events.warning("segment.not_refetched", path=stem, error=str(error))
         except Exception as error:
-            # Whatever it was: it is tried again.
+            # Unexpected errors are retried too.
             _events.error("segment.not_refetched", path=stem, error=repr(error), exc_info=error)
 
     async def _restore(
@@ -119,7 +119,7 @@ class Refetches:
         sources: Sequence[int],
         reader: RangeReader,
     ) -> bool:
-        """Whether the damage is no more. Raises RangeUnavailable, StorageError, OSError."""
+        """Return True if the damage is gone. Raises RangeUnavailable, StorageError, OSError."""
         if stem_of(damage) not in pending.copied:
             place = await set_aside(partition, damage)
             pending.copied.add(stem_of(damage))
@@ -130,7 +130,7 @@ class Refetches:
             return True
         segment = segment_with(partition.log, damage.path)
         if segment is None:
-            # It was truncated or dropped, and with it what was wrong in it.
+            # The segment was truncated or removed, and its damage with it.
             return True
         if not await refetch(partition, segment, sources, reader):
             return False
@@ -157,5 +157,5 @@ class Refetches:
 
 
 def stem_of(damage: DamagedLog) -> str:
-    """A segment and its index are one."""
+    """Return the path without its suffix: a segment and its index have the same."""
     return damage.path.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""Repair of damage: a range is refetched in place; a lost tail is cut outside the in-sync set, and replicated again."""
+"""Repair of damage: a range is refetched in place; a lost tail is cut outside the in-sync set and replicated again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -24,12 +24,12 @@ from cordwood.storage.errors import DamagedLog, LostTail, StorageError
 from cordwood.storage.scrub import IncompleteIndex
 
 LOOK_S = 0.5
-"""How often it is tried to go on, while something is damaged."""
+"""Seconds between two rounds of repairs while something is damaged."""
 REST_S = 5.0
-"""After something failed, as it does where the disk has no room."""
+"""Seconds of rest after a failure, such as a disk without room."""
 REPLICAS_PER_COMMAND = 1000
 DECLARE_S = 10.0
-"""A broker that starts with damage gives the others so long to come, before it may lead with what it has."""
+"""Longest wait of a broker that starts with damage for better replicas, before it may lead with its own."""
 
 _events = structlog.get_logger("repairs")
 
@@ -43,7 +43,7 @@ class _PendingRepair:
 
 
 class Repairs:
-    """The damaged replicas of one broker, each on its way back."""
+    """Repairs of one broker's damaged replicas."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Repairs:
         register: DamageRegister,
         reader: Callable[[], RangeReader],
     ) -> None:
-        """`open_more` tries again to hold what could not be held."""
+        """`open_more` retries to open the replicas that could not be opened."""
         self._quorum, self._me, self._replicas = quorum, BrokerId(broker_id), replicas
         self._leader_connections, self._log_maintenance, self._truncations = (
             leader_connections,
@@ -75,10 +75,11 @@ class Repairs:
         self._looking: asyncio.Task[None] | None = None
 
     def found(self, partition: Partition, damage: DamagedLog) -> None:
-        """Something on disk is not what was written there. What is found again and again is seen to once."""
+        """Queue damage for its repair. Damage that is found repeatedly is repaired once."""
         if has_lost_records(damage) and self._register.is_open(damage):
             return
-        # What was found as the log was opened is no more to be seen: it has been stepped over.
+        # Recovery skips damage that it finds when a log is opened, so a check cannot see that damage again: check only
+        # replicas that have a role.
         has_role = partition.leader_epoch != NO_EPOCH
         if has_role and not is_still_damaged(partition, damage):
             return
@@ -91,7 +92,7 @@ class Repairs:
             self._damaged(partition, damage)
 
     def follow(self, partition: Partition, leader: int) -> None:
-        """Begin to follow; where the replica is damaged and nobody counts on it, after it has given that up."""
+        """Follow `leader`. Cut the log first if the replica lost its tail and the cluster does not count on it."""
         pending, image = self._pending_repairs.get(partition), self._image_of(partition)
         if partition in self._under_repair or partition.is_offline:
             return
@@ -104,24 +105,24 @@ class Repairs:
             self._leader_connections.follow(partition, leader)
 
     def failed(self, partition: Partition) -> None:
-        """A replica serves nothing until the next start: others have to lead it."""
+        """Drop a failed replica where another can lead. A failed replica serves nothing until the next start."""
         self._failed.add(partition)
         self._look()
 
     def lost_disk(self) -> None:
-        """A log directory has failed: others have to lead what lies there."""
+        """Drop the replicas of a failed log directory: others have to lead them."""
         self._has_lost_disk = True
         self._look()
 
     def on_metadata_change(self, _old: Image, _new: Image) -> None:
-        """To be told after the replicas have been: some may not have been opened."""
+        """Retry replicas that are not open. The quorum calls this after `Assignments.follow`."""
         if self._replicas.not_opened():
             self._look()
 
     async def declared(self) -> None:
-        """All replicas have been opened that could be. Return once nobody counts on those that are damaged.
+        """Return once the cluster counts on no damaged replica, or after DECLARE_S. All replicas have been opened.
 
-        Or when nobody has come who might do better.
+        After DECLARE_S no better replica has come, and this broker may lead with its own.
         """
         self._has_begun = True
         self._look()
@@ -133,7 +134,7 @@ class Repairs:
             _events.warning("replicas.damaged", partitions=len(self._pending_repairs), waited_s=DECLARE_S)
 
     async def close(self) -> None:
-        """Leave it at that: the next start finds what is still damaged."""
+        """Cancel the repairs. The next start finds what is still damaged."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -147,7 +148,7 @@ class Repairs:
         self._look()
 
     def _sources_of(self, partition: Partition) -> list[int]:
-        """Whom to ask for committed batches: the leader first, which knows best what is committed."""
+        """Return the brokers to fetch committed batches from: the leader first, whose high watermark is the newest."""
         image, agreed = self._quorum.image, self._image_of(partition)
         others = [] if agreed is None else [other for other in agreed.replicas if other != self._me]
         return [
@@ -164,7 +165,7 @@ class Repairs:
         return self._quorum.image.partition(partition.topic_id, partition.index)
 
     def _is_counted_on(self, partition: Partition) -> bool:
-        """Whether the replica is in sync, or might lead, beside others that may be better."""
+        """Return True if the replica leads, is in sync or may be elected, and the partition has other replicas."""
         image = self._image_of(partition)
         return image is not None and len(image.replicas) > 1 and is_counted_on(image, self._me)
 
@@ -188,7 +189,7 @@ class Repairs:
                         try_again_at = now() + REST_S
                         self._open_more()
                 except Exception as error:
-                    # Without somebody who looks, what is damaged would stay so until the next start.
+                    # The loop must go on: without it, damage would stay until the next start.
                     _events.error("repairs.failed", error=repr(error), exc_info=error)
                     await asyncio.sleep(REST_S)
         finally:
@@ -203,7 +204,7 @@ class Repairs:
         await self._propose([(replica.topic_id, replica.index) for replica in dispensable], is_gone=False)
 
     async def _drop_lost(self) -> None:
-        """What cannot be served here any more, and what waits for room as long as others have it."""
+        """Drop replicas of failed disks, and replicas that wait for room if another replica can lead."""
         image = self._quorum.image
         gone, closed = [], []
         for topic in image.topics_by_id.values():
@@ -220,7 +221,7 @@ class Repairs:
         self._has_lost_disk = bool(gone)
 
     async def _drop_failed(self) -> None:
-        """Where nobody else can lead, a failed replica stays what it is: all it has is there after a restart."""
+        """Drop failed replicas where another can lead. A replica that stays has all its data after a restart."""
         image = self._quorum.image
         self._failed = {failed for failed in self._failed if not failed.is_deleted}
         places = [(failed.topic_id, failed.index) for failed in self._failed]
@@ -267,7 +268,7 @@ class Repairs:
         except (StorageError, OSError) as error:
             await self._rest(partition, error=str(error))
         except Exception as error:
-            # Whatever it was: a replica that nobody repairs has to follow, so that it is dropped, and tried, once more.
+            # After any error the replica must follow again: it is dropped once more, and its repair retried.
             await self._rest(partition, error=repr(error), exc_info=error)
         finally:
             self._under_repair.discard(partition)
@@ -275,7 +276,7 @@ class Repairs:
             self._leader_connections.follow(partition, partition.leader)
 
     def _may_be_cut(self, partition: Partition, pending: _PendingRepair) -> bool:
-        """Whether it still may: it may have come to be counted on meanwhile."""
+        """Return True if the log may still be cut: the replica may have joined the ISR meanwhile."""
         image = self._image_of(partition)
         return image is not None and _may_follow(partition) and may_be_cut(image, self._me, pending.found_in_epoch)
 
@@ -292,11 +293,11 @@ class Repairs:
 
     async def _rest(self, partition: Partition, **what_failed: object) -> None:
         _events.error("replica.not_repaired", topic=partition.topic, partition=partition.index, **what_failed)
-        # Until between two looks: it follows for a moment before it is dropped, and tried, once more.
+        # Wake up between two rounds: the replica follows for a moment before it is dropped and repaired once more.
         await asyncio.sleep(REST_S + LOOK_S / 2)
 
     async def _set_aside(self, partition: Partition, pending: _PendingRepair) -> None:
-        """Keep copies of all that is damaged, more of which may be found meanwhile."""
+        """Quarantine copies of all damaged segments, including those that are found meanwhile."""
         kept: set[str] = set()
         while waiting := [damage for damage in pending.damage if stem_of(damage) not in kept]:
             kept.add(stem_of(waiting[0]))
@@ -346,6 +347,6 @@ class Repairs:
 
 
 def _may_follow(partition: Partition) -> bool:
-    """Whether the replica has a leader that it does not follow yet."""
+    """Return True if the replica has a leader that it does not follow yet."""
     is_free = not partition.is_deleted and not partition.is_offline
     return is_free and not partition.is_leader and partition.following is None and partition.leader != NO_LEADER

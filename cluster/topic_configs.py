@@ -1,4 +1,4 @@
-"""What can be set for a topic: Kafka's keys, each with its type and the broker settings that stand in for it."""
+"""Topic configs: Kafka's keys, each with its type, documentation and the broker settings that give its default."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ DELETE_DELAY = "file.delete.delay.ms"
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One row of the table.
+    """One topic config: a row of the table.
 
-    `broker_keys` are the settings that give its default, the first that is set going first; `times` is what each of
-    them is multiplied by.
+    `broker_keys` are the settings that give the default; the first that is set has precedence. `times` has the factor
+    of each.
     """
 
     type: ValueType
@@ -150,7 +150,7 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
 
 
 def validate_changes(own: Mapping[str, str], changes: Mapping[str, str | None], broker: BrokerConfig) -> None:
-    """Whether a topic that has `own` configs may be changed so; None removes one. Raises Refused as `validate` does."""
+    """Check changes of a topic that has `own` configs; None removes a config. Raises Refused as `validate` does."""
     validate({key: text for key, text in changes.items() if text is not None}, broker)
     if {"min.compaction.lag.ms", "max.compaction.lag.ms"} & changes.keys():
         changed = {**own, **changes}
@@ -158,7 +158,7 @@ def validate_changes(own: Mapping[str, str], changes: Mapping[str, str | None], 
 
 
 def validate(configs: Mapping[str, str | None], broker: BrokerConfig) -> None:
-    """Whether a topic may have exactly these configs. Raises Refused(INVALID_CONFIG) with a sentence."""
+    """Check the configs of a topic. Raises Refused(INVALID_CONFIG) with a sentence."""
     for key, text in configs.items():
         row = TOPIC_CONFIGS.get(key)
         if row is None:
@@ -176,7 +176,7 @@ def validate(configs: Mapping[str, str | None], broker: BrokerConfig) -> None:
 
 
 def ignored(configs: Mapping[str, str]) -> Iterator[str]:
-    """A sentence for each config of a topic that counts for nothing here: a newer version, or a mistake, has set it."""
+    """Yield a sentence for each config of a topic that has no effect: set by a newer version, or by mistake."""
     for key, text in configs.items():
         row = TOPIC_CONFIGS.get(key)
         if row is None:
@@ -186,9 +186,9 @@ def ignored(configs: Mapping[str, str]) -> Iterator[str]:
 
 
 def value_of(key: str, configs: Mapping[str, str], broker: BrokerConfig) -> Value:
-    """What a topic's config is worth: its own value, or the broker's. Raises KeyError for an unknown key.
+    """Return the effective value of a topic's config: its own, or the broker's. Raises KeyError for an unknown key.
 
-    A value of its own that is none of the key's type is passed over: see `ignored`.
+    An own value that is invalid for the key is not used: see `ignored`.
     """
     row = TOPIC_CONFIGS[key]
     if key in configs and (own := row.type.read(configs[key])) is not None:
@@ -198,12 +198,12 @@ def value_of(key: str, configs: Mapping[str, str], broker: BrokerConfig) -> Valu
 
 
 def describe(configs: Mapping[str, str], broker: BrokerConfig, keys: Iterable[str] = TOPIC_CONFIGS) -> list[ConfigRow]:
-    """Every config of a topic that has these of its own, by key, or only those under `keys`."""
+    """Return the rows of a topic with these configs of its own: of every key, or of those in `keys`."""
     return [_row(key, TOPIC_CONFIGS[key], configs, broker) for key in keys]
 
 
 def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> LogConfig:
-    """What the logs of a topic with these configs need to know."""
+    """Return the log configuration of a topic with these configs."""
     if isinstance(broker, Settings):
         broker = BrokerConfig(broker)
 
@@ -220,7 +220,7 @@ def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> L
     return LogConfig(
         segment_bytes=number("segment.bytes"),
         segment_ms=number("segment.ms"),
-        # What lies between two entries is read as a whole to prove any batch of it.
+        # A read checks the whole interval between two index entries to prove any batch in it.
         index_interval_bytes=min(number("index.interval.bytes"), INDEX_INTERVAL_BYTES_MAX),
         index_bytes_max=number("segment.index.bytes"),
         retention_ms=number("retention.ms"),
@@ -263,7 +263,7 @@ def _row(key: str, row: TopicConfig, configs: Mapping[str, str], broker: BrokerC
 
 
 def _scaled(value: Value, times: int) -> Value:
-    """Hours and minutes as milliseconds; -1 stands for no limit in any unit."""
+    """Convert hours or minutes to milliseconds; -1 means no limit in any unit."""
     if times == 1 or not isinstance(value, int) or value < 0:
         return value
     return value * times

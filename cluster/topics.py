@@ -1,4 +1,4 @@
-"""Which topics may be, and where their partitions go: from what a client asks to the command that does it. Pure."""
+"""Topic creation and growth: checks of names and counts, replica placement, and the resulting commands. Pure."""
 
 import random
 import re
@@ -18,26 +18,32 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
-"""Topics that only the broker itself creates, deletes or grows: all groups' offsets hang on their partition count."""
+"""Topics that only the broker creates, deletes or grows. All groups' offsets depend on the partition count."""
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
-"""As Kafka's controller has it: one request must not occupy the broker for long."""
+"""Largest number of partitions in a request, as in Kafka: one request must not occupy the broker for long."""
 
 DEFAULT = -1
-"""In the place of a partition count or replication factor: what the broker's settings say."""
+"""A partition count or replication factor that stands for the broker's default."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def check_name(name: str) -> None:
-    """Raises Refused(INVALID_TOPIC_EXCEPTION). `a.b` and `a_b` may both be: only metric names would confuse them."""
+    """Raise Refused(INVALID_TOPIC_EXCEPTION) for an invalid name.
+
+    `a.b` and `a_b` may both exist: they collide only in names of metrics.
+    """
     if name in (".", "..") or not _NAME.fullmatch(name):
         message = "Topic name is invalid: it must be 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'."
         raise Refused(ErrorCode.invalid_topic_exception, message)
 
 
 def check_not_internal(name: str) -> None:
-    """Raises Refused(INVALID_TOPIC_EXCEPTION). Kafka lets an administrator do it, and the groups' offsets are lost."""
+    """Raise Refused(INVALID_TOPIC_EXCEPTION) for an internal topic.
+
+    Kafka lets an administrator change these topics, which loses the groups' offsets.
+    """
     if name in INTERNAL_TOPICS:
         raise Refused(ErrorCode.invalid_topic_exception, f"Topic '{name}' is internal: only the broker changes it.")
 
@@ -53,9 +59,9 @@ def new_topic(
     assignments: Mapping[int, Assignment] | None = None,
     configs: Mapping[str, str | None] | None = None,
 ) -> CreateTopic:
-    """The command that creates it. Raises Refused with the code that Kafka has for what is wrong.
+    """Return the command that creates a topic. Raises Refused with Kafka's error code.
 
-    `assignments` (by partition index) take the place of both counts.
+    `assignments`, by partition index, replace both counts.
     """
     check_name(name)
     if name in image.topics_by_name:
@@ -75,7 +81,7 @@ def new_topic(
 def more_partitions(
     topic: TopicImage, count: int, assignments: Sequence[Assignment] | None, image: Image, rng: random.Random
 ) -> CreatePartitions:
-    """The command that brings a topic to `count` partitions. Raises Refused."""
+    """Return the command that grows a topic to `count` partitions. Raises Refused."""
     have = len(topic.partitions)
     if count <= have:
         message = (
@@ -101,10 +107,11 @@ def more_partitions(
 def place(
     brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, first: int
 ) -> tuple[Assignment, ...]:
-    """Leaders go round the brokers that are alive from `first` on; followers too, one step further at each round.
+    """Place replicas round-robin on the live brokers, beginning with `first`. Raises Refused.
 
-    So every broker leads as many partitions as the next, and a lost broker's load falls on all others. The replicas of
-    a partition are in as many racks as there are (KIP-36); where a broker has none, each counts as a rack of its own.
+    Leaders go round the brokers; followers do too, one step further in each round. So every broker leads as many
+    partitions as the next, and a lost broker's load is spread over all others. The replicas of a partition are in as
+    many racks as possible (KIP-36); if any broker has no rack, each broker counts as its own rack.
     """
     registered = sorted(brokers, key=lambda broker: broker.id)
     rack_of = _racks([broker for broker in registered if broker.is_alive])
@@ -145,7 +152,7 @@ def _racks(brokers: Sequence[BrokerImage]) -> dict[BrokerId, str]:
 
 
 def _by_turns(rack_of: Mapping[BrokerId, str]) -> list[BrokerId]:
-    """The brokers in an order in which their racks take turns, so that neighbours stand in different ones."""
+    """Return the brokers in an order in which their racks alternate."""
     seen: Counter[str] = Counter()
     turns = {}
     for broker_id, rack in rack_of.items():
@@ -155,7 +162,7 @@ def _by_turns(rack_of: Mapping[BrokerId, str]) -> list[BrokerId]:
 
 
 def _spread(candidates: Sequence[BrokerId], rack_of: Mapping[BrokerId, str]) -> Assignment:
-    """The same brokers: one of each rack first, as far as there are racks, then the others."""
+    """Return the same brokers: first one of each rack, then the others."""
     first_of_rack = {rack_of[broker_id]: broker_id for broker_id in reversed(candidates)}
     foremost = set(first_of_rack.values())
     return tuple(sorted(candidates, key=lambda broker_id: broker_id not in foremost))

@@ -1,4 +1,4 @@
-"""Replicas that came back from a power cut with flush.policy=os: nobody counts on them before they have caught up."""
+"""Unflushed replicas: those with flush.policy=os after a power cut, not counted on before they have caught up."""
 
 import asyncio
 from uuid import UUID
@@ -17,16 +17,16 @@ _events = structlog.get_logger("replicas")
 
 
 class UnflushedReplicas:
-    """Those of one broker, found out by the run marks of its log directories."""
+    """The unflushed replicas of one broker, found by the run marks of its log directories."""
 
     def __init__(self, quorum: Quorum, broker_id: int, replicas: Replicas) -> None:
         self._quorum, self._me, self._replicas = quorum, BrokerId(broker_id), replicas
 
     async def declared(self) -> None:
-        """All replicas have been opened. Return once the metadata knows which of them may lack acknowledged records.
+        """Report the replicas that may lack acknowledged records. Return once the metadata has the report.
 
-        To be awaited before this broker is unfenced, which lets it lead. Raises CommandRefused where another broker has
-        registered in its place.
+        Call after all replicas were opened, and before this broker is unfenced, which lets it lead. Raises
+        CommandRefused if another broker has registered with this id.
         """
         places = [
             (partition.topic_id, partition.index)

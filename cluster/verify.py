@@ -1,4 +1,4 @@
-"""A whole data directory looked at offline: what every kind of file in it is held against."""
+"""Offline verification of a data directory: segments, indexes, checkpoints, snapshots and journals."""
 
 from collections.abc import Iterator
 
@@ -23,11 +23,11 @@ from cordwood.storage.verify import (
 
 LOG, INDEX, SNAPSHOT = ".log", ".index", ".snapshot"
 WHOLE_FILES = frozenset((*CHECKPOINTS, identity.NAME, storage.STANDING, RUN_FILE))
-"""Files in the framing of `storage/checkpoint.py`."""
+"""Names of files in the framing of `storage/checkpoint.py`."""
 
 
 def verify(disk: Disk, path: str) -> Iterator[Finding]:
-    """What is damaged in a file, a partition, or a whole data directory. Writes nothing. Raises OSError."""
+    """Yield the damage in a file, a partition, or a whole data directory. Writes nothing. Raises OSError."""
     names = _names(disk, path)
     if names is None:
         yield from _verify_file(disk, path)
@@ -41,7 +41,7 @@ def verify(disk: Disk, path: str) -> Iterator[Finding]:
 
 
 def dump(disk: Disk, path: str) -> Iterator[BatchLine]:
-    """The batches of a segment, or of all segments in a directory. Raises DamagedLog, OSError."""
+    """Yield the batches of a segment, or of all segments in a directory. Raises DamagedLog, OSError."""
     names = _names(disk, path)
     if names is None:
         yield from dump_segment(disk, path)
@@ -70,7 +70,7 @@ def _verify_data_directory(disk: Disk, path: str, names: list[str]) -> Iterator[
 
 
 def _verify_metadata(disk: Disk, path: str) -> Iterator[Finding]:
-    """Each file by itself, in either copy if there are two; and if nothing is wrong with any, all of them together."""
+    """Yield the damage of each metadata file, in both copies if there are two; without any, check them together."""
     found: list[Finding] = []
     for directory in (path, copy_of(path)):
         for name in disk.list_directory(directory) if disk.exists(directory) else ():
@@ -104,7 +104,7 @@ def _finding(damage: DamagedLog) -> Finding:
 
 
 def _names(disk: Disk, path: str) -> list[str] | None:
-    """What is in a directory; None for a file."""
+    """Return the names in a directory; None for a file."""
     try:
         return disk.list_directory(path)
     except NotADirectoryError:

@@ -1,4 +1,4 @@
-"""What a cluster looks like from outside: brokers, who keeps the metadata, partitions and their replicas."""
+"""A cluster's state as clients see it: brokers, metadata quorum, partitions and replicas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """One log directory of a broker; sizes in bytes, None where the broker does not say."""
+    """One log directory of a broker. Sizes are in bytes; None if the broker does not report them."""
 
     path: str
     error: str | None
@@ -18,7 +18,7 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One registered broker. `log_directories` is None where it did not answer."""
+    """One registered broker. `log_directories` is None if the broker did not answer."""
 
     broker_id: int
     address: str
@@ -29,7 +29,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Who keeps the metadata. `log_ends` has how far each voter and observer has come."""
+    """The metadata quorum. `log_ends` has the log end offset of each voter and observer."""
 
     leader: int | None
     epoch: int
@@ -37,14 +37,14 @@ class Quorum:
     log_ends: Mapping[int, int]
 
     def lag(self, broker_id: int) -> int | None:
-        """Metadata records that a broker lacks; None where nobody knows."""
+        """Return the number of metadata records that a broker lacks; None if it is not known."""
         end, end_here = self.log_ends.get(NOBODY if self.leader is None else self.leader), self.log_ends.get(broker_id)
         return None if end is None or end_here is None else max(end - end_here, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One copy of a partition. `size_bytes` and `lag_records` are None where its broker does not have or say them."""
+    """One replica of a partition. `size_bytes` and `lag_records` are None if its broker does not report them."""
 
     broker_id: int
     is_in_sync: bool
@@ -65,23 +65,23 @@ class Partition:
 
     @property
     def name(self) -> str:
-        """`topic-0`."""
+        """Topic and index, such as `topic-0`."""
         return f"{self.topic}-{self.index}"
 
     @property
     def isr(self) -> frozenset[int]:
-        """The brokers that have everything committed."""
+        """The in-sync replicas, by broker id."""
         return frozenset(replica.broker_id for replica in self.replicas if replica.is_in_sync)
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether a replica lacks something."""
+        """True if a replica is not in sync."""
         return not all(replica.is_in_sync for replica in self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """A cluster at about one moment."""
+    """A cluster's state at about one moment."""
 
     cluster_id: str
     brokers: tuple[Broker, ...]
@@ -89,5 +89,5 @@ class ClusterView:
     partitions: tuple[Partition, ...]
 
     def broker(self, broker_id: int) -> Broker | None:
-        """The registered broker of this number."""
+        """Return the registered broker with this id, or None."""
         return next((broker for broker in self.brokers if broker.broker_id == broker_id), None)

@@ -1,4 +1,4 @@
-"""Who keeps the cluster's metadata, and where this broker's own metadata port is."""
+"""Voters of the metadata quorum: their addresses, the shared secret, and this broker's own metadata address."""
 
 import ipaddress
 import re
@@ -16,11 +16,11 @@ Address = tuple[str, int]
 
 
 class VoterMistake(Exception):
-    """A quorum that cannot be: a sentence that says what to do about it."""
+    """An invalid quorum configuration: a sentence that says what to do."""
 
 
 def voters_of(settings: Settings) -> Mapping[BrokerId, Address]:
-    """Host and port of every voter by its id; empty for a cluster of one broker. Raises VoterMistake."""
+    """Return host and port of every voter by its id; empty for a cluster of one broker. Raises VoterMistake."""
     voters: dict[BrokerId, Address] = {}
     for text in settings.controller_quorum_voters:
         match = _VOTER.fullmatch(text)
@@ -38,7 +38,7 @@ def voters_of(settings: Settings) -> Mapping[BrokerId, Address]:
 
 
 def check_secret(settings: Settings) -> None:
-    """Raises VoterMistake where other machines reach the quorum's ports, and any of them could join it."""
+    """Raise VoterMistake if other machines can reach the quorum's ports and the quorum has no secret."""
     hosts = [host for host, _ in voters_of(settings).values()]
     if not hosts or settings.controller_quorum_secret:
         return
@@ -51,7 +51,7 @@ def check_secret(settings: Settings) -> None:
 
 
 def metadata_address(settings: Settings) -> Address:
-    """Where this broker, if it is a voter, listens for the others. Raises VoterMistake."""
+    """Return the address where this broker, which must be a voter, listens for others. Raises VoterMistake."""
     own = voters_of(settings)[BrokerId(settings.node_id)]
     try:
         listener = controller_listener(settings)

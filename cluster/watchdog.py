@@ -1,4 +1,4 @@
-"""A watchdog of the event loop: it measures how long the loop stands still, and logs which request held it."""
+"""Watchdog of the event loop: measures stalls, and logs the request that held the loop."""
 
 import asyncio
 
@@ -9,15 +9,15 @@ from cordwood.replication.measures import SECONDS, Clock, Histogram
 
 INTERVAL_S = 0.1
 STALL_S = 0.1
-"""A timer that is so much too late means a stall, which is logged. Every client of the broker waits meanwhile."""
+"""Lateness of a timer that counts as a stall and is logged. All clients of the broker wait during a stall."""
 CULPRIT_SHARE = 0.5
-"""The request that held the loop longest is named where that was at least this share of the stall."""
+"""Share of a stall that a request must have held the loop for, to be named in the log."""
 
 _events = structlog.get_logger("loop")
 
 
 class Watchdog:
-    """Watches between `start` and `stop`. In the simulator, where no time goes by while code runs, it finds nothing."""
+    """A watchdog, from `start` to `stop`. It finds nothing in the simulator, where code takes no time."""
 
     def __init__(self, clock: Clock, requests: RequestMeasures) -> None:
         self.lateness_s = Histogram(SECONDS)
