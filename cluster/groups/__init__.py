@@ -1,1 +1,1 @@
-"""Consumer groups: a pure state machine, and the shell that keeps it in `__consumer_offsets`."""
+"""Consumer groups: a pure state machine, and the shell that stores it in `__consumer_offsets`."""

@@ -1,7 +1,7 @@
-"""The groups that this broker coordinates: requests in, answers out.
+"""Group coordinator: requests to the consumer groups of this broker, and their replies.
 
-A thin shell. The rules are in `group.py`, and what they ask for is done in `effects.py`; what is in memory of a
-partition of `__consumer_offsets` is in `shard.py`, and how it gets there and back in `state_store.py`.
+A thin shell. `group.py` has the rules, and `effects.py` executes the effects that they ask for. `shard.py` holds one
+partition of `__consumer_offsets` in memory, and `state_store.py` loads and writes it.
 """
 
 import random
@@ -26,7 +26,7 @@ from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.replication.tasks import Tasks
 
 NAME_BYTES_MAX = 32_000
-"""Longer ids and names would not fit the records that keep them."""
+"""Largest length of ids and names that fits the records."""
 ID_PREFIX_CHARS_MAX = 200
 
 TopicPartition = tuple[str, int]
@@ -34,7 +34,7 @@ Codes = dict[TopicPartition, ErrorCode]
 
 
 class Commit(NamedTuple):
-    """What a member wants committed for one partition."""
+    """An offset that a member commits for one partition."""
 
     offset: int
     leader_epoch: int
@@ -42,7 +42,7 @@ class Commit(NamedTuple):
 
 
 class MemberIdentity(NamedTuple):
-    """Who asks: a member in a generation, or someone without either."""
+    """The sender of a request: a member in a generation, or a client without either."""
 
     member_id: str = NO_MEMBER
     generation: int = -1
@@ -50,7 +50,7 @@ class MemberIdentity(NamedTuple):
 
 
 class GroupCoordinator:
-    """All groups of this broker. Methods raise Refused where it does not, or not yet, or no longer serve a group."""
+    """All groups of this broker. Methods raise Refused for a group that is not, not yet or no longer served here."""
 
     def __init__(
         self,
@@ -68,22 +68,22 @@ class GroupCoordinator:
         self._removal = Removal(self._state_store, self._effect_runner, self._tasks, settings, wall_clock)
 
     def start(self) -> None:
-        """Load the groups that there are, in the background."""
+        """Load the groups in the background, and start the expiry checks."""
         self._state_store.follow()
         self._removal.start()
 
     async def close(self) -> None:
-        """Send everyone who waits to look for another coordinator. The groups stay as they are written down."""
+        """Refuse all waiting requests, so that members look for another coordinator. The groups stay in the log."""
         self._removal.close()
         self._state_store.close()
         await self._tasks.close()
 
     async def place(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that keeps a group; its leader is the group's coordinator."""
+        """Return the partition of `__consumer_offsets` of a group; its leader is the group's coordinator."""
         return await self._state_store.place(_checked(group_id))
 
     async def join(self, group_id: str, request: Join) -> JoinReply:
-        """Answers when the group's next generation begins. Raises Refused for what no group would take."""
+        """Return the reply when the group's next generation begins. Raises Refused for a join that no group accepts."""
         self._check_join(group_id, request)
         if request.member_id == NO_MEMBER:
             shard = await self._state_store.find_or_create(group_id)
@@ -99,7 +99,7 @@ class GroupCoordinator:
         return await self._effect_runner.joins.wait(request_id)
 
     async def sync(self, group_id: str, request: Sync) -> SyncReply:
-        """Answers when the leader's assignment is on disk."""
+        """Return the reply when the leader's assignment is on disk."""
         found = self._find(group_id, needs_name=True)
         if found is None:
             return SyncReply(ErrorCode.unknown_member_id)
@@ -113,7 +113,7 @@ class GroupCoordinator:
         try:
             found = self._find(group_id, needs_name=True)
         except Refused as refusal:
-            # Its session begins anew once the group is loaded; until then nobody can tell whether it is a member.
+            # The session restarts once the group is loaded. Until then it is unknown whether the client is a member.
             if refusal.code is ErrorCode.coordinator_load_in_progress:
                 return ErrorCode.none
             raise
@@ -123,9 +123,9 @@ class GroupCoordinator:
         return found[1].heartbeat(member.member_id, member.instance_id, member.generation, now_ms)
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[ErrorCode]:
-        """A code for each that was to leave. Where nobody is left, answers once that is on disk.
+        """Return a code for each leaver. If no member is left, return once that is on disk.
 
-        Otherwise the next coordinator would take the last one that left for a member, and have others wait for it.
+        Otherwise the next coordinator would restore the last leaver as a member, and other members would wait for it.
         """
         found = self._find(group_id, needs_name=True)
         if found is None:
@@ -140,9 +140,9 @@ class GroupCoordinator:
         return codes
 
     async def commit(self, group_id: str, member: MemberIdentity, commits: Mapping[TopicPartition, Commit]) -> Codes:
-        """Have offsets committed; one append for all of them. Raises Refused where none may be.
+        """Commit offsets in one append. Return a code for each. Raises Refused if none may be committed.
 
-        GROUP_ID_NOT_FOUND is for a generation of a group that does not exist.
+        The code is GROUP_ID_NOT_FOUND for a generation of a group that does not exist.
         """
         shard = await self._state_store.find_or_create(_checked(group_id))
         self._check_commit(shard, group_id, member)
@@ -159,12 +159,15 @@ class GroupCoordinator:
         return codes
 
     def offsets_of(self, group_id: str) -> OffsetsByPartition:
-        """What a group has committed; nothing for one that does not exist."""
+        """Return the committed offsets of a group; none for a group that does not exist."""
         shard = self._state_store.find(_checked(group_id))
         return {} if shard is None else shard.offsets.of(group_id)
 
     async def delete_offsets(self, group_id: str, wanted: Iterable[TopicPartition]) -> Codes:
-        """Raises Refused for a group that does not exist, or of whose members nothing is known."""
+        """Delete offsets. Return a code for each.
+
+        Raises Refused for a group that does not exist, or whose members read unknown topics.
+        """
         shard, group = self._known(group_id)
         code = group.check_offset_delete()
         if code is not ErrorCode.none:
@@ -180,7 +183,7 @@ class GroupCoordinator:
         return codes
 
     async def delete_group(self, group_id: str) -> None:
-        """With its offsets. Raises Refused for one that has members, or does not exist."""
+        """Delete a group and its offsets. Raises Refused if the group has members or does not exist."""
         shard, group = self._known(group_id)
         code = group.check_delete()
         if code is not ErrorCode.none:
@@ -188,18 +191,18 @@ class GroupCoordinator:
         await self._removal.remove(shard, group, shard.offsets.keys_of(group_id))
 
     def group(self, group_id: str) -> Group | None:
-        """To look at, not to change."""
+        """Return a group, which must not be changed, or None."""
         found = self._find(group_id)
         return None if found is None else found[1]
 
     def groups(self) -> Iterator[Group]:
-        """To look at, not to change. Raises Refused while some are not in memory yet."""
+        """Return all groups, which must not be changed. Raises Refused while some are loading."""
         if self._state_store.is_loading:
             raise Refused(ErrorCode.coordinator_load_in_progress)
         return (group for shard in self._state_store.shards for group in list(shard.groups.values()))
 
     def known(self) -> list[tuple[Group, OffsetsByPartition]]:
-        """Every group that can be served now, and what it has committed. To look at, not to change."""
+        """Return each group that can be served now, with its committed offsets. They must not be changed."""
         return [
             (group, shard.offsets.of(group_id))
             for shard in self._state_store.shards
@@ -207,9 +210,9 @@ class GroupCoordinator:
         ]
 
     def on_metadata_change(self, old: Image, new: Image) -> None:
-        """The quorum's listener, once the replicas have their new roles.
+        """Follow a metadata change; the quorum calls this after the replicas have their new roles.
 
-        Groups come and go with the leadership of the partition that keeps them, and offsets with their topic.
+        Groups are loaded and dropped with the leadership of their partition. Offsets are removed with their topic.
         """
         if old.topics_by_id is not new.topics_by_id:
             self._state_store.follow()
@@ -246,7 +249,7 @@ class GroupCoordinator:
         try:
             await self._state_store.write(shard, changes)
         except Refused as refusal:
-            # A group that came into being for this commit goes again.
+            # Drop a group that was created for this commit.
             self._effect_runner.perform(shard, group)
             if refusal.code is ErrorCode.message_too_large:
                 raise Refused(ErrorCode.invalid_commit_offset_size, refusal.message) from refusal
@@ -279,7 +282,7 @@ class GroupCoordinator:
 
 
 def _checked(group_id: str, *, needs_name: bool = False) -> str:
-    """Only those who join need a name: offsets may be kept under the empty one, as in Kafka."""
+    """Check a group id. Only members need a name: offsets may be stored under the empty id, as in Kafka."""
     if (needs_name and not group_id) or len(group_id.encode()) > NAME_BYTES_MAX:
         raise Refused(ErrorCode.invalid_group_id)
     return group_id

@@ -1,6 +1,6 @@
-"""What groups want done, done: waiting requests answered, groups written down, their deadlines waited for.
+"""Execution of group effects: replies, writes, and timers for deadlines.
 
-One timer a group. A deadline that moves on leaves it as it is: when it fires, it looks again.
+There is one timer a group. A deadline that moves later leaves the timer as it is; the timer checks again when it fires.
 """
 
 import asyncio
@@ -31,17 +31,17 @@ from cordwood.replication.tasks import Tasks
 
 LOOK_S = 0.1
 STILL_S = 2 * LOOK_S
-"""A loop that looks later than this stood still. Heartbeats that arrived meanwhile are read only after its timers."""
+"""Interval between two looks that counts as a pause of the loop. Heartbeats of a pause are read after its timers."""
 
 REASON_CHARS_MAX = 500
-"""Of what clients give as their reasons (KIP-800), so much goes to the log."""
+"""Characters of a client's reason (KIP-800) that go to the log."""
 
 _ReplyT = TypeVar("_ReplyT", JoinReply, SyncReply)
 _events = structlog.get_logger("groups")
 
 
 class Waiting(Generic[_ReplyT]):
-    """Requests that wait for their answer. One whose client has gone is answered like any other, to nobody."""
+    """Requests that wait for their reply. A request whose client has gone is answered like any other."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
@@ -70,7 +70,7 @@ class Waiting(Generic[_ReplyT]):
 
 
 class EffectRunner:
-    """Does what the groups ask for by their effects."""
+    """The executor of group effects."""
 
     def __init__(self, state_store: GroupStateStore, tasks: Tasks, wall_clock: Callable[[], int]) -> None:
         self.joins: Waiting[JoinReply] = Waiting()
@@ -83,11 +83,11 @@ class EffectRunner:
         self._looking: asyncio.TimerHandle | None = None
 
     def now_ms(self) -> int:
-        """The clock by which groups count their deadlines."""
+        """Return the time by which groups count their deadlines."""
         return round(self._loop.time() * 1000)
 
     def let_go(self, shard: Shard) -> None:
-        """Send everyone who waits to look for another coordinator, and forget these groups."""
+        """Refuse the waiting requests with NOT_COORDINATOR, and forget the groups of a shard."""
         refusal = Refused(ErrorCode.not_coordinator)
         for group in shard.groups.values():
             self._stop_timer(group)
@@ -99,7 +99,7 @@ class EffectRunner:
         shard.groups.clear()
 
     def perform(self, shard: Shard, group: Group) -> None:
-        """Do what the group wants done, and wait for its next deadline."""
+        """Execute the group's effects, and set the timer for its next deadline."""
         for effect in group.take_effects():
             match effect:
                 case JoinAnswer(request_id, join_reply):
@@ -126,7 +126,7 @@ class EffectRunner:
             self._stop_timer(group)
 
     async def written(self, group: Group) -> ErrorCode:
-        """Wait until the group is written down as it last wanted to be. Returns what came of it."""
+        """Wait until the group's latest record is written. Return the code of that write."""
         write = self._writes.get(group)
         return ErrorCode.none if write is None else await asyncio.shield(write)
 
@@ -135,7 +135,7 @@ class EffectRunner:
         if store.purpose is Purpose.EMPTIED:
             group.emptied_ms = now_ms
             if not shard.is_kept(group.group_id):
-                # It came to nothing before anything was written.
+                # The group became empty before any record of it was written.
                 return
         value = encode_group(store.group, now_ms)
         saving = shard.save(group.group_id, value)
@@ -151,7 +151,7 @@ class EffectRunner:
         self, shard: Shard, group: Group, store: Store, value: bytes, saving: SavedValue
     ) -> ErrorCode:
         if shard.groups.get(group.group_id) is not group:
-            # It was deleted meanwhile, and must not come back.
+            # The group was deleted meanwhile: its record must not come back.
             shard.not_saved(group.group_id, saving)
             return ErrorCode.none
         code = ErrorCode.none
@@ -185,7 +185,7 @@ class EffectRunner:
             self._look()
 
     def _look(self) -> None:
-        """Give every group the time back in which nobody could be heard, as long as any waits for a deadline."""
+        """Postpone all deadlines by a pause of the loop. Look again while any group has a deadline."""
         still_s = self._pause_detector.look(self._loop.time())
         for group in self._timers if still_s else ():
             group.postpone(round(still_s * 1000))
@@ -196,7 +196,7 @@ class EffectRunner:
             self._pause_detector.rest()
 
     def _deadline(self, shard: Shard, group: Group) -> None:
-        # This timer may have been due before the next look.
+        # After a pause this timer may fire before the next look, which has to postpone the deadlines first.
         self._look()
         self._timers.pop(group, None)
         if shard.groups.get(group.group_id) is group:

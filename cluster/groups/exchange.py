@@ -1,4 +1,4 @@
-"""What members ask of their group, what they are told, and what a group wants done: frozen values."""
+"""Requests, replies and effects of the group state machine: frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from typing import NamedTuple, NewType
 from kio.schema.errors import ErrorCode
 
 RequestId = NewType("RequestId", int)
-"""Stands for a request that waits for its answer; whoever hands it in knows whose it is."""
+"""Id of a waiting request. The caller knows which request the id stands for."""
 
 NO_MEMBER = ""
 NO_GENERATION = -1
 
 
 class MemberProtocol(NamedTuple):
-    """One way to share out the partitions that a member knows, and what it says about itself for that way."""
+    """One assignment protocol that a member supports, and the member's metadata for it."""
 
     name: str
     metadata: bytes
@@ -23,7 +23,7 @@ class MemberProtocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A JoinGroup request. `member_id` is empty for someone new; the protocols stand in order of preference."""
+    """A JoinGroup request. `member_id` is empty for a new member; protocols are in order of preference."""
 
     member_id: str
     protocol_type: str
@@ -35,13 +35,13 @@ class Join:
     client_host: str = ""
     reason: str = ""
     must_know_id: bool = True
-    """A newcomer is sent away with an id first, so that one who vanishes leaves nothing behind (KIP-394)."""
+    """Whether a new member gets its id in an error first, so that a vanished client leaves no member (KIP-394)."""
     may_skip_assignment: bool = True
-    """The client understands that it leads and has nothing to assign (KIP-814)."""
+    """Whether the client can be the leader and skip the assignment (KIP-814)."""
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member as the leader gets it."""
 
     member_id: str
     instance_id: str | None
@@ -50,7 +50,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """The members are told to the leader only."""
+    """A JoinGroup reply. Only the leader gets the members."""
 
     code: ErrorCode
     member_id: str
@@ -64,7 +64,7 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """A SyncGroup request. Only the leader brings assignments, by member id."""
+    """A SyncGroup request. Only the leader sends assignments, by member id."""
 
     member_id: str
     generation: int
@@ -76,7 +76,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """A member's share."""
+    """A SyncGroup reply: the member's assignment."""
 
     code: ErrorCode
     assignment: bytes = b""
@@ -86,7 +86,7 @@ class SyncReply:
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """Someone to remove: a member by its id, or a static one by its instance id alone, as administrators do."""
+    """A member to remove: by its id, or a static one by its instance id alone, as administrators do."""
 
     member_id: str
     instance_id: str | None = None
@@ -95,7 +95,7 @@ class Leaver:
 
 @dataclass(frozen=True, slots=True)
 class SavedMember:
-    """A member as it is written down: with its metadata for the protocol that was chosen."""
+    """A member in a GroupMetadata record, with its metadata for the chosen protocol."""
 
     member_id: str
     instance_id: str | None
@@ -109,7 +109,7 @@ class SavedMember:
 
 @dataclass(frozen=True, slots=True)
 class SavedGroup:
-    """A group as it is written down. `since_ms` is by the wall clock; -1 where an old record does not say."""
+    """A GroupMetadata record. `since_ms` is wall-clock time; -1 if an old record has none."""
 
     protocol_type: str
     generation: int
@@ -120,7 +120,7 @@ class SavedGroup:
 
 
 class Purpose(Enum):
-    """Why a group is to be written down, and so what is due once it is."""
+    """The reason to write a GroupMetadata record, and so the next step after the write."""
 
     EMPTIED = "its last member has gone"
     ASSIGNED = "its leader has shared out the partitions"
@@ -129,7 +129,7 @@ class Purpose(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinAnswer:
-    """Answer the JoinGroup request that `request_id` stands for."""
+    """The effect of a reply to JoinGroup request `request_id`."""
 
     request_id: RequestId
     reply: JoinReply
@@ -137,7 +137,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SyncAnswer:
-    """Answer the SyncGroup request that `request_id` stands for."""
+    """The effect of a reply to SyncGroup request `request_id`."""
 
     request_id: RequestId
     reply: SyncReply
@@ -145,17 +145,17 @@ class SyncAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write the group down, then tell it by `Group.stored`."""
+    """The effect of a write of the group's record; `Group.stored` is called after it."""
 
     purpose: Purpose
     group: SavedGroup
     answers: tuple[JoinAnswer, ...] = ()
-    """For REPLACED: what the returned member is told if nothing has changed by then."""
+    """For REPLACED: the reply to the returned member if nothing has changed by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalancing:
-    """Nothing to do: the group tells why its members have to join anew."""
+    """The effect of a rebalance: a log line with its reason."""
 
     reason: str
 

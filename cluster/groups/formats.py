@@ -1,8 +1,9 @@
-"""How groups and offsets stand in `__consumer_offsets`: Kafka's own records, so that its tools can read ours.
+"""Record formats of `__consumer_offsets`: Kafka's own, so that its tools can read the topic.
 
-Keys and values begin with an int16 version. Written are OffsetCommitKey 1, OffsetCommitValue 3, GroupMetadataKey 2 and
-GroupMetadataValue 3; all versions that Kafka has written are read. Strings are UTF-8 with an int16 length, byte arrays
-have an int32 length, -1 for null; flexible versions (4) have varint lengths plus one and tagged fields (KIP-482).
+Keys and values begin with an int16 version. OffsetCommitKey 1, OffsetCommitValue 3, GroupMetadataKey 2 and
+GroupMetadataValue 3 are written; all versions that Kafka has written are read. Strings are UTF-8 with an int16 length,
+byte arrays have an int32 length, -1 for null; flexible versions (4) have varint lengths plus one and tagged fields
+(KIP-482).
 """
 
 import struct
@@ -24,7 +25,7 @@ NO_EPOCH = -1
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset, and of what."""
+    """The key of a committed offset."""
 
     group_id: str
     topic: str
@@ -32,13 +33,13 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """Which group's metadata."""
+    """The key of a group's metadata."""
 
     group_id: str
 
 
 class CommittedOffset(NamedTuple):
-    """Where a group goes on in a partition, and what its consumer wanted kept with it. Wall-clock milliseconds."""
+    """A committed offset with the metadata that its consumer gave. The time is in wall-clock milliseconds."""
 
     offset: int
     leader_epoch: int
@@ -60,14 +61,14 @@ def encode_offset(committed: CommittedOffset) -> bytes:
 
 
 def encode_group(group: SavedGroup, since_ms: int) -> bytes:
-    """`since_ms` is when the group came into its state, by the wall clock."""
+    """Encode a GroupMetadata value. `since_ms` is the wall-clock time of the group's last change of state."""
     head = _SHORT.pack(_VALUE_WRITTEN) + _string(group.protocol_type) + _INT.pack(group.generation)
     chosen = _string(group.protocol) + _string(group.leader) + _LONG.pack(since_ms)
     return b"".join((head, chosen, _INT.pack(len(group.members)), *map(_member, group.members)))
 
 
 def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
-    """None for a record of a kind that this broker does not know. Raises CorruptBatch."""
+    """Decode a key. Return None for a kind of record that this broker does not know. Raises CorruptBatch."""
     fields = _Fields(key)
     version = fields.int16()
     if version in _OFFSET_KEYS:
@@ -78,7 +79,7 @@ def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
 
 
 def decode_offset(value: bytes) -> CommittedOffset:
-    """Raises CorruptBatch."""
+    """Decode an OffsetCommit value. Raises CorruptBatch."""
     fields = _Fields(value)
     version = fields.version()
     offset = fields.int64()
@@ -87,7 +88,7 @@ def decode_offset(value: bytes) -> CommittedOffset:
 
 
 def decode_group(value: bytes) -> SavedGroup:
-    """Raises CorruptBatch."""
+    """Decode a GroupMetadata value. Raises CorruptBatch."""
     fields = _Fields(value)
     version = fields.version()
     protocol_type, generation = fields.string(), fields.int32()
@@ -140,7 +141,7 @@ def _bytes(content: bytes) -> bytes:
 
 
 class _Fields:
-    """The fields of a key or a value, one after the other."""
+    """A reader of the fields of a key or a value, in order."""
 
     __slots__ = ("_content", "_is_flexible", "_position")
 
@@ -148,7 +149,7 @@ class _Fields:
         self._content, self._position, self._is_flexible = content, 0, False
 
     def version(self) -> int:
-        """Raises CorruptBatch for one that is not known: a newer broker wrote it, and guessing would lose offsets."""
+        """Read the version. Raises CorruptBatch for one of a newer broker: to guess its fields would lose offsets."""
         version = self.int16()
         if not 0 <= version <= _FIRST_FLEXIBLE:
             raise CorruptBatch(f"a value of version {version}, where up to {_FIRST_FLEXIBLE} are known")

@@ -1,8 +1,8 @@
-"""A consumer group as its coordinator sees it: the classic protocol as a state machine without clock or network.
+"""Consumer group state machine: the classic group protocol, without clock or network.
 
-Kafka's rules, as its own GroupCoordinator has them (KIP-62, KIP-134, KIP-345, KIP-394, KIP-800, KIP-814). Times are
-milliseconds of one monotonic clock, handed in. What is to be done comes out of `take_effects` after each call, and
-`next_deadline` says when `tick` wants to be called. How a rebalance runs is in `rebalance.py`.
+The rules are those of Kafka's GroupCoordinator (KIP-62, KIP-134, KIP-345, KIP-394, KIP-800, KIP-814). Times are
+milliseconds of one monotonic clock, passed in. `take_effects` returns the effects of each call, and `next_deadline` the
+time of the next `tick`. The rebalance itself is in `rebalance.py`.
 """
 
 from collections.abc import Sequence
@@ -31,19 +31,19 @@ from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.subscription import CONSUMER
 
 METADATA_BYTES_MAX = 64 << 20
-"""What the members of a group tell about themselves: with more than that, nobody new is let in."""
+"""Metadata of all members above which a group admits no new member."""
 PENDING_MAX = 10_000
-"""Ids of a group that were given out, and have not come back yet."""
+"""Largest number of member ids that a group has given out and that have not joined yet."""
 
 
 class Group(Rebalance):
-    """One group. `join` and `sync` answer by effects, sooner or later; all else answers at once."""
+    """One group. `join` and `sync` reply by effects, possibly later; all other methods reply immediately."""
 
     __slots__ = ()
 
     @classmethod
     def restore(cls, group_id: str, saved: SavedGroup, settings: GroupSettings) -> "Group":
-        """The group as it was written down; `begin_sessions` is to follow."""
+        """Return the group of a record. Call `begin_sessions` next."""
         group = cls(group_id, settings)
         group.generation = saved.generation
         group.protocol_type = saved.protocol_type or None
@@ -69,14 +69,14 @@ class Group(Rebalance):
         return group
 
     def begin_sessions(self, now_ms: int) -> None:
-        """Of restored members: those who are still there carry on undisturbed."""
+        """Start the sessions of restored members. Members need not rejoin, unless the group is too large."""
         for member in self.members:
             member.restart_session(now_ms)
         if len(self.members) > self.settings.size_max:
             self._prepare(f"{len(self.members)} members where {self.settings.size_max} may be", now_ms)
 
     def join(self, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> None:
-        """JoinGroup. `new_id` is the id that a newcomer gets."""
+        """Handle JoinGroup. `new_id` is the id for a new member."""
         if not self._has_room_for(request.member_id):
             self._turn_away(request.member_id, request_id, now_ms)
         elif not self._suits(request):
@@ -91,7 +91,7 @@ class Group(Rebalance):
             self._rejoin(self.members.by_id[request.member_id], request, request_id, now_ms)
 
     def sync(self, request: Sync, request_id: RequestId, now_ms: int) -> None:
-        """SyncGroup: the leader hands in everybody's share, and everybody gets theirs."""
+        """Handle SyncGroup: the leader sends all assignments, and each member gets its own."""
         code = self._check_sync(request)
         if code is not ErrorCode.none:
             self.effects.append(SyncAnswer(request_id, SyncReply(code)))
@@ -110,14 +110,15 @@ class Group(Rebalance):
             self.effects.append(Store(Purpose.ASSIGNED, self._saved(shares)))
 
     def stored(self, store: Store, code: ErrorCode, now_ms: int) -> None:
-        """What a `Store` asked for has been done, or not, as `code` says."""
+        """Continue after a `Store`, which has succeeded or has failed with `code`."""
         match store.purpose:
             case Purpose.ASSIGNED:
                 self._assigned(store.group, code, now_ms)
             case Purpose.REPLACED:
                 self._replaced(store.answers[0], store.group.generation, code)
             case Purpose.EMPTIED:
-                # Who left is told by the coordinator. Should it not be on disk, the generation before it comes back.
+                # The coordinator replies to the leavers. If the record is not on disk, the previous generation comes
+                # back.
                 pass
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
@@ -129,7 +130,7 @@ class Group(Rebalance):
         return ErrorCode.rebalance_in_progress if is_preparing else ErrorCode.none
 
     def leave(self, leavers: Sequence[Leaver], now_ms: int) -> list[ErrorCode]:
-        """LeaveGroup: a code for each that was to leave. One rebalance serves all of them."""
+        """Handle LeaveGroup. Return a code for each leaver. One rebalance serves all of them."""
         count = len(self.members)
         codes = [self._leave(leaver) for leaver in leavers]
         if len(self.members) < count:
@@ -139,9 +140,10 @@ class Group(Rebalance):
         return codes
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
-        """Whether these offsets may be committed; a commit is also a sign of life.
+        """Return the code for an offset commit. A commit that is allowed also restarts the member's session.
 
-        Consumers that assign partitions to themselves have no generation and no member id, and a group without members.
+        Consumers that assign partitions to themselves have no generation and no member id, and their group has no
+        members.
         """
         if generation < 0 and self.state is State.EMPTY:
             return ErrorCode.none
@@ -156,17 +158,17 @@ class Group(Rebalance):
         return ErrorCode.none
 
     def check_delete(self) -> ErrorCode:
-        """Whether the group may be deleted: only one without members."""
+        """Return the code for deleting the group: only a group without members may be deleted."""
         return ErrorCode.none if self.state is State.EMPTY else ErrorCode.non_empty_group
 
     def check_offset_delete(self) -> ErrorCode:
-        """Whether offsets may be deleted. Of what members of another protocol type read, nothing is known."""
+        """Return the code for deleting offsets: the topics that members of another protocol type read are unknown."""
         if self.state is State.EMPTY or self.protocol_type == CONSUMER:
             return ErrorCode.none
         return ErrorCode.non_empty_group
 
     def reads(self, topic: str) -> bool:
-        """Whether a consumer of the group has subscribed to the topic, or may have."""
+        """Return True if a consumer of the group has subscribed to the topic, or may have."""
         topics = self.subscribed_topics
         return self.protocol_type == CONSUMER if topics is None else topic in topics
 
@@ -179,7 +181,7 @@ class Group(Rebalance):
             return True
         member = members.by_id.get(member_id)
         if self.state is State.PREPARING_REBALANCE:
-            # Who waits already stays; so a group that is too large loses those who come back last.
+            # Members that have rejoined stay, so a group that is too large loses those that rejoin last.
             return (member is not None and member.joining is not None) or members.joining_count < size_max
         return member is not None
 
@@ -221,10 +223,10 @@ class Group(Rebalance):
         is_same = member.protocols == request.protocols
         must_rebalance = self.state is State.PREPARING_REBALANCE or not is_same
         if self.state is State.STABLE and member.id == self.members.leader:
-            # It may know of something that its metadata does not show, such as new partitions.
+            # The leader may know of a reason that its metadata does not show, such as new partitions.
             must_rebalance = True
         if not must_rebalance:
-            # The answer to an earlier request was lost, or the member only asks where things stand.
+            # The reply to an earlier request was lost, or the member only asks for the current generation.
             self.effects.append(JoinAnswer(request_id, self._place(member)))
             return
         self._update(member, request, request_id)
@@ -238,7 +240,7 @@ class Group(Rebalance):
         member.joining = request_id
 
     def _replace(self, old: Member, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> None:
-        """A static member has been restarted. If nothing changes for the others, they need not know (KIP-345)."""
+        """Replace a restarted static member. Without a change for the others there is no rebalance (KIP-345)."""
         former_leader = self.members.leader
         self._answer_join(old, JoinReply(ErrorCode.fenced_instance_id, old.id))
         self._answer_sync(old, SyncReply(ErrorCode.fenced_instance_id))
@@ -254,11 +256,11 @@ class Group(Rebalance):
             shares = {known.id: known.assignment for known in self.members}
             self.effects.append(Store(Purpose.REPLACED, self._saved(shares), (answer,)))
         else:
-            # The leader may be at work on shares for the old id, or the protocol changes.
+            # The leader may be assigning partitions to the old id, or the protocol changes.
             self._prepare(f"static member {request.instance_id} came back{_because(request)}", now_ms)
 
     def _returned(self, member: Member, request: Join, former_leader: str | None) -> JoinReply:
-        """A client that cannot be told to skip the assignment must not learn that it leads."""
+        """Return the reply to a static member that came back. A client without KIP-814 must not learn that it leads."""
         if request.may_skip_assignment:
             return replace(self._place(member), skip_assignment=member.id == self.members.leader)
         return replace(self._place(member), leader=former_leader or NO_MEMBER, members=())
@@ -266,7 +268,7 @@ class Group(Rebalance):
     def _replaced(self, answer: JoinAnswer, generation: int, code: ErrorCode) -> None:
         member = next((member for member in self.members if member.joining == answer.request_id), None)
         if member is None or self.state is not State.STABLE or self.generation != generation:
-            # A rebalance has begun meanwhile, and answers when it is over.
+            # A rebalance has begun meanwhile, and replies when it ends.
             return
         self._answer_join(member, answer.reply if code is ErrorCode.none else JoinReply(code, NO_MEMBER))
 

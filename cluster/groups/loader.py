@@ -1,4 +1,4 @@
-"""A partition of `__consumer_offsets` read into memory: the newest of each key, in turns that leave others the loop."""
+"""Loader of a `__consumer_offsets` partition: the newest value of each key, in turns that yield to the event loop."""
 
 import asyncio
 
@@ -8,11 +8,11 @@ from cordwood.storage.batch import CONTROL, check, split
 from cordwood.storage.records import decode
 
 TURN_S = 0.004
-"""Loading leaves the loop to others after so long."""
+"""Seconds of loading after which the event loop gets a turn."""
 
 
 async def load(topic: OffsetsTopic, shard: Shard, end: int) -> None:
-    """Fill the shard with what lies below `end`. Raises Refused, also where the leadership ends, and StorageError."""
+    """Fill the shard from the records below `end`. Raises Refused, also if the leadership ends, and StorageError."""
     loop = asyncio.get_running_loop()
     turn = _Turn(loop)
     newest: dict[bytes, bytes] = {}
@@ -30,7 +30,7 @@ async def load(topic: OffsetsTopic, shard: Shard, end: int) -> None:
 
 
 class _Turn:
-    """Leaves the loop to others every few milliseconds."""
+    """Yields to the event loop every few milliseconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._until = loop, loop.time() + TURN_S
@@ -42,7 +42,7 @@ class _Turn:
 
 
 def _take_newest(batch: bytes, offset: int, newest: dict[bytes, bytes]) -> int:
-    """Let the records from `offset` on have their say. Returns where the next batch begins."""
+    """Apply the records from `offset` on to `newest`. Return the offset of the next batch."""
     header = check(batch)
     if not header.attributes & CONTROL:
         for record in decode(batch):

@@ -1,4 +1,4 @@
-"""Who is in a group: its members and their protocols, its leader, and those who have only been promised a place."""
+"""Members of a consumer group: their protocols, the leader, static members, and pending member ids."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from cordwood.cluster.groups.exchange import JoinedMember, MemberProtocol, Reque
 
 @dataclass(slots=True)
 class Member:
-    """One member. Its tickets are its requests that wait: for the others to join, or for the leader to assign."""
+    """One member. `joining` and `syncing` are its waiting requests: for all to join, and for the assignment."""
 
     id: str
     instance_id: str | None
@@ -21,7 +21,7 @@ class Member:
     assignment: bytes = b""
     session_deadline_ms: int = 0
     is_new: bool = False
-    """It has not had its first answer yet, and so cannot know its id or send heartbeats."""
+    """Whether the member has had no reply yet, and so knows no id and cannot send heartbeats."""
     joining: RequestId | None = None
     syncing: RequestId | None = None
 
@@ -31,7 +31,7 @@ class Member:
 
     @property
     def may_be_silent(self) -> bool:
-        """Whether it waits for the group, and need not be heard of meanwhile."""
+        """True if a request of the member waits for the group, so that the member need not send heartbeats."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -57,7 +57,7 @@ class Member:
 
 
 class Members:
-    """The members in the order in which they came. The first one leads."""
+    """The members in the order of their arrival. The first one leads."""
 
     __slots__ = ("_supporters", "by_id", "leader", "metadata_bytes", "pending", "static_ids")
 
@@ -66,10 +66,10 @@ class Members:
         self.static_ids: dict[str, str] = {}
         """Member ids by instance id (KIP-345)."""
         self.pending: dict[str, int] = {}
-        """Ids that were given to newcomers who have yet to come back with them, and until when they may."""
+        """Ids given to new members that have not joined with them yet, and their deadlines (KIP-394)."""
         self.leader: str | None = None
         self.metadata_bytes = 0
-        """Of all protocols of all members."""
+        """Metadata bytes of all protocols of all members."""
         self._supporters: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Member]:
@@ -80,7 +80,7 @@ class Members:
 
     @property
     def have_all_joined(self) -> bool:
-        """Whether nobody has to be waited for."""
+        """True if there is no member and no pending id to wait for."""
         return not self.pending and all(member.joining is not None for member in self)
 
     @property
@@ -103,7 +103,7 @@ class Members:
             self.leader = member.id
 
     def remove(self, member_id: str) -> Member | None:
-        """Take out a member or a promise. The next member leads where the leader goes."""
+        """Remove a member or a pending id. If the leader is removed, the next member leads."""
         self.pending.pop(member_id, None)
         member = self.by_id.pop(member_id, None)
         if member is not None:
@@ -115,7 +115,7 @@ class Members:
         return member
 
     def replace(self, old: Member, new: Member) -> None:
-        """A static member has come back under a new id; it leads if it did."""
+        """Replace a static member that came back under a new id. The new one leads if the old one did."""
         was_leader = self.leader == old.id
         self.remove(old.id)
         self.add(new)
@@ -136,7 +136,7 @@ class Members:
         return any(self._supporters[protocol.name] == len(self.by_id) for protocol in protocols)
 
     def elect_joined_leader(self) -> bool:
-        """Have a member lead that takes part in the rebalance. False if none does."""
+        """Elect a member that joined as leader, unless the present one has. Return False if no member has joined."""
         if self.leader is None:
             return False
         if self.by_id[self.leader].joining is None:
@@ -147,7 +147,7 @@ class Members:
         return True
 
     def select_protocol(self) -> str:
-        """The protocol with the most votes: each member votes for its first that all know."""
+        """Return the protocol with the most votes: each member votes for its first protocol that all members know."""
         votes: Counter[str] = Counter()
         for member in self:
             known = (protocol.name for protocol in member.protocols)

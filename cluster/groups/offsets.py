@@ -1,4 +1,4 @@
-"""Committed offsets by group, and which of them nobody needs any more."""
+"""Committed offsets by group, and their expiry (KIP-211)."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -9,7 +9,7 @@ from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.rebalance import State
 
 Changes = Mapping[OffsetKey, CommittedOffset | None]
-"""What becomes of some offsets; None where they go."""
+"""Changes of offsets; None removes one."""
 
 OffsetsByPartition = Mapping[tuple[str, int], CommittedOffset]
 """One group's offsets by topic and partition."""
@@ -23,9 +23,9 @@ class _Newest(NamedTuple):
 
 
 class Offsets:
-    """What is committed, and what has been appended to the log but is not committed yet.
+    """Committed offsets, and those that are appended to the log and not committed yet.
 
-    Readers see the committed only. A change is begun when it is appended, and then settled or abandoned.
+    Readers see only committed offsets. A change begins when it is appended, and is then settled or abandoned.
     """
 
     def __init__(self) -> None:
@@ -38,48 +38,48 @@ class Offsets:
         return self._count
 
     def live_keys(self) -> Iterator[OffsetKey]:
-        """Of all that is committed or may yet be; some may come twice."""
+        """Yield the keys of offsets that are committed or may become committed; some keys come twice."""
         yield from self._newest
         for group_id, offsets in self._by_group.items():
             for topic, partition in offsets:
                 yield OffsetKey(group_id, topic, partition)
 
     def of(self, group_id: str) -> OffsetsByPartition:
-        """The committed offsets of one group."""
+        """Return the committed offsets of one group."""
         return self._by_group.get(group_id, _NONE)
 
     def keys_of(self, group_id: str) -> list[OffsetKey]:
-        """Of all that one group has committed or is about to."""
+        """Return the keys of offsets that one group has committed or is committing."""
         committed = (OffsetKey(group_id, topic, partition) for topic, partition in self.of(group_id))
         return [*committed, *(key for key in self._newest if key.group_id == group_id)]
 
     def newest(self, key: OffsetKey) -> CommittedOffset | None:
-        """As the log has it, committed or not."""
+        """Return the newest offset in the log, committed or not."""
         newest = self._newest.get(key)
         if newest is not None:
             return newest.committed
         return self.of(key.group_id).get((key.topic, key.partition))
 
     def begin(self, changes: Changes) -> int:
-        """These are being appended. Returns what they are settled by."""
+        """Note changes that are being appended. Return the sequence number for `settle` or `abandon`."""
         self._sequence += 1
         for key, committed in changes.items():
             self._newest[key] = _Newest(self._sequence, committed)
         return self._sequence
 
     def settle(self, sequence: int, changes: Changes) -> None:
-        """These are committed."""
+        """Apply changes that are committed."""
         for key, committed in changes.items():
             newest = self._newest.get(key)
             if newest is None or newest.sequence < sequence:
-                # A later change of the same offset was told of first.
+                # A later change of the same offset was settled first.
                 continue
             if newest.sequence == sequence:
                 del self._newest[key]
             self.put(key, committed)
 
     def abandon(self, sequence: int, changes: Changes) -> None:
-        """These could not be appended."""
+        """Forget changes that could not be appended."""
         for key in changes:
             newest = self._newest.get(key)
             if newest is not None and newest.sequence == sequence:
@@ -100,10 +100,10 @@ class Offsets:
 
 
 def expired(group: Group, offsets: OffsetsByPartition, now_ms: int, retention_ms: int) -> list[OffsetKey]:
-    """The offsets of a group that have been kept long enough (KIP-211). Wall-clock milliseconds.
+    """Return the keys of a group's expired offsets (KIP-211). Times are wall-clock milliseconds.
 
-    Without members the time runs from when the last one left. With members it runs, from the last commit, for topics
-    that they no longer read; and so it does for consumers that assign partitions to themselves.
+    Without members the retention runs from when the last member left. In a stable group it runs from the last commit,
+    for topics that no member reads. For consumers that assign partitions to themselves it runs from the last commit.
     """
     keys = [OffsetKey(group.group_id, topic, partition) for topic, partition in offsets]
     if group.protocol_type is not None and group.state is State.EMPTY and group.emptied_ms is not None:

@@ -1,7 +1,7 @@
-"""How a group gets from one generation to the next: everyone joins, the leader assigns, everyone has their share.
+"""Rebalance of a consumer group from one generation to the next: join, assignment by the leader, sync.
 
-Empty → PreparingRebalance (until all have joined, or the rebalance timeout) → CompletingRebalance (until the leader has
-assigned and that is written down) → Stable. Whoever is not heard of in time is left behind on the way.
+Empty → PreparingRebalance (until all have joined, or the rebalance timeout) → CompletingRebalance (until the leader's
+assignment is on disk) → Stable. A member that misses a deadline on the way is removed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,18 +27,18 @@ from cordwood.cluster.groups.subscription import CONSUMER, topics_of
 
 
 class State(Enum):
-    """Where a group stands, by the names that Kafka's tools show."""
+    """Group states, with the names that Kafka's tools show."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
-    """No group is in it: it is what is told of a group that does not exist."""
+    """The state reported for a group that does not exist; no group is in it."""
 
 
 class Rebalance:
-    """The state of a group and what moves it on. `Group` adds what its members may ask."""
+    """The state of a group and its transitions. `Group` adds the requests of its members."""
 
     __slots__ = (
         "_extension_left_ms",
@@ -74,31 +74,31 @@ class Rebalance:
         self.join_deadline_ms: int | None = None
         self.sync_deadline_ms: int | None = None
         self.is_initial = False
-        """Whether this rebalance is the first after the group was empty, which gives others time to come too."""
+        """Whether this rebalance is the first after the group was empty: it waits for more members."""
         self.has_newcomers = False
         self.is_storing = False
-        """Whether the shares of this generation are being written down."""
+        """Whether the assignment of this generation is being written."""
         self.emptied_ms: int | None = None
-        """Since when it has had no members, by the wall clock, for whom it is written down; None if not known."""
+        """Wall-clock time since which the group has had no members, as in its record; None if it is not known."""
         self.effects: list[Effect] = []
         self._extension_ms = self._extension_left_ms = 0
 
     def take_effects(self) -> list[Effect]:
-        """What is to be done now, in this order."""
+        """Return the effects to execute, in order, and clear them."""
         effects, self.effects = self.effects, []
         return effects
 
     @property
     def is_vacant(self) -> bool:
-        """Whether there is nobody in it, nor anyone promised a place."""
+        """True if the group has no members and no pending member ids."""
         return not self.members and not self.members.pending
 
     def next_deadline(self) -> int | None:
-        """When `tick` has something to do."""
+        """Return the time of the next `tick`; None without a deadline."""
         return min(self._deadlines(), default=None)
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed."""
+        """Expire pending ids, sessions, and the deadlines of join and sync."""
         members = self.members
         for member_id in [member_id for member_id, until_ms in members.pending.items() if until_ms <= now_ms]:
             del members.pending[member_id]
@@ -110,7 +110,7 @@ class Rebalance:
             self._sync_time_is_over(now_ms)
 
     def postpone(self, still_ms: int) -> None:
-        """Nobody could be heard for this long: all deadlines are so much later."""
+        """Postpone all deadlines by a pause of `still_ms`, during which no heartbeat could be read."""
         members = self.members
         for member in members:
             member.session_deadline_ms += still_ms
@@ -124,7 +124,7 @@ class Rebalance:
         """Dismiss each member whose session has expired, unless a rebalance makes it wait."""
         members = self.members
         for member in list(members):
-            # One that goes may end the wait of others, whose sessions then begin anew.
+            # A removal may end the wait of other members, whose sessions then restart.
             if member.session_deadline_ms > now_ms or member.id not in members.by_id:
                 continue
             if member.may_be_silent:
@@ -139,14 +139,14 @@ class Rebalance:
         yield from (at for at in (self.join_deadline_ms, self.sync_deadline_ms) if at is not None)
 
     def _rebalance_or_complete(self, reason: str, now_ms: int) -> None:
-        """Someone has come or gone: that starts a rebalance, or may be what one has been waiting for."""
+        """Rebalance after a member has come or left, or complete the rebalance that waited for it."""
         if self.state is State.PREPARING_REBALANCE:
             self._complete_if_all_joined(now_ms)
         else:
             self._prepare(reason, now_ms)
 
     def _prepare(self, reason: str, now_ms: int) -> None:
-        """Have everyone join anew."""
+        """Begin a rebalance: all members have to rejoin."""
         assert self.state is not State.PREPARING_REBALANCE, "a rebalance begins once"
         if self.state is State.COMPLETING_REBALANCE:
             self._void_shares(ErrorCode.rebalance_in_progress, now_ms)
@@ -167,7 +167,7 @@ class Rebalance:
             self._complete_join(now_ms)
 
     def _complete_if_all_joined(self, now_ms: int) -> None:
-        """An initial rebalance always takes its time: others may be on their way."""
+        """Complete the join phase if all have joined. An initial rebalance waits for its whole delay."""
         if self.state is State.PREPARING_REBALANCE and not self.is_initial and self.members.have_all_joined:
             self._complete_join(now_ms)
 
@@ -182,11 +182,11 @@ class Rebalance:
         self.join_deadline_ms = now_ms + self._extension_ms
 
     def _complete_join(self, now_ms: int) -> None:
-        """The next generation: those who have joined, and static members, who may be away for a session's time."""
+        """Begin the next generation: the members that joined, and static ones, which may be absent for a session."""
         for member in [member for member in self.members if member.joining is None and not member.is_static]:
             self.members.remove(member.id)
         if not self.members.elect_joined_leader() and self.members:
-            # Only static members are left, and none has come: wait until one does or their sessions end.
+            # Only absent static members are left: wait until one joins or their sessions expire.
             self.is_initial = False
             self.join_deadline_ms = now_ms + self.members.rebalance_timeout_ms
             return
@@ -217,7 +217,7 @@ class Rebalance:
         self.sync_deadline_ms = now_ms + self.members.rebalance_timeout_ms
 
     def _sync_time_is_over(self, now_ms: int) -> None:
-        """Members that never came for their share are gone."""
+        """Remove members that sent no SyncGroup in time."""
         missing = sorted(self.pending_sync)
         for member_id in missing:
             self._dismiss(member_id, ErrorCode.unknown_member_id)
@@ -229,9 +229,9 @@ class Rebalance:
             self.sync_deadline_ms = None
 
     def _assigned(self, saved: SavedGroup, code: ErrorCode, now_ms: int) -> None:
-        """The leader's shares are on disk, or could not be put there."""
+        """Complete the assignment, which is on disk, or could not be written."""
         if self.state is not State.COMPLETING_REBALANCE or saved.generation != self.generation:
-            # A rebalance has begun meanwhile, and has told those who waited.
+            # A rebalance has begun meanwhile, and has answered the waiting requests.
             return
         self.is_storing = False
         if code is not ErrorCode.none:
@@ -255,7 +255,7 @@ class Rebalance:
                 member.restart_session(now_ms)
 
     def _dismiss(self, member_id: str, code: ErrorCode) -> None:
-        """Take a member out, and tell it if it waits: if it is still there after all, it begins anew."""
+        """Remove a member or pending id. A waiting request is refused, so that a live client rejoins."""
         member = self.members.remove(member_id)
         self._has_synced(member_id)
         if member is not None:
@@ -273,7 +273,7 @@ class Rebalance:
             member.syncing = None
 
     def _place(self, member: Member) -> JoinReply:
-        """Where the member stands in this generation."""
+        """Return the JoinGroup reply to a member in this generation."""
         is_leader = member.id == self.members.leader
         return JoinReply(
             ErrorCode.none,
@@ -298,7 +298,7 @@ class Rebalance:
         )
 
     def _topics(self) -> frozenset[str] | None:
-        """What the group's consumers read; None if it is not consumers, or cannot be understood."""
+        """Return the topics that the group's consumers read; None for another protocol type or invalid metadata."""
         if self.protocol_type != CONSUMER:
             return None
         topics: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a coordinator lets go of: deleted groups, offsets of deleted topics, and what nobody has used for long."""
+"""Removal of groups and offsets: deleted groups, offsets of deleted topics, and expired offsets."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ _events = structlog.get_logger("groups")
 
 
 class Removal:
-    """Takes groups and offsets out of the log and then out of memory."""
+    """The removal of groups and offsets from the log and from memory."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Removal:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look from now and then for what has expired."""
+        """Set the timer of the next expiry check."""
         self._timer = self._loop.call_later(self._settings.expiry_check_interval_ms / 1000, self._expire)
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class Removal:
             self._timer.cancel()
 
     async def remove(self, shard: Shard, group: Group, keys: Iterable[OffsetKey]) -> None:
-        """Remove an empty group. Who joins while that is written comes into a new one."""
+        """Remove an empty group. A member that joins during the write joins a new group. Raises Refused."""
         group_id = group.group_id
         self._effect_runner.forget(shard, group_id)
         is_saved = shard.is_saved(group_id)
@@ -82,9 +82,9 @@ class Removal:
                     return
 
     async def _expire_in(self, shard: Shard, group: Group) -> None:
-        """An empty group goes with the last of its offsets."""
+        """Remove a group's expired offsets, and an empty group with the last of them."""
         if shard.groups.get(group.group_id) is not group:
-            # It went while others were looked at.
+            # The group was removed while other groups were checked.
             return
         offsets = shard.offsets.of(group.group_id)
         keys = expired(group, offsets, self._wall_clock(), self._settings.offsets_retention_ms)

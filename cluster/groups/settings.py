@@ -1,4 +1,4 @@
-"""What an operator decides about consumer groups."""
+"""Settings of consumer groups."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """Kafka's `group.*` and `offsets.*` settings, with its defaults."""
+    """Kafka's `group.*` and `offsets.*` settings, with its defaults but for the initial rebalance delay."""
 
     session_timeout_ms_min: int = 6_000
     session_timeout_ms_max: int = 1_800_000
     initial_rebalance_delay_ms: int = 0
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
-    """A member that has just been let in may have gone without a word while it waited for its first answer."""
+    """First session of a new member, which may vanish unnoticed while it waits for its first reply."""
     size_max: int = (1 << 31) - 1
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
@@ -23,7 +23,7 @@ class GroupSettings:
 
 
 def group_settings(settings: Settings) -> GroupSettings:
-    """The part of a broker's settings that is about groups."""
+    """Return the group settings of a broker."""
     return GroupSettings(
         session_timeout_ms_min=settings.group_min_session_timeout_ms,
         session_timeout_ms_max=settings.group_max_session_timeout_ms,

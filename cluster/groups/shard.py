@@ -1,4 +1,4 @@
-"""The groups of one partition of `__consumer_offsets`, in memory, as its records tell of them."""
+"""Shard: the groups and offsets of one partition of `__consumer_offsets`, in memory."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ from cordwood.cluster.groups.topic import Leadership
 from cordwood.storage.records import Record
 
 UNSAVED_GROUPS_MAX = 1000
-"""Groups that so far only have given out ids. The oldest goes when another comes, and its newcomers begin anew."""
+"""Largest number of groups that have only pending member ids. The oldest is dropped; its new members start again."""
 
 Content = tuple[bytes, bytes | None]
-"""Key and value of a record; without a value it is a tombstone."""
+"""Key and value of a record; None for the value of a tombstone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedValue:
-    """A record of a group; None for a tombstone. Known by identity."""
+    """A value of a group's record; None for a tombstone. Compared by identity."""
 
     value: bytes | None
 
 
 class Readiness(Enum):
-    """Whether a partition's groups can be served."""
+    """The states of a shard. Only a ready one can be served."""
 
     LOADING = "its records are being read, or wait to be committed"
     READY = "it is in memory"
@@ -43,9 +43,9 @@ class Readiness(Enum):
 
 
 class Shard:
-    """One partition's groups and offsets, for as long as this broker leads the partition in one epoch.
+    """One partition's groups and offsets, while this broker leads the partition in one leader epoch.
 
-    What is changed here has been appended to the partition.
+    Changes here have been appended to the partition.
     """
 
     def __init__(self, leadership: Leadership, settings: GroupSettings) -> None:
@@ -56,7 +56,7 @@ class Shard:
         self.is_compacting = False
         self._settings = settings
         self._saved: dict[str, list[SavedValue]] = {}
-        """What the log says of each group, and behind it what is being written, in that order."""
+        """The value of each group in the log, and after it the values that are being written, in order."""
         self._unsaved: dict[str, None] = {}
 
     @property
@@ -64,11 +64,11 @@ class Shard:
         return self.leadership.partition
 
     def __len__(self) -> int:
-        """How many records its state needs."""
+        """Return the number of records that the state needs."""
         return len(self.offsets) + len(self._saved)
 
     def restore(self, contents: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
-        """Take in the newest value of each key, one a step. Raises CorruptBatch."""
+        """Restore the newest value of each key, one a step. Raises CorruptBatch."""
         for raw_key, value in contents:
             match decode_key(raw_key):
                 case OffsetKey() as key:
@@ -83,19 +83,19 @@ class Shard:
             yield
 
     def begin_sessions(self, now_ms: int) -> None:
-        """Members that were restored have not been heard of yet: they have a whole session's time from now on."""
+        """Start a whole session for each restored member: this broker has had no heartbeat of it yet."""
         for group in self.groups.values():
             group.begin_sessions(now_ms)
 
     def open(self, group_id: str) -> Group:
-        """The group, made if there is none."""
+        """Return the group; create it if there is none."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = Group(group_id, self._settings)
         return group
 
     def note_unsaved(self, group: Group) -> list[str]:
-        """A group without anything to keep. Returns the ids of those that have to go for it."""
+        """Note a group that has nothing to keep. Return the ids of the groups to drop for it."""
         if group.members or self.is_kept(group.group_id):
             self._unsaved.pop(group.group_id, None)
             return []
@@ -104,11 +104,11 @@ class Shard:
         return list(self._unsaved)[:excess] if excess > 0 else []
 
     def is_kept(self, group_id: str) -> bool:
-        """Whether the log knows of the group, or is about to."""
+        """Return True if the log has a record of the group or of its offsets, or is about to."""
         return self.is_saved(group_id) or bool(self.offsets.keys_of(group_id))
 
     def is_saved(self, group_id: str) -> bool:
-        """Whether the log has the group itself, or is about to."""
+        """Return True if the log has the group's own record, or is about to."""
         return group_id in self._saved
 
     def forget(self, group_id: str) -> Group | None:
@@ -116,10 +116,10 @@ class Shard:
         return self.groups.pop(group_id, None)
 
     def save(self, group_id: str, value: bytes | None) -> SavedValue:
-        """This is what the log is about to say of the group; None if it is to be removed.
+        """Note a value of the group that is being written; None removes the group.
 
-        A copy is kept, since the group itself has moved on by the time that the partition is compacted. `saved` or
-        `not_saved` is to follow.
+        A copy is kept, because the group has changed by the time that the partition is compacted. Call `saved` or
+        `not_saved` next.
         """
         saving = SavedValue(value)
         self._saved.setdefault(group_id, []).append(saving)
@@ -128,17 +128,17 @@ class Shard:
         return saving
 
     def saved(self, group_id: str, saving: SavedValue) -> None:
-        """The log says it now, in the place of all that it said before."""
+        """Note that a value is in the log, in place of all earlier ones."""
         values = self._saved.get(group_id, [])
         if saving not in values:
-            # Something newer has been written meanwhile.
+            # A newer value has been written meanwhile.
             return
         del values[: values.index(saving)]
         if values == [saving] and saving.value is None:
             del self._saved[group_id]
 
     def not_saved(self, group_id: str, saving: SavedValue) -> None:
-        """It could not be written. What was, or is about to be, stays."""
+        """Forget a value that could not be written. Values in the log, and other values being written, stay."""
         values = self._saved.get(group_id, [])
         if saving in values:
             values.remove(saving)
@@ -146,11 +146,11 @@ class Shard:
                 del self._saved[group_id]
 
     def all_keys(self) -> list[OffsetKey | GroupKey]:
-        """The keys of all that the log has to keep."""
+        """Return the keys of all records that the log has to keep."""
         return [*self.offsets.live_keys(), *map(GroupKey, self._saved)]
 
     def contents(self, keys: Iterable[OffsetKey | GroupKey]) -> list[Content]:
-        """The newest of these as records, leaving out what is gone."""
+        """Return the newest records of these keys, without those that are removed."""
         contents: list[Content] = []
         for key in keys:
             if isinstance(key, OffsetKey):

@@ -1,7 +1,7 @@
-"""From `__consumer_offsets` into memory and back: what this broker leads of it, its loading, appends and compaction.
+"""Group state store: loading, appends and compaction of the `__consumer_offsets` partitions that this broker leads.
 
-A partition's records beyond what its state needs are got rid of here: what is live is appended anew, and what lies
-before is deleted. So loading stays short however long the broker has run, and reads of the topic stay Kafka's.
+A compaction appends the live records again and deletes all records before them. So loading stays short however long the
+broker has run, and the topic is read as in Kafka.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from cordwood.storage.records import encode
 RECORDS_PER_BATCH_MAX = 2000
 COMPACTION_RECORDS_MIN = 4_000
 COMPACTION_RATIO = 8
-"""A partition is compacted once it has so many times the records that its state needs: each is an eighth more work."""
+"""Ratio of a partition's records to those that its state needs, above which it is compacted: an eighth more work."""
 
 _ItemT = TypeVar("_ItemT")
 _ResultT = TypeVar("_ResultT")
@@ -34,9 +34,9 @@ _events = structlog.get_logger("groups")
 
 
 class GroupStateStore:
-    """The partitions of `__consumer_offsets` that this broker leads, in memory.
+    """The shards of the `__consumer_offsets` partitions that this broker leads.
 
-    `on_loaded` is told of each one once its groups can be served, and `on_lost` of each one that is let go of.
+    `on_loaded` is called for each shard once its groups can be served, and `on_lost` for each shard that is dropped.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class GroupStateStore:
 
     @property
     def shards(self) -> list[Shard]:
-        """Those whose groups can be served."""
+        """The shards whose groups can be served."""
         return [shard for shard in self._shards.values() if shard.readiness is Readiness.READY]
 
     @property
@@ -64,32 +64,32 @@ class GroupStateStore:
         return any(shard.readiness is Readiness.LOADING for shard in self._shards.values())
 
     def follow(self) -> None:
-        """Load, in the background, what this broker has come to lead, and let go of what it leads no longer."""
+        """Load, in the background, partitions that this broker has come to lead; drop those that it no longer leads."""
         for partition in {*range(self._topic.partition_count()), *self._shards}:
             self._follow(partition)
 
     def close(self) -> None:
-        """Let go of everything, for good."""
+        """Drop all shards, and load none any more."""
         self._is_closed = True
         self.follow()
 
     def find(self, group_id: str) -> Shard | None:
-        """Where a group is kept, or None while no group ever was. Raises Refused."""
+        """Return the shard of a group; None while the topic does not exist. Raises Refused."""
         partition_count = self._topic.partition_count()
         return None if partition_count == 0 else self._shard(partition_of(group_id, partition_count))
 
     async def find_or_create(self, group_id: str) -> Shard:
-        """As `find`, for someone who is about to have something kept."""
+        """Return the shard of a group; create the topic if there is none. Raises Refused."""
         return self._shard(await self.place(group_id))
 
     async def place(self, group_id: str) -> int:
-        """The partition that keeps a group, or will. Raises Refused where the topic cannot be created."""
+        """Return the partition of a group; create the topic if there is none. Raises Refused if that fails."""
         if self._topic.partition_count() == 0:
             await self._topic.create()
         return partition_of(group_id, self._topic.partition_count())
 
     async def write(self, shard: Shard, changes: Changes, groups: Mapping[str, bytes | None] | None = None) -> None:
-        """Append what changes, groups before offsets, and have it in memory once it is committed. Raises Refused.
+        """Append changes, groups before offsets, and apply them in memory once they are committed. Raises Refused.
 
         A few thousand records are one batch and one wait.
         """
@@ -129,11 +129,11 @@ class GroupStateStore:
                 assert_never(shard.readiness)
 
     def _follow(self, partition: int) -> Shard | None:
-        """What is in memory of a partition under its leadership of now; None where that is not this broker's."""
+        """Return the shard of a partition in its current leader epoch; None if this broker does not lead it."""
         leadership = None if self._is_closed else self._topic.leadership(partition)
         shard = self._shards.get(partition)
         if shard is not None and shard.leadership != leadership:
-            # Even where it is led here again: who led it in between has written what is not known here.
+            # Drop the shard even if this broker leads again: another leader may have written records in between.
             self._let_go(shard)
             shard = None
         if shard is None and leadership is not None:
@@ -150,7 +150,7 @@ class GroupStateStore:
         self._on_lost(shard)
 
     def _holds(self, shard: Shard) -> bool:
-        """Whether nobody else has come to lead the partition since."""
+        """Return True if the shard is still the one of its partition."""
         return self._shards.get(shard.partition) is shard
 
     def _loaded(self, shard: Shard) -> None:
@@ -158,13 +158,14 @@ class GroupStateStore:
         self._on_loaded(shard)
 
     async def _load(self, shard: Shard, end: int) -> None:
-        """Serve the groups once everything that this leader began with is committed.
+        """Load a shard, and serve its groups once everything that this leader began with is committed.
 
-        Until then another leader may come without it, and offsets that somebody has been told would go back (rule 10).
+        Until then another leader may be elected without those records, and offsets that clients have read would go back
+        (rule 10).
         """
         try:
             await self._topic.committed(shard.leadership, end)
-            # One at a time: each keeps the loop for milliseconds on end.
+            # One shard at a time: each holds the loop for milliseconds in a row.
             async with self._reading:
                 await load(self._topic, shard, end)
         except (StorageError, Refused) as error:
@@ -180,14 +181,14 @@ class GroupStateStore:
         if isinstance(error, StorageError):
             shard.readiness = Readiness.DAMAGED
         else:
-            # Whoever asks next has it tried again.
+            # The next request for a group of this partition retries.
             self._let_go(shard)
 
     def _compact_if_due(self, shard: Shard) -> None:
         try:
             start, end = self._topic.bounds(shard.leadership)
         except Refused:
-            # Whoever leads it by now sees to it.
+            # The partition's new leader compacts it.
             return
         due = max(COMPACTION_RECORDS_MIN, COMPACTION_RATIO * len(shard))
         if end - start > due and not shard.is_compacting:
@@ -195,7 +196,7 @@ class GroupStateStore:
             self._tasks.spawn(self._compact(shard, end))
 
     async def _compact(self, shard: Shard, below: int) -> None:
-        """Append the newest of everything again, then delete what was there before."""
+        """Append the newest record of every key again, then delete all records before them."""
         try:
             for keys in _chunks(shard.all_keys(), RECORDS_PER_BATCH_MAX):
                 contents = shard.contents(keys)

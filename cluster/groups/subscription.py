@@ -1,7 +1,7 @@
-"""The topics that a consumer says it reads: the part of the consumer protocol that a coordinator looks into.
+"""Consumer subscriptions: the part of the consumer protocol that a coordinator reads.
 
-Every version of the subscription begins like version 0 (int16 version, array of topic names), so that is all that is
-read, as in Kafka's coordinator.
+Every version of the subscription begins like version 0 (int16 version, array of topic names). Only that part is read,
+as in Kafka's coordinator.
 """
 
 import struct
@@ -14,7 +14,7 @@ CONSUMER = "consumer"
 
 
 def topics_of(metadata: bytes) -> frozenset[str] | None:
-    """The names of a subscription, or None for bytes that are no subscription."""
+    """Return the topics of a subscription; None for bytes that are no subscription."""
     try:
         (count,) = _COUNT.unpack_from(metadata, _VERSION.size)
         position = _VERSION.size + _COUNT.size

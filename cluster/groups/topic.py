@@ -1,4 +1,4 @@
-"""`__consumer_offsets` as a topic of this cluster: created when the first group comes, read and appended to here."""
+"""The topic `__consumer_offsets`: creation with the first group, leadership, reads and appends."""
 
 import random
 import struct
@@ -21,60 +21,60 @@ from cordwood.storage.errors import BatchTooLarge, DamagedLog, DiskFailed, Offse
 
 READ_BYTES = 1 << 20
 RECORD_BYTES_MAX = 16 << 20
-"""A group of thousands of members, with all their assignments, is one record."""
+"""Largest record: a group of thousands of members, with all their assignments, is one record."""
 
 _CODE_UNIT = struct.Struct(">H")
 _events = structlog.get_logger("groups")
 
 
 class Bounds(NamedTuple):
-    """The offsets between which a partition's records lie; half-open."""
+    """Log start and log end of a partition; half-open."""
 
     start: int
     end: int
 
 
 class Leadership(NamedTuple):
-    """One broker's time as the leader of one partition, which ends with the epoch."""
+    """One broker's leadership of one partition, which ends with the leader epoch."""
 
     partition: int
     leader_epoch: int
 
 
 class OffsetsTopic(Protocol):
-    """What the coordinator needs of the topic. All that may fail raises Refused with a coordinator's error code.
+    """The topic as the coordinator needs it. Methods raise Refused with a coordinator's error code.
 
-    That is NOT_COORDINATOR for whatever is asked under a leadership that is over, or whose end comes before the answer.
+    The code is NOT_COORDINATOR if the leadership has ended, or ends before the reply.
     """
 
     def partition_count(self) -> int:
-        """0 while there is no such topic."""
+        """Return the number of partitions; 0 if the topic does not exist."""
         ...
 
     async def create(self) -> None:
-        """Make the topic if there is none."""
+        """Create the topic if there is none."""
         ...
 
     def leadership(self, partition: int) -> Leadership | None:
-        """As which this broker coordinates the partition's groups; None if another one does, or nobody."""
+        """Return the leadership by which this broker coordinates the partition's groups; None if it does not lead."""
         ...
 
     def bounds(self, leadership: Leadership) -> Bounds:
-        """Everything that is in the partition, committed or not."""
+        """Return log start and log end of the partition, uncommitted records included."""
         ...
 
     async def committed(self, leadership: Leadership, end: int) -> None:
-        """Wait until everything below `end` is committed."""
+        """Wait until all records below `end` are committed."""
         ...
 
     async def read(self, leadership: Leadership, offset: int) -> bytes:
-        """Whole batches from the one with `offset` on, or b"" at the end. Also raises StorageError for damage."""
+        """Return whole batches, the first with `offset`; b"" at the log end. Also raises StorageError for damage."""
         ...
 
     async def append(self, leadership: Leadership, batch: bytes) -> None:
         """Append before the first await, then wait until the batch is committed.
 
-        Where it is refused, nothing was appended, unless the leadership is over: then nobody knows.
+        After a refusal nothing was appended, unless the leadership has ended: then the outcome is unknown.
         """
         ...
 
@@ -84,7 +84,7 @@ class OffsetsTopic(Protocol):
 
 
 def partition_of(group_id: str, partition_count: int) -> int:
-    """The partition that keeps a group: by Java's String.hashCode, as in Kafka, so that tools find it."""
+    """Return the partition of a group: by Java's String.hashCode, as in Kafka, so that tools find it."""
     number = 0
     for (unit,) in _CODE_UNIT.iter_unpack(group_id.encode("utf-16-be")):
         number = (31 * number + unit) & 0xFFFFFFFF
@@ -95,7 +95,7 @@ def partition_of(group_id: str, partition_count: int) -> int:
 
 
 class ReplicatedTopic:
-    """The real one: its partitions are replicas like any others, the coordinator being where their leader is."""
+    """The topic in this cluster. Its partitions are replicated like any others; each leader is a coordinator."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class ReplicatedTopic:
         try:
             await self._quorum.propose(self._creation())
         except CommandRefused as refusal:
-            # Someone else may have been faster.
+            # Another broker may have created the topic first.
             if CONSUMER_OFFSETS not in self._quorum.image.topics_by_name:
                 raise self._not_created(refusal.message) from refusal
         except (Refused, QuorumFailed) as error:
@@ -149,7 +149,7 @@ class ReplicatedTopic:
         except OffsetOutOfRange as error:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
         except DamagedLog as damage:
-            # Bytes that went because another broker leads by now are no damage.
+            # Bytes that were truncated because another broker leads now are no damage: `_led` refuses.
             self._led(leadership).damaged(damage)
             raise
         except OutOfResources as error:
@@ -193,7 +193,7 @@ class ReplicatedTopic:
         )
 
     def _not_created(self, reason: str) -> Refused:
-        """Clients ask again and again, until there are brokers enough: the log has each reason once."""
+        """Return the refusal. Log a new reason only: clients retry until there are enough brokers."""
         if reason != self._obstacle:
             self._obstacle = reason
             _events.warning("groups.topic_not_created", topic=CONSUMER_OFFSETS, reason=reason)
@@ -201,6 +201,6 @@ class ReplicatedTopic:
 
 
 def _as_refused(refused: PartitionRefused) -> Refused:
-    """Members are to look for another coordinator, unless this one only has too few replicas in sync for now."""
+    """Return the coordinator's refusal: members look for another one, unless too few replicas are in sync here."""
     is_short = refused.reason is Refusal.NOT_ENOUGH_REPLICAS
     return Refused(ErrorCode.coordinator_not_available if is_short else ErrorCode.not_coordinator, str(refused))
