@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """Run the command line; exits with one of `cordwood.cluster.cli.exits.ExitCode`."""
+    """Run the command line. Exits with one of `cordwood.cluster.cli.exits.ExitCode`."""
     from cordwood.cluster.cli.app import app
 
     app(prog_name="cordwood")

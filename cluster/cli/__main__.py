@@ -1,4 +1,4 @@
-"""`python -m cordwood.cluster.cli` is the same as `cordwood`."""
+"""Entry point of `python -m cordwood.cluster.cli`, the same as `cordwood`."""
 
 from cordwood.cluster.cli import main
 

@@ -1,4 +1,4 @@
-"""Asking what only kafka-python's admin client can: replicas, log directories, the metadata quorum, reassignments."""
+"""kafka-python's admin client, for requests that only it has: replicas, log directories, quorum, reassignments."""
 
 import logging
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ TIMEOUT_MS = 5_000
 
 @contextmanager
 def cluster_admin(servers: str) -> "Iterator[KafkaAdminClient]":
-    """A connected client of the cluster; whatever it raises in the block becomes a Failure."""
+    """Yield a connected client of the cluster. A Kafka error in the block becomes a Failure."""
     require_reachable(servers)
     from kafka.errors import KafkaError
 
-    # Failures reach us as errors: its log would only say them twice.
+    # Errors are reported as failures; the library's log would repeat them.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
     logging.getLogger("kafka").propagate = False
     client = None
@@ -35,7 +35,7 @@ def cluster_admin(servers: str) -> "Iterator[KafkaAdminClient]":
 
 
 def _connected(servers: str) -> "KafkaAdminClient":
-    """A client that begins with the first server that answers: by itself it would choose a hung one again and again."""
+    """Return a client that begins with the first server that answers: kafka-python may retry a hung one forever."""
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError, KafkaTimeoutError
 
@@ -57,7 +57,7 @@ def _connected(servers: str) -> "KafkaAdminClient":
 
 
 def failure_of(error: Exception, servers: str) -> Failure:
-    """What kafka-python's error means to its user."""
+    """Return the failure for an error of kafka-python."""
     from kafka.errors import KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError
 
     if isinstance(error, KafkaConnectionError | KafkaTimeoutError | NodeNotReadyError | RequestTimedOutError):

@@ -1,7 +1,7 @@
-"""The command tree, and the one place where a command's failure becomes a sentence and an exit code.
+"""The command tree, and the one place that turns a command's failure into a sentence and an exit code.
 
-Only typer is imported here and in the command files' heads: rich and the Kafka client are imported by the commands that
-use them, so that `cordwood serve` carries neither and help is quick.
+Only typer is imported here and at the top of the command files. Each command imports rich and the Kafka client itself,
+so that `cordwood serve` loads neither and help is quick.
 """
 
 import os
@@ -18,7 +18,7 @@ from cordwood.cluster.cli.exits import INTERRUPTED, ExitCode, Failure
 
 
 class SentencesNotTracebacks(TyperGroup):
-    """Runs a command and says in one line why it failed."""
+    """A command group that reports a failure in one line, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -36,11 +36,11 @@ class SentencesNotTracebacks(TyperGroup):
 
 
 EXTENSIONS = "cordwood.commands"
-"""The entry points by which commands are added that the broker does not need, such as `cordwood chaos`."""
+"""The entry points of additional commands that the broker does not need, such as `cordwood chaos`."""
 
 
 class WithExtensions(SentencesNotTracebacks):
-    """The whole command: an extension is imported when it is wanted, and its absence is a sentence."""
+    """The `cordwood` command and its extensions, imported on use. A missing extension is reported in a sentence."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*super().list_commands(ctx), *sorted(_extensions())]
@@ -51,7 +51,7 @@ class WithExtensions(SentencesNotTracebacks):
 
 
 def loaded(extension: EntryPoint) -> Any:
-    """Its command, or one that says what it lacks."""
+    """Return an extension's command, or one that reports the missing package."""
     try:
         application = extension.load()
     except ModuleNotFoundError as missing:
@@ -79,7 +79,7 @@ def _extensions() -> dict[str, EntryPoint]:
 
 
 def _forget_stdout() -> None:
-    """The reader of our output has what it wanted (`| head`): what is still buffered for it must not raise at exit."""
+    """Discard buffered output: the reader of the pipe (`| head`) has closed it, and a flush at exit must not raise."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

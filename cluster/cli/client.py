@@ -1,4 +1,4 @@
-"""Talking to a broker with confluent-kafka: is one there, and what its refusals mean in words."""
+"""Connections to a broker with confluent-kafka: reachability, client settings, and failures in words."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def parse_servers(servers: str) -> list[tuple[str, int]]:
-    """`host[:port],…` as addresses; IPv6 hosts stand in brackets. Raises Failure with exit code 2."""
+    """Parse `host[:port],…`; IPv6 hosts are in brackets. Raises Failure with exit code 2."""
     return [_parse_server(server.strip()) for server in servers.split(",") if server.strip()] or [_parse_server("")]
 
 
@@ -38,7 +38,7 @@ def _parse_server(server: str) -> tuple[str, int]:
 def require_reachable(servers: str) -> None:
     """Raise Failure with exit code 3 unless one of the servers takes connections.
 
-    The Kafka client would try for ever and only say so in its log.
+    The Kafka client would retry forever, and report that only in its log.
     """
     reasons = []
     for address in parse_servers(servers):
@@ -54,7 +54,7 @@ def require_reachable(servers: str) -> None:
 
 
 def why_unreachable(address: tuple[str, int]) -> str | None:
-    """Why a host and port takes no connections, in the system's words; None where it does."""
+    """Return why a host and port takes no connections, in the system's words; None if it does."""
     try:
         socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
     except OSError as error:
@@ -63,15 +63,15 @@ def why_unreachable(address: tuple[str, int]) -> str | None:
 
 
 def client_settings(servers: str, **more: Any) -> dict[str, Any]:
-    """What every client of ours is started with. The library's own log is off: failures reach us as errors."""
+    """Return the settings of a client. The library's own log is off: errors are reported as failures."""
     return {"bootstrap.servers": servers, "client.id": "cordwood-cli", "log_level": 0, **more}
 
 
 @contextmanager
 def talking_to(servers: str) -> Iterator[None]:
-    """A block that uses a Kafka client: whatever that raises becomes a Failure.
+    """Run a block that uses a Kafka client. A Kafka error in the block becomes a Failure.
 
-    SIGTERM ends the block as Ctrl-C does, so that a consumer leaves its group and a producer settles what it sent.
+    SIGTERM ends the block as Ctrl-C does, so that a consumer leaves its group and a producer flushes its records.
     """
     require_reachable(servers)
     from confluent_kafka import KafkaException
@@ -87,7 +87,7 @@ def talking_to(servers: str) -> Iterator[None]:
 
 @contextmanager
 def admin_client(servers: str) -> "Iterator[AdminClient]":
-    """A connected AdminClient, inside `talking_to`."""
+    """Yield a connected AdminClient, inside `talking_to`."""
     with talking_to(servers):
         from confluent_kafka.admin import AdminClient
 
@@ -95,7 +95,7 @@ def admin_client(servers: str) -> "Iterator[AdminClient]":
 
 
 def answer(future: "Future[T]") -> T:
-    """Wait for one answer of an AdminClient. Raises Failure where none comes in time."""
+    """Wait for one answer of an AdminClient. Raises Failure if there is none in time."""
     try:
         return future.result(ANSWER_TIMEOUT_S)
     except TimeoutError:
@@ -103,7 +103,7 @@ def answer(future: "Future[T]") -> T:
 
 
 def failure_of(error: "KafkaError", servers: str) -> Failure:
-    """What a client's error means to its user."""
+    """Return the failure for an error of confluent-kafka."""
     from confluent_kafka import KafkaError
 
     unreachable = {
@@ -123,7 +123,7 @@ def failure_of(error: "KafkaError", servers: str) -> Failure:
 
 
 def no_such_topic(topic: str) -> Failure:
-    """The sentence for the commonest mistake."""
+    """Return the failure for a missing topic, the most common mistake."""
     return Failure(
         f"there is no topic {topic!r}. Create it with `cordwood topic create {topic}`, "
         "or see which there are with `cordwood topic list`."

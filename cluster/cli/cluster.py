@@ -1,4 +1,4 @@
-"""`cordwood cluster`: questions about the cluster as a whole."""
+"""`cordwood cluster`: checks of the cluster as a whole."""
 
 from typing import Annotated
 

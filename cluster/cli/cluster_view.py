@@ -1,4 +1,4 @@
-"""Asking a cluster what it looks like, as any client can."""
+"""A cluster's state, collected by a client with kafka-python."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 NO_ERROR = 0
 PATIENCE_S = 20.0
-"""For all questions together, and each may be repeated meanwhile: the client may ask a broker that is gone."""
+"""Time for all requests together. Requests are retried meanwhile: the client may ask a broker that is gone."""
 ONE_BROKER_S = 5.0
-"""For what only one broker knows; a hung one shall not take all of the patience."""
+"""Time for a request to one particular broker, so that a hung one does not use up the whole time."""
 PAUSE_S = 0.05
 MIN_ISR = "min.insync.replicas"
 
 
 def view_of(admin: "KafkaAdminClient") -> ClusterView:
-    """Ask the cluster. Raises KafkaError; a broker that does not say what is in its log directories is no failure."""
+    """Return the cluster's state. Raises KafkaError. A broker that does not report its log directories is no error."""
     deadline_s = time.monotonic() + PATIENCE_S
     described = _answer(admin.describe_cluster, deadline_s)
     alive = [broker for broker in described["brokers"] if not broker.get("is_fenced")]
@@ -35,7 +35,7 @@ def view_of(admin: "KafkaAdminClient") -> ClusterView:
 
 
 def _answer(ask: Callable[[], Any], deadline_s: float) -> Any:
-    """Ask until a broker answers. Raises KafkaError: at once if one refuses, after the deadline if none answers."""
+    """Retry a request until a broker answers. Raises KafkaError: a refusal immediately, others after the deadline."""
     from kafka.errors import RetriableError
 
     while True:
@@ -50,7 +50,7 @@ def _answer(ask: Callable[[], Any], deadline_s: float) -> Any:
 def _log_directories(
     admin: "KafkaAdminClient", broker: Mapping[str, Any], deadline_s: float
 ) -> list[dict[str, Any]] | None:
-    """Return what a broker has, or None if it cannot be reached, hangs or refuses."""
+    """Return a broker's log directories; None if the broker is unreachable, hangs or refuses."""
     from kafka.errors import KafkaError
 
     if why_unreachable((broker["host"], broker["port"])) is not None:
@@ -98,7 +98,7 @@ def _quorum(described: dict[str, Any]) -> Quorum:
 
 
 def _replicas_held(held: Mapping[int, list[dict[str, Any]] | None]) -> dict[tuple[int, str, int], dict[str, Any]]:
-    """What each broker says of its replicas, by broker, topic and partition."""
+    """Return the brokers' reports of their replicas, by broker, topic and partition."""
     return {
         (broker_id, topic["name"], partition["partition_index"]): partition
         for broker_id, directories in held.items()
@@ -130,7 +130,7 @@ def _partitions(
                 _replica(broker_id, row, held.get((broker_id, name, index))) for broker_id in row["replica_nodes"]
             )
             leader = None if row["leader_id"] == NOBODY else row["leader_id"]
-            # As the broker does: a topic of one replica needs no second one.
+            # As in the broker: a topic of one replica needs no second one.
             yield Partition(name, index, leader, replicas, min(min_isr.get(name, 1), len(replicas)))
 
 

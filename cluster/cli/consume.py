@@ -1,4 +1,4 @@
-"""`cordwood consume`: records to standard output, up to now or for ever."""
+"""`cordwood consume`: records to standard output, up to the current end or without end."""
 
 import sys
 import time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 POLL_S = 0.1
 POLL_RECORDS = 1000
 SILENCE_S = 30.0
-"""How long a consumer that is not to follow waits for a broker that went away."""
+"""How long a consumer without --follow waits for a lost broker."""
 
 
 def consume(
@@ -83,7 +83,7 @@ def _settings(servers: str, group: str | None) -> dict[str, Any]:
         **{
             "group.id": group or "cordwood-consume",
             "enable.auto.commit": group is not None,
-            # Only what was printed may be committed.
+            # Only offsets of printed records may be committed.
             "enable.auto.offset.store": False,
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
@@ -92,7 +92,7 @@ def _settings(servers: str, group: str | None) -> dict[str, Any]:
 
 
 def _partitions(consumer: "Consumer", topic: str, chosen: list[int] | None) -> "list[PartitionName]":
-    """The partitions to read. Raises Failure where there is no such topic or partition."""
+    """Return the partitions to read. Raises Failure if there is no such topic or partition."""
     from confluent_kafka import KafkaError, KafkaException
 
     from cordwood.cluster.cli.offsets import PartitionName
@@ -110,7 +110,7 @@ def _partitions(consumer: "Consumer", topic: str, chosen: list[int] | None) -> "
 
 
 class Reading:
-    """One run over some partitions: what is still to come of each, and when it is enough."""
+    """One run over some partitions: the offsets still to read, and the condition to stop."""
 
     def __init__(self, renderer: "Renderer", *, follow: bool, limit: int | None, in_group: bool) -> None:
         self._renderer = renderer
@@ -123,7 +123,7 @@ class Reading:
         self._lost_why = ""
 
     def begin(self, consumer: "Consumer", topic: str, starts: "Offsets", ends: "Offsets") -> None:
-        """Take up the partitions: all of them, or what the group gives us. `ends` bounds them, unless `follow`."""
+        """Assign all partitions, or subscribe as a member of the group. `ends` bounds the reading, unless `follow`."""
         from confluent_kafka import TopicPartition
 
         self._ends = ends
@@ -135,7 +135,7 @@ class Reading:
         consumer.assign([TopicPartition(name.topic, name.partition, at) for name, at in wanted.items()])
 
     def run(self, consumer: "Consumer") -> None:
-        """Print until it is enough. Raises Failure on an error that does not go away by itself."""
+        """Print records until the run is done. Raises Failure or KafkaException on an error that needs a user."""
         while not self._is_done():
             wanted = POLL_RECORDS if self._left is None else min(POLL_RECORDS, self._left)
             messages = consumer.consume(wanted, POLL_S)
@@ -148,7 +148,7 @@ class Reading:
             self._give_up_on_a_lost_broker()
 
     def client_error(self, error: "KafkaError") -> None:
-        """Told by the client of trouble that belongs to no partition."""
+        """Note an error that belongs to no partition: a callback of the client."""
         from confluent_kafka import KafkaError
 
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self._lost_at is None:
@@ -172,7 +172,7 @@ class Reading:
         consumer.assign(committed)
 
     def _take(self, message: "Message[bytes, bytes]") -> bool:
-        """Print one record, if it is one and is still wanted."""
+        """Print a record that is wanted. Return False for an error, or a record that is not wanted."""
         from cordwood.cluster.cli.offsets import PartitionName
 
         name = PartitionName(message.topic() or "", message.partition() or 0)
@@ -193,7 +193,7 @@ class Reading:
         return self._left != 0 and (self._follow or offset < self._ends.get(name, 0))
 
     def _reached(self, name: "PartitionName", offset: int, error: "KafkaError") -> None:
-        """An end of a partition is no error: it also settles one whose last offsets hold no records."""
+        """Settle a partition at its end, also if its last offsets hold no records. Raises KafkaException."""
         from confluent_kafka import KafkaError, KafkaException
 
         if error.code() == KafkaError._PARTITION_EOF:
@@ -215,7 +215,7 @@ class Reading:
 
 
 def _store(consumer: "Consumer", printed: "list[Message[bytes, bytes]]") -> None:
-    """Mark what has been printed for the next commit."""
+    """Mark printed records for the next commit."""
     from confluent_kafka import TopicPartition
 
     positions = {(message.topic() or "", message.partition() or 0): (message.offset() or 0) + 1 for message in printed}

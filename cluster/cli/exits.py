@@ -1,10 +1,10 @@
-"""How a command ends: exit codes that scripts can tell apart, and failures that carry their own sentence."""
+"""Exit codes of commands, and failures with a sentence for the user."""
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the shell is told. A command that Ctrl-C ended exits with 130, as shells have it."""
+    """Exit codes for scripts. A command that Ctrl-C ended exits with 130, as in shells."""
 
     OK = 0
     FAILED = 1
@@ -19,7 +19,7 @@ INTERRUPTED = 130
 
 
 class Failure(Exception):
-    """An end that the user is told about in one sentence, which says what to do where something can be done."""
+    """The failure of a command: one sentence, which says what to do if something can be done."""
 
     def __init__(self, sentence: str, exit_code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(sentence)

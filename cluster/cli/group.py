@@ -158,7 +158,7 @@ def _owners(description: "ConsumerGroupDescription") -> "dict[PartitionName, str
 
 
 def _still_there(admin: "AdminClient", names: "list[PartitionName]") -> "list[PartitionName]":
-    """Leaves out partitions of topics that were deleted since the group committed."""
+    """Return the partitions whose topics have not been deleted since the group committed."""
     topics = admin.list_topics(timeout=20).topics
     return [name for name in names if name.topic in topics and name.partition in topics[name.topic].partitions]
 
@@ -172,7 +172,7 @@ def _move(admin: "AdminClient", group: str, targets: "Offsets") -> None:
         errors = [part.error for part in moved.topic_partitions if part.error is not None]
     except KafkaException as error:
         errors = [error.args[0]]
-    # A commit from outside is what a group with members takes for that of a member it does not know.
+    # A group with members takes a commit from outside for one of an unknown member.
     if any(error.code() in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID) for error in errors):
         raise Failure(f"group {group!r} has running members: stop them first, then reset.")
     if errors:

@@ -1,4 +1,4 @@
-"""`cordwood log`: look at a data directory without a broker, and find damage in it."""
+"""`cordwood log`: offline dump and verification of a data directory."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -77,7 +77,7 @@ def _in_words(batch: "BatchLine") -> str:
 
 
 def _moment(timestamp_ms: int) -> str:
-    """ISO 8601 where the clock of the client was anywhere near."""
+    """Return ISO 8601, or the number for a timestamp outside of its range."""
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
@@ -85,7 +85,7 @@ def _moment(timestamp_ms: int) -> str:
 
 
 class _WatchedFile(RealFile):
-    """A file that tells how much of it was read."""
+    """A file that reports the bytes of each read."""
 
     __slots__ = ("told",)
 
@@ -98,7 +98,7 @@ class _WatchedFile(RealFile):
 
 
 class _WatchedDisk(RealDisk):
-    """The real disk, read only, telling `told` how many bytes were read."""
+    """The real disk, read-only, with a report of the bytes of each read."""
 
     def __init__(self) -> None:
         self.told: Callable[[int], None] = lambda _amount: None
@@ -112,7 +112,7 @@ class _WatchedDisk(RealDisk):
 
 @contextmanager
 def _reading(path: Path) -> Iterator[_WatchedDisk]:
-    """A disk to read from; what the operating system refuses becomes a Failure."""
+    """Yield a disk to read from. An error of the operating system becomes a Failure."""
     if not path.exists():
         raise Failure(f"there is no {path}: give a log file or a data directory.", ExitCode.USAGE)
     try:
@@ -126,7 +126,7 @@ def _reading(path: Path) -> Iterator[_WatchedDisk]:
 
 
 def _size(path: Path) -> int:
-    """Bytes in a file, or in all files below a directory."""
+    """Return the bytes of a file, or of all files below a directory."""
     if not path.is_dir():
         return path.stat().st_size if path.exists() else 0
     return sum(

@@ -1,4 +1,4 @@
-"""Asking a broker for offsets: where partitions begin and end, and where a position falls in each."""
+"""Offset look-ups: log start, last stable offset, and the offset of a position in each partition."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, assert_never, cast
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class PartitionName(NamedTuple):
-    """A partition of a topic."""
+    """A topic and the index of one partition."""
 
     topic: str
     partition: int
@@ -21,12 +21,12 @@ Offsets = dict[PartitionName, int]
 
 
 def partitions_in(topic: "TopicDescription") -> list[PartitionName]:
-    """The partitions of a described topic, in its order."""
+    """Return the partitions of a described topic, in its order."""
     return [PartitionName(topic.name, partition.id) for partition in topic.partitions]
 
 
 def describe_topic(admin: "AdminClient", topic: str) -> "TopicDescription":
-    """A topic's id and partitions. Raises Failure where there is no such topic; never creates it."""
+    """Return a topic's id and partitions. Raises Failure if there is no such topic; never creates it."""
     from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
     try:
@@ -38,21 +38,21 @@ def describe_topic(admin: "AdminClient", topic: str) -> "TopicDescription":
 
 
 def log_starts(admin: "AdminClient", partitions: Iterable[PartitionName]) -> Offsets:
-    """The first offset that each partition still has."""
+    """Return the log start offset of each partition."""
     from confluent_kafka.admin import OffsetSpec
 
     return _look_up(admin, partitions, OffsetSpec.earliest())
 
 
 def readable_ends(admin: "AdminClient", partitions: Iterable[PartitionName]) -> Offsets:
-    """The offset before which consumers may read now (the last stable offset), per partition."""
+    """Return the last stable offset of each partition, before which consumers may read now."""
     from confluent_kafka.admin import OffsetSpec
 
     return _look_up(admin, partitions, OffsetSpec.latest())
 
 
 def resolve(admin: "AdminClient", position: Position, partitions: Iterable[PartitionName]) -> Offsets:
-    """The offset that a position means in each partition, never outside of what the partition has."""
+    """Return the offset of a position in each partition, within the offsets that the partition has."""
     from confluent_kafka.admin import OffsetSpec
 
     names = list(partitions)

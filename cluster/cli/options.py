@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they are called the same everywhere."""
+"""Command-line options that several commands share."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What commands print: tables or JSON on standard output, notes and progress on standard error."""
+"""Output of commands: tables or JSON on standard output, notes and progress on standard error."""
 
 import json
 import sys
@@ -13,26 +13,26 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 UNBOUNDED_COLUMNS = 100_000
-"""The width of a table that goes into a pipe: no line is wrapped or cut there."""
+"""Width of a table in a pipe: no line is wrapped or cut."""
 
 
 def print_json(value: Any) -> None:
-    """One JSON document, indented."""
+    """Print one JSON document, indented."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def print_json_line(value: Any) -> None:
-    """One JSON object on one line, for output without a known end."""
+    """Print one JSON object on one line, for output without a known end."""
     typer.echo(json.dumps(value, ensure_ascii=False))
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Rows under headings; numbers are set flush right, None is shown as a dash."""
+    """Print rows under headings; numbers are aligned right, None is a dash."""
     console().print(table(headings, rows))
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> "Table":
-    """What `print_table` prints."""
+    """Return the table that `print_table` prints."""
     from rich.table import Table
 
     cells = [list(row) for row in rows]
@@ -46,7 +46,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> "Table":
 
 
 def console() -> "Console":
-    """Standard output, as wide as its terminal. What is printed is taken as it stands, without markup."""
+    """Return standard output as a rich console, as wide as its terminal. Text is printed as it is, without markup."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else UNBOUNDED_COLUMNS
@@ -54,15 +54,15 @@ def console() -> "Console":
 
 
 def note(sentence: str) -> None:
-    """Say something that is not the command's output."""
+    """Print a sentence that is not part of the command's output."""
     typer.echo(sentence, err=True)
 
 
 @contextmanager
 def progress_bar(doing: str, total: int | None, *, in_bytes: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error while the block runs; yields the function that is told how much more is done.
+    """Show a bar on standard error while the block runs. Yield a function that takes each further amount done.
 
-    Nothing is drawn where standard error is not a terminal. `total` None means that nobody knows.
+    Without a terminal on standard error nothing is drawn. `total` is None if it is unknown.
     """
     if not sys.stderr.isatty():
         yield lambda _amount: None

@@ -1,4 +1,4 @@
-"""`cordwood partition`: who leads a partition, and on which brokers its replicas are."""
+"""`cordwood partition`: leader elections and reassignment of replicas."""
 
 import sys
 import time
@@ -125,7 +125,7 @@ def _confirm_unclean() -> None:
 
 
 def _report_elections(topic: str, errors: "dict[int, KafkaError | None]", servers: str, as_json: bool) -> None:
-    """Print what became of each partition; raises Failure for those that were refused."""
+    """Print the result of each partition. Raises Failure for those that were refused."""
     from confluent_kafka import KafkaError
 
     results = {}
@@ -152,7 +152,7 @@ def _report_elections(topic: str, errors: "dict[int, KafkaError | None]", server
 
 
 def _broker_ids(text: str) -> list[int]:
-    """`1,2,3` as numbers. Raises Failure with exit code 2."""
+    """Parse `1,2,3`. Raises Failure with exit code 2."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() for word in words) or len(set(words)) < len(words):
         raise Failure(f"--to {text!r}: give the numbers of different brokers, such as 1,2,3.", ExitCode.USAGE)
@@ -160,7 +160,7 @@ def _broker_ids(text: str) -> list[int]:
 
 
 def _reassign(admin: "KafkaAdminClient", where: "TopicPartition", replicas: list[int] | None) -> None:
-    """Begin a move, or cancel it. Raises Failure where that is refused."""
+    """Begin a reassignment, or cancel it for None. Raises Failure for a refusal."""
     from kafka import errors
 
     refusal = admin.alter_partition_reassignments({where: replicas}).get(where)

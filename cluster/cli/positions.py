@@ -1,4 +1,4 @@
-"""A position as an option of a command gives it: a text that is none ends the command with a sentence."""
+"""Start position as a command's option: an invalid text is a Failure."""
 
 from cordwood.cluster import positions
 from cordwood.cluster.cli.exits import ExitCode, Failure
@@ -6,7 +6,7 @@ from cordwood.cluster.positions import Position
 
 
 def parse(text: str, option: str) -> Position:
-    """Read a position given to `option`. Raises Failure with exit code 2."""
+    """Parse the position given to `option`. Raises Failure with exit code 2."""
     try:
         return positions.parse(text)
     except positions.NoPosition as mistake:

@@ -1,4 +1,4 @@
-"""`cordwood produce`: lines from standard input become records."""
+"""`cordwood produce`: a record for each line of standard input."""
 
 import os
 import stat
@@ -27,7 +27,7 @@ LAST_CHANCE_S = 10.0
 
 
 class Acks(Enum):
-    """Which copies must have a record before it counts."""
+    """The replicas that must have a record before it is acknowledged."""
 
     NONE = "0"
     LEADER = "1"
@@ -35,7 +35,7 @@ class Acks(Enum):
 
 
 class Codec(Enum):
-    """How the client packs batches."""
+    """Compression codecs of batches."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -46,7 +46,7 @@ class Codec(Enum):
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the records so far."""
+    """Counts of records sent, delivered and failed."""
 
     sent: int = 0
     delivered: int = 0
@@ -54,7 +54,7 @@ class Tally:
     first_error: "KafkaError | None" = None
 
     def delivery(self, error: "KafkaError | None", _message: "Message[bytes, bytes]") -> None:
-        """Told by the client once for each record."""
+        """Count one record: the client's delivery callback."""
         if error is None:
             self.delivered += 1
             return
@@ -88,7 +88,7 @@ def produce(
         try:
             _send_all(producer, topic, sys.stdin.buffer, os.fsencode(key_separator) if key_separator else None, tally)
         finally:
-            # Also after Ctrl-C or a bad line: what was sent before is settled and counted.
+            # Also after Ctrl-C or an invalid line: wait for the records that were sent before, and count them.
             if sys.exc_info()[0] is None:
                 producer.flush()
             else:
@@ -99,9 +99,9 @@ def produce(
 
 
 def lines(source: BinaryIO, read: Callable[[int], None]) -> Iterator[bytes]:
-    """The lines of a stream without their ends, held one chunk at a time; `read` is told the bytes of each chunk.
+    """Yield the lines of a stream without their ends, one chunk in memory. `read` gets the bytes of each chunk.
 
-    Raises Failure on a line of more than LINE_BYTES_MAX.
+    Raises Failure for a line of more than LINE_BYTES_MAX.
     """
     rest = b""
     while chunk := source.read1(CHUNK_BYTES):  # type: ignore[attr-defined]
@@ -124,14 +124,14 @@ def _settings(servers: str, acks: Acks, compression: Codec) -> dict[str, Any]:
             "compression.type": compression.value,
             "queue.buffering.max.messages": IN_FLIGHT_RECORDS_MAX,
             "queue.buffering.max.kbytes": IN_FLIGHT_KBYTES_MAX,
-            # The broker and its topic decide what is too large, not this client.
+            # The broker and the topic limit the size, not this client.
             "message.max.bytes": LINE_BYTES_MAX + (1 << 20),
         },
     )
 
 
 def _require_topic(producer: "Producer", topic: str, servers: str) -> None:
-    """Wait until the topic is there: the broker may be set to create it when a producer asks."""
+    """Wait until the topic exists: the broker may create a topic when a producer asks. Raises Failure."""
     import time
 
     from confluent_kafka import KafkaError
@@ -164,7 +164,7 @@ def _send_all(producer: "Producer", topic: str, source: BinaryIO, separator: byt
 
 
 def _send(producer: "Producer", topic: str, key: bytes | None, value: bytes, tally: Tally) -> None:
-    """Hand one record to the client; waits while its queue is full, so that input is read no faster than it is sent."""
+    """Queue one record. Wait while the client's queue is full, so that input is read no faster than it is sent."""
     while True:
         try:
             producer.produce(topic, value, key, on_delivery=tally.delivery)
@@ -177,7 +177,7 @@ def _send(producer: "Producer", topic: str, key: bytes | None, value: bytes, tal
 
 
 def _size(source: BinaryIO) -> int | None:
-    """The length of a redirected file; None for a pipe or a terminal."""
+    """Return the length of a redirected file; None for a pipe or a terminal."""
     try:
         status = os.fstat(source.fileno())
     except OSError:

@@ -1,4 +1,4 @@
-"""`cordwood ready`: whether a broker takes part in its cluster, as a health check wants to know it."""
+"""`cordwood ready`: health check of a broker over HTTP."""
 
 import typer
 
@@ -7,7 +7,7 @@ from cordwood.cluster.cli.settings import ConfigFile, Overrides, settings_of
 
 ANSWER_TIMEOUT_S = 5.0
 _WILDCARDS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Where a broker that listens everywhere is found from its own machine."""
+"""Addresses by which a broker that listens on all interfaces is reached from its own machine."""
 
 
 def ready(config: ConfigFile = None, overrides: Overrides = None) -> None:
@@ -28,7 +28,7 @@ def ready(config: ConfigFile = None, overrides: Overrides = None) -> None:
 
 
 def answer(host: str, port: int) -> str:
-    """What the broker says of itself when it is ready. Raises Failure with its reason when it is not."""
+    """Return the broker's answer if it is ready. Raises Failure with its reason if it is not."""
     from http.client import HTTPConnection, HTTPException
 
     connection = HTTPConnection(host, port, timeout=ANSWER_TIMEOUT_S)

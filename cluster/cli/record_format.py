@@ -1,4 +1,4 @@
-"""How a consumed record looks on standard output: its bytes as they are, or one JSON object a line."""
+"""Format of consumed records on standard output: raw bytes, or one JSON object a line."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ NO_TIMESTAMP = 0
 
 
 class Renderer:
-    """Writes records to a stream of bytes."""
+    """Writer of records to a stream of bytes."""
 
     def __init__(self, out: BinaryIO, as_json: bool, key_separator: str | None) -> None:
         self._out = out
@@ -20,7 +20,7 @@ class Renderer:
         self._separator = None if key_separator is None else os.fsencode(key_separator)
 
     def record(self, message: "Message[bytes, bytes]") -> None:
-        """Write one record and a line's end. A null key or value is written as nothing."""
+        """Write one record and a newline. A null key or value is written as nothing."""
         if self._as_json:
             self._out.write(json.dumps(fields(message), ensure_ascii=False).encode() + b"\n")
             return
@@ -29,12 +29,12 @@ class Renderer:
         self._out.write((message.value() or b"") + b"\n")
 
     def flush(self) -> None:
-        """Hand over what was written to the reader at the other end of the pipe."""
+        """Flush the stream, for the reader at the other end of the pipe."""
         self._out.flush()
 
 
 def fields(message: "Message[bytes, bytes]") -> dict[str, Any]:
-    """A record as JSON has it: bytes are text, or base64 under a name that says so where they are not UTF-8."""
+    """Return a record's JSON fields: bytes are text, or base64 in a `_base64` field if they are not UTF-8."""
     timestamp_type, timestamp = message.timestamp()
     return {
         "topic": message.topic(),

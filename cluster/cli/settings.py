@@ -1,4 +1,4 @@
-"""The options by which a command is told a broker's own settings, and not just its address."""
+"""Options for a broker's own settings: configuration file and overrides."""
 
 import os
 from pathlib import Path
@@ -30,7 +30,7 @@ Overrides = Annotated[
 
 
 def settings_of(config: Path | None, overrides: list[str] | None) -> "Settings":
-    """The settings from file, environment and options. Raises Failure with exit code 2, which names every mistake."""
+    """Return the settings from file, environment and options. Raises Failure (exit code 2) with every mistake."""
     from cordwood.cluster.config_sources import ConfigMistakes, load
 
     toml = None if config is None else _text_of(config)
@@ -41,7 +41,7 @@ def settings_of(config: Path | None, overrides: list[str] | None) -> "Settings":
 
 
 def _text_of(config: Path) -> str:
-    """A configuration file's text. Raises Failure with exit code 2."""
+    """Return a configuration file's text. Raises Failure with exit code 2."""
     try:
         return config.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`cordwood status`: what an operator looks at first."""
+"""`cordwood status`: brokers, controller, disks, and partitions in need of attention."""
 
 import time
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def _watch(servers: str, all_partitions: bool, as_json: bool) -> None:
 
 
 def _looks(servers: str) -> "Iterator[ClusterView | Failure]":
-    """The cluster every two seconds. One that does not answer now may do so the next time."""
+    """Yield the cluster's state every two seconds, or the failure to get it, which may be gone the next time."""
     parse_servers(servers)
     while True:
         try:
@@ -92,7 +92,7 @@ def _looks(servers: str) -> "Iterator[ClusterView | Failure]":
 
 @contextmanager
 def _repainted() -> "Iterator[Callable[[RenderableType], None]]":
-    """Yields what shows a new picture in place of the last one; below it, where standard output is no terminal."""
+    """Yield a function that shows a picture in place of the last one, or below it without a terminal."""
     screen = console()
     if not screen.is_terminal:
         yield screen.print

@@ -1,4 +1,4 @@
-"""What `cordwood status` shows of a cluster: as JSON, and as a summary with two tables."""
+"""Report of `cordwood status`: as JSON, or as a summary with two tables."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ PARTITION_HEADINGS = ["TOPIC", "PARTITION", "LEADER", "ISR", "RECORDS BEHIND"]
 
 
 def why_old(view: ClusterView) -> str | None:
-    """Why this may be out of date, in a sentence that says what to do; None where a majority of the voters answers."""
+    """Return why the view may be out of date, and what to do; None if a majority of the voters answers."""
     voters, answering = view.quorum.voters, _answering(view)
     count = len(answering.intersection(voters))
     if count > len(voters) // 2:
@@ -27,7 +27,7 @@ def why_old(view: ClusterView) -> str | None:
 
 
 def as_json(view: ClusterView) -> dict[str, Any]:
-    """Everything. Lags are in records, sizes in bytes; null where nobody knows."""
+    """Return the whole view as JSON. Lags are in records, sizes in bytes; null if unknown."""
     return {
         "cluster_id": view.cluster_id,
         "controller": view.quorum.leader,
@@ -41,7 +41,7 @@ def as_json(view: ClusterView) -> dict[str, Any]:
 
 
 def counts(view: ClusterView) -> dict[str, int]:
-    """How many partitions are short of something."""
+    """Return the numbers of partitions that are under-replicated, under min.insync.replicas, and offline."""
     return {
         "under_replicated": sum(partition.is_under_replicated for partition in view.partitions),
         "under_min_isr": sum(len(partition.isr) < partition.min_isr for partition in view.partitions),
@@ -50,7 +50,7 @@ def counts(view: ClusterView) -> dict[str, int]:
 
 
 def as_tables(view: ClusterView, *, all_partitions: bool) -> "RenderableType":
-    """For people. Without `all_partitions`, only those that are short of something, and of many only the first."""
+    """Return summary and tables. Without `all_partitions`, only the first under-replicated or offline partitions."""
     from rich.console import Group
 
     chosen = [part for part in view.partitions if all_partitions or part.is_under_replicated or part.leader is None]
@@ -90,7 +90,7 @@ def _answering(view: ClusterView) -> frozenset[int]:
 
 
 def _state(view: ClusterView, broker: Broker) -> str:
-    """Without a majority nobody is declared down, however long it has been."""
+    """Return a broker's state. Without a majority of the voters no broker is declared down."""
     if not broker.is_alive:
         return "down"
     return "silent" if why_old(view) and broker.log_directories is None else "alive"

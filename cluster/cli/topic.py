@@ -1,4 +1,4 @@
-"""`cordwood topic`: create, list, describe, alter and delete."""
+"""`cordwood topic`: create, list, describe, alter and delete topics."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -148,7 +148,7 @@ def delete(
 
 
 def _key_values(pairs: list[str]) -> dict[str, str]:
-    """`key=value` options as a dict. Raises Failure with exit code 2."""
+    """Parse `key=value` options. Raises Failure with exit code 2."""
     for pair in pairs:
         if "=" not in pair or pair.startswith("="):
             raise Failure(f"--config {pair!r}: give key=value, such as retention.ms=3600000.", ExitCode.USAGE)
@@ -173,7 +173,7 @@ def _refusal(error: "KafkaError | None") -> str | None:
 
 
 def _report(results: dict[str, str], good: tuple[str, ...], as_json: bool) -> None:
-    """Print what became of each topic; raises Failure for those that were refused."""
+    """Print the result of each topic. Raises Failure for those that were refused."""
     if as_json:
         print_json([{"name": name, "ok": result in good, "result": result} for name, result in results.items()])
     else:
@@ -242,7 +242,7 @@ def _configs(admin: "AdminClient", name: str) -> "dict[str, ConfigEntry]":
 
 
 def _source(entry: "ConfigEntry") -> str:
-    """Who set a config, such as `dynamic_topic_config`. The client gives a bare number where its stubs say an enum."""
+    """Return the source of a config, such as `dynamic_topic_config`. The client has a number, its stubs an enum."""
     from confluent_kafka.admin import ConfigSource
 
     return ConfigSource(entry.source).name.lower()

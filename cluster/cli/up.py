@@ -124,7 +124,7 @@ def _start(
     idle: "list[LocalBroker]",
     ours: "dict[int, LocalBroker]",
 ) -> None:
-    """Start the brokers that do not run, and wait until all can be used. `ours` gets those it started, by process."""
+    """Start the brokers that do not run, and wait until all can be used. Add those started to `ours`, by process."""
     from cordwood.cluster.cli.local import processes
     from cordwood.cluster.cli.local.readiness import Awaited, wait_until_usable
 
@@ -138,7 +138,7 @@ def _start(
 
 
 def _follow(ours: "dict[int, LocalBroker]", data_dir: Path) -> None:
-    """Say of each broker when and how it ended, until all have. Raises Failure where one of them failed."""
+    """Report the end of each broker until all have ended. Raises Failure if one of them failed."""
     from cordwood.cluster.cli.local import processes
 
     if not ours:

@@ -1,9 +1,9 @@
-"""The directory of a local cluster: a configuration file for each broker, and where they all are.
+"""Directory of a local cluster: the files of each broker, and the cluster's list of processes.
 
 cluster.json            each broker's number, process, addresses and log directory
-broker-1/server.toml    what broker 1 is told
-broker-1/broker.log     what it says
-broker-1/data/          its log
+broker-1/server.toml    configuration of broker 1
+broker-1/broker.log     its log output
+broker-1/data/          its log directory
 """
 
 import json
@@ -21,45 +21,45 @@ from cordwood.cluster.listeners import listeners_of
 CLUSTER_FILE = "cluster.json"
 SETTINGS_FILE = "server.toml"
 ONLY_THE_OWNER = 0o600
-"""The configuration has the secret of the cluster in it."""
+"""File mode of a configuration, which has the secret of the cluster in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalBroker:
-    """One broker of a local cluster, as its configuration file has it."""
+    """One broker of a local cluster, as in its configuration file."""
 
     directory: Path
     settings: Settings
 
     @property
     def broker_id(self) -> int:
-        """Its node.id."""
+        """The broker's node.id."""
         return self.settings.node_id
 
     @property
     def config(self) -> Path:
-        """Its configuration file."""
+        """The configuration file."""
         return self.directory / SETTINGS_FILE
 
     @property
     def log(self) -> Path:
-        """Where what it says is written."""
+        """The file of the broker's log output."""
         return self.directory / "broker.log"
 
     @property
     def kafka_port(self) -> int:
-        """Where it listens for clients."""
+        """The port for clients."""
         return listeners_of(self.settings)[0].port
 
     @property
     def kafka(self) -> str:
-        """host:port for clients."""
+        """The advertised host:port for clients."""
         listener = listeners_of(self.settings)[0]
         host = f"[{listener.advertised_host}]" if ":" in listener.advertised_host else listener.advertised_host
         return f"{host}:{listener.advertised_port}"
 
     def addresses(self) -> list[tuple[str, str]]:
-        """host:port of everything it listens on, each with the setting that says so."""
+        """Return host:port of every address that the broker listens on, each with its setting."""
         voters = dict(text.split("@", 1) for text in self.settings.controller_quorum_voters)
         listeners = [f"{listener.host or '0.0.0.0'}:{listener.port}" for listener in listeners_of(self.settings)]
         found = [("listeners", address) for address in listeners]
@@ -70,21 +70,21 @@ class LocalBroker:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDirectory:
-    """Where a local cluster lives. `path` is absolute."""
+    """The directory of a local cluster. `path` is absolute."""
 
     path: Path
 
     def place_of(self, broker_id: int, kafka_port: int, http_port: int) -> layout.Place:
-        """What is a new broker's own."""
+        """Return the settings of a new broker that no other broker shares."""
         return layout.Place(broker_id, kafka_port, http_port, str(self._directory_of(broker_id) / "data"))
 
     def members(self) -> list[LocalBroker]:
-        """The brokers that have a configuration file, by number. Raises Failure for one that makes no sense."""
+        """Return the brokers that have a configuration file, by number. Raises Failure for an invalid file."""
         found = [self._read(config) for config in self.path.glob(f"broker-*/{SETTINGS_FILE}")]
         return sorted(found, key=lambda member: member.broker_id)
 
     def member(self, settings: Settings) -> LocalBroker:
-        """The broker with these settings, which need not have been written yet."""
+        """Return the broker with these settings, which may not be written yet."""
         return LocalBroker(self._directory_of(settings.node_id), settings)
 
     def write(self, member: LocalBroker) -> None:
@@ -92,7 +92,7 @@ class ClusterDirectory:
         _replace(member.config, layout.render(layout.given_rows(member.settings)), ONLY_THE_OWNER)
 
     def pids(self) -> dict[int, int]:
-        """The process that each broker was started as, running still or not."""
+        """Return the process id by which each broker was started last; the process may have ended. Raises Failure."""
         try:
             rows = json.loads((self.path / CLUSTER_FILE).read_text())["brokers"]
             return {int(row["id"]): int(row["pid"]) for row in rows}
@@ -102,7 +102,7 @@ class ClusterDirectory:
             raise Failure(f"cannot read {self.path / CLUSTER_FILE}: {error}.", ExitCode.USAGE) from None
 
     def write_pids(self, members: Iterable[LocalBroker], pids: Mapping[int, int]) -> None:
-        """Write `cluster.json`, for those that have been started at least once."""
+        """Write `cluster.json`, with the brokers that have been started at least once."""
         rows = [_row(member, pids[member.broker_id]) for member in members if member.broker_id in pids]
         _replace(self.path / CLUSTER_FILE, json.dumps({"brokers": rows}, indent=2) + "\n")
 
@@ -128,7 +128,7 @@ def _row(member: LocalBroker, pid: int) -> dict[str, Any]:
 
 
 def _replace(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file so that a reader finds the old text or the new one, whole. Raises Failure."""
+    """Replace a file atomically: a reader finds the old text or the new one. Raises Failure."""
     new = path.with_name(f"{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

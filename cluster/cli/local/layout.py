@@ -1,4 +1,4 @@
-"""What each broker of a local cluster is told: its settings, as the text of its configuration file."""
+"""Settings of the brokers of a local cluster, as the text of their configuration files."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ VOTER_COUNTS = (1, 3, 5)
 REPLICAS_MAX = 3
 
 OWN_KEYS = frozenset({"node.id", "log.dirs", "listeners", "advertised.listeners", "http.listen"})
-"""What no two brokers may have in common."""
+"""Settings in which any two brokers differ."""
 
 PREAMBLE = """\
 # Written by `cordwood up`, and read by this broker at each start: edit it as you like.
@@ -24,7 +24,7 @@ PREAMBLE = """\
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is one broker's own: its number, the ports it listens on, and the directory of its log."""
+    """Settings of one broker alone: its number, its ports, and its log directory."""
 
     broker_id: int
     kafka_port: int
@@ -32,7 +32,7 @@ class Place:
     data: str
 
     def rows(self) -> dict[str, str]:
-        """The settings that say so."""
+        """Return these as settings."""
         return {
             "node.id": str(self.broker_id),
             "log.dirs": self.data,
@@ -42,14 +42,14 @@ class Place:
 
 
 def default_voters(brokers: int) -> int:
-    """How many of so many brokers keep the metadata: three where there are three, else one."""
+    """Return the default number of voters: three of three or more brokers, else one."""
     return 3 if brokers >= 3 else 1
 
 
 def shared_rows(brokers: int, voter_ports: Mapping[int, int], secret: str) -> dict[str, str]:
-    """The settings that all brokers of a new cluster have in common.
+    """Return the settings that all brokers of a new cluster share.
 
-    `voter_ports` has the port of each broker that keeps the metadata. A broker that is alone keeps them without a vote.
+    `voter_ports` has the port of each voter. A cluster of one broker has no voters.
     """
     replicas = str(min(REPLICAS_MAX, brokers))
     rows = {
@@ -64,18 +64,18 @@ def shared_rows(brokers: int, voter_ports: Mapping[int, int], secret: str) -> di
 
 
 def rows_to_share(settings: Settings) -> dict[str, str]:
-    """What a broker that joins takes over from one that is there."""
+    """Return the settings that a new broker takes from an existing one."""
     return {key: text for key, text in given_rows(settings).items() if key not in OWN_KEYS}
 
 
 def given_rows(settings: Settings) -> dict[str, str]:
-    """Every setting that somebody gave, in the table's order."""
+    """Return every setting that was set explicitly, in the table's order."""
     texts = {key: settings.text_of(key) for key in SETTINGS if key in settings.given}
     return {key: text for key, text in texts.items() if text is not None}
 
 
 def checked(rows: Mapping[str, str], overrides: Iterable[str]) -> Settings:
-    """Settings from rows and `--set` texts. Raises Failure with exit code 2, which names every mistake."""
+    """Return the settings from rows and `--set` texts. Raises Failure (exit code 2) with every mistake."""
     overrides = tuple(overrides)
     for override in overrides:
         key = override.partition("=")[0].strip()
@@ -89,7 +89,7 @@ def checked(rows: Mapping[str, str], overrides: Iterable[str]) -> Settings:
 
 
 def parsed(toml: str, overrides: Iterable[str] = (), origin: str = "") -> Settings:
-    """Settings from a file's text; `origin` is its name for the mistakes. Raises Failure with exit code 2."""
+    """Return the settings from a file's text; messages begin with `origin`. Raises Failure with exit code 2."""
     try:
         return load(toml, {}, overrides)
     except ConfigMistakes as mistakes:
@@ -98,7 +98,7 @@ def parsed(toml: str, overrides: Iterable[str] = (), origin: str = "") -> Settin
 
 
 def render(rows: Mapping[str, str]) -> str:
-    """A configuration file. Keys are quoted, for one may begin like another (`max.connections`)."""
+    """Return a configuration file. Keys are quoted: one key may be a prefix of another (`max.connections`)."""
     return PREAMBLE + "".join(f"{json.dumps(key)} = {_value(text)}\n" for key, text in rows.items())
 
 

@@ -1,4 +1,4 @@
-"""Which brokers `cordwood up` is to have run: those of a new cluster, or those that are there and some more."""
+"""Plan of `cordwood up`: the brokers of a new cluster, or the existing ones and those that are added."""
 
 import secrets
 import socket
@@ -19,7 +19,7 @@ SECRET_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the user asked for; None where nothing was said."""
+    """The options that the user gave; None for those left out."""
 
     brokers: int | None = None
     kafka_port: int | None = None
@@ -29,7 +29,7 @@ class Wanted:
 
 
 def members_wanted(directory: ClusterDirectory, wanted: Wanted) -> list[LocalBroker]:
-    """The brokers that there are to be, by number. Nothing is written. Raises Failure with exit code 2."""
+    """Return the brokers of the cluster, by number. Writes nothing. Raises Failure with exit code 2."""
     there = directory.members()
     if not there:
         return _new_cluster(directory, wanted)
@@ -59,7 +59,7 @@ def _new_cluster(directory: ClusterDirectory, wanted: Wanted) -> list[LocalBroke
 
 
 def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: Wanted) -> list[LocalBroker]:
-    """The brokers by which a cluster grows. They keep no metadata of their own: the voters are settled."""
+    """Return the brokers to add to a cluster. They are observers of the metadata: the voters do not change."""
     first, number = there[0], there[-1].broker_id
     count = (wanted.brokers or len(there)) - len(there)
     if count and not first.settings.controller_quorum_voters:
@@ -78,7 +78,7 @@ def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: Want
 
 
 def _require_unchanged(directory: ClusterDirectory, there: list[LocalBroker], wanted: Wanted) -> None:
-    """Raise Failure where a cluster that is there is asked to be another one."""
+    """Raise Failure for options that an existing cluster cannot follow."""
     first = there[0]
     if wanted.brokers is not None and wanted.brokers < len(there):
         raise Failure(
@@ -106,7 +106,7 @@ def _require_in_range(kafka_port: int, http_port: int, brokers: int) -> None:
 
 
 def _voter_port(kafka_port: int) -> int:
-    """A port for the metadata: a thousand above that for clients, or any that is free."""
+    """Return a port for the metadata: a thousand above the port for clients, or any free one."""
     port = kafka_port + VOTER_PORT_DISTANCE
     if port < PORT_END and why_not_free(f"{layout.HOST}:{port}") is None:
         return port

@@ -1,4 +1,4 @@
-"""Brokers as processes of this machine: started on their own, recognised again, and ended."""
+"""Processes of local brokers: start, identification by pid, free ports, and stop."""
 
 import os
 import signal
@@ -13,15 +13,15 @@ from cordwood.cluster.cli.exits import Failure
 from cordwood.cluster.cli.local.directory import LocalBroker
 
 STOP_S = 30.0
-"""How long brokers have to stop in, all together."""
+"""Time in which all brokers together have to stop."""
 
 POLL_S = 0.05
 
 
 def start(member: LocalBroker) -> "subprocess.Popen[bytes]":
-    """Start one broker in a session of its own: neither Ctrl-C nor the end of this process reaches it.
+    """Start one broker in its own session: neither Ctrl-C nor the end of this process reaches it.
 
-    Its configuration file is all that it is told: CORDWOOD_* of the environment would be told to all of them alike.
+    The broker reads its configuration file only: CORDWOOD_* variables would apply to all brokers alike.
     """
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CORDWOOD_")}
     with member.log.open("ab") as log:
@@ -31,14 +31,14 @@ def start(member: LocalBroker) -> "subprocess.Popen[bytes]":
             stdout=log,
             stderr=log,
             env=environ,
-            # What `-m` puts on the path has to be a directory without packages in it.
+            # `-m` puts the working directory on the path: it must have no packages in it.
             cwd=member.directory,
             start_new_session=True,
         )
 
 
 def is_running(member: LocalBroker, pid: int | None) -> bool:
-    """Whether this process is this broker: a process id may have been given to another since."""
+    """Return True if this process is this broker: another process may have got the same process id."""
     if pid is None:
         return False
     try:
@@ -49,12 +49,12 @@ def is_running(member: LocalBroker, pid: int | None) -> bool:
 
 
 def end_in_words(exit_code: int) -> str:
-    """How a process ended, to go on after its name. A negative code is the signal that ended it."""
+    """Return a process's end in words, after its name. A negative code is the signal that ended it."""
     return f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
 
 
 def require_free_ports(members: Iterable[LocalBroker]) -> None:
-    """Raise Failure where a broker could not listen on one of its addresses, or two of them have the same."""
+    """Raise Failure if a broker cannot listen on one of its addresses, or two brokers have the same."""
     users: dict[str, int] = {}
     for member in members:
         for setting, address in member.addresses():
@@ -68,12 +68,12 @@ def require_free_ports(members: Iterable[LocalBroker]) -> None:
 
 
 def why_not_free(address: str) -> str | None:
-    """Why one could not listen on a host:port now, in the system's words; None where one could."""
+    """Return why a host:port cannot be listened on now, in the system's words; None if it can."""
     host, _, port = address.rpartition(":")
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
-            # Connections of a broker that has just ended do not keep the next one from its port.
+            # Closing connections of a broker that has just ended must not block its port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(where)
     except OSError as error:
@@ -82,10 +82,10 @@ def why_not_free(address: str) -> str | None:
 
 
 def stop(running: Mapping[int, tuple[LocalBroker, int]]) -> Iterator[str]:
-    """End brokers cleanly and say of each how it ended; who does not end in time is killed.
+    """Stop brokers with SIGTERM and yield a sentence for each. One that does not stop in STOP_S is killed.
 
-    All are told at once, while there is a metadata quorum by which they can agree who leads: one after another, the
-    last would always wait in vain for a controller.
+    All brokers get the signal together, while a metadata quorum can still elect leaders: one after another, the last
+    would wait for a controller in vain.
     """
     for _, pid in running.values():
         _signal(pid, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Whether a broker that was started can be used yet, and what keeps it from that."""
+"""Readiness of local brokers: the wait until all of them can be used, and the failure if one cannot."""
 
 import subprocess
 import time
@@ -16,9 +16,9 @@ TAIL_LINES = 8
 
 
 class Awaited:
-    """A broker that is to become usable. What it says from now on is what it may be quoted with.
+    """A broker that has to become usable. Failures quote its log from here on.
 
-    `process` is set where it is started here, so that its end is noticed.
+    `process` is set for a broker that was started here, so that its end is noticed.
     """
 
     def __init__(self, member: LocalBroker) -> None:
@@ -28,11 +28,11 @@ class Awaited:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended, where it was started here and has ended; a negative code is a signal."""
+        """The exit code of a broker that was started here and has ended; a negative one is a signal."""
         return self.process.poll() if self.process else None
 
     def last_words(self) -> str:
-        """The end of what it said, for a sentence about what went wrong."""
+        """Return the end of the broker's log, for the message of a failure."""
         with self.member.log.open("rb") as log:
             log.seek(self._log_start)
             lines = log.read().decode(errors="replace").splitlines()
@@ -41,9 +41,9 @@ class Awaited:
 
 
 def wait_until_usable(brokers: Iterable[Awaited]) -> None:
-    """Return once each of them answers, sees all the others and knows a controller.
+    """Return once each broker answers, sees all the others and knows a controller.
 
-    Raises Failure with the last words of one that ended, or that has not come so far within USABLE_S.
+    Raises Failure, with the end of its log, for a broker that ended or is not usable within USABLE_S.
     """
     deadline = time.monotonic() + USABLE_S
     waiting = list(brokers)
@@ -60,7 +60,7 @@ def wait_until_usable(brokers: Iterable[Awaited]) -> None:
 
 
 def what_is_lacking(address: str, all_brokers: Set[int]) -> str | None:
-    """Why a broker at host:port cannot be used yet; None when it can."""
+    """Return why a broker at host:port cannot be used yet; None if it can."""
     if why_unreachable(parse_servers(address)[0]):
         return "takes no connections"
     from confluent_kafka import KafkaException
