@@ -1,4 +1,4 @@
-"""ISR changes of leaders on this broker: batched, proposed to the metadata log, and settled by partition epoch."""
+"""ISR changes of this broker's leaders (KIP-497): batched, proposed to the metadata log, settled by partition epoch."""
 
 import asyncio
 from collections.abc import Callable, Iterable

@@ -24,7 +24,8 @@ class ProducerIds:
         """Return the next id, from a new block if the last one is used up. A restart leaves the rest of a block unused.
 
         Raises Refused(COORDINATOR_LOAD_IN_PROGRESS) if no block is available now, as Kafka does: with another retriable
-        code, Java's producer looks for a transaction coordinator that it does not have.
+        code, Java's producer looks for a transaction coordinator that it does not have. Raises CommandRefused if no
+        producer ids are left.
         """
         while self._next == self._end:
             await self._more()

@@ -135,7 +135,7 @@ class Reading:
         consumer.assign([TopicPartition(name.topic, name.partition, at) for name, at in wanted.items()])
 
     def run(self, consumer: "Consumer") -> None:
-        """Print records until the run is done. Raises Failure or KafkaException on an error that needs a user."""
+        """Print records until the run is done. Raises Failure or KafkaException on a permanent error."""
         while not self._is_done():
             wanted = POLL_RECORDS if self._left is None else min(POLL_RECORDS, self._left)
             messages = consumer.consume(wanted, POLL_S)

@@ -123,7 +123,7 @@ class GroupCoordinator:
         return found[1].heartbeat(member.member_id, member.instance_id, member.generation, now_ms)
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> list[ErrorCode]:
-        """Return a code for each leaver. If no member is left, return once that is on disk.
+        """Return a code for each leaver. If no member is left, wait until that is on disk, or raise Refused.
 
         Otherwise the next coordinator would restore the last leaver as a member, and other members would wait for it.
         """
@@ -140,7 +140,7 @@ class GroupCoordinator:
         return codes
 
     async def commit(self, group_id: str, member: MemberIdentity, commits: Mapping[TopicPartition, Commit]) -> Codes:
-        """Commit offsets in one append. Return a code for each. Raises Refused if none may be committed.
+        """Commit offsets. Return a code for each. Raises Refused if none may be committed.
 
         The code is GROUP_ID_NOT_FOUND for a generation of a group that does not exist.
         """
@@ -166,7 +166,8 @@ class GroupCoordinator:
     async def delete_offsets(self, group_id: str, wanted: Iterable[TopicPartition]) -> Codes:
         """Delete offsets. Return a code for each.
 
-        Raises Refused for a group that does not exist, or whose members read unknown topics.
+        Raises Refused for a group that does not exist, or whose members are no consumers, so that their topics are
+        unknown.
         """
         shard, group = self._known(group_id)
         code = group.check_offset_delete()

@@ -31,7 +31,7 @@ from cordwood.replication.tasks import Tasks
 
 LOOK_S = 0.1
 STILL_S = 2 * LOOK_S
-"""Interval between two looks that counts as a pause of the loop. Heartbeats of a pause are read after its timers."""
+"""Gap between two looks above which the loop has paused. Heartbeats of a pause are read only after its timers."""
 
 REASON_CHARS_MAX = 500
 """Characters of a client's reason (KIP-800) that go to the log."""

@@ -30,7 +30,7 @@ async def load(topic: OffsetsTopic, shard: Shard, end: int) -> None:
 
 
 class _Turn:
-    """Yields to the event loop every few milliseconds."""
+    """A turn of the loader, which yields to the event loop every few milliseconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop, self._until = loop, loop.time() + TURN_S

@@ -91,7 +91,7 @@ class GroupStateStore:
     async def write(self, shard: Shard, changes: Changes, groups: Mapping[str, bytes | None] | None = None) -> None:
         """Append changes, groups before offsets, and apply them in memory once they are committed. Raises Refused.
 
-        A few thousand records are one batch and one wait.
+        Up to RECORDS_PER_BATCH_MAX offsets are one batch and one wait.
         """
         contents = [(encode_group_key(group_id), value) for group_id, value in (groups or {}).items()]
         for chunk in _chunks(changes.items(), RECORDS_PER_BATCH_MAX):
