@@ -1,1 +1,1 @@
-"""What the cluster has agreed on: commands, the image they make, and the journal that keeps them."""
+"""The replicated metadata log: commands, the metadata image they build, the journal, and the Raft quorum."""

@@ -1,4 +1,4 @@
-"""What became of partitions from one image to the next, and why another broker leads one. Pure."""
+"""Partition changes between two metadata images, and the cause of each leader change. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage, ch
 
 
 class Cause(Enum):
-    """Why a partition has another leader than before."""
+    """The cause of a leader change."""
 
     RETURN = "return"
-    """Nobody could lead it, and now somebody can."""
+    """The partition had no leader, and an in-sync or eligible replica has come back."""
     FAILURE = "failure"
-    """The one before is fenced, or no longer in the cluster."""
+    """The previous leader is fenced or unregistered."""
     SHUTDOWN = "shutdown"
-    """The one before is about to stop."""
+    """The previous leader is in controlled shutdown."""
     CHOICE = "choice"
-    """The one before could have gone on: the partition was moved, or went to its preferred leader."""
+    """The previous leader could have stayed: a reassignment or a preferred leader election."""
     UNCLEAN = "unclean"
-    """Nobody could lead it, and an operator had a replica do so that may lack committed records."""
+    """The partition had no leader, and an unclean election chose a replica that may lack committed records."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """A partition as it was and as it is."""
+    """A partition before and after."""
 
     topic: str
     index: int
@@ -33,12 +33,13 @@ class PartitionChange:
 
     @property
     def has_new_leader(self) -> bool:
-        """Whether another broker leads it, or none."""
+        """True if the partition has another leader, or no leader any more."""
         return self.before.leader != self.after.leader
 
 
 def changed_partitions(old: Image, new: Image) -> Iterator[PartitionChange]:
-    """Those that are in both images and differ. Looks at each topic, and at each partition of one that changed."""
+    """Yield the changed partitions of topics in both images. Compares each topic, and each partition of a changed
+    topic."""
     for before, after in changed_topics(old, new):
         if before is not None and after is not None:
             for index, (was, now) in enumerate(zip(before.partitions, after.partitions, strict=False)):
@@ -47,7 +48,7 @@ def changed_partitions(old: Image, new: Image) -> Iterator[PartitionChange]:
 
 
 def cause_of(change: PartitionChange, new: Image) -> Cause:
-    """Why the partition, which has a new leader, was not left with the one before."""
+    """Return the cause of a leader change. The partition has a leader, and had another one or none before."""
     before, leader = change.before, change.after.leader
     assert change.has_new_leader, "there was an election"
     assert leader != NO_LEADER, "somebody was elected"

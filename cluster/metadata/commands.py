@@ -1,8 +1,8 @@
-"""Commands that change the metadata: frozen values that mean the same on every broker.
+"""Metadata commands: the entries of the metadata log, as frozen values that mean the same on every broker.
 
-A command carries every choice and clock reading it needs, so that applying it is a pure function of the image before
-it. It also carries what it expects to find, so that one that comes too late is refused. One that arrives twice is known
-by the tag of its entry (`recent.py`).
+A command carries every choice and clock reading that it needs, so that applying a command is a pure function of the
+image before it. A command also carries the state that it expects, so that a late command is refused. A duplicate is
+recognized by the tag of its entry (`recent.py`).
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from cordwood.cluster.metadata.fields import record_reader, text
 BrokerId = NewType("BrokerId", int)
 
 NEVER_REGISTERED = -1
-"""In the place of a broker's epoch."""
+"""The expected broker epoch of a broker that was never registered."""
 
 Assignment = tuple[BrokerId, ...]
-"""The brokers that hold one partition; the first is its preferred leader."""
+"""The replicas of one partition; the first is the preferred leader."""
 
 
 class ResourceType(IntEnum):
-    """What a dynamic configuration belongs to, by Kafka's numbers."""
+    """The kind of resource that a dynamic config belongs to, by Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -33,7 +33,7 @@ class ResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where clients reach a broker by one of its listeners: the advertised address."""
+    """The advertised address of one listener of a broker."""
 
     listener: str
     host: str
@@ -42,7 +42,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One key of a resource: from `expected` to `value`. None stands for no value of its own."""
+    """A change of one config key from `expected` to `value`. None means unset."""
 
     key: str
     expected: str | None
@@ -51,7 +51,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class FormatCluster:
-    """The first command of a cluster, which gives it its id for ever."""
+    """The first command of a cluster, which sets the cluster id permanently."""
 
     KIND: ClassVar[int] = 1
     cluster_id: str
@@ -61,8 +61,9 @@ class FormatCluster:
 class RegisterBroker:
     """A broker has started. `incarnation` is new with every start; `log_dirs` are the ids of its log directories.
 
-    `expected_epoch` is that of the incarnation before it, NEVER_REGISTERED for a new broker: one that comes late must
-    not take the place of a younger one. None expects nothing. `min_isr` is the broker's own min.insync.replicas.
+    `expected_epoch` is the broker epoch of the previous incarnation, NEVER_REGISTERED for a new broker: a late
+    registration must not replace a newer one. None expects nothing. `min_isr` is the broker's static
+    min.insync.replicas.
     """
 
     KIND: ClassVar[int] = 2
@@ -77,7 +78,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """A topic with one assignment a partition. Expects that neither its name nor its id is taken."""
+    """Create a topic with one assignment per partition. Expects that neither its name nor its id exists."""
 
     KIND: ClassVar[int] = 3
     topic_id: UUID
@@ -88,7 +89,7 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """Ids are never used twice, so that a late one cannot delete a younger topic of the same name."""
+    """Delete a topic. Topic ids are never reused, so a late command cannot delete a newer topic of the same name."""
 
     KIND: ClassVar[int] = 4
     topic_id: UUID
@@ -96,7 +97,7 @@ class DeleteTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions:
-    """More partitions for a topic that has exactly `expected_count` now."""
+    """Add partitions to a topic that has exactly `expected_count` partitions."""
 
     KIND: ClassVar[int] = 5
     topic_id: UUID
@@ -106,7 +107,7 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs:
-    """Changes to the configs of a topic, or of a broker by its id; the broker "" stands for all brokers."""
+    """Change the configs of a topic, or of a broker by its id. The broker "" stands for all brokers."""
 
     KIND: ClassVar[int] = 6
     resource_type: ResourceType
@@ -116,7 +117,7 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
-    """The block of producer ids from `expected_next` on, for one broker to hand out (KIP-730)."""
+    """Allocate a block of producer ids, from `expected_next` on, to one broker (KIP-730)."""
 
     KIND: ClassVar[int] = 7
     broker_id: BrokerId
@@ -126,7 +127,7 @@ class AllocateProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class CreateAcls:
-    """ACLs by their ids. One that is there already, under whatever id, is let be."""
+    """Create ACLs by id. An ACL that exists already, under any id, is left as it is."""
 
     KIND: ClassVar[int] = 8
     acls: tuple[tuple[UUID, Acl], ...]
@@ -134,7 +135,8 @@ class CreateAcls:
 
 @dataclass(frozen=True, slots=True)
 class DeleteAcls:
-    """By id, so that a late one cannot delete what was created alike since. Ids that are gone are passed over."""
+    """Delete ACLs by id, so that a late command cannot delete an equal ACL created later. Unknown ids are passed
+    over."""
 
     KIND: ClassVar[int] = 9
     ids: tuple[UUID, ...]
@@ -142,9 +144,9 @@ class DeleteAcls:
 
 @dataclass(frozen=True, slots=True)
 class FenceBroker:
-    """The broker has not been heard of for a session: it leads nothing and leaves the in-sync sets that have others.
+    """Fence a broker whose session timed out: it leads nothing and leaves every in-sync set that has another member.
 
-    `broker_epoch` is that of the incarnation which fell silent; a later one is not fenced by it.
+    `broker_epoch` is that of the incarnation whose session timed out; a later incarnation is not fenced.
     """
 
     KIND: ClassVar[int] = 10
@@ -154,7 +156,7 @@ class FenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class UnfenceBroker:
-    """The broker is heard of, knows its assignments and has recovered their logs: it may lead again."""
+    """Unfence a broker that sends heartbeats, knows its assignments and has recovered their logs: it may lead again."""
 
     KIND: ClassVar[int] = 11
     broker_id: BrokerId
@@ -163,7 +165,8 @@ class UnfenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class BeginControlledShutdown:
-    """The broker wants to stop: what it leads goes to others first, as far as there are others in sync (KIP-630)."""
+    """Begin a controlled shutdown: the broker's leaderships move to other in-sync replicas, where there are any
+    (KIP-630)."""
 
     KIND: ClassVar[int] = 12
     broker_id: BrokerId
@@ -172,7 +175,7 @@ class BeginControlledShutdown:
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """The in-sync set that a partition's leader proposes, each member with the broker epoch that the leader knows."""
+    """The in-sync set that a partition's leader proposes. Each member has the broker epoch that the leader knows."""
 
     topic_id: UUID
     partition: int
@@ -183,9 +186,10 @@ class IsrChange:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitions:
-    """In-sync sets by compare-and-set on the partition epoch (KIP-497, KIP-841, KIP-903).
+    """Change in-sync sets by compare-and-set on the partition epoch (KIP-497, KIP-841, KIP-903).
 
-    A change that no longer fits is passed over, the others hold: the leader sees in the image which of its took.
+    A change that does not fit is passed over; the others are applied. The leader sees in the image which changes were
+    applied.
     """
 
     KIND: ClassVar[int] = 13
@@ -195,7 +199,7 @@ class AlterPartitions:
 
 
 class Election(IntEnum):
-    """Who may be elected, by Kafka's numbers (KIP-460)."""
+    """The kind of leader election, by Kafka's numbers (KIP-460)."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -203,9 +207,9 @@ class Election(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
-    """Have partitions led by their preferred replica, or one without a leader by a replica that may lack records.
+    """Elect preferred leaders, or run unclean elections for partitions without a leader.
 
-    A partition for which nobody fits, or that is led as wanted already, is passed over. `candidate` names the replica
+    A partition without a suitable candidate, or already led as requested, is passed over. `candidate` names the replica
     of an unclean election; None stands for the first that is alive.
     """
 
@@ -217,7 +221,7 @@ class ElectLeaders:
 
 @dataclass(frozen=True, slots=True)
 class ReassignPartition:
-    """Move a partition to other brokers (KIP-455); None for `replicas` takes back a move that is under way."""
+    """Reassign a partition to other brokers (KIP-455). None for `replicas` cancels a reassignment in progress."""
 
     KIND: ClassVar[int] = 15
     topic_id: UUID
@@ -227,10 +231,10 @@ class ReassignPartition:
 
 @dataclass(frozen=True, slots=True)
 class DropReplicas:
-    """The broker's replicas of these partitions have lost records: they are in no in-sync set and lead nothing.
+    """Remove the broker's replicas of these partitions, which lost records, from every in-sync set and from leadership.
 
-    `is_gone` says that nothing of them can be served (a failed disk), rather than that parts are damaged: where no
-    other replica is in sync a damaged one goes on, being the best there is, and a gone one leaves no leader.
+    `is_gone` is true for a failed disk, which can serve nothing, and false for damaged ranges. Where no other replica
+    is in sync, a damaged replica stays leader, and a replica that is gone leaves no leader.
     """
 
     KIND: ClassVar[int] = 16
@@ -242,7 +246,7 @@ class DropReplicas:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker:
-    """Forget a broker that will not come back. Expects that it holds no partition (KIP-631)."""
+    """Unregister a broker permanently. Expects that the broker holds no partition (KIP-631)."""
 
     KIND: ClassVar[int] = 17
     broker_id: BrokerId
@@ -250,10 +254,10 @@ class UnregisterBroker:
 
 @dataclass(frozen=True, slots=True)
 class ReportUnflushed:
-    """The broker's machine lost its memory: its replicas of these partitions may lack what was never flushed (KIP-966).
+    """The broker's machine crashed: its replicas of these partitions may lack unflushed records (KIP-966).
 
-    They are of topics with flush.policy=os. Such a replica is not counted on where another has everything committed;
-    the only one that is left goes on.
+    The partitions belong to topics with flush.policy=os. Such a replica leaves the in-sync set if another replica has
+    every committed record; the only such replica stays.
     """
 
     KIND: ClassVar[int] = 18
@@ -285,13 +289,13 @@ Command = (
 
 
 def acl_of(fields: Any) -> Acl:
-    """An ACL from the sequence it was packed as. Raises ValueError or TypeError."""
+    """Decode an ACL from its packed fields. Raises ValueError or TypeError."""
     resource, name, pattern, principal, host, operation, permission = fields
     on = ResourcePattern(AclResource(resource), text(name), Pattern(pattern))
     return Acl(on, text(principal), text(host), Operation(operation), Permission(permission))
 
 
-# The numbers are in journals on users' disks: they are never changed and never given to another command.
+# These numbers are in journals on users' disks: never change one, and never give one to another command.
 _READERS = {kind.KIND: record_reader(kind, {Acl: acl_of}) for kind in get_args(Command)}
 
 _UUID_EXTENSION = 1
@@ -301,16 +305,16 @@ PACKED_BYTES_USUAL = 1024
 
 
 class UnknownCommand(Exception):
-    """Bytes that are no command of this version; perhaps one of a newer version."""
+    """The bytes are no command of this version. A newer version may have written them."""
 
 
 def encode(command: Command) -> bytes:
-    """The command's number and its fields in the order in which they are declared, as msgpack."""
+    """Encode a command as msgpack: its number, then its fields in the order of their declaration."""
     return pack([command.KIND, *(getattr(command, name) for name in command.__slots__)])
 
 
 def decode(data: bytes) -> Command:
-    """The command that was encoded, each value of its declared type. Raises UnknownCommand."""
+    """Decode a command; each value has its declared type. Raises UnknownCommand."""
     try:
         kind, *fields = unpack(data)
         if kind not in _READERS:
@@ -322,14 +326,14 @@ def decode(data: bytes) -> Command:
 
 
 def pack(value: object) -> bytes:
-    """Plain values, tuples and UUIDs as msgpack."""
-    # Most are small; `packb` would take 256 KiB for each of them, which the quorum's heartbeats are, too.
+    """Pack plain values, tuples and UUIDs as msgpack."""
+    # Most values are small. `packb` would allocate 256 KiB for each, heartbeats of the quorum included.
     packed: bytes = msgpack.Packer(default=_pack_ours, buf_size=PACKED_BYTES_USUAL).pack(value)
     return packed
 
 
 def unpack(data: bytes) -> Any:
-    """What was packed, with tuples for all sequences. Raises ValueError."""
+    """Unpack msgpack, with a tuple for every sequence. Raises ValueError."""
     try:
         return msgpack.unpackb(data, use_list=False, ext_hook=_unpack_uuid, strict_map_key=False)
     except (msgpack.UnpackException, ValueError) as error:

@@ -1,6 +1,7 @@
-"""What the active controller does about brokers that come, go and fall silent: image, heartbeats and time → commands.
+"""The active controller: fencing, unfencing, controlled shutdown and preferred leader rebalancing.
 
-Pure. Which partitions are led by whom after a command is not decided here, but where it is applied (`elections.py`).
+Pure: image, heartbeats and time in, commands out. The leader elections that follow from a command are computed where it
+is applied (`elections.py`).
 """
 
 from collections import defaultdict
@@ -22,12 +23,12 @@ from cordwood.cluster.metadata.liveness import Liveness
 from cordwood.cluster.metadata.quorum import Heartbeat
 
 ELECTIONS_MAX = 100
-"""Partitions that go back to their preferred leaders in one turn: their clients all have to follow."""
+"""Preferred leader elections in one decision: the clients of every moved partition refresh their metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How the controller was told to judge."""
+    """The configuration of the controller."""
 
     session_s: float
     is_rebalancing: bool = True
@@ -36,10 +37,10 @@ class Rules:
 
 
 class Controller:
-    """Hears and looks on every voter; decides where it has been told that it took over.
+    """The controller's state on every voter. Only the active controller calls `decide`.
 
-    The next `decide` is due when the commands of the last have been applied or refused, with an image that shows it. A
-    command whose outcome is not known may be in the next decision again: it changes nothing the second time.
+    The next `decide` is due when the commands of the last one have been applied or refused, with an image that shows
+    it. A command with an unknown outcome may be in the next decision again: it changes nothing the second time.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -48,7 +49,7 @@ class Controller:
         self._rebalance_at_s = 0.0
 
     def heard(self, heartbeat: Heartbeat, image: Image, now_s: float) -> bool:
-        """A broker says that it is alive. Returns whether that may be a reason to decide something at once."""
+        """Record a broker's heartbeat. Return whether it may require an immediate decision."""
         self._liveness.heard(heartbeat, now_s)
         broker = image.brokers.get(heartbeat.broker_id)
         if broker is None:
@@ -56,35 +57,35 @@ class Controller:
         return broker.is_fenced or (heartbeat.wants_shutdown and not broker.is_shutting_down)
 
     def hung_up(self, broker_id: BrokerId) -> None:
-        """The broker's connection with this voter has ended."""
+        """Record that the broker's connection with this voter has ended."""
         self._liveness.hung_up(broker_id)
 
     def refused(self, broker_id: BrokerId) -> None:
-        """The broker's host keeps refusing connections."""
+        """Record that the broker's host keeps refusing connections."""
         self._liveness.refused(broker_id)
 
     def look(self, image: Image, now_s: float) -> None:
-        """To be called several times a session, on every voter, whatever else goes on."""
+        """Advance the broker sessions. Every voter calls this several times per session timeout."""
         self._liveness.look(image, now_s)
 
     def took_over(self, image: Image, now_s: float) -> None:
-        """This voter is the active controller from now on."""
+        """Become the active controller."""
         self._liveness.took_over(image, now_s)
         self._rebalance_at_s = now_s + self._rules.rebalance_interval_s
 
     def decide(self, image: Image, now_s: float) -> list[Command]:
-        """What is to be proposed now."""
+        """Return the commands to propose now."""
         self._liveness.look(image, now_s)
         brokers = image.brokers.values()
         decided = [command for broker in brokers if (command := self._about(broker, now_s)) is not None]
-        # Whoever comes back may lead what others leave.
+        # Unfence first: a broker that returns may lead partitions that a fenced broker leaves.
         decided.sort(key=lambda command: not isinstance(command, UnfenceBroker))
         return [*decided, *self._rebalance(image, now_s)]
 
     def _about(self, broker: BrokerImage, now_s: float) -> Command | None:
         said = self._liveness.heartbeat(broker, now_s)
         if broker.is_fenced:
-            # Before its registration was applied, it did not know what it holds (KIP-841).
+            # Before its registration was applied, the broker did not know its replicas (KIP-841).
             is_fit = said is not None and said.applied_index >= broker.epoch and not said.wants_shutdown
             return UnfenceBroker(broker.id, broker.epoch) if is_fit else None
         if self._liveness.is_silent(broker, now_s):
@@ -103,7 +104,7 @@ class Controller:
 
 
 def _astray(image: Image, percentage_max: int) -> Iterator[tuple[UUID, int]]:
-    """Partitions that could be led by their preferred replicas, of brokers for which too many are not."""
+    """Yield partitions that their preferred replica could lead, of each broker with too many led by others."""
     preferred: dict[BrokerId, int] = defaultdict(int)
     led_by_others: dict[BrokerId, int] = defaultdict(int)
     could_be_led: dict[BrokerId, list[tuple[UUID, int]]] = defaultdict(list)

@@ -1,7 +1,7 @@
-"""Who is in sync with a partition and who leads it, after a broker came, went, or lost its disk. Pure.
+"""Leader election and in-sync set changes of one partition, after a broker starts, stops or loses its disk. Pure.
 
-Every function takes one partition and returns it as it is afterwards; the same object where nothing changes. The rules
-are those of KRaft's controller: KIP-497, KIP-455, KIP-841 and, for eligible leaders, KIP-966.
+Every function takes one partition and returns it as it is afterwards; the same object if nothing changes. The rules are
+those of KRaft's controller: KIP-497, KIP-455, KIP-841 and, for eligible leader replicas, KIP-966.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,41 +11,41 @@ from cordwood.cluster.metadata.commands import Assignment, BrokerId
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 
 IsAlive = Callable[[BrokerId], bool]
-"""Whether a broker may lead and be in sync."""
+"""Returns whether a broker may lead and be in sync."""
 
 
 def new_partition(replicas: Assignment, is_alive: IsAlive) -> PartitionImage:
-    """A partition that has no records yet: everyone who is alive has all of them, and else the first is to begin."""
+    """Return a partition without records: all alive replicas are in sync; if none is alive, the first one alone."""
     assert replicas, "a partition has at least one replica"
     isr = tuple(filter(is_alive, replicas))
     return PartitionImage(replicas, isr, isr[0]) if isr else PartitionImage(replicas, replicas[:1], NO_LEADER)
 
 
 def without(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive, min_isr: int) -> PartitionImage:
-    """The broker has gone silent or is about to stop, with its disk intact."""
+    """Remove a fenced or stopping broker, whose disk is intact, from the in-sync set, and elect another leader."""
     if broker not in partition.isr and broker != partition.leader:
         return partition
     isr = _but(partition.isr, broker) or partition.isr
     elr = partition.elr
     if len(isr) < min_isr and broker not in isr:
-        # Nothing is committed from here on without it, so it still has everything that is.
+        # No record is committed without this broker from here on, so it still has every committed record.
         elr = _in_order(partition.replicas, {*elr, broker})
-    # A leader that is about to stop goes on for want of another.
+    # A leader in controlled shutdown stays leader if there is no other.
     others = {other for other in partition.replicas if other != broker and is_alive(other)} | {partition.leader}
     return _settled(partition, isr, elr, (others - {broker}).__contains__)
 
 
 def stopping(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive, min_isr: int) -> PartitionImage:
-    """As `without`, but where nobody else can lead the broker goes on leading until it is gone."""
+    """As `without`, but the broker stays leader and in sync where no other replica can lead."""
     can_spare = any(other != broker and is_alive(other) for other in (*partition.isr, *partition.elr))
     return without(partition, broker, is_alive, min_isr) if can_spare else partition
 
 
 def bereft(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) -> PartitionImage:
-    """The broker has lost its copy. It counts as having nothing, even where no other replica is left.
+    """Remove a broker that lost its replica from the in-sync and eligible sets, even where no other replica is left.
 
-    Whoever leads on does so in a new epoch: what it had heard of that copy, and may have proposed because of it, holds
-    no more.
+    A leader that stays begins a new leader epoch: what it knows of the lost replica, and may have proposed because of
+    it, is no longer valid.
     """
     if broker not in partition.replicas:
         return partition
@@ -57,29 +57,30 @@ def bereft(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) -> Pa
 
 
 def damaged(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) -> PartitionImage:
-    """The broker's copy has damaged batches. Where no other can lead it goes on: it is the best there is."""
+    """As `bereft` for a replica with damaged batches, but the replica stays where no other replica can lead."""
     others = (other for other in (*partition.isr, *partition.elr) if other != broker)
     return bereft(partition, broker, is_alive) if any(map(is_alive, others)) else partition
 
 
 def unflushed(partition: PartitionImage, broker: BrokerId, is_alive: IsAlive) -> PartitionImage:
-    """The broker's copy may lack what was only in memory. Another that has everything is waited for, if there is one.
+    """As `bereft` for a replica that may lack unflushed records, if another replica has every committed record.
 
-    Where every other is behind, it is the best there is, and goes on.
+    The partition waits for that other replica, even if it is not alive. A replica that is the only one in the in-sync
+    and eligible sets stays.
     """
     counted_on = {*partition.isr, *partition.elr}
     return bereft(partition, broker, is_alive) if broker in counted_on and counted_on != {broker} else partition
 
 
 def returned(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
-    """A broker is alive again: a partition without a leader may have one now."""
+    """Elect a leader for a partition without one, after a broker has come back."""
     if partition.leader != NO_LEADER:
         return partition
     return _settled(partition, partition.isr, partition.elr, is_alive)
 
 
 def in_sync(partition: PartitionImage, members: Iterable[BrokerId], min_isr: int) -> PartitionImage:
-    """The leader's proposal, which has been found to fit."""
+    """Apply a valid in-sync set proposal of the leader."""
     isr = _in_order(partition.replicas, members)
     assert partition.leader in isr, "rule 3: the leader is in the ISR"
     elr: Assignment = ()
@@ -90,14 +91,14 @@ def in_sync(partition: PartitionImage, members: Iterable[BrokerId], min_isr: int
 
 
 def without_eligible(partition: PartitionImage, _min_isr: int) -> PartitionImage:
-    """What is known of replicas out of the in-sync set holds no more."""
+    """Empty the eligible leader replicas: min.insync.replicas has changed."""
     if not partition.elr:
         return partition
     return replace(partition, elr=(), partition_epoch=partition.partition_epoch + 1)
 
 
 def preferred(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
-    """Led by the first of its replicas, if that one is in sync."""
+    """Elect the preferred replica if it is alive and in sync."""
     first = partition.replicas[0]
     if partition.leader == first or first not in partition.isr or not is_alive(first):
         return partition
@@ -105,10 +106,10 @@ def preferred(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
 
 
 def unclean(partition: PartitionImage, candidate: BrokerId | None, is_alive: IsAlive) -> PartitionImage:
-    """Led by a replica that may lack committed records, because an operator asked for it by name.
+    """Elect a replica that may lack committed records, as an operator asked for by name: an unclean election.
 
-    Only where the partition has no leader. The one that was last in sync has to catch up with it from then on, but is
-    not thrown away before that: it keeps what it has until it truncates to the new leader's epoch (KIP-966).
+    Only a partition without a leader is changed. The last in-sync replica has to catch up with the new leader. It keeps
+    its records until it truncates to the new leader's epoch (KIP-966).
     """
     if partition.leader != NO_LEADER:
         return partition
@@ -118,9 +119,10 @@ def unclean(partition: PartitionImage, candidate: BrokerId | None, is_alive: IsA
 
 
 def moving(partition: PartitionImage, target: Assignment, is_alive: IsAlive) -> PartitionImage:
-    """On the way to `target`; there already, where all of that is in sync. Whoever is in neither is left out at once.
+    """Begin a reassignment to `target`, or complete it if all of `target` is in sync.
 
-    The in-sync set is empty after that if none of it stays: the caller has to refuse such a move.
+    A replica in neither the old nor the new assignment is removed immediately. The in-sync set is empty afterwards if
+    none of it stays: the caller has to refuse such a reassignment.
     """
     origin = _origin(partition)
     replicas = target + _but_all(origin, target)
@@ -132,14 +134,14 @@ def moving(partition: PartitionImage, target: Assignment, is_alive: IsAlive) -> 
 
 
 def moved_back(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
-    """The move is given up."""
+    """Cancel the reassignment in progress."""
     if not is_moving(partition):
         return partition
     return _ended(partition, _origin(partition), is_alive)
 
 
 def arrived(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
-    """A move is over once everyone it leads to is in sync."""
+    """Complete the reassignment if every target replica is in sync."""
     target = _but_all(partition.replicas, partition.removing)
     if not is_moving(partition) or not set(target) <= set(partition.isr):
         return partition
@@ -147,7 +149,7 @@ def arrived(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
 
 
 def is_moving(partition: PartitionImage) -> bool:
-    """Whether a move is under way."""
+    """Return whether a reassignment is in progress."""
     return bool(partition.adding or partition.removing)
 
 
@@ -156,7 +158,7 @@ def _ended(partition: PartitionImage, replicas: Assignment, is_alive: IsAlive) -
 
 
 def _among_replicas(partition: PartitionImage, is_alive: IsAlive) -> PartitionImage:
-    """Its replicas are new: whoever is none any more is not in sync either, and does not lead."""
+    """Remove brokers that are no longer replicas from the in-sync and eligible sets and from leadership."""
     isr, elr = _in_order(partition.replicas, partition.isr), _in_order(partition.replicas, partition.elr)
     if partition.leader not in isr:
         settled = _settled(partition, isr, elr, is_alive)
@@ -166,7 +168,7 @@ def _among_replicas(partition: PartitionImage, is_alive: IsAlive) -> PartitionIm
 
 
 def _settled(partition: PartitionImage, isr: Assignment, elr: Assignment, may_lead: IsAlive) -> PartitionImage:
-    """With these members, led as before where that is possible, otherwise by the first that may lead."""
+    """Set the members. Keep the leader if it may lead; otherwise elect the first member that may."""
     if partition.leader in isr and may_lead(partition.leader):
         epoch = partition.partition_epoch + 1
         return replace(partition, isr=isr, elr=elr, partition_epoch=epoch)
@@ -175,7 +177,7 @@ def _settled(partition: PartitionImage, isr: Assignment, elr: Assignment, may_le
         return _led(partition, in_sync_and_alive[0], in_sync_and_alive, elr)
     eligible = next(filter(may_lead, elr), None)
     if eligible is not None:
-        # Whoever was last in sync has everything too, and may be wanted again.
+        # The last in-sync replicas have every committed record too, and may be elected later.
         return _led(partition, eligible, (eligible,), _in_order(partition.replicas, {*elr, *isr} - {eligible}))
     if partition.leader == NO_LEADER and (isr, elr) == (partition.isr, partition.elr):
         return partition
@@ -194,7 +196,7 @@ def _led(partition: PartitionImage, leader: BrokerId, isr: Assignment, elr: Assi
 
 
 def _origin(partition: PartitionImage) -> Assignment:
-    """The replicas as they are without the move that is under way."""
+    """The replicas before the reassignment in progress."""
     return _but_all(partition.replicas, partition.adding)
 
 

@@ -1,4 +1,4 @@
-"""The whole of the metadata at one point of the log. `image_builder.py` says how a command makes the next image from
+"""The metadata image: the whole metadata at one index of the metadata log. `image_builder.py` applies commands to
 it."""
 
 from collections.abc import Iterator, Mapping
@@ -18,17 +18,17 @@ from cordwood.cluster.metadata.recent import RecentEntries
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
 ALL_BROKERS = ""
-"""The name that dynamic configs for all brokers are kept under."""
+"""The resource name of the cluster-wide dynamic broker configs."""
 
 NO_LEADER = BrokerId(-1)
-"""In the place of a leader: nobody may lead the partition now."""
+"""The leader of a partition that has no leader."""
 
 MIN_ISR = "min.insync.replicas"
 _MIN_ISR_TYPE = integer(1)
 
 
 class CommandRefused(Exception):
-    """A command that does not fit the image it met. Nothing has changed."""
+    """A command that does not fit the current image. Nothing has changed."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -37,11 +37,12 @@ class CommandRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """Who holds a partition, and who leads it since which epoch.
+    """A partition's replicas, in-sync set (ISR), leader and epochs.
 
-    Every member of `isr` is alive, or the only one left: the last to have everything stays (KIP-966). It is empty only
-    where that one has lost its disk. `elr` are replicas out of the in-sync set that still have all that is committed:
-    they left it when it became too small to commit more. `adding` and `removing` tell of a move under way (KIP-455).
+    Every member of `isr` is alive, or the last one: the last replica that has every committed record stays in the ISR
+    (KIP-966). `isr` is empty only if that replica lost its disk. `elr` is the set of eligible leader replicas: they
+    left the ISR when it fell below min.insync.replicas, and still have every committed record. `adding` and `removing`
+    are not empty while a reassignment is in progress (KIP-455).
     """
 
     replicas: Assignment
@@ -56,7 +57,7 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """A topic: its partitions by index, and the configs that were set for it."""
+    """A topic: its partitions by index, and its own configs."""
 
     id: UUID
     name: str
@@ -66,9 +67,9 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """A registered broker. `epoch` is the log index of the command by which this incarnation was first registered.
+    """A registered broker. `epoch` is the log index of the command that first registered this incarnation.
 
-    A fenced broker leads nothing and joins no in-sync set: it has only just started, or has fallen silent.
+    A fenced broker leads nothing and joins no in-sync set: it has just started, or its session has timed out.
     """
 
     id: BrokerId
@@ -80,15 +81,15 @@ class BrokerImage:
     is_fenced: bool = True
     is_shutting_down: bool = False
     min_isr: int = 1
-    """The min.insync.replicas that it was started with."""
+    """The static min.insync.replicas of this broker."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether it may lead and be in sync."""
+        """True if the broker may lead and be in sync."""
         return not self.is_fenced and not self.is_shutting_down
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Where clients of that listener reach this broker."""
+        """Return the advertised address of this broker for clients of `listener`, or None."""
         return next((endpoint for endpoint in self.endpoints if endpoint.listener == listener), None)
 
 
@@ -102,18 +103,19 @@ class Image:
     topics_by_name: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Dynamic broker configs by broker id as text; ALL_BROKERS for those that hold for all."""
+    """Dynamic broker configs by broker id as text; ALL_BROKERS for the cluster-wide ones."""
     next_producer_id: int = 0
     acls: Mapping[UUID, Acl] = field(default_factory=dict)
     recent: RecentEntries = field(default_factory=RecentEntries)
     passed_over: int = 0
-    """The first entry that this version does not know, and has passed over; 0 for none (docs/adr/0024).
+    """The index of the first entry that this version does not know and has passed over; 0 for none (docs/adr/0024).
 
-    Such an image is for this broker alone: it is never written down, sent, or taken for a reason to remove anything.
+    Such an image is valid for this broker alone: it is never written to a snapshot, sent to a peer, or a reason to
+    remove anything.
     """
 
     def configs_of_broker(self, broker_id: int) -> Mapping[str, str]:
-        """The dynamic configs set for this one broker."""
+        """Return the dynamic configs of this one broker."""
         return self.broker_configs.get(str(broker_id), EMPTY)
 
     @property
@@ -121,7 +123,7 @@ class Image:
         return self.broker_configs.get(ALL_BROKERS, EMPTY)
 
     def partition(self, topic_id: UUID, index: int) -> PartitionImage | None:
-        """None where there is no such topic or partition."""
+        """Return the partition, or None if there is no such topic or partition."""
         topic = self.topics_by_id.get(topic_id)
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
@@ -130,44 +132,46 @@ class Image:
         return known is not None and 0 <= index < len(known.partitions)
 
     def is_alive(self, broker_id: BrokerId) -> bool:
-        """Whether the broker may lead and be in sync."""
+        """Return whether the broker may lead and be in sync."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_alive
 
     def is_in_service(self, broker_id: BrokerId) -> bool:
-        """Whether the broker serves clients, be it that it is about to stop."""
+        """Return whether the broker serves clients. A broker in controlled shutdown still does."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.is_fenced
 
     def min_isr(self, topic: TopicImage) -> int:
-        """How small an in-sync set may be and still commit, as far as every broker knows it alike.
+        """Return the smallest in-sync set of `topic` that may commit, computed alike by every broker.
 
-        A broker's own settings may ask for more, never for less: eligible leaders are chosen by this number.
+        A broker's static configuration may require more, never less: eligible leader replicas are chosen by this
+        number.
         """
         set_for_topic, set_for_all = topic.configs.get(MIN_ISR), self.configs_of_all_brokers.get(MIN_ISR)
         return _min_isr(set_for_topic) or _min_isr(set_for_all) or self.least_min_isr
 
     @property
     def least_min_isr(self) -> int:
-        """What every broker asks for by its settings, if not more."""
+        """The smallest static min.insync.replicas of all registered brokers; 1 if there are none."""
         return min((broker.min_isr for broker in self.brokers.values()), default=1)
 
 
 def _min_isr(text: str | None) -> int | None:
-    """None where it is not set, or to what is no min.insync.replicas: that is passed over, by every broker alike."""
+    """Return the number, or None if it is unset or no valid min.insync.replicas. Every broker ignores invalid text
+    alike."""
     value = None if text is None else _MIN_ISR_TYPE.read(text)
     return value if isinstance(value, int) else None
 
 
 def changed_topics(old: Image, new: Image) -> Iterator[tuple[TopicImage | None, TopicImage | None]]:
-    """Every topic that differs, as it was and as it is; None on the side where it is not.
+    """Yield every topic that differs, before and after; None on the side where the topic does not exist.
 
-    Costs one look at each topic: unchanged ones are the same object in both images.
+    The cost is one comparison per topic: unchanged topics are the same object in both images.
     """
     if old.topics_by_id is new.topics_by_id:
         return
     before, after = old.topics_by_name, new.topics_by_name
-    # Without a line of Python for each topic: there may be tens of thousands, and this is asked at every change.
+    # No Python bytecode per topic: there may be tens of thousands of topics, and every change calls this.
     for name in compress(before, map(is_not, before.values(), map(after.get, before))):
         was, is_now = before[name], after.get(name)
         if is_now is not None and is_now.id != was.id:

@@ -1,4 +1,4 @@
-"""How a command makes the next image from the one before. Pure: every broker comes to the same."""
+"""The image builder: applies metadata commands to an image. Pure: every broker computes the same image."""
 
 import re
 from collections import defaultdict
@@ -52,7 +52,7 @@ from cordwood.storage.producers import FIRST_OF_ONE_BATCH
 
 
 def apply(image: Image, command: Command, index: int) -> Image:
-    """The image after one command. Raises CommandRefused where the command does not fit."""
+    """Return the image after one command. Raises CommandRefused if the command does not fit."""
     builder = ImageBuilder(image)
     builder.apply(command, index)
     return builder.image()
@@ -62,17 +62,18 @@ _DIRECTORY_ID = re.compile(r"[0-9a-f-]{32,36}")
 
 
 class ImageBuilder:
-    """An image and the commands that are applied to it. Several share one copy, which keeps a replay linear."""
+    """An image and the commands applied to it. Several commands share one copy, so that replay takes linear time."""
 
     def __init__(self, image: Image) -> None:
         self._delta = ImageDelta(image)
         self._index = image.index
 
     def apply(self, command: Command, index: int) -> None:
-        """Raises CommandRefused, and nothing else; then only the index has changed, which counts refused commands too.
+        """Apply one command. Raises only CommandRefused; then nothing but the index has changed.
 
-        A command that breaks an invariant is refused with UNKNOWN_SERVER_ERROR and its cause. Every broker finds the
-        same; were it raised, none could apply what follows, now or after any restart.
+        The index counts refused commands too. A command that breaks an invariant is refused with UNKNOWN_SERVER_ERROR
+        and its cause. Every broker refuses it alike. If the error were raised, no broker could apply the entries after
+        it, now or after any restart.
         """
         self._index = index
         self._delta.mark()
@@ -127,7 +128,7 @@ class ImageBuilder:
                 assert_never(command)
 
     def note(self, tag: bytes, index: int) -> None:
-        """Remember an entry, whatever becomes of its command, so that it is known when it arrives again."""
+        """Remember the tag of an entry, even if its command is refused, so that a duplicate is recognized."""
         rest = self._delta.rest
         self._delta.rest = replace(rest, recent=rest.recent.having(tag, index))
 
@@ -135,13 +136,13 @@ class ImageBuilder:
         return tag in self._delta.rest.recent
 
     def pass_over(self, index: int) -> None:
-        """The entry at `index` is of a newer version."""
+        """Pass over the entry at `index`, which a newer version wrote."""
         self._index = index
         rest = self._delta.rest
         self._delta.rest = replace(rest, passed_over=rest.passed_over or index)
 
     def image(self) -> Image:
-        """What has become of it. The draft is not to be used after."""
+        """Return the resulting image. Do not use the builder afterwards."""
         return self._delta.image(self._index)
 
     def _format(self, command: FormatCluster) -> None:
@@ -177,7 +178,7 @@ class ImageBuilder:
         if delta.rest.least_min_isr < least_min_isr:
             delta.change_all(elections.without_eligible)
         if known is not None and _is_directory_missing(known.log_dirs, command.log_dirs):
-            # A disk is missing, and nobody has noted what was on it (rule 8).
+            # A log directory is missing, and no command has removed its replicas from the in-sync sets (rule 8).
             delta.change_all(lambda partition, _: elections.bereft(partition, command.broker_id, delta.is_alive))
 
     def _fence(self, broker: BrokerImage) -> None:
@@ -217,7 +218,7 @@ class ImageBuilder:
         | DropReplicas
         | ReportUnflushed,
     ) -> BrokerImage:
-        """Raises CommandRefused where the command is about another incarnation than the one that is registered."""
+        """Return the broker. Raises CommandRefused if another incarnation is registered than the command names."""
         broker = self._delta.broker(command.broker_id)
         if broker.epoch != command.broker_epoch:
             message = f"Broker {broker.id} is in epoch {broker.epoch} by now."
@@ -250,7 +251,7 @@ class ImageBuilder:
         self._delta.put_topic(replace(topic, partitions=topic.partitions + added))
 
     def _new_partitions(self, assignments: tuple[Assignment, ...]) -> tuple[PartitionImage, ...]:
-        # Partitions that start alike are one object: a thousand of them on one broker cost a thousand pointers.
+        # Partitions that start alike share one object: a thousand on one broker cost a thousand pointers.
         is_alive = self._delta.is_alive
         alike = {replicas: elections.new_partition(replicas, is_alive) for replicas in dict.fromkeys(assignments)}
         return tuple(alike[replicas] for replicas in assignments)
@@ -269,14 +270,15 @@ class ImageBuilder:
                 return partition
             proposed = elections.in_sync(partition, (member for member, _ in change.isr), least)
             if not leader.is_alive:
-                # It is about to stop, and has been waiting for somebody to lead in its place.
+                # The leader is in controlled shutdown and waits until another replica can lead.
                 proposed = elections.stopping(proposed, leader.id, is_alive, least)
             return elections.arrived(proposed, is_alive)
 
         return propose
 
     def _fits(self, change: IsrChange, partition: PartitionImage, leader: BrokerImage) -> bool:
-        """Compare before set, and let no member in that is not alive in the incarnation the leader knows (rule 6)."""
+        """Compare before set. Admit a member only in the incarnation that the leader knows, and only if alive (rule
+        6)."""
         return (
             partition.leader == leader.id
             and partition.leader_epoch == change.leader_epoch
@@ -350,7 +352,7 @@ class ImageBuilder:
 
     def _alter_configs(self, command: AlterConfigs) -> None:
         delta = self._delta
-        # Who had all that was committed under the old number need not have it under the new one.
+        # A replica with every record committed under the old min.insync.replicas may lack records under the new one.
         is_about_eligible = any(change.key == MIN_ISR for change in command.changes)
         match command.resource_type:
             case ResourceType.TOPIC:
@@ -411,5 +413,6 @@ def _changed(configs: Mapping[str, str], changes: Iterable[ConfigChange]) -> Map
 
 
 def _is_directory_missing(known: Iterable[str], now: Iterable[str]) -> bool:
-    """By their ids. Earlier versions registered paths, which say nothing about what is there."""
+    """Return whether a directory id is missing. Earlier versions registered paths, which do not identify a
+    directory."""
     return any(directory not in now for directory in known if _DIRECTORY_ID.fullmatch(directory))

@@ -1,4 +1,4 @@
-"""An image in the making: what was, and what commands have put in its place so far. Each mapping is copied once."""
+"""The changes of uncommitted commands on top of a metadata image. Each mapping is copied at most once."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
@@ -10,11 +10,11 @@ from cordwood.cluster.metadata.commands import Assignment, BrokerId
 from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image, PartitionImage, TopicImage
 
 Change = Callable[[PartitionImage, int], PartitionImage]
-"""What becomes of a partition whose topic has this min.insync.replicas; the same object where nothing does."""
+"""A change of one partition, given its topic's min.insync.replicas. Returns the same object if nothing changes."""
 
 
 class ImageDelta:
-    """Topics, brokers and `rest`, which is the image in all that is not about topics."""
+    """Topics, brokers and `rest`: the image in everything but topics."""
 
     def __init__(self, image: Image) -> None:
         self._before = image
@@ -25,12 +25,12 @@ class ImageDelta:
         self._topics_since_mark: dict[UUID, TopicImage | None] = {}
 
     def mark(self) -> None:
-        """Begin what `undo` takes back."""
+        """Set the point that `undo` goes back to."""
         self._rest_at_mark = self.rest
         self._topics_since_mark.clear()
 
     def undo(self) -> None:
-        """Take back all changes since the mark: a refused command leaves nothing behind."""
+        """Undo all changes since the mark, so that a refused command has no effect."""
         self.rest = self._rest_at_mark
         for topic_id, before in self._topics_since_mark.items():
             if (topic := self.topic(topic_id)) is not None:
@@ -39,7 +39,7 @@ class ImageDelta:
                 self._put(before)
 
     def image(self, index: int) -> Image:
-        """What has become of it. The tables are not to be used after."""
+        """Return the resulting image. Do not use the delta afterwards."""
         if self._by_name is None or self._by_id is None:
             return replace(self.rest, index=index)
         return replace(self.rest, index=index, topics_by_name=self._by_name, topics_by_id=self._by_id)
@@ -51,7 +51,7 @@ class ImageDelta:
         return (self._before.topics_by_name if self._by_name is None else self._by_name).get(name)
 
     def known_topic(self, topic_id: UUID) -> TopicImage:
-        """Raises CommandRefused."""
+        """Return the topic. Raises CommandRefused if the id is unknown."""
         topic = self.topic(topic_id)
         if topic is None:
             raise CommandRefused(ErrorCode.unknown_topic_id, f"No topic has the id {topic_id}.")
@@ -73,16 +73,16 @@ class ImageDelta:
         return topic.partitions[index] if topic is not None and 0 <= index < len(topic.partitions) else None
 
     def change_all(self, change: Change) -> None:
-        """The change to every partition there is."""
+        """Apply the change to every partition."""
         for topic in self.all_topics():
             self.change_topic(topic, change)
 
     def change_topic(self, topic: TopicImage, change: Change) -> None:
-        """The change to every partition of a topic."""
+        """Apply the change to every partition of a topic."""
         self.change(topic.id, ((index, change) for index in range(len(topic.partitions))))
 
     def change(self, topic_id: UUID, changes: Iterable[tuple[int, Change]]) -> None:
-        """Changes to some partitions of a topic, by index. What is no more is passed over."""
+        """Apply changes to partitions of a topic, by index. Unknown topics and partitions are passed over."""
         topic = self.topic(topic_id)
         if topic is None:
             return
@@ -94,7 +94,7 @@ class ImageDelta:
             self.put_topic(replace(topic, partitions=tuple(partitions)))
 
     def broker(self, broker_id: BrokerId) -> BrokerImage:
-        """Raises CommandRefused."""
+        """Return the broker. Raises CommandRefused if the broker is not registered."""
         broker = self.rest.brokers.get(broker_id)
         if broker is None:
             raise CommandRefused(ErrorCode.broker_id_not_registered, f"Broker {broker_id} is not registered.")
@@ -108,11 +108,12 @@ class ImageDelta:
         self.rest = replace(self.rest, brokers=others)
 
     def is_alive(self, broker_id: BrokerId) -> bool:
-        """Whether the broker may lead and be in sync."""
+        """Return whether the broker may lead and be in sync."""
         return self.rest.is_alive(broker_id)
 
     def check_assignments(self, assignments: Collection[Assignment]) -> None:
-        """Raises CommandRefused where one has no broker, one twice, or one that is not registered."""
+        """Raise CommandRefused if an assignment is empty, has a broker twice, or has a broker that is not
+        registered."""
         for assignment in set(assignments):
             if not assignment or len(set(assignment)) < len(assignment):
                 message = "Each partition needs at least one broker, and each broker at most once."

@@ -1,6 +1,7 @@
-"""Who was heard of when, and so who is silent. Pure: it is told the time, in seconds of one clock that never goes back.
+"""Broker liveness: session timeouts from heartbeats and from closed or refused connections.
 
-Every voter keeps this, whether it is the controller or not: a new controller knows at once who has been silent.
+Pure: the caller passes the time, in seconds of one monotonic clock. Every voter keeps this state, so that a new active
+controller knows immediately which sessions have timed out.
 """
 
 from dataclasses import dataclass
@@ -13,21 +14,21 @@ from cordwood.cluster.pause_detector import PauseDetector
 
 @dataclass(frozen=True, slots=True)
 class _Sign:
-    """The last that was heard of a broker. Without a heartbeat: since when there is something to be heard."""
+    """The last heartbeat of a broker. None and the time of the first look, if there was no heartbeat."""
 
     at_s: float
     heartbeat: Heartbeat | None
 
 
 class Liveness:
-    """The brokers' last signs of life.
+    """The last heartbeat of each broker.
 
-    A killed process does not only fall silent: its connection ends, and its host refuses others. Both together are
-    silence too. A connection that ends by itself says nothing: networks reset connections, and brokers dial again.
+    The connection of a killed process ends, and its host refuses new ones. Both together end the session immediately. A
+    connection that ends alone means nothing: networks reset connections, and brokers reconnect.
 
-    `look` is to be called several times a session: a longer gap means that this process stood still, heard nobody, and
-    learned nothing about the others. Their sessions then go on where they were. And who finds more brokers silent than
-    it hears of may be cut off itself: it blames nobody for one session more.
+    `look` has to be called several times per session timeout. A longer gap means that this process was paused and
+    received nothing; all sessions are then extended by the pause. A voter with more timed-out brokers in service than
+    live ones may be cut off itself: it reports no broker as silent for one more session timeout.
     """
 
     def __init__(self, session_s: float) -> None:
@@ -39,22 +40,22 @@ class Liveness:
         self._deaf_since_s: float | None = None
 
     def heard(self, heartbeat: Heartbeat, now_s: float) -> None:
-        """A broker says that it is alive."""
+        """Record a broker's heartbeat."""
         self._signs[heartbeat.broker_id] = _Sign(now_s, heartbeat)
         self._hung_up.discard(heartbeat.broker_id)
         self._gone.discard(heartbeat.broker_id)
 
     def hung_up(self, broker_id: BrokerId) -> None:
-        """The broker's connection with this voter has ended."""
+        """Record that the broker's connection with this voter has ended."""
         self._hung_up.add(broker_id)
 
     def refused(self, broker_id: BrokerId) -> None:
-        """The broker's host keeps refusing connections. Counts where nothing was heard since it hung up."""
+        """Record that the broker's host refuses connections. Counts only after `hung_up`, with no heartbeat since."""
         if broker_id in self._hung_up:
             self._gone.add(broker_id)
 
     def look(self, image: Image, now_s: float) -> None:
-        """Time has passed. Brokers that are new in the image have their session from now on."""
+        """Advance the time. The session of a broker that is new in the image begins now."""
         still_s = self._pause_detector.look(now_s)
         for broker_id, sign in self._signs.items() if still_s else ():
             self._signs[broker_id] = _Sign(min(sign.at_s + still_s, now_s), sign.heartbeat)
@@ -72,17 +73,18 @@ class Liveness:
             self._deaf_since_s = now_s
 
     def took_over(self, image: Image, now_s: float) -> None:
-        """This voter has become the controller. If it was cut off before, the others may only now begin to reach it."""
+        """Become the active controller. After an isolation of this voter, the other brokers may only now reach it."""
         self._deaf_since_s = None
         self.look(image, now_s)
 
     def is_silent(self, broker: BrokerImage, now_s: float) -> bool:
-        """Whether nothing has been heard of the broker for a session, and that is the broker's fault."""
+        """Return whether the broker's session timed out while this voter was not cut off itself."""
         is_deaf = self._deaf_since_s is not None and now_s - self._deaf_since_s < self._session_s
         return broker.id in self._signs and self._is_over(broker.id, now_s) and not is_deaf
 
     def heartbeat(self, broker: BrokerImage, now_s: float) -> Heartbeat | None:
-        """What the registered incarnation of the broker said within the last session; None if it said nothing."""
+        """Return the last heartbeat of the broker's registered incarnation, or None if the session timed out without
+        one."""
         sign = self._signs.get(broker.id)
         if sign is None or sign.heartbeat is None or self._is_over(broker.id, now_s):
             return None
