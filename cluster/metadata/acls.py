@@ -1,17 +1,17 @@
-"""Access control lists: who may or may not do what to which resources, and filters to find them (KIP-11, KIP-290).
+"""Access control lists and ACL filters (KIP-11, KIP-290).
 
-They are kept and told, and not enforced: without authentication there is nobody to tell from anybody else.
+ACLs are stored and described, and not enforced: without authentication no principal can be identified.
 """
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 WILDCARD = "*"
-"""As the name of a literal pattern: any resource."""
+"""The name of a literal pattern that matches every resource."""
 
 
 class AclResource(IntEnum):
-    """What an ACL is about, by Kafka's numbers. ANY is for filters only."""
+    """Kafka's ACL resource types, by number. ANY is for filters only."""
 
     ANY = 1
     TOPIC = 2
@@ -23,7 +23,7 @@ class AclResource(IntEnum):
 
 
 class Pattern(IntEnum):
-    """How a name stands for resources, by Kafka's numbers. ANY and MATCH are for filters only."""
+    """Kafka's resource pattern types, by number. ANY and MATCH are for filters only."""
 
     ANY = 1
     MATCH = 2
@@ -32,7 +32,7 @@ class Pattern(IntEnum):
 
 
 class Operation(IntEnum):
-    """What is done to a resource, by Kafka's numbers. ANY is for filters only."""
+    """Kafka's ACL operations, by number. ANY is for filters only."""
 
     ANY = 1
     ALL = 2
@@ -52,7 +52,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """By Kafka's numbers. ANY is for filters only."""
+    """Kafka's ACL permission types, by number. ANY is for filters only."""
 
     ANY = 1
     DENY = 2
@@ -61,7 +61,7 @@ class Permission(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ResourcePattern:
-    """The resources of one type that a name stands for."""
+    """The resources of one type that match a name."""
 
     resource: AclResource
     name: str
@@ -70,7 +70,7 @@ class ResourcePattern:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Acl:
-    """`principal` ("User:alice") may or may not do `operation` from `host`, which is an address or "*"."""
+    """An ACL: allows or denies `principal` ("User:alice") `operation` from `host`, which is an address or "*"."""
 
     on: ResourcePattern
     principal: str
@@ -81,7 +81,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Which ACLs are meant. None in the place of a text stands for every one."""
+    """A filter for ACLs. None for a text matches every text."""
 
     resource: AclResource
     name: str | None
@@ -92,7 +92,7 @@ class AclFilter:
     permission: Permission
 
     def matches(self, acl: Acl) -> bool:
-        """Texts are compared as they are: the filter "*" finds what was made for "*", and nothing else."""
+        """Return whether the filter matches `acl`. Texts are compared literally: the filter "*" matches only "*"."""
         return (
             self._matches_resources(acl.on)
             and self.principal in (None, acl.principal)
@@ -102,7 +102,10 @@ class AclFilter:
         )
 
     def _matches_resources(self, on: ResourcePattern) -> bool:
-        """ANY compares the name alone; MATCH finds every pattern that the resource of that name falls under."""
+        """Return whether the filter matches a pattern.
+
+        ANY compares only the name. MATCH finds every pattern that covers the resource of that name.
+        """
         if self.resource not in (AclResource.ANY, on.resource):
             return False
         if self.pattern not in (Pattern.ANY, Pattern.MATCH, on.pattern):

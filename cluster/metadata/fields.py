@@ -1,4 +1,4 @@
-"""Readers of packed fields, made from the types that are declared for them: a value of any other type is refused."""
+"""Readers of msgpack fields, derived from dataclass annotations. A value of any other type is refused."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields
@@ -8,15 +8,16 @@ from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 Reader = Callable[[Any], Any]
-"""From an unpacked value to one of the declared type. Raises ValueError."""
+"""Converts an unpacked value to the declared type. Raises ValueError."""
 
 BROKER_ID_MAX = (1 << 31) - 1
-"""Kafka's protocol has 32 bits for it."""
+"""The largest broker id: Kafka's protocol has a signed 32-bit field for it."""
 _INT_MAX = (1 << 63) - 1
 
 
 def record_reader(kind: Any, special: dict[Any, Reader]) -> Reader:
-    """The reader of a dataclass from the sequence of its fields; those at the end that have defaults may be missing.
+    """Return a reader that makes a dataclass of the sequence of its fields. Trailing fields with defaults may be
+    missing.
 
     `special` has the readers of types that are not packed field by field.
     """
@@ -34,7 +35,7 @@ def record_reader(kind: Any, special: dict[Any, Reader]) -> Reader:
 
 
 def reader_of(annotation: Any, special: dict[Any, Reader]) -> Reader:
-    """The reader of values of one declared type."""
+    """Return the reader of values of one declared type."""
     if annotation in special:
         return special[annotation]
     if annotation is int:
@@ -54,7 +55,7 @@ def reader_of(annotation: Any, special: dict[Any, Reader]) -> Reader:
 
 
 def text(value: Any) -> str:
-    """A string. Raises ValueError."""
+    """Return `value` if it is a string. Raises ValueError."""
     if type(value) is not str:
         raise ValueError(f"{type(value).__name__} where a text belongs")
     return value

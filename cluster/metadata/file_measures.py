@@ -1,19 +1,19 @@
-"""The files that a voter keeps the metadata in: how large they are, and how long their syncs take."""
+"""Metrics of a voter's metadata files: journal size, snapshot size and fdatasync latency."""
 
 from cordwood.replication.measures import SECONDS, Histogram
 
 
 class FileMeasures:
-    """Written by whoever writes the files."""
+    """The metrics, updated by the code that writes the files."""
 
     def __init__(self, journal_bytes: int) -> None:
         self.journal_bytes = journal_bytes
         self.snapshot_bytes = 0
-        """Of the snapshot that was written last; 0 where this process has not written any."""
+        """The size of the newest snapshot that this process wrote; 0 if it has written none."""
         self.sync_seconds = Histogram(SECONDS)
-        """By the loop's time."""
+        """The fdatasync latency, by the event loop's clock."""
 
     def synced(self, seconds: float, journal_bytes: int) -> None:
-        """The journal, which is so long, is on disk."""
+        """Record that a journal of `journal_bytes` was synced in `seconds`."""
         self.sync_seconds.add(seconds)
         self.journal_bytes = journal_bytes

@@ -1,7 +1,7 @@
-"""The write-ahead file of the metadata log: entries, truncations, and the vote, in the order in which they happened.
+"""The journal: the write-ahead log of the metadata log's entries, truncations and votes, in order.
 
-It does what a Raft log needs (random access by position, truncation at either end, a durable vote) and nothing of Raft.
-Nothing in it counts before `synced` was told that the file is on disk. The layout is in docs/log-format.md.
+The journal has what a Raft log needs (random access by position, truncation at either end, a durable vote) and nothing
+of Raft. A record counts only once `synced` was called for it. The layout is in docs/log-format.md.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ MAGIC = b"CWMETA\r\n"
 VERSION = 1
 NAME = "journal"
 STAGED = NAME + ".new"
-"""A journal that is to take the place of the one there is, and is not yet finished."""
+"""The name of an unfinished journal that is to replace the current one."""
 
 _HEADER = Struct("<8sII")
 """Magic, version, CRC-32C of both."""
@@ -37,16 +37,16 @@ class _Kind(IntEnum):
     ENTRY = 1
     """Index, term and command of the next entry."""
     TRUNCATE = 2
-    """All entries from this position on are no more."""
+    """The position from which all entries are removed."""
     VOTE = 3
-    """The current term, and whom we voted for in it (KIP-595's quorum state)."""
+    """The current term, and the candidate that got this voter's vote in it (KIP-595's quorum state)."""
     MARK = 4
-    """Up to which entry the log is committed, and up to which byte this file was synced."""
+    """The commit index, and the byte up to which this file was synced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of the log. `term` is Raft's."""
+    """One entry of the metadata log. `term` is Raft's."""
 
     index: int
     term: int
@@ -55,7 +55,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Content:
-    """What the records of a file amount to, and where the sound ones end."""
+    """The contents of a journal file. `end` is the end of the last valid record."""
 
     entries: list[Entry]
     term: int = 0
@@ -65,7 +65,7 @@ class Content:
 
 
 class Journal:
-    """The log as it is on disk, with all its entries in memory too: a snapshot keeps their number small."""
+    """The journal on disk, with all its entries in memory. Snapshots keep their number small."""
 
     def __init__(self, disk: Disk, path: str, file: File, content: Content) -> None:
         self._disk, self._path, self._file = disk, path, file
@@ -73,10 +73,9 @@ class Journal:
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> "Journal":
-        """Open, or create, the journal at `path`. Blocks.
+        """Open the journal at `path`, or create it. Blocks.
 
-        What was being written as the power failed is cut off. Raises DamagedLog where something that had been synced
-        is no longer what it was.
+        A torn write at the end of the file is cut off. Raises DamagedLog if bytes that had been synced have changed.
         """
         if not disk.exists(path):
             _replace(disk, path, b"")
@@ -85,23 +84,23 @@ class Journal:
         content = parse(path, data)
         if content.end < len(data):
             file.truncate(content.end)
-        # A process that was killed may have left entries that only the page cache has. They are about to be believed.
+        # A killed process may have left entries only in the page cache. Sync them before they count.
         file.sync()
         return cls(disk, path, file, content)
 
     @property
     def file(self) -> File:
-        """What has to be synced. Another one after each `drop_before`."""
+        """The file to sync. `drop_before` replaces it."""
         return self._file
 
     @property
     def end(self) -> int:
-        """The length of the file in bytes: what a sync that starts now will cover."""
+        """The length of the file in bytes, which a sync that starts now covers."""
         return self._content.end
 
     @property
     def committed(self) -> int:
-        """Up to which index the log was known to be committed; a hint, it may be behind."""
+        """The last known commit index. The real commit index may be higher."""
         return self._content.committed
 
     @property
@@ -110,7 +109,7 @@ class Journal:
 
     @property
     def vote(self) -> str | None:
-        """Whom we voted for in this term."""
+        """The candidate that got this voter's vote in the current term."""
         return self._content.vote
 
     def __len__(self) -> int:
@@ -120,7 +119,7 @@ class Journal:
         return self._content.entries[position]
 
     def append(self, entries: Iterable[Entry]) -> None:
-        """Write entries behind the last one. Raises OSError, after which the journal is not to be used."""
+        """Append entries. Raises OSError, after which the journal must not be used."""
         added = list(entries)
         known = self._content.entries
         for entry in added:
@@ -129,12 +128,12 @@ class Journal:
         self._write(b"".join(map(_entry_record, added)))
 
     def truncate_from(self, position: int) -> None:
-        """Forget the entries from `position` on: another leader's log does not have them."""
+        """Remove the entries from `position` on: the leader's log has others there."""
         del self._content.entries[position:]
         self._write(_record(_Kind.TRUNCATE, _TRUNCATE.pack(position)))
 
     def drop_before(self, position: int) -> None:
-        """Forget the entries before `position`, which a snapshot has. Replaces the file as a whole. Blocks."""
+        """Remove the entries before `position`, which a snapshot has. Replaces the whole file. Blocks."""
         kept = self._content.entries[position:]
         end = _replace(self._disk, self._path, b"".join([self._vote_record(), *map(_entry_record, kept)]))
         self._file.close()
@@ -144,17 +143,17 @@ class Journal:
         self.synced(end, self.committed)
 
     def set_vote(self, term: int, vote: str | None) -> None:
-        """Durable when this returns, so that no message can leave before. Blocks."""
+        """Set the current term and vote. Durable on return, so that no message of the term is sent before. Blocks."""
         self._content.term, self._content.vote = term, vote
         self._write(self._vote_record())
         self._file.sync()
         self.synced(self.end, self.committed)
 
     def synced(self, end: int, committed: int) -> None:
-        """The file is on disk up to `end`, and the log is committed up to the entry `committed`.
+        """Record that the file is on disk up to `end`, and that the log is committed up to entry `committed`.
 
-        The mark that says so is not synced itself. Where it is found, nothing before `end` can pass for the torn end of
-        a write: that is how damage is told from a power cut, and it holds for the newest entry too.
+        This appends a mark, which is not synced itself. Where a mark is found, no byte before its `end` can be part of
+        a torn write: a bad checksum there is damage, in the newest entry too.
         """
         assert end <= self._content.end, "only what was written can have been synced"
         self._content.committed = committed
@@ -172,7 +171,7 @@ class Journal:
 
 
 def check(path: str, data: bytes) -> Content:
-    """As `parse`, for who reads strictly: a torn end raises DamagedLog too."""
+    """Parse strictly, for offline verification: as `parse`, but a torn write at the end raises DamagedLog too."""
     content = parse(path, data)
     if content.end < len(data):
         raise DamagedLog(path, content.end, f"{len(data) - content.end} bytes are no record: torn or damaged")
@@ -180,9 +179,9 @@ def check(path: str, data: bytes) -> Content:
 
 
 def parse(path: str, data: bytes) -> Content:
-    """What the bytes of a journal amount to, up to the first that a torn write may have left.
+    """Parse a journal up to the first record that may be torn.
 
-    Raises DamagedLog where they had been synced and are not sound.
+    Raises DamagedLog if an invalid record had been synced, or if the file is not a journal of this version.
     """
     _check_header(path, data)
     content = Content([])
@@ -196,7 +195,7 @@ def parse(path: str, data: bytes) -> Content:
 
 
 def record_starts(data: bytes) -> list[int]:
-    """Where the sound records of a journal begin, and where the last of them ends."""
+    """Return the start of every valid record, and the end of the last one."""
     starts = [_HEADER.size]
     while (record := _record_at(data, starts[-1])) is not None:
         starts.append(starts[-1] + _RECORD_BYTES + len(record[1]))
@@ -204,7 +203,7 @@ def record_starts(data: bytes) -> list[int]:
 
 
 def replace_file(disk: Disk, path: str, data: bytes) -> None:
-    """Put `data` in the place of the file at `path`, if any: after a crash it is the one or the other. Blocks."""
+    """Replace or create the file at `path` atomically: after a crash the old or the new content is there. Blocks."""
     staged = path + ".new"
     file = disk.open(staged, create=True)
     try:
@@ -227,7 +226,7 @@ def _entry_record(entry: Entry) -> bytes:
 
 
 def _replace(disk: Disk, path: str, records: bytes) -> int:
-    """Put a journal with these records in the place of the one at `path`, if any. Its length in bytes."""
+    """Replace or create the journal at `path` with one that has these records. Return its length in bytes."""
     fixed = _HEADER.pack(MAGIC, VERSION, 0)[: -_CHECKSUM.size]
     data = fixed + _CHECKSUM.pack(crc32c(fixed)) + records
     replace_file(disk, path, data)
@@ -245,7 +244,7 @@ def _check_header(path: str, data: bytes) -> None:
 
 
 def _record_at(data: bytes, position: int) -> tuple[int, bytes] | None:
-    """The record that starts at `position`, or None where no sound one does."""
+    """Return the kind and body of the record at `position`, or None if there is no valid record."""
     body_at = position + _RECORD_BYTES
     if body_at > len(data):
         return None
@@ -277,9 +276,9 @@ def _take(path: str, content: Content, kind: int, body: bytes) -> None:
 
 
 def _synced_end_behind(data: bytes, position: int) -> int:
-    """The highest byte that the marks behind `position` call synced; 0 without marks.
+    """Return the highest byte that marks after `position` record as synced; 0 without marks.
 
-    Behind an unsound record nothing says where the next one starts, so marks are looked for by how they begin.
+    After an invalid record the start of the next one is unknown, so marks are searched for by their first bytes.
     """
     begin = _PREFIX.pack(_MARK.size, _Kind.MARK)
     highest = 0

@@ -1,4 +1,4 @@
-"""Listeners of the metadata: each one gets every change, whatever another makes of it."""
+"""Listeners for metadata changes. An error in one listener does not affect the others."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,15 +6,15 @@ from collections.abc import Callable
 from cordwood.cluster.metadata.image import Image
 
 Listener = Callable[[Image, Image], None]
-"""Called with the image before and after, on the loop, before anyone who proposed a change resumes."""
+"""Called with the old and the new image, on the event loop, before any proposer of the change resumes."""
 
 
 class ListenerFailed(Exception):
-    """A listener raised an error, which is its cause. The others have the change; so has the image."""
+    """A listener raised an error, which is the cause. The image and the other listeners have the change."""
 
 
 class Listeners:
-    """Those of one broker, called in the order in which they came."""
+    """The listeners of one broker, called in the order of their registration."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
@@ -23,9 +23,10 @@ class Listeners:
         self._listeners.append(listener)
 
     def tell(self, old: Image, new: Image) -> None:
-        """Call all of them. An error of one goes to the loop's exception handler.
+        """Call all listeners. Pass an error to the event loop's exception handler.
 
-        It must not end this broker's part in the metadata: the entry is committed, and would end it at each restart.
+        An error must not end this broker's part in the metadata quorum: the entry is committed, and would fail again
+        after each restart.
         """
         for listener in self._listeners:
             try:

@@ -1,4 +1,4 @@
-"""Every change made twice: a second copy of a directory's files, so that either alone has all that counts."""
+"""A mirrored disk: every change to a directory is made in two copies, each complete by itself."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -11,15 +11,15 @@ _Kind = TypeVar("_Kind", bound=Syncable)
 
 
 def copy_of(directory: str) -> str:
-    """Where the second copies of a directory's files are."""
+    """Return the directory of the second copy."""
     return f"{directory}/{COPY}"
 
 
 class MirroredDisk:
-    """A Disk for what lies in `directory`. Reads see the first copy; changes reach the first, then the second.
+    """A Disk for `directory`. Reads use the first copy; changes are made in the first copy, then in the second.
 
-    Each copy goes through the same states in the same order, and both are synced before either goes on. So each is at
-    any moment what a single one would be, and everything that counts is in both.
+    Both copies go through the same states in the same order, and both are synced before the next step. So each copy is
+    at any moment a valid single copy, and both have everything that was synced.
     """
 
     def __init__(self, disk: Disk, directory: str) -> None:
@@ -64,7 +64,7 @@ class MirroredDisk:
 
 
 class _Both(Generic[_Kind]):
-    """Two of a kind that change together."""
+    """Two objects of one kind that change together."""
 
     def __init__(self, first: _Kind, second: _Kind) -> None:
         self._first, self._second = first, second
@@ -78,7 +78,7 @@ class _Both(Generic[_Kind]):
         return self._first.is_directory
 
     def fileno(self) -> int:
-        """None: one descriptor would sync one copy only."""
+        """Return -1: a sync by descriptor would sync one copy only."""
         return -1
 
     def sync(self) -> None:

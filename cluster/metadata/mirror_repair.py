@@ -1,7 +1,7 @@
-"""Two copies of the metadata made one again: which of them is sound, how far each reaches, and what was damaged.
+"""Repair of the two copies of a single broker's metadata: each is checked, and the sound one replaces the other.
 
 A command counts once both copies have it on disk. So either copy alone, if it is sound, has every command that was
-answered, and the one that reaches further has at most what was being written when the broker died.
+answered. The longer copy has in addition at most the writes that were in flight when the broker died.
 """
 
 from bisect import bisect_right
@@ -16,21 +16,21 @@ from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import DamagedLog, damage_of
 
 SECTOR_BYTES = 512
-"""What a disk writes whole or not at all."""
+"""The unit that a disk writes atomically."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """One copy that is sound: its newest snapshot, and its journal's bytes, of which those before `end` are records."""
+    """A sound copy: its newest snapshot and its journal, of which the bytes before `end` are valid records."""
 
     directory: str
     known: Snapshot | None
     data: bytes
     end: int
     index: int
-    """The last entry that it has."""
+    """The last entry of the copy."""
     committed: int
-    """An entry that had been synced in both copies; there may be later ones."""
+    """An entry that had been synced in both copies; later ones may have been, too."""
 
     @property
     def journal_path(self) -> str:
@@ -38,10 +38,10 @@ class _Copy:
 
 
 def repair_copies(disk: Disk, directory: str) -> tuple[Snapshot | None, list[DamagedLog]]:
-    """Leave the same sound files in both copies. Returns the newest snapshot, and what was damaged in one of them.
+    """Make both copies equal and sound. Return the newest snapshot and the damage found in one of them.
 
-    Each file is replaced as a whole, and the copy that it is taken from is left alone: a power cut in between leaves
-    no less than there was. Raises DamagedLog where neither copy is sound. Blocks.
+    Each file is replaced atomically, and the source copy is not changed: a power cut in between loses nothing. Raises
+    DamagedLog if neither copy is sound. Blocks.
     """
     second = copy_of(directory)
     if _contents(disk, directory) == _contents(disk, second):
@@ -58,7 +58,7 @@ def repair_copies(disk: Disk, directory: str) -> tuple[Snapshot | None, list[Dam
 
 
 def tidy(disk: Disk, directory: str) -> None:
-    """Remove from both copies the snapshots that a newer one has replaced, and files that were never finished."""
+    """Remove superseded snapshots and unfinished files from both copies."""
     for place in (directory, copy_of(directory)):
         snapshot.remove_all_but_newest(disk, place)
         if disk.exists(f"{place}/{journal.STAGED}"):
@@ -66,9 +66,9 @@ def tidy(disk: Disk, directory: str) -> None:
 
 
 def verify(disk: Disk, directory: str) -> Iterator[DamagedLog]:
-    """What is wrong with either copy of metadata that no broker has open. Changes nothing.
+    """Yield the damage in either copy of metadata that no broker has open. Changes nothing.
 
-    Stricter than `repair_copies`: a write that a power cut tore is told too.
+    Stricter than `repair_copies`: a torn write is reported too.
     """
     copies, unsound = _read_both(disk, directory)
     yield from unsound or _losses(copies)
@@ -91,7 +91,7 @@ def _read_both(disk: Disk, directory: str) -> tuple[list[_Copy], list[DamagedLog
 
 
 def _read(disk: Disk, directory: str) -> _Copy:
-    """Raises DamagedLog where the copy, by itself, is not what was written."""
+    """Read one copy. Raises DamagedLog if the copy is not sound by itself."""
     known = _read_snapshot(disk, directory)
     path = f"{directory}/{journal.NAME}"
     if not disk.exists(path):
@@ -120,9 +120,9 @@ def _read_snapshot(disk: Disk, directory: str) -> Snapshot | None:
 
 
 def _repair_snapshot(disk: Disk, first: str, second: str) -> list[DamagedLog]:
-    """Where both copies have the same snapshot, one that is damaged is taken from the other, whatever the journals are.
+    """If both copies have the same snapshot, replace a damaged one by the other, whatever the journals contain.
 
-    Snapshots of different names are what a crash left: each of them fits only the journal beside it.
+    Snapshots of different names are the state after a crash: each of them fits only the journal of its own copy.
     """
     names = snapshot.names(disk, first)[-1:]
     if not names or names != snapshot.names(disk, second)[-1:]:
@@ -146,7 +146,7 @@ def _snapshot_damage(disk: Disk, directory: str) -> DamagedLog | None:
 
 
 def _losses(copies: list[_Copy]) -> list[DamagedLog]:
-    """The copies that end before an entry that the other one knows to have been synced in both."""
+    """Return the copies that end before an entry that, by the other copy, had been synced in both."""
     committed = max(copy.committed for copy in copies)
     return [
         DamagedLog(copy.journal_path, copy.end, f"entry {committed} had been synced, and it ends at entry {copy.index}")
@@ -156,7 +156,7 @@ def _losses(copies: list[_Copy]) -> list[DamagedLog]:
 
 
 def _alterations(copies: list[_Copy]) -> list[DamagedLog]:
-    """Ends that a copy would cut off as torn, and that by the other copy are no tear but damage."""
+    """Return the ends that look torn, and are damage according to the other copy."""
     one, other = copies
     return [
         DamagedLog(copy.journal_path, copy.end, "it differs from the other copy, and not as a torn write does")
@@ -166,10 +166,10 @@ def _alterations(copies: list[_Copy]) -> list[DamagedLog]:
 
 
 def _is_torn(data: bytes, whole: bytes, begin: int) -> bool:
-    """Whether a power cut may have made `data` from `whole`, of which it has the same bytes before `begin`.
+    """Return whether a power cut may have turned `whole` into `data`; both have the same bytes before `begin`.
 
-    It leaves each sector as it is or as it was before one of the writes, each of which began where a record does. True
-    as well where nothing can be told: the bytes before are not the same, or `whole` ends there.
+    A power cut leaves each sector as it is, or as it was before one of the writes; each write began at the start of a
+    record. Also returns True if the copies cannot be compared: the bytes before `begin` differ, or `whole` ends there.
     """
     if data[:begin] != whole[:begin]:
         return True
@@ -189,7 +189,7 @@ def _is_torn(data: bytes, whole: bytes, begin: int) -> bool:
 
 
 def _replace(disk: Disk, best: _Copy, target: str) -> None:
-    """Give `target` the files of the best copy, torn end included: who opens them cuts it off both."""
+    """Copy the files of the best copy to `target`, with their torn end: opening the journal cuts it off in both."""
     name = snapshot.name_of(best.known) if best.known is not None else None
     wanted = {journal.NAME: best.data} if best.data else {}
     if name is not None:
@@ -199,7 +199,7 @@ def _replace(disk: Disk, best: _Copy, target: str) -> None:
     for file, content in wanted.items():
         if not disk.exists(f"{target}/{file}") or _content(disk, f"{target}/{file}") != content:
             journal.replace_file(disk, f"{target}/{file}", content)
-    # Last, so that what was damaged is not taken for sound, with part of it gone, should the power fail before.
+    # Remove last: after a power cut in between, a damaged copy with files missing must not look sound.
     for other in snapshot.names(disk, target):
         if other != name:
             disk.remove(f"{target}/{other}")
@@ -207,17 +207,18 @@ def _replace(disk: Disk, best: _Copy, target: str) -> None:
 
 
 def _contents(disk: Disk, directory: str) -> dict[str, bytes | None]:
-    """The journal and the newest snapshot as they are; None for what cannot be read."""
+    """Return the journal and the newest snapshot as bytes; None for a file that cannot be read."""
     files = [*snapshot.names(disk, directory)[-1:], journal.NAME]
     return {file: _content(disk, f"{directory}/{file}") for file in files if disk.exists(f"{directory}/{file}")}
 
 
 def _content(disk: Disk, path: str) -> bytes | None:
-    """All of a file; None where the disk cannot read it, which a copy is as good against as damage."""
+    """Return a whole file, or None if the disk cannot read it: the other copy replaces such a file like a damaged
+    one."""
     with closing(disk.open(path)) as file:
         try:
             return file.pread(file.size(), 0)
         except OSError as error:
-            # Raises where that says nothing of the file.
+            # Raises for errors that do not come from this file's content.
             damage_of(error, path, 0)
             return None

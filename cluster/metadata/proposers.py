@@ -1,4 +1,4 @@
-"""Which broker may propose which command: about itself, or what any client may ask for. Pure."""
+"""Authorization of metadata proposals by the broker that sent them. Pure."""
 
 from collections.abc import Callable, Collection
 
@@ -18,18 +18,18 @@ from cordwood.cluster.metadata.commands import (
 from cordwood.cluster.metadata.image import Image
 
 Admit = Callable[[Command, Image], None]
-"""Checks the values of a command that another broker proposes. Raises CommandRefused."""
+"""Validates a command that another broker proposes. Raises CommandRefused."""
 
 
 def admit_any(_command: Command, _image: Image) -> None:
-    """For a quorum whose commands have no meaning to anyone."""
+    """Admit every command."""
 
 
 def may_propose(command: Command, sender: BrokerId, voters: Collection[BrokerId]) -> bool:
-    """Whether a command that `sender` sent may be put in the log.
+    """Return whether a command that `sender` sent may be appended to the log.
 
-    A broker registers, reports and takes ids for itself alone. A voter may have passed on what an observer sent it.
-    What only the active controller decides is in its own log already: it never comes from elsewhere.
+    A broker registers, reports and allocates ids only for itself. A voter may have forwarded an observer's command. A
+    command of the active controller is already in its own log and never comes from another broker.
     """
     match command:
         case RegisterBroker() | AlterPartitions() | DropReplicas() | ReportUnflushed() | AllocateProducerIds():

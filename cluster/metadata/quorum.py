@@ -1,7 +1,7 @@
-"""Where commands become metadata: written down, on disk, then applied, in one order for everybody.
+"""The metadata quorum: commands are written to disk, committed, and applied in the same order on every broker.
 
-`SingleVoter` is the quorum of one. Its journal, snapshots and callers are those that a quorum of several will have.
-What it has beyond them is a second copy of its files, since there are no peers to repair from (docs/adr/0005).
+`SingleVoter` is a quorum of one voter, with the same journal and snapshots as a Raft quorum. It keeps a second copy of
+its files, since it has no peers to repair from (docs/adr/0005).
 """
 
 import asyncio
@@ -32,17 +32,19 @@ SNAPSHOT_INTERVAL_BYTES = 2 << 20
 
 
 class QuorumFailed(Exception):
-    """The metadata can no longer be written. Final: what was being written may or may not be found again."""
+    """The metadata can no longer be written. Final: writes in flight may or may not be found after a restart."""
 
 
 class QuorumUnavailable(QuorumFailed):
-    """Not known in time whether a command was applied. Not final: it may be proposed again, since commands carry what
-    they expect to find."""
+    """It is not known in time whether a command was applied.
+
+    Not final: the command may be proposed again, since commands carry the state that they expect.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A broker is alive: which incarnation of it, under which epoch, and how much of the metadata it has applied."""
+    """A broker's heartbeat: its incarnation, its broker epoch, and the last metadata entry that it has applied."""
 
     broker_id: BrokerId
     incarnation: UUID
@@ -53,7 +55,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class VoterStatus:
-    """What this broker knows of a voter or an observer. `log_end` is its last entry; None where only others know."""
+    """The state of a voter or an observer. `log_end` is its last entry; None if this broker does not know it."""
 
     broker_id: BrokerId
     log_end: int | None
@@ -63,7 +65,7 @@ class VoterStatus:
 
 @dataclass(frozen=True, slots=True)
 class QuorumStatus:
-    """Who leads in which term, and how far everybody is. What is below `commit_index`, and itself, is final."""
+    """Leader, term, commit index, and the state of each voter and observer. Entries up to `commit_index` are final."""
 
     leader_id: BrokerId | None
     term: int
@@ -78,11 +80,11 @@ _Proposal = tuple[Command, asyncio.Future[Image]]
 
 
 class Quorum(Protocol):
-    """What a broker asks of the metadata layer."""
+    """The metadata quorum as a broker sees it."""
 
     @property
     def image(self) -> Image:
-        """The newest image. Each one is immutable."""
+        """The newest image. Images are immutable."""
         ...
 
     @property
@@ -91,10 +93,10 @@ class Quorum(Protocol):
         ...
 
     async def propose(self, command: Command) -> Image:
-        """Have a command applied, and return this broker's image, which has it. A majority has it on disk by then.
+        """Commit and apply a command. Return this broker's image, which includes it. A majority has it on disk by then.
 
-        Raises CommandRefused, having changed nothing; QuorumUnavailable where the outcome is not known in time, and may
-        be found out by proposing again; and QuorumFailed for good, the outcome being unknown.
+        Raises CommandRefused if the command changed nothing; QuorumUnavailable if the outcome is not known in time, and
+        the command may be proposed again; QuorumFailed if the quorum has failed and the outcome is unknown.
         """
         ...
 
@@ -104,33 +106,36 @@ class Quorum(Protocol):
 
     @property
     def is_leader(self) -> bool:
-        """Whether this is the active controller: Raft's leader, which has applied all that was committed before it.
+        """True on the active controller: Raft's leader, once it has applied all entries committed before its term.
 
-        One that was cut off believes so until it notices; what it proposes then is not applied.
+        An isolated leader stays true until it steps down; commands that it proposes meanwhile are not applied.
         """
         ...
 
     def status(self) -> QuorumStatus: ...
 
     def send_heartbeat(self, heartbeat: Heartbeat) -> None:
-        """Tell every voter that can be reached that this broker is alive; this one too if it is a voter."""
+        """Send a heartbeat to every connected voter, and to this broker if it is a voter."""
         ...
 
     def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
-        """Have the heartbeats of all brokers, our own among them, if we are a voter."""
+        """Call `callback` with the heartbeat of every broker, this one included. Only on voters."""
         ...
 
     def on_hang_up(self, callback: Callable[[BrokerId], None]) -> None:
-        """Be told, if we are a voter, whenever another broker's connection with us has ended."""
+        """Call `callback` whenever the connection of another broker with this voter has ended. Only on voters."""
         ...
 
     def on_leadership(self, callback: Callable[[bool], None]) -> None:
-        """Be told when this broker becomes the active controller, at once if it is; and when it no longer is."""
+        """Call `callback(True)` when this broker becomes the active controller, `callback(False)` when it no longer is.
+
+        If this broker is the active controller already, the call is made immediately.
+        """
         ...
 
 
 class SingleVoter:
-    """A quorum of one: what it has synced, in both copies, is committed."""
+    """A quorum of one voter: an entry is committed once it is synced in both copies."""
 
     def __init__(
         self,
@@ -145,11 +150,11 @@ class SingleVoter:
         snapshot_interval_bytes: int,
         on_failure: Callable[[QuorumFailed], None] | None,
     ) -> None:
-        """Made by `open`, which says what these are."""
+        """Use `open`, which describes the arguments."""
         self._disk, self._directory = disk, directory
         self._journal, self._image = journal, image
         self.damage = damage
-        """What `open` found damaged in one copy, and repaired from the other."""
+        """The damage that `open` found in one copy and repaired from the other."""
         self.files = FileMeasures(journal.end)
         self._node_id = node_id
         self._sync, self._run_blocking, self._on_failure = sync, run_blocking, on_failure
@@ -175,18 +180,18 @@ class SingleVoter:
         snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES,
         on_failure: Callable[[QuorumFailed], None] | None = None,
     ) -> "SingleVoter":
-        """Read the metadata back, or found a cluster where there is none. Blocks.
+        """Load the metadata, or format a new cluster if there is none. Blocks.
 
-        `sync` waits for an fdatasync without blocking the loop, and `run_blocking` for a snapshot; None for a disk that
-        nobody waits for. A new cluster is called `cluster_id`, or by random;
-        an old one that is called otherwise raises CommandRefused. `on_failure` is told once when writing has become
-        impossible: then the broker has to stop. Raises DamagedLog with file and byte where both copies are damaged,
-        and UnknownCommand after a downgrade.
+        `sync` awaits an fdatasync without blocking the event loop, and `run_blocking` does the same for a snapshot;
+        None calls it in place, for a disk that does not block. A new cluster gets the id `cluster_id`, or a random one.
+        Raises CommandRefused if an existing cluster has another id. `on_failure` is called once when writing has become
+        impossible: then the broker has to stop. Raises DamagedLog with file and byte if both copies are damaged, and
+        UnknownCommand after a downgrade.
         """
         mirrored = MirroredDisk(disk, directory)
         for parent in disk.make_directories(copy_of(directory)):
             sync_directory(disk, parent)
-        # A snapshot that is seen but not yet sure must not be what its forerunner is removed for.
+        # Sync first: a snapshot must be durable before its predecessor is removed.
         sync_directory(mirrored, directory)
         known, damage = repair_copies(disk, directory)
         journal = Journal.open(mirrored, f"{directory}/{NAME}")
@@ -233,13 +238,13 @@ class SingleVoter:
         self._heartbeat_listeners.append(callback)
 
     def on_hang_up(self, callback: Callable[[BrokerId], None]) -> None:
-        """There is nobody else."""
+        """Do nothing: there are no other brokers."""
 
     def on_leadership(self, callback: Callable[[bool], None]) -> None:
         callback(True)
 
     async def propose(self, command: Command) -> Image:
-        """As Quorum says. Commands proposed while another write is being synced share the next one."""
+        """As Quorum.propose. Commands proposed during a sync share the next one."""
         if self._failure:
             raise QuorumFailed(self._failure)
         loop = asyncio.get_running_loop()
@@ -250,7 +255,7 @@ class SingleVoter:
         return await outcome
 
     async def close(self) -> None:
-        """Finish what was proposed, then let go of the journal."""
+        """Finish the proposals in progress, then close the journal."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
         self._failure = self._failure or "the metadata is closed"
@@ -265,7 +270,7 @@ class SingleVoter:
                 if self._journal.end > self._snapshot_interval_bytes:
                     await self._take_snapshot()
         except Exception as error:
-            # A broken disk and a broken invariant end alike: nothing that is not known to be written may follow.
+            # A broken disk and a broken invariant end alike: after a failed write nothing more may be written.
             self._fail(f"the metadata in {self._directory} cannot be written: {error}", batch)
         finally:
             self._writing = None
@@ -282,7 +287,7 @@ class SingleVoter:
         self._journal.synced(end, index + len(batch) - 1)
         for (_, outcome), refusal in zip(batch, self._apply(batch, index), strict=True):
             if outcome.done():
-                # Whoever proposed it has gone away; it counts nevertheless.
+                # The proposer has gone away; the command counts nevertheless.
                 continue
             if refusal is None:
                 outcome.set_result(self._image)
@@ -297,13 +302,13 @@ class SingleVoter:
         return refusals
 
     async def _take_snapshot(self) -> None:
-        """What is proposed meanwhile waits: nothing is written behind the image."""
+        """Write a snapshot. Proposals wait meanwhile, so that no entry is written after the image."""
         taken = Snapshot(self._image, self._journal.term)
         size = await self._run_blocking(snapshot.write_unless_lacking, self._disk, self._directory, taken)
         if size is None:
             return
         self.files.snapshot_bytes = size
-        # Only now: until the snapshot is on disk, the journal is the only place that has these entries.
+        # Only now: until the snapshot is on disk, only the journal has these entries.
         self._journal.drop_before(len(self._journal))
         snapshot.remove_all_but_newest(self._disk, self._directory)
 
@@ -322,7 +327,7 @@ async def _run_here(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _replay(journal: Journal, image: Image) -> Image:
-    """All entries behind the image, applied. Those that were refused once are refused again."""
+    """Apply all entries after the image. A command that was refused before is refused again."""
     builder, known = ImageBuilder(image), image.index
     for entry in map(journal.__getitem__, range(len(journal))):
         assert entry.index <= known + 1, "the journal and its snapshot have been seen to fit"
@@ -333,7 +338,7 @@ def _replay(journal: Journal, image: Image) -> Image:
 
 
 def _formatted(journal: Journal, image: Image, cluster_id: str) -> Image:
-    """The image of a cluster that is called `cluster_id`, which is written down if it is new. Raises CommandRefused."""
+    """Return the image of the cluster `cluster_id`. Write the id if the cluster is new. Raises CommandRefused."""
     command, index = FormatCluster(cluster_id), image.index + 1
     builder = ImageBuilder(image)
     builder.apply(command, index)
@@ -346,7 +351,7 @@ def _formatted(journal: Journal, image: Image, cluster_id: str) -> Image:
 
 
 def attempt(builder: ImageBuilder, command: Command, index: int) -> CommandRefused | None:
-    """Apply a command to a draft. Returns why it was refused, if it was: on every broker alike."""
+    """Apply a command. Return the refusal, if any: every broker refuses it alike."""
     try:
         builder.apply(command, index)
     except CommandRefused as refusal:
@@ -357,5 +362,5 @@ def attempt(builder: ImageBuilder, command: Command, index: int) -> CommandRefus
 
 
 def new_cluster_id(rng: random.Random) -> str:
-    """128 random bits as Kafka writes them: 22 characters that are safe in a URL."""
+    """Return 128 random bits in Kafka's encoding: 22 characters that are safe in a URL."""
     return base64.urlsafe_b64encode(rng.randbytes(16)).rstrip(b"=").decode()

@@ -1,24 +1,24 @@
-"""Entries applied lately, by their tags: one that arrives again is known, and one that is too old is refused.
+"""Deduplication of metadata entries by tag: a duplicate is recognized, and an entry that is too old is refused.
 
-A proposer names the entry after which it proposed. An entry is taken within WINDOW entries of that one, and its tag is
-remembered for as long: so the first arrival is remembered whenever a second one is still within its window.
+A proposer names the last entry that it had applied. An entry is accepted within WINDOW entries of that one, and its tag
+is kept for as long: so the tag of the first arrival is known whenever a duplicate is still within its window.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 WINDOW = 16_384
-"""Entries. More than all brokers together have under way, and 1 to 2 MB of memory."""
+"""In entries: more than all brokers together have in flight. The tags take 1 to 2 MB of memory."""
 CHUNK = 256
-"""Entries whose tags are one set: an image shares all sets but the newest with the image before."""
+"""Entries whose tags are one set: an image shares all sets but the newest with the previous image."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecentEntries:
-    """The tags of the entries of the last WINDOW indexes, and of a few before them."""
+    """The tags of the last WINDOW entries, and of a few before them."""
 
     chunks: tuple[tuple[int, frozenset[bytes]], ...] = ()
-    """Each with its number: an index divided by CHUNK. In order."""
+    """Sets of tags, each with its number (index divided by CHUNK), in ascending order."""
 
     def __contains__(self, tag: bytes) -> bool:
         return any(tag in tags for _, tags in self.chunks)
@@ -27,7 +27,7 @@ class RecentEntries:
         return (tag for _, tags in self.chunks for tag in tags)
 
     def having(self, tag: bytes, index: int) -> "RecentEntries":
-        """With the entry at `index`, which is behind all that were noted."""
+        """Return these tags and that of the entry at `index`, which comes after all others."""
         number = index // CHUNK
         kept = [chunk for chunk in self.chunks if chunk[0] >= number - WINDOW // CHUNK]
         newest = frozenset((tag,))
@@ -37,5 +37,6 @@ class RecentEntries:
 
 
 def is_late(after: int, index: int) -> bool:
-    """Whether an entry that was proposed after entry `after` may have been here, and be forgotten, at `index`."""
+    """Return whether an entry at `index`, proposed after entry `after`, is outside its window and may be a
+    duplicate."""
     return not after < index <= after + WINDOW

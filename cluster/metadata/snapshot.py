@@ -1,4 +1,4 @@
-"""An image as a file, so that the journal before it can go. Named by the last entry that is in it."""
+"""Metadata snapshots: one image per file, named by its last entry, so that the journal up to it can be removed."""
 
 import re
 from collections.abc import Mapping
@@ -34,14 +34,14 @@ class Snapshot:
 
 
 def write(disk: Disk, directory: str, snapshot: Snapshot) -> int:
-    """On disk when this returns. Blocks. Returns how many bytes the image takes."""
+    """Write a snapshot. Durable on return. Blocks. Return the size of the image in bytes."""
     payload = encode(snapshot.image)
     checkpoint.write(disk, f"{directory}/{name_of(snapshot)}", payload)
     return len(payload)
 
 
 def write_unless_lacking(disk: Disk, directory: str, snapshot: Snapshot) -> int | None:
-    """As `write`; None where resources are lacking for now: the journal still has everything, so there is time."""
+    """As `write`. Return None if resources are lacking: the journal still has every entry, so the snapshot can wait."""
     try:
         return write(disk, directory, snapshot)
     except OSError as error:
@@ -52,7 +52,10 @@ def write_unless_lacking(disk: Disk, directory: str, snapshot: Snapshot) -> int 
 
 
 def read_newest(disk: Disk, directory: str) -> Snapshot | None:
-    """The snapshot that reaches furthest, or None. Raises DamagedLog: an older one would not do, the journal is cut."""
+    """Return the newest snapshot, or None. Raises DamagedLog.
+
+    An older snapshot cannot replace a damaged one: the journal no longer has the entries between them.
+    """
     found = _names(disk, directory)
     if not found:
         return None
@@ -70,12 +73,12 @@ def read_newest(disk: Disk, directory: str) -> Snapshot | None:
 
 
 def names(disk: Disk, directory: str) -> list[str]:
-    """The snapshots there are, the one that reaches furthest last."""
+    """Return the names of the snapshots, the newest last."""
     return [name for name, _, _ in _names(disk, directory)]
 
 
 def remove_all_but_newest(disk: Disk, directory: str) -> None:
-    """Remove the snapshots that a newer one has replaced, and what was left of one that never was finished."""
+    """Remove superseded and unfinished snapshots."""
     old = [name for name, _, _ in _names(disk, directory)[:-1]]
     unfinished = [name for name in disk.list_directory(directory) if name.endswith(".snapshot.new")]
     for name in old + unfinished:
@@ -89,7 +92,7 @@ def name_of(snapshot: Snapshot) -> str:
 
 
 def encode(image: Image) -> bytes:
-    """All of the image as msgpack. The layout is in docs/log-format.md."""
+    """Encode an image as msgpack. The layout is in docs/log-format.md."""
     assert not image.passed_over, "an image that lacks an entry is for one broker alone"
     return pack(
         [
@@ -107,7 +110,7 @@ def encode(image: Image) -> bytes:
 
 
 def decode(payload: bytes) -> Image:
-    """The image that was encoded. Raises ValueError, TypeError or LookupError for anything else."""
+    """Decode an image. Raises ValueError, TypeError or LookupError for anything else."""
     version, *rest = unpack(payload)
     if version not in range(1, VERSION + 1):
         raise ValueError(f"version {version} is not known to this Cordwood, which knows those up to {VERSION}")
@@ -148,7 +151,7 @@ def _broker_fields(broker: BrokerImage) -> list[object]:
 def _broker(fields: Any, version: int) -> BrokerImage:
     broker_id, incarnation, epoch, endpoints, *rest = fields
     if version < _FIRST_WITH_FENCES:
-        # A broker led from its registration on.
+        # Before fencing existed, a broker could lead from its registration on.
         rest.append(False)
     return BrokerImage(broker_id, incarnation, epoch, tuple(Endpoint(*endpoint) for endpoint in endpoints), *rest)
 
@@ -171,7 +174,7 @@ def _topic_fields(topic: TopicImage) -> list[object]:
 
 
 def _topic(fields: Any, alike: dict[Any, PartitionImage]) -> TopicImage:
-    """Partitions that are alike become one object, as they were before they were written."""
+    """Decode a topic. Equal partitions share one object, as they did before encoding."""
     topic_id, name, rows, configs = fields
     partitions = []
     for row in rows:
