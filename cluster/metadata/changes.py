@@ -38,8 +38,10 @@ class PartitionChange:
 
 
 def changed_partitions(old: Image, new: Image) -> Iterator[PartitionChange]:
-    """Yield the changed partitions of topics in both images. Compares each topic, and each partition of a changed
-    topic."""
+    """Yield the changed partitions of topics in both images.
+
+    Compares each topic, and each partition of a changed topic.
+    """
     for before, after in changed_topics(old, new):
         if before is not None and after is not None:
             for index, (was, now) in enumerate(zip(before.partitions, after.partitions, strict=False)):

@@ -135,8 +135,10 @@ class CreateAcls:
 
 @dataclass(frozen=True, slots=True)
 class DeleteAcls:
-    """Delete ACLs by id, so that a late command cannot delete an equal ACL created later. Unknown ids are passed
-    over."""
+    """Delete ACLs by id. Unknown ids are passed over.
+
+    A late command cannot delete an equal ACL that was created later under another id.
+    """
 
     KIND: ClassVar[int] = 9
     ids: tuple[UUID, ...]
@@ -165,8 +167,7 @@ class UnfenceBroker:
 
 @dataclass(frozen=True, slots=True)
 class BeginControlledShutdown:
-    """Begin a controlled shutdown: the broker's leaderships move to other in-sync replicas, where there are any
-    (KIP-630)."""
+    """Begin a controlled shutdown: the broker's leaderships move to other in-sync replicas, if any (KIP-630)."""
 
     KIND: ClassVar[int] = 12
     broker_id: BrokerId

@@ -16,8 +16,7 @@ _INT_MAX = (1 << 63) - 1
 
 
 def record_reader(kind: Any, special: dict[Any, Reader]) -> Reader:
-    """Return a reader that makes a dataclass of the sequence of its fields. Trailing fields with defaults may be
-    missing.
+    """Return a reader that makes a dataclass of a sequence of fields. Trailing fields with defaults may be missing.
 
     `special` has the readers of types that are not packed field by field.
     """

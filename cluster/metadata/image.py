@@ -1,5 +1,4 @@
-"""The metadata image: the whole metadata at one index of the metadata log. `image_builder.py` applies commands to
-it."""
+"""The metadata image: all metadata at one index of the metadata log. `image_builder.py` applies commands to it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -157,8 +156,7 @@ class Image:
 
 
 def _min_isr(text: str | None) -> int | None:
-    """Return the number, or None if it is unset or no valid min.insync.replicas. Every broker ignores invalid text
-    alike."""
+    """Return the number, or None if it is unset or invalid. Every broker ignores invalid text alike."""
     value = None if text is None else _MIN_ISR_TYPE.read(text)
     return value if isinstance(value, int) else None
 

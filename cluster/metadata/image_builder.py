@@ -277,8 +277,7 @@ class ImageBuilder:
         return propose
 
     def _fits(self, change: IsrChange, partition: PartitionImage, leader: BrokerImage) -> bool:
-        """Compare before set. Admit a member only in the incarnation that the leader knows, and only if alive (rule
-        6)."""
+        """Compare the epochs. Admit a new member only if alive in the incarnation that the leader knows (rule 6)."""
         return (
             partition.leader == leader.id
             and partition.leader_epoch == change.leader_epoch
@@ -413,6 +412,5 @@ def _changed(configs: Mapping[str, str], changes: Iterable[ConfigChange]) -> Map
 
 
 def _is_directory_missing(known: Iterable[str], now: Iterable[str]) -> bool:
-    """Return whether a directory id is missing. Earlier versions registered paths, which do not identify a
-    directory."""
+    """Return whether a directory id is missing. Paths, which earlier versions registered, are ignored."""
     return any(directory not in now for directory in known if _DIRECTORY_ID.fullmatch(directory))

@@ -112,8 +112,7 @@ class ImageDelta:
         return self.rest.is_alive(broker_id)
 
     def check_assignments(self, assignments: Collection[Assignment]) -> None:
-        """Raise CommandRefused if an assignment is empty, has a broker twice, or has a broker that is not
-        registered."""
+        """Raise CommandRefused if an assignment is empty, or has a broker twice or one that is not registered."""
         for assignment in set(assignments):
             if not assignment or len(set(assignment)) < len(assignment):
                 message = "Each partition needs at least one broker, and each broker at most once."

@@ -83,8 +83,7 @@ class Liveness:
         return broker.id in self._signs and self._is_over(broker.id, now_s) and not is_deaf
 
     def heartbeat(self, broker: BrokerImage, now_s: float) -> Heartbeat | None:
-        """Return the last heartbeat of the broker's registered incarnation, or None if the session timed out without
-        one."""
+        """Return the last heartbeat of the broker's registered incarnation; None if there is none in this session."""
         sign = self._signs.get(broker.id)
         if sign is None or sign.heartbeat is None or self._is_over(broker.id, now_s):
             return None

@@ -120,7 +120,7 @@ def _read_snapshot(disk: Disk, directory: str) -> Snapshot | None:
 
 
 def _repair_snapshot(disk: Disk, first: str, second: str) -> list[DamagedLog]:
-    """If both copies have the same snapshot, replace a damaged one by the other, whatever the journals contain.
+    """If both copies have the same snapshot, replace a damaged one by the other, in any state of the journals.
 
     Snapshots of different names are the state after a crash: each of them fits only the journal of its own copy.
     """
@@ -213,8 +213,7 @@ def _contents(disk: Disk, directory: str) -> dict[str, bytes | None]:
 
 
 def _content(disk: Disk, path: str) -> bytes | None:
-    """Return a whole file, or None if the disk cannot read it: the other copy replaces such a file like a damaged
-    one."""
+    """Return a whole file, or None if the disk cannot read it. The other copy then replaces it."""
     with closing(disk.open(path)) as file:
         try:
             return file.pread(file.size(), 0)

@@ -37,6 +37,8 @@ class RecentEntries:
 
 
 def is_late(after: int, index: int) -> bool:
-    """Return whether an entry at `index`, proposed after entry `after`, is outside its window and may be a
-    duplicate."""
+    """Return whether an entry at `index` that was proposed after `after` is outside its window.
+
+    Its duplicate may have been applied before, and its tag forgotten.
+    """
     return not after < index <= after + WINDOW

@@ -1,1 +1,1 @@
-"""A quorum of several: the metadata kept by Raft, on top of PySyncObj, with our own journal, transport and rules."""
+"""The Raft metadata quorum: PySyncObj with Cordwood's own journal, transport and safety rules."""

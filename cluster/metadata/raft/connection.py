@@ -1,4 +1,4 @@
-"""One connection between brokers: frames of bounded length, first a handshake, then messages."""
+"""One quorum connection: length-prefixed frames, first of the handshake, then of messages."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,34 +20,37 @@ from cordwood.cluster.metadata.raft.handshake import (
 from cordwood.cluster.metadata.raft.messages import MalformedMessage, Message, decode, encode
 
 FRAME_BYTES_MAX = 64 << 20
-"""An image of some hundred thousand partitions."""
+"""The largest frame of a voter: an image of some hundred thousand partitions."""
 OBSERVER_FRAME_BYTES_MAX = 4 << 20
-"""Of what an observer sends, which has no image to give: a command, and its heartbeats."""
+"""The largest frame of an observer, which sends no image: a command or a heartbeat."""
 UNSENT_BYTES_MAX = 4 << 20
-"""A peer that leaves more than this unread is sent nothing more until it catches up."""
+"""The limit of the send buffer. Above it, no message is sent until the peer has read."""
 
 _LENGTH = Struct("<I")
 _KEEP_ALIVE = _LENGTH.pack(0)
 
 
 class Owner(Protocol):
-    """Whoever has the connections."""
+    """The owner of the connections."""
 
     def shake_hands(self, connection: "RaftConnection", send: Callable[[bytes], None]) -> Handshake: ...
 
     def established(self, connection: "RaftConnection") -> None: ...
 
     def received(self, connection: "RaftConnection", message: Message) -> None:
-        """Raises MalformedMessage for one that makes no sense from this peer."""
+        """Take a message. Raises MalformedMessage if it is invalid from this peer."""
         ...
 
     def ended(self, connection: "RaftConnection", reason: Exception | None) -> None:
-        """Refused, RefusedByPeer or MalformedMessage; None where it just broke."""
+        """Handle the end of a connection.
+
+        `reason` is HandshakeRefused, RefusedByPeer or MalformedMessage; None for a connection that broke.
+        """
         ...
 
 
 class RaftConnection(asyncio.Protocol):
-    """`peer` is None until the handshake is over; `dialled` is whom we dialled, None where we were dialled."""
+    """One connection. `peer` is None during the handshake; `dialled` is the dialled broker, None if incoming."""
 
     def __init__(self, owner: Owner, dialled: BrokerId | None = None) -> None:
         self._owner = owner
@@ -60,7 +63,7 @@ class RaftConnection(asyncio.Protocol):
         self.heard_at_s = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are of no class of asyncio's.
+        # uvloop's transports do not derive from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
         self.address = f"{host}:{port}"
@@ -69,7 +72,7 @@ class RaftConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.peer is not None:
-            # A stranger gets only so much time, whatever it sends.
+            # Before the handshake is over, received bytes do not extend the idle timeout.
             self.heard_at_s = self._loop.time()
         self._buffer += data
         try:
@@ -84,7 +87,7 @@ class RaftConnection(asyncio.Protocol):
         self.close(None)
 
     def send(self, message: Message) -> bool:
-        """False where the peer does not keep up: the message is not sent."""
+        """Send a message. Return False, and send nothing, if the peer does not keep up."""
         if self._is_closed or self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
             return False
         self._write(encode(message))
@@ -95,7 +98,7 @@ class RaftConnection(asyncio.Protocol):
             self._transport.write(_KEEP_ALIVE)
 
     def close(self, reason: Exception | None = None) -> None:
-        """What was written before still goes out."""
+        """Close the connection after sending the buffered bytes."""
         if not self._is_closed:
             self._is_closed = True
             self._buffer.clear()
@@ -103,7 +106,7 @@ class RaftConnection(asyncio.Protocol):
             self._owner.ended(self, reason)
 
     def abort(self) -> None:
-        """At once: the peer is gone, or somebody newer is in its place."""
+        """Close the connection without sending the buffered bytes: the peer is gone, or has a newer connection."""
         self._transport.abort()
         self.close()
 

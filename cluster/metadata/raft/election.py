@@ -1,4 +1,4 @@
-"""Who may lead: voters ask before they stand, count each vote once, and vote only if they remember their votes."""
+"""Raft leader election: pre-votes, votes that count once per voter, and no votes of amnesiacs."""
 
 import random
 from collections.abc import Iterable, Mapping
@@ -20,37 +20,37 @@ from cordwood.cluster.metadata.raft.messages import (
 
 
 class Host(Protocol):
-    """What surrounds a Raft node: its peers, its image, its disk and its clock."""
+    """The environment of a Raft node: its peers, image, disk and clock."""
 
     def now_s(self) -> float: ...
 
     def send(self, receiver: BrokerId, message: Message) -> bool:
-        """False where it cannot be reached, or does not keep up: then it is sent again, later."""
+        """Send a message. Return False if the receiver is not connected or does not keep up: the node retries later."""
         ...
 
     def apply(self, rows: tuple[Row, ...]) -> None:
-        """These entries are final."""
+        """Apply committed entries."""
         ...
 
     def packed_image(self) -> Install | None:
-        """An image that the log goes on behind, to be sent in this term; None while it is being made ready."""
+        """Return an image that ends within the log, for this term, or None while it is being encoded."""
         ...
 
     def install(self, image: Install) -> None:
-        """Put an image in the place of ours, and call `installed`. A later one takes the place of one that waits."""
+        """Replace the image, and call `installed` afterwards. A newer image replaces one that is waiting."""
         ...
 
     def readmitted(self) -> None:
-        """This voter may vote again. Durable when it returns."""
+        """Make this voter a member, which may vote again. Durable on return."""
         ...
 
 
 HUNG_UP_S = (0.15, 0.4)
-"""How long a leader whose connection has ended may take to call again; by random, so that voters do not all stand."""
+"""The time that a leader has to reconnect; random, so that not all voters become candidates together."""
 
 
 class Elector(Library):
-    """The part of a node that has to do with elections. `may_vote` is false for who has forgotten its votes."""
+    """The election part of a Raft node. `may_vote` is false for an amnesiac, which has forgotten its votes."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class Elector(Library):
         super().__init__(me, self.others, log, applied, timing, rng)
 
     def tick(self) -> None:
-        """Let time pass. To be called after every message and proposal, and every now and then."""
+        """Advance the time. Call this after every message and proposal, and at intervals."""
         if self._shall_stand:
-            # The library stands at once: it writes down its own vote, then asks for the others'.
+            # The library becomes a candidate in this tick: it writes its own vote to disk, then requests votes.
             self._shall_stand = False
             self.forget_leader()
             self.deadline_s = float("-inf")
@@ -87,7 +87,7 @@ class Elector(Library):
         self.doTick(0.0)
 
     def stand_no_more(self) -> None:
-        """There is a leader. Whoever was willing before may not be now."""
+        """Cancel a pre-vote: there is a leader, and pre-votes granted before may no longer hold."""
         self._willing = set()
         self._shall_stand = False
 
@@ -104,7 +104,7 @@ class Elector(Library):
             self._shall_stand = True
 
     def on_pre_vote_request(self, sender: BrokerId, request: PreVoteRequest) -> None:
-        """Willing is who would vote for the log, and misses the leader too."""
+        """Grant a pre-vote if this voter would vote for the log, and hears from no leader either."""
         is_granted = (
             self.may_vote
             and self.role is not Role.LEADER
@@ -134,7 +134,7 @@ class Elector(Library):
             )
 
     def on_vote(self, sender: BrokerId, vote: Vote) -> None:
-        """The library counts votes, not voters: each is shown to it once."""
+        """Count a vote once per voter: the library counts messages, so each vote is passed on once."""
         if self._voted_term != self.term:
             self._voted_for_us, self._voted_term = set(), self.term
         if self.role is Role.CANDIDATE and vote.term == self.term and sender not in self._voted_for_us:
@@ -142,16 +142,16 @@ class Elector(Library):
             self.library_receive(sender, {"type": "response_vote", "term": vote.term})
 
     def on_resign(self, sender: BrokerId, message: Resign) -> None:
-        """The leader stops: its successor need not wait until it is missed."""
+        """Prepare for the leader's stop: its successor stands immediately, and the others grant pre-votes."""
         if sender == self.leader and message.term == self.term:
             self._leader_heard_at_s = float("-inf")
             if message.successor == self._me:
                 self.deadline_s = float("-inf")
 
     def leader_hung_up(self) -> None:
-        """A killed leader need not be waited for: unless it calls again at once, we ask who else misses it.
+        """React to the end of the leader's connection: begin a pre-vote soon, unless the leader reconnects.
 
-        That is safe whatever has happened: those who still hear it are not willing.
+        This is always safe: voters that still hear from the leader grant no pre-vote.
         """
         self._leader_heard_at_s = float("-inf")
         soon = self._host.now_s() + self._rng.uniform(*HUNG_UP_S)

@@ -1,8 +1,9 @@
-"""An entry as its proposer made it: a tag by which it is known again, the entry that came before, and a command.
+"""The format of a metadata log entry: a tag against duplicates, the proposer's applied index, and a command.
 
-Eight bytes of tag; then, where there is a command, 0xC1, which begins no msgpack value, the index of the newest entry
-that the proposer had applied (u64, big-endian), and the command. Earlier versions wrote the command right behind the
-tag. One without a command changes nothing: its proposer learns that its image has all that was committed before.
+Eight bytes of tag; then, if there is a command, 0xC1, which begins no msgpack value, the index of the newest entry that
+the proposer had applied (u64, big-endian), and the command. Earlier versions wrote the command directly after the tag.
+An entry without a command is a barrier: it changes nothing, and its proposer's image then has every entry committed
+before.
 """
 
 from struct import Struct
@@ -14,7 +15,7 @@ _HAS_AFTER = 0xC1
 
 
 class Entry(NamedTuple):
-    """`after` is None in entries of earlier versions, and in those without a command."""
+    """A decoded entry. `after` is None in entries of earlier versions, and in those without a command."""
 
     tag: bytes
     after: int | None

@@ -1,4 +1,4 @@
-"""A follower's log: made equal to the leader's, truncated only where they really differ, and never below the commit."""
+"""A Raft follower's log: appends, truncation only at a real conflict, and never at or below the commit index."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from cordwood.cluster.metadata.raft.messages import Append, AppendReply, Install
 
 
 class Follower(Elector):
-    """The part of a node that follows. `_agreed` is up to where its log is known to be that of this term's leader."""
+    """The follower part of a Raft node. Up to `_agreed`, its log is known to equal that of this term's leader."""
 
     def __init__(self, *arguments: Any) -> None:
         self._agreed, self._agreed_term = 0, 0
@@ -17,7 +17,7 @@ class Follower(Elector):
 
     def on_append(self, sender: BrokerId, message: Append) -> None:
         if message.term < self.term:
-            # Whoever led that term learns from the answer that it is over.
+            # The reply's term deposes the leader of the earlier term.
             self._host.send(sender, AppendReply(self.term, 0, self.may_vote))
             return
         self._follow(sender, message.term)
@@ -34,7 +34,7 @@ class Follower(Elector):
         self.confirm()
 
     def confirm(self) -> None:
-        """Tell the leader up to where our log is its own, and on disk."""
+        """Report to the leader the end of the log that is the leader's and on disk."""
         if self.leader is not None and self.leader != self._me and self._agreed_term == self.term:
             end = min(self._agreed, self.log.flushed_end)
             self._host.send(self.leader, AppendReply(self.term, end, self.may_vote))
@@ -51,10 +51,10 @@ class Follower(Elector):
             self.confirm()
 
     def installed(self, index: int, term: int) -> None:
-        """The image after this entry is ours now, and on disk."""
+        """Continue after an installed image, which is on disk."""
         assert index > self.commit_index, "an image never takes us back"
         if self.log.term_at(index) == term:
-            # What is behind it may be the leader's, or it will be found not to be.
+            # The entries after it may be the leader's; if they are not, the leader's appends replace them.
             self.log.drop_before(index, index)
         else:
             self.log.restart_behind(index, term)
@@ -63,7 +63,7 @@ class Follower(Elector):
         self.confirm()
 
     def on_readmit(self, sender: BrokerId, message: Readmit) -> None:
-        """By now our log has everything that we may have confirmed before we forgot (docs/adr/0011)."""
+        """Become a voter again: the log has every entry that this voter may have confirmed before (docs/adr/0011)."""
         is_current = sender == self.leader and message.term == self.term == self._agreed_term
         if not self.may_vote and is_current and min(self._agreed, self.log.flushed_end) >= message.barrier:
             self._host.readmitted()
@@ -79,12 +79,12 @@ class Follower(Elector):
         self.put_off_election()
 
     def _fits(self, message: Append) -> bool:
-        """Whether we have the entry that the message starts behind. What a snapshot has is everybody's."""
+        """Return whether the log has the entry before the message's first. An entry in a snapshot always fits."""
         known = self.log.term_at(message.prev_index)
         return message.prev_index < self.log.base_index or known == message.prev_term
 
     def _may_agree_at(self, index: int) -> int:
-        """Where the leader's log may be ours, having no such entry `index`: the end, or before that whole term."""
+        """Return an index where the logs may agree: the end, or the entry before the whole term of `index`."""
         if index > self.log.end:
             return self.log.end
         term = self.log.term_at(index)
@@ -93,7 +93,7 @@ class Follower(Elector):
         return index
 
     def _take(self, message: Append) -> None:
-        """Append what we do not have. Entries that came before, or late, are passed over."""
+        """Append the entries that are new, and truncate at a conflict. Entries that the log has already are skipped."""
         for position, (_, index, term) in enumerate(message.entries):
             if index <= self.log.base_index:
                 continue

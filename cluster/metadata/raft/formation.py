@@ -1,4 +1,4 @@
-"""Whether a voter that finds nothing on its disk is new, or has lost what it promised. Pure (docs/adr/0011)."""
+"""Cluster formation: whether a voter with an empty disk is a founder or an amnesiac. Pure (docs/adr/0011)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,9 +9,9 @@ _NEW = (Standing.EMPTY, Standing.FOUNDING)
 
 
 def decide(own: Standing, others: Iterable[BrokerId], heard: Mapping[BrokerId, Standing]) -> Standing:
-    """What a voter that stood as `own` stands as, given what it heard from the others over connections that are up.
+    """Return the standing of a voter that was `own`, given the standings of the connected voters.
 
-    One member is enough to know that there was a cluster. That there was none takes the word of everybody.
+    One member proves that a cluster exists. Only the standings of all voters prove that none exists.
     """
     if own is not Standing.EMPTY:
         return own
@@ -23,7 +23,10 @@ def decide(own: Standing, others: Iterable[BrokerId], heard: Mapping[BrokerId, S
 
 
 def is_stuck(own: Standing, others: Iterable[BrokerId], heard: Mapping[BrokerId, Standing]) -> bool:
-    """Whether no cluster can come to life from these: too few remember. Then nobody may make one up, either."""
+    """Return whether the quorum is lost: a cluster exists, and too few voters remember it.
+
+    Then no voter may form a new cluster, either.
+    """
     standings = [own, *(heard.get(other, Standing.MEMBER) for other in others)]
     has_cluster = any(standing in (Standing.MEMBER, Standing.AMNESIAC) for standing in (own, *heard.values()))
     able = sum(standing.may_vote for standing in standings)

@@ -1,8 +1,8 @@
-"""How two brokers make sure of each other before anything else is said: version, cluster, role, and a shared secret.
+"""The quorum handshake: version, cluster id, role and a shared secret, checked before any other message.
 
-The dialling side says hello; the other answers with its own hello and a proof; the first sends its proof, and is
-welcomed. A proof is an HMAC over both hellos, which carry a random number each, so that nothing can be replayed. It
-says who is there; what follows is neither encrypted nor signed.
+The dialling side sends a hello; the other side answers with its own hello and a proof; the dialling side sends its
+proof, and gets a welcome. A proof is an HMAC over both hellos. Each hello has a random nonce, so that a proof cannot be
+replayed. The proof authenticates the peers; the messages after it are neither encrypted nor signed.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from cordwood.cluster.metadata.raft.messages import MalformedMessage
 MAGIC = "cordwood-quorum"
 VERSION = 2
 FRAME_BYTES_MAX = 1024
-"""Of the frames of a handshake, from whom nothing is known yet."""
+"""The largest frame of a handshake, whose sender is not authenticated yet."""
 NONCE_BYTES = 16
 
 
@@ -36,7 +36,7 @@ class _Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end."""
+    """The broker at the other end."""
 
     broker_id: BrokerId
     role: PeerRole
@@ -44,7 +44,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What this broker says of itself, and whom it takes for a voter. A cluster id that is not known yet is empty."""
+    """This broker's own identity, and the voters it is configured with. An unknown cluster id is empty."""
 
     broker_id: BrokerId
     role: PeerRole
@@ -54,15 +54,15 @@ class Membership:
 
 
 class HandshakeRefused(Exception):
-    """We refuse the peer: a sentence for both sides' logs."""
+    """This broker refuses the peer. The message is for the logs of both sides."""
 
 
 class RefusedByPeer(Exception):
-    """The peer refuses us, for this reason."""
+    """The peer refuses this broker, for this reason."""
 
 
 class Handshake:
-    """One side of it. `expected` is whom we dialled, None for the side that was dialled; `nonce` is random."""
+    """One side of a handshake. `expected` is the dialled broker, None on the dialled side; `nonce` is random."""
 
     def __init__(self, me: Membership, expected: BrokerId | None, nonce: bytes, send: Callable[[bytes], None]) -> None:
         self._me, self._expected, self._send = me, expected, send
@@ -88,7 +88,10 @@ class Handshake:
             self._send(self._hello)
 
     def receive(self, frame: bytes) -> Peer | None:
-        """Take a frame; returns the peer once it is sure. Raises Refused, RefusedByPeer, MalformedMessage."""
+        """Take a frame. Return the peer once it is authenticated.
+
+        Raises HandshakeRefused, RefusedByPeer, MalformedMessage.
+        """
         kind, fields = _opened(frame)
         match kind:
             case _Kind.REFUSAL if len(fields) == 1 and isinstance(fields[0], str):
@@ -161,7 +164,7 @@ class Handshake:
 
 
 def refusal(reason: str) -> bytes:
-    """The frame that tells the other side why it is refused."""
+    """Return the frame that sends the peer the reason of its refusal."""
     return pack([_Kind.REFUSAL, reason])
 
 

@@ -1,7 +1,7 @@
-"""The one place that knows PySyncObj, and the private names by which its election and its clockwork are reached.
+"""The adapter to PySyncObj: the only module that uses the library, and the private names of its election and ticks.
 
-What is taken from it: terms and roles, the election with its timers, stepping down without a majority, and the order of
-a tick. What is not (docs/adr/0010): its journal, transport, snapshots, replication, and the outcome of commands.
+Used of the library (docs/adr/0010): terms and roles, the election with its timers, stepping down without a majority,
+and the order of a tick. Not used: its journal, transport, snapshots, replication, and the results of commands.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.raft.log import RaftLog
 
 SOURCE_SHA256 = "e8bdf06797085d734df86e24ab4802fe87893dff77268565ec036f7ad4a1cfe4"
-"""Of the syncobj.py that the names below are true of, that of version 0.3.17."""
+"""The SHA-256 of PySyncObj 0.3.17's syncobj.py, whose private names this module uses."""
 
 
 class Role(IntEnum):
-    """PySyncObj's numbers."""
+    """PySyncObj's role numbers."""
 
     FOLLOWER = 0
     CANDIDATE = 1
@@ -35,7 +35,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long a voter waits before it stands, at least and at most, and how often a leader shows that it is there."""
+    """The bounds of the election timeout, and the intervals of appends and of ticks."""
 
     election_timeout_min_s: float = 0.5
     election_timeout_max_s: float = 1.0
@@ -44,7 +44,7 @@ class Timing:
 
     @property
     def fallback_s(self) -> float:
-        """A leader that heard no majority for so long is none."""
+        """The time without a majority after which a leader steps down."""
         return self.election_timeout_max_s
 
 
@@ -52,7 +52,7 @@ DEFAULT_TIMING = Timing()
 
 
 def check_source() -> None:
-    """Raises RuntimeError where the library is another than the one that our overrides were written for."""
+    """Raise RuntimeError if the installed library is not the version that these overrides were written for."""
     source = resources.files(pysyncobj).joinpath("syncobj.py").read_bytes()
     if hashlib.sha256(source).hexdigest() != SOURCE_SHA256:
         raise RuntimeError("this is not the PySyncObj that Cordwood was made for: install pysyncobj==0.3.17")
@@ -62,19 +62,19 @@ def _loop_time() -> float:
     return asyncio.get_running_loop().time()
 
 
-# The library's clock is the loop's, which is how it runs in virtual time.
+# The library uses the event loop's clock, so that it runs in a simulator's virtual time.
 syncobj.monotonicTime = _loop_time
 
 
 class _NoPoller:
-    """Our sockets are asyncio's."""
+    """A poller that does nothing: the sockets belong to asyncio."""
 
     def poll(self, timeout: float) -> None:
         pass
 
 
 class _Outbox:
-    """What the library takes for a transport: everything it still sends itself has to do with elections."""
+    """The library's transport. The library still sends only the messages of elections."""
 
     ready = True
 
@@ -93,12 +93,12 @@ class _Outbox:
 
 
 class Library(syncobj.SyncObj):  # type: ignore[misc]
-    """PySyncObj's node under whole names. Each override says by its name what of the library it stands in for."""
+    """PySyncObj's node with public names. The name of each override says which method of the library it replaces."""
 
     def __init__(
         self, me: BrokerId, others: Iterable[BrokerId], log: RaftLog, applied: int, timing: Timing, rng: random.Random
     ) -> None:
-        """Has to be made on the loop whose time it is to live in."""
+        """Call this on the event loop whose clock the node is to use."""
         self._rng, self._timing = rng, timing
         self._nodes = {broker_id: Node(broker_id) for broker_id in sorted(others)}
         configuration = syncobj.SyncObjConf(
@@ -155,13 +155,13 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
 
     @property
     def term_began_index(self) -> int:
-        """The no-op by which this leader's term began. Only for a leader."""
+        """The index of the no-op that began this leader's term. Only for a leader."""
         index: int = self._SyncObj__noopIDx
         return index
 
     @property
     def deadline_s(self) -> float:
-        """When this voter wants to stand."""
+        """The time of the next election timeout."""
         deadline: float = self._SyncObj__raftElectionDeadline
         return deadline
 
@@ -173,14 +173,14 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         self.deadline_s = _loop_time() + self._SyncObj__generateRaftTimeout()
 
     def follow_leader(self, leader: BrokerId, term: int) -> None:
-        """Somebody else leads this term, or a later one."""
+        """Become a follower of `leader` in this term or a later one."""
         if term > self.term:
             self._SyncObj__setCurrentTerm(term, None)
         self._SyncObj__raftLeader = self._nodes[leader]
         self._SyncObj__setState(Role.FOLLOWER)
 
     def step_down(self, term: int) -> None:
-        """There is a later term, with a leader not known yet."""
+        """Become a follower in a later term, whose leader is not known yet."""
         self._SyncObj__setCurrentTerm(term, None)
         self._SyncObj__raftLeader = None
         self._SyncObj__setState(Role.FOLLOWER)
@@ -189,7 +189,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         self._SyncObj__raftLeader = None
 
     def heard_from_follower(self, follower: BrokerId) -> None:
-        """A leader that hears from too few for too long steps down."""
+        """Record that the leader heard from a follower. Without a majority for `fallback_s`, the leader steps down."""
         self._SyncObj__lastResponseTime[self._nodes[follower]] = _loop_time()
 
     def peer_connected(self, peer: BrokerId) -> None:
@@ -199,24 +199,24 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         self._SyncObj__onNodeDisconnected(self._nodes[peer])
 
     def library_receive(self, sender: BrokerId, message: Mapping[str, Any]) -> None:
-        """Have the library's own rules judge a message in its own form."""
+        """Pass a message to the library, in the library's format."""
         self._SyncObj__onMessageReceived(self._nodes[sender], message)
 
     @abstractmethod
     def library_sent(self, receiver: BrokerId, message: Mapping[str, Any]) -> None:
-        """The library wants a message of an election sent."""
+        """Send an election message of the library."""
 
     @abstractmethod
     def replicate(self) -> None:
-        """It is time to show every follower that we lead, and to send what it has not got."""
+        """Send every follower the entries that it lacks, or a heartbeat."""
 
     @abstractmethod
     def apply_committed(self) -> bool:
-        """Apply what is committed. Whether there was anything."""
+        """Apply the committed entries. Return whether there were any."""
 
     @abstractmethod
     def became_leader(self) -> None:
-        """The no-op of our term is in the log."""
+        """Handle that this voter became the leader. The no-op of its term is in the log."""
 
     def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802
         return self._rng.uniform(self._timing.election_timeout_min_s, self._timing.election_timeout_max_s)
@@ -233,7 +233,7 @@ class Library(syncobj.SyncObj):  # type: ignore[misc]
         self.became_leader()
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
-        """Commands go straight to the log."""
+        """Do nothing: commands are appended to the log directly."""
 
     def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
-        """Snapshots are ours."""
+        """Do nothing: snapshots are taken by `RaftDisk`."""

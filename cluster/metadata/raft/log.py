@@ -1,6 +1,6 @@
-"""The Raft log: the journal's entries by index, behind the one before them; and how much of it is on disk.
+"""The Raft log: the journal's entries by index, after a base entry, and the end that is flushed to disk.
 
-It is also what PySyncObj takes for its journal, hence the few names in its manner at the end.
+PySyncObj uses this class as its journal: the methods at the end have the names that it calls.
 """
 
 from typing import Any
@@ -10,11 +10,11 @@ from cordwood.cluster.metadata.raft.messages import Row
 from cordwood.storage.disk import File
 
 NO_OP = b"\x01"
-"""What PySyncObj puts in the log at the start of a term. No command of ours is that short."""
+"""The entry that PySyncObj appends at the start of a term. No other entry is that short."""
 
 
 class RaftLog:
-    """`base_index` is the entry before the first one there is: 0, or one that a snapshot has. Its term is known."""
+    """The Raft log after `base_index`, which is 0 or an entry that a snapshot has. The base's term is known."""
 
     def __init__(self, journal: Journal, base_index: int = 0, base_term: int = 0) -> None:
         self._journal = journal
@@ -37,7 +37,7 @@ class RaftLog:
 
     @property
     def end(self) -> int:
-        """The last entry; the base where there is none."""
+        """The last entry; the base if there is none."""
         return self._rows[-1][1]
 
     @property
@@ -46,7 +46,7 @@ class RaftLog:
 
     @property
     def flushed_end(self) -> int:
-        """Entries up to here are on disk, and so may be counted."""
+        """The last entry on disk: entries up to it count for a majority."""
         return self._flushed_end
 
     @property
@@ -55,16 +55,16 @@ class RaftLog:
 
     @property
     def entries(self) -> list[Entry]:
-        """What the journal should hold; for who holds the file against it."""
+        """The entries that the journal file must have; the scrubber compares the file with them."""
         return [self._journal[position] for position in range(len(self._journal))]
 
     def term_at(self, index: int) -> int | None:
-        """The term of an entry; None below the base and behind the end."""
+        """Return the term of an entry; None below the base and past the end."""
         position = index - self.base_index
         return self._rows[position][2] if 0 <= position < len(self._rows) else None
 
     def between(self, after: int, end: int, bytes_max: int = 1 << 62) -> tuple[Row, ...]:
-        """The entries behind `after` up to `end`, at least one, as many as fit in `bytes_max`."""
+        """Return the entries after `after` up to `end`, at least one, as many as fit in `bytes_max`."""
         start = after + 1 - self.base_index
         rows = self._rows[start : end + 1 - self.base_index]
         size = 0
@@ -75,7 +75,7 @@ class RaftLog:
         return tuple(rows)
 
     def start_of_tail(self, index: int, entries_max: int, bytes_max: int) -> int:
-        """The first entry of the longest stretch up to `index` that is neither too many entries nor too many bytes."""
+        """Return the base of the longest stretch up to `index` of at most `entries_max` and about `bytes_max`."""
         start, size = index, 0
         while start > self.base_index and index - start < entries_max and size <= bytes_max:
             size += len(self._rows[start - self.base_index][0])
@@ -83,14 +83,14 @@ class RaftLog:
         return start
 
     def extend(self, rows: tuple[Row, ...]) -> None:
-        """Raises OSError, after which nothing more is to be done with it."""
+        """Append entries. Raises OSError, after which the log must not be used."""
         if rows:
             self._rows.extend(rows)
             self._journal.append(Entry(index, term, command) for command, index, term in rows)
             self.is_dirty = True
 
     def truncate_from(self, index: int) -> None:
-        """Forget entry `index` and all behind it: another leader's log has others there."""
+        """Remove entry `index` and all after it: the leader's log has others there."""
         assert index > self.base_index, "what a snapshot has is final"
         del self._rows[index - self.base_index :]
         self._journal.truncate_from(index - self._journal[0].index)
@@ -100,23 +100,23 @@ class RaftLog:
         self.is_dirty = True
 
     def drop_before(self, index: int, commit_index: int) -> None:
-        """Keep entry `index` as the base, and what is behind it. Blocks; not while a flush is under way."""
+        """Make entry `index` the base, and keep the entries after it. Blocks; not during a flush."""
         position = index - self.base_index
         if position > 0 and len(self._journal):
             del self._rows[:position]
             self._replace(index - self._journal[0].index, commit_index)
 
     def restart_behind(self, index: int, term: int) -> None:
-        """Have nothing but a base, whose image has been installed. Blocks; not while a flush is under way."""
+        """Drop all entries, and make the last entry of an installed image the base. Blocks; not during a flush."""
         self._rows = [(NO_OP, index, term)]
         self._replace(len(self._journal), index)
 
     def rewrite(self, commit_index: int) -> None:
-        """Write the file anew from memory. Blocks; not while a flush is under way."""
+        """Write the journal file anew from memory. Blocks; not during a flush."""
         self._replace(0, commit_index)
 
     def begin_flush(self) -> File:
-        """The file to be synced, off the loop; then comes `end_flush`. One at a time."""
+        """Begin a flush. Return the file to sync off the event loop; call `end_flush` after it. One flush at a time."""
         assert self._flushing_end is None, "one flush at a time"
         self._flushing_end, self._journal_end_before = self.end, self._journal.end
         self.is_dirty = False
@@ -126,11 +126,11 @@ class RaftLog:
         assert self._flushing_end is not None, "a flush was begun"
         self._flushed_end = max(self._flushed_end, self._flushing_end)
         self._flushing_end = None
-        # Never more than we hold: whoever reads the mark takes what is missing below it for lost.
+        # Never above the last entry: a reader of the mark reports missing entries below it as lost.
         self._journal.synced(self._journal_end_before, min(commit_index, self._flushed_end))
 
     def flush(self, commit_index: int) -> None:
-        """Both at once. Blocks."""
+        """Flush synchronously. Blocks."""
         self.begin_flush().sync()
         self.end_flush(commit_index)
 
@@ -155,7 +155,7 @@ class RaftLog:
         self.extend(((command, index, term),))
 
     def setCurrentTerm(self, term: int, vote: int | None) -> None:  # noqa: N802
-        """Durable when this returns: no message of the new term leaves before. Blocks."""
+        """Set the term and vote. Durable on return, so that no message of the new term is sent before. Blocks."""
         self._journal.set_vote(term, None if vote is None else str(vote))
 
     def getCurrentTerm(self) -> int:  # noqa: N802
@@ -166,10 +166,10 @@ class RaftLog:
         return None if vote is None else int(vote)
 
     def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802
-        """Written down with the next flush."""
+        """Do nothing: the next flush writes the commit index."""
 
     def getRaftCommitIndex(self) -> int:  # noqa: N802
         return min(max(self._journal.committed, self.base_index), self.end)
 
     def onOneSecondTimer(self) -> None:  # noqa: N802
-        """Nothing is left for it to do."""
+        """Do nothing."""

@@ -1,4 +1,7 @@
-"""What the log's entries make: the image, and an answer for who proposed them. The same on voters and observers."""
+"""The Raft state machine: applies committed entries to the image and answers their proposers.
+
+Voters and observers run the same state machine.
+"""
 
 import asyncio
 import random
@@ -31,12 +34,12 @@ _events = structlog.get_logger("quorum")
 
 
 class Machine:
-    """The newest image and the term of its last entry; who listens; and the proposals that wait for an answer."""
+    """The newest image, the term of its last entry, the listeners, and the unanswered proposals."""
 
     def __init__(self, image: Image, term: int, rng: random.Random) -> None:
         self.image, self.term = image, term
         self.whole = Snapshot(image, term)
-        """The newest image that lacks no entry, which is what others may have: `image`, but for a newer version's."""
+        """The newest image without passed-over entries: the one to snapshot and to send."""
         self._rng = rng
         self._listeners = Listeners()
         self._waiting: dict[bytes, tuple[bytes, asyncio.Future[Image]]] = {}
@@ -46,9 +49,9 @@ class Machine:
         self._listeners.add(listener)
 
     async def propose(self, command: Command | None, submit: Callable[[bytes], None]) -> Image:
-        """Have an entry made for a command, or None for a barrier, submitted; and wait until our image has it.
+        """Submit an entry for a command, or a barrier for None. Return the image that includes it.
 
-        Raises as Quorum.propose says.
+        Raises as Quorum.propose does.
         """
         entry, outcome = self._proposal(command)
         submit(entry)
@@ -61,7 +64,7 @@ class Machine:
             self._waiting.pop(entry[:TAG_BYTES], None)
 
     async def formed(self, submit: Callable[[bytes], None]) -> None:
-        """Wait until there is a cluster, and the image has all that was committed as this was called."""
+        """Wait until the cluster has an id, and the image has all entries committed before this call."""
         while True:
             try:
                 if (await self.propose(None, submit)).cluster_id:
@@ -71,7 +74,7 @@ class Machine:
             await asyncio.sleep(FORMED_POLL_S)
 
     def entry(self, command: Command | None) -> bytes:
-        """What nobody waits for the outcome of."""
+        """Return a new entry, for a proposal without a waiting proposer too."""
         tag = self._rng.randbytes(TAG_BYTES)
         return entry_format.encode(tag, self.image.index, _BARRIER if command is None else encode(command))
 
@@ -89,11 +92,11 @@ class Machine:
         return entry, outcome
 
     def unanswered(self) -> Iterator[bytes]:
-        """The entries that somebody still waits for, in the order in which they were proposed."""
+        """Return the unanswered entries, in the order of their proposal."""
         return (entry for entry, _ in self._waiting.values())
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """Apply entries that are final, tell the listeners once, then answer those proposed here."""
+        """Apply committed entries, call the listeners once, then answer the local proposers."""
         old, builder = self.image, ImageBuilder(self.image)
         failures: dict[bytes, Exception | None] = {}
         index = old.index
@@ -103,7 +106,7 @@ class Machine:
             failure = _applied(builder, entry, index)
             has_commands |= bool(entry.command)
             if entry.tag in self._waiting:
-                # Of an entry that arrived twice the first one has the answer.
+                # A duplicate entry has the answer of the first.
                 failures.setdefault(entry.tag, failure)
         self.image = replace(builder.image(), index=index)
         if not self.image.passed_over:
@@ -114,9 +117,9 @@ class Machine:
             self._answer(tag, failure)
 
     def install(self, image: Image, term: int) -> None:
-        """Have another broker's image in the place of ours, which it is ahead of.
+        """Replace the image by a newer one of another broker.
 
-        What became of a command that was proposed here and is in it, nobody knows.
+        The outcome of a command proposed here that the new image includes is unknown.
         """
         assert image.index > self.image.index, "an image never takes us back"
         old, self.image, self.term = self.image, image, term
@@ -126,7 +129,7 @@ class Machine:
             self._answer(tag, _unknown_outcome())
 
     def fail(self, failure: QuorumFailed) -> None:
-        """Nothing more will be applied."""
+        """Fail all proposals. No more entries are applied."""
         self._failure = failure
         for _, outcome in self._waiting.values():
             if not outcome.done():
@@ -144,11 +147,11 @@ class Machine:
 
 
 def _applied(builder: ImageBuilder, entry: Entry, index: int) -> Exception | None:
-    """Apply an entry, unless it has been applied before. Returns why its proposer gets no image."""
+    """Apply an entry unless it was applied before. Return the error for its proposer, if any."""
     if not entry.command:
         return None
     if entry.after is not None:
-        # One of an earlier version means what it meant then: snapshots of that version have the outcome.
+        # An entry of an earlier version has no window: snapshots of that version include its outcome.
         if is_late(entry.after, index):
             return QuorumUnavailable(f"proposed after entry {entry.after}, it arrived as late as entry {index}")
         if builder.has_noted(entry.tag):
@@ -157,7 +160,7 @@ def _applied(builder: ImageBuilder, entry: Entry, index: int) -> Exception | Non
     try:
         command = decode(entry.command)
     except UnknownCommand as unknown:
-        # A newer version may do without this broker; without the entries behind this one, this broker can do nothing.
+        # A newer version may not need this broker's support of the command; this broker needs all later entries.
         _events.error("command.passed_over", index=index, reason=str(unknown))
         builder.pass_over(index)
         return None
@@ -169,7 +172,7 @@ def _unknown_outcome() -> QuorumUnavailable:
 
 
 def unpacked(message: Install) -> Image:
-    """The image that a message brings. Raises MalformedMessage."""
+    """Decode the image of a message. Raises MalformedMessage."""
     try:
         image = snapshot.decode(message.image)
     except (ValueError, TypeError, LookupError) as error:

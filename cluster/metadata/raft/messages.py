@@ -1,4 +1,4 @@
-"""What voters and observers say to each other: frozen values, sent as msgpack, and checked before they are believed."""
+"""The messages between voters and observers: frozen values, packed as msgpack, and validated when received."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -15,20 +15,20 @@ Row = tuple[bytes, int, int]
 
 
 class MalformedMessage(Exception):
-    """Bytes that no broker of ours sends: the connection they came by is closed."""
+    """Bytes that no broker sends: the connection is closed."""
 
 
 class Standing(IntEnum):
-    """What a voter remembers, which decides whether it may vote (docs/adr/0011)."""
+    """The state of a voter's memory, which decides whether it may vote (docs/adr/0011)."""
 
     EMPTY = 1
-    """Nothing. It is new, or its disk was wiped: that is found out from the others."""
+    """No state: a new voter or a wiped disk, which the standings of the others show."""
     FOUNDING = 2
-    """It has seen that all are new, and may vote. It has not voted yet, and its log is empty."""
+    """A founder: all voters are new. It may vote, has not voted yet, and its log is empty."""
     MEMBER = 3
-    """It remembers its votes and its log."""
+    """A voter with its votes and its log."""
     AMNESIAC = 4
-    """It has been a voter, and has forgotten what it promised: it only listens until it is readmitted."""
+    """A voter that lost its votes or log: it takes entries, and neither votes nor counts until it is readmitted."""
 
     @property
     def may_vote(self) -> bool:
@@ -37,7 +37,7 @@ class Standing(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MyStanding:
-    """Sent to every voter when a connection begins, and when it changes."""
+    """A voter's standing, sent to every voter after connecting and after a change."""
 
     KIND: ClassVar[int] = 1
     standing: int
@@ -45,7 +45,7 @@ class MyStanding:
 
 @dataclass(frozen=True, slots=True)
 class PreVoteRequest:
-    """Would you vote for me in the next term? Asked before disturbing anybody (Ongaro's thesis, 9.6)."""
+    """A pre-vote request for the next term, which changes no state of its receivers (Ongaro's thesis, 9.6)."""
 
     KIND: ClassVar[int] = 2
     term: int
@@ -56,7 +56,7 @@ class PreVoteRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreVote:
-    """The answer. `term` is the answering voter's own."""
+    """The reply to a pre-vote request. `term` is the replying voter's own."""
 
     KIND: ClassVar[int] = 3
     term: int
@@ -76,7 +76,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A vote for whom it is sent to. It is on the voter's disk."""
+    """A vote for the receiver. It is on the voter's disk."""
 
     KIND: ClassVar[int] = 5
     term: int
@@ -84,7 +84,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """AppendEntries of the Raft paper; without entries it says that the leader is alive, or asks where logs agree."""
+    """AppendEntries of the Raft paper. Without entries it is a heartbeat, or a probe for where the logs agree."""
 
     KIND: ClassVar[int] = 6
     term: int
@@ -96,8 +96,11 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class AppendReply:
-    """Up to `end` the follower's log is the leader's, and on disk. Or it has no such entry as `rejected`, the
-    `prev_index` that it was sent, and `end` is what may be tried next."""
+    """The reply to an Append.
+
+    Without `rejected`, the follower's log equals the leader's up to `end`, on disk. Otherwise the follower has no entry
+    `rejected`, the `prev_index` that it was sent, and `end` is the next index to probe.
+    """
 
     KIND: ClassVar[int] = 7
     term: int
@@ -108,7 +111,10 @@ class AppendReply:
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """The whole image after entry `index`, for one whose next entry the log no longer has."""
+    """InstallSnapshot of the Raft paper: the whole image after entry `index`.
+
+    It replaces entries that the sender's log no longer has.
+    """
 
     KIND: ClassVar[int] = 8
     term: int
@@ -119,7 +125,7 @@ class Install:
 
 @dataclass(frozen=True, slots=True)
 class Readmit:
-    """An amnesiac voter that has the log up to `barrier` counts again (docs/adr/0011)."""
+    """Readmission of an amnesiac voter that has the log up to `barrier` (docs/adr/0011)."""
 
     KIND: ClassVar[int] = 9
     term: int
@@ -128,7 +134,7 @@ class Readmit:
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """An entry for the leader to put in the log. Lost without a word where it does not arrive at one."""
+    """An entry for the leader to append. A receiver that is not the leader may drop it without a reply."""
 
     KIND: ClassVar[int] = 10
     entry: bytes
@@ -136,7 +142,7 @@ class Propose:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """The leader of this term stops: the successor shall stand at once, and nobody miss the leader first."""
+    """The leader of this term stops: the successor stands immediately, and the other voters grant it pre-votes."""
 
     KIND: ClassVar[int] = 11
     term: int
@@ -166,7 +172,7 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """An observer has applied everything up to `index`, and asks for what comes behind."""
+    """An observer's request for the entries after `index`, the last one that it has applied."""
 
     KIND: ClassVar[int] = 13
     index: int
@@ -174,7 +180,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """For observers: final entries, and who leads in which term; None where nobody is known to."""
+    """Committed entries for an observer, with leader and term; None for an unknown leader."""
 
     KIND: ClassVar[int] = 14
     leader_id: int | None
@@ -220,7 +226,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """The message that was encoded. Raises MalformedMessage where any field is not of its type."""
+    """Decode a message. Raises MalformedMessage if a field is not of its declared type."""
     try:
         kind, *values = unpack(data)
         shape = _SHAPES[kind]
@@ -237,7 +243,7 @@ def decode(data: bytes) -> Message:
 
 
 def _check_rows(kind: int, rows: tuple[Any, ...]) -> None:
-    """Entries follow each other without a gap, and their terms never fall."""
+    """Check that entries have no gap, and that their terms never decrease."""
     known: tuple[int, int] | None = None
     for row in rows:
         if type(row) is not tuple or tuple(map(type, row)) != (bytes, int, int):

@@ -1,7 +1,6 @@
-"""A Raft voter as a whole: the part that leads, and where each message goes. It knows no socket and no file.
+"""A Raft node: the leader's part of a voter, and the dispatch of messages. No sockets, no files.
 
-Every message carries its sender's term: an answer to an earlier leadership is dropped, and a later term is stepped
-down for.
+Every message has its sender's term: a reply of an earlier leadership is dropped, and a later term deposes the leader.
 """
 
 from typing import Any, assert_never
@@ -27,13 +26,13 @@ from cordwood.cluster.metadata.raft.progress import Progress, majority_has
 
 APPEND_BYTES_MAX = 1 << 20
 IMAGE_TIMEOUT_S = 5.0
-"""An image that was not confirmed for so long is sent again."""
+"""The time after which an unconfirmed image is sent again."""
 
 RaftMessage = PreVoteRequest | PreVote | VoteRequest | Vote | Append | AppendReply | Install | Readmit | Resign
 
 
 class RaftNode(Follower):
-    """The part of a node that leads. The library counts no follower, since it does not know which of them may count."""
+    """The leader part of a Raft node. The library counts no followers: it does not know which of them are amnesiacs."""
 
     def __init__(self, *arguments: Any) -> None:
         self._progress: dict[BrokerId, Progress] = {}
@@ -47,15 +46,15 @@ class RaftNode(Follower):
 
     @property
     def is_active(self) -> bool:
-        """Whether it leads and has applied everything that was committed before it did."""
+        """True if this node leads and has applied every entry committed before its term."""
         return self.is_leader and self._progress_term == self.term and self.applied_index >= self.term_began_index
 
     def progress_of(self, follower: BrokerId) -> Progress | None:
-        """What is known of a follower's log; None unless we lead."""
+        """Return the progress of a follower; None unless this node leads."""
         return self._progress.get(follower) if self.is_leader else None
 
     def receive(self, sender: BrokerId, message: RaftMessage) -> None:
-        """Take a message of another voter. Raises MalformedMessage."""
+        """Handle a message of another voter. Raises MalformedMessage."""
         match message:
             case Append():
                 self.on_append(sender, message)
@@ -79,7 +78,7 @@ class RaftNode(Follower):
                 assert_never(message)
 
     def append(self, *commands: bytes) -> None:
-        """Put commands in our log, as its leader. They count when they are committed, if they ever are."""
+        """Append commands to the log of this node, which leads. They count once they are committed, if ever."""
         assert self.is_leader, "only a leader decides what comes next"
         start = self.log.end + 1
         self.log.extend(tuple((command, start + at, self.term) for at, command in enumerate(commands)))
@@ -87,14 +86,14 @@ class RaftNode(Follower):
         self.replicate()
 
     def flushed(self) -> None:
-        """More of our log is on disk."""
+        """Continue after a flush: commit as the leader, or confirm as a follower."""
         if self.is_leader:
             self._commit()
         else:
             self.confirm()
 
     def resign(self) -> None:
-        """Have the others elect who is furthest right away, if we lead."""
+        """If this node leads, make the follower with the highest log end stand for election immediately."""
         if self.is_leader and self.others:
             successor = max(self.others, key=lambda other: self._progress[other].counted)
             for other in self.others:
@@ -108,7 +107,7 @@ class RaftNode(Follower):
         self.replicate()
 
     def connected(self, peer: BrokerId) -> None:
-        """What was on its way before is lost, and the peer may not be what it was."""
+        """Start anew with a peer: messages in flight are lost, and the peer may have become an amnesiac."""
         self.peer_connected(peer)
         self._barriers.pop(peer, None)
         if self.is_leader:
@@ -134,7 +133,7 @@ class RaftNode(Follower):
         return True
 
     def _send_to(self, follower: BrokerId) -> None:
-        """All that it has not been sent; at least a sign of life, which carries the commit index."""
+        """Send a follower all entries not yet sent; at least a heartbeat, which has the commit index."""
         progress = self._progress[follower]
         while True:
             if progress.prev_index < self.log.base_index:
@@ -184,7 +183,7 @@ class RaftNode(Follower):
             self._readmit(sender, reply.end)
 
     def _readmit(self, amnesiac: BrokerId, stored: int) -> None:
-        """Let it count again once it has an entry that a majority without it has committed after it came back."""
+        """Readmit an amnesiac once it has a barrier entry that a majority without it committed after it came back."""
         if amnesiac not in self._barriers:
             self._barriers[amnesiac] = self.log.end + 1
             self.append(NO_OP)
@@ -192,13 +191,16 @@ class RaftNode(Follower):
             self._host.send(amnesiac, Readmit(self.term, self._barriers[amnesiac]))
 
     def _commit(self) -> None:
-        """Commit what a majority has on disk. Entries of earlier terms only together with one of ours (Raft, 5.4.2)."""
+        """Commit the entries that a majority has on disk.
+
+        Entries of earlier terms are committed only together with an entry of this term (Raft, section 5.4.2).
+        """
         ends = [self.log.flushed_end, *(progress.counted for progress in self._progress.values())]
         index = majority_has(ends)
         if index > self.commit_index and self.log.term_at(index) == self.term:
             self.commit_index = index
 
     def _flush_if_alone(self) -> None:
-        """The library lets a voter without others commit whatever is in its log."""
+        """Flush the log of a single voter, since the library commits every entry in it."""
         if not self.others:
             self.log.flush(self.commit_index)

@@ -1,4 +1,4 @@
-"""A broker that is no voter: it follows what is committed, from whichever voter it reaches, and keeps it in memory."""
+"""An observer of the metadata quorum: a broker that receives committed entries from any voter and keeps no log."""
 
 import asyncio
 import random
@@ -28,11 +28,11 @@ from cordwood.cluster.metadata.raft.messages import (
 from cordwood.cluster.metadata.raft.transport import Address, Transport
 
 PATIENCE_S = 2.0
-"""A voter that knows no leader for so long, or says nothing, is left for another."""
+"""The time after which an observer leaves a voter that is silent or knows no leader."""
 
 
 class Observer:
-    """Made and started without a disk: there is nothing that it would have to remember."""
+    """A metadata quorum as an observer sees it. An observer keeps no state on disk."""
 
     def __init__(
         self,
@@ -60,13 +60,13 @@ class Observer:
         self._failure: QuorumFailed | None = None
 
     async def start(self) -> None:
-        """Dial the voters."""
+        """Connect to the voters."""
         self._loop = asyncio.get_running_loop()
         self._transport.start()
         self._look_around()
 
     async def formed(self) -> None:
-        """Wait until there is a cluster, and our image has all that was committed as this was called."""
+        """Wait until the cluster has an id, and the image has all entries committed before this call."""
         await self._machine.formed(self._submit)
 
     async def close(self) -> None:
@@ -87,7 +87,7 @@ class Observer:
 
     @property
     def leader_id(self) -> BrokerId | None:
-        """Who leads, as the voter says that we follow."""
+        """The leader, according to the voter that this observer follows; None if unknown."""
         leader_id = None if self._newest is None else self._newest.leader_id
         return None if leader_id is None else BrokerId(leader_id)
 
@@ -95,7 +95,7 @@ class Observer:
         self._machine.subscribe(listener)
 
     async def propose(self, command: Command) -> Image:
-        """As Quorum says."""
+        """As Quorum.propose."""
         return await self._machine.propose(command, self._submit)
 
     def send_heartbeat(self, heartbeat: Heartbeat) -> None:
@@ -103,13 +103,13 @@ class Observer:
             self._transport.send(voter, Alive.of(heartbeat))
 
     def on_heartbeat(self, callback: Callable[[Heartbeat], None]) -> None:
-        """Never called: heartbeats are for voters."""
+        """Do nothing: heartbeats are sent to voters only."""
 
     def on_hang_up(self, callback: Callable[[BrokerId], None]) -> None:
-        """Only voters are called."""
+        """Do nothing: only voters report ended connections."""
 
     def on_leadership(self, callback: Callable[[bool], None]) -> None:
-        """Never called: an observer does not lead."""
+        """Do nothing: an observer is never the active controller."""
 
     def status(self) -> QuorumStatus:
         commit_index = 0 if self._newest is None else self._newest.commit_index
@@ -147,7 +147,7 @@ class Observer:
     def _take(self, peer: Peer, message: Message) -> None:
         match message:
             case _ if peer.broker_id != self._followed:
-                # What a voter still had on its way as we left it for another.
+                # Ignore messages in flight from a voter that this observer has left.
                 return
             case Install():
                 if message.index > self.image.index:
@@ -174,7 +174,7 @@ class Observer:
             self._transport.send(self._sent_to[0], Propose(entry))
 
     def _send_proposals(self) -> None:
-        """All that is unanswered, when the leader is another than before; through the voter we follow if need be."""
+        """Send all unanswered proposals to a new leader, directly or through the followed voter."""
         leader = self.leader_id
         if leader is None or self._followed is None:
             self._sent_to = None
@@ -191,7 +191,7 @@ class Observer:
         self._timer = self._loop.call_later(PATIENCE_S / 4, self._look_around)
 
     def _follow_another(self) -> None:
-        """The next one that is connected, in a circle."""
+        """Follow the next connected voter, in ascending order, round robin."""
         connected = sorted(self._transport.connected_voters())
         self._followed = None
         if connected:

@@ -1,7 +1,7 @@
-"""What a leader knows of one follower's log: what it has on disk for sure, and what to send next. Pure.
+"""A Raft leader's progress of one follower: the log end on its disk, and the next entry to send. Pure.
 
-As in etcd's raft: a follower whose log is not known to fit is asked, with one message at a time, where it does; only
-then entries are sent, and without waiting for the answers.
+As in etcd's raft: while the leader does not know where the logs agree, it probes with one message at a time. Afterwards
+entries are pipelined, without waiting for the replies.
 """
 
 from dataclasses import dataclass
@@ -9,29 +9,29 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Progress:
-    """Indexes are of entries, both ends included."""
+    """The progress of one follower. Indexes are inclusive."""
 
     next_index: int
     stored: int = 0
-    """Up to here the follower has our log on its disk."""
+    """The last entry of the leader's log that is on the follower's disk."""
     counts: bool = False
-    """Whether it may vote, by its newest answer: what an amnesiac has stored does not count as stored."""
+    """True if the follower may vote, by its newest reply. An amnesiac's entries do not count for a majority."""
     is_probing: bool = True
     image_sent_at_s: float | None = None
-    """When it was sent an image that it has not confirmed."""
+    """The time when an image was sent that is not yet confirmed."""
 
     @property
     def prev_index(self) -> int:
-        """The entry that the next message starts behind."""
+        """The entry before the next one to send."""
         return self.next_index - 1
 
     @property
     def counted(self) -> int:
-        """Up to which entry this follower counts for a majority."""
+        """The last entry for which this follower counts for a majority."""
         return self.stored if self.counts else 0
 
     def sent(self, last_index: int) -> None:
-        """Entries up to `last_index` are on their way; if they are lost, the follower will reject what comes behind."""
+        """Record that entries up to `last_index` are in flight. If they are lost, the follower rejects later ones."""
         self.next_index = last_index + 1
 
     def sent_image(self, index: int, now_s: float) -> None:
@@ -40,7 +40,7 @@ class Progress:
         self.image_sent_at_s = now_s
 
     def confirmed(self, end: int) -> None:
-        """The follower has our log up to `end` on disk."""
+        """Record that the follower has the leader's log up to `end` on disk."""
         self.stored = max(self.stored, end)
         self.next_index = max(self.next_index, self.stored + 1)
         self.is_probing = False
@@ -48,9 +48,10 @@ class Progress:
             self.image_sent_at_s = None
 
     def rejected(self, prev_index: int, hint: int) -> bool:
-        """The follower has no entry `prev_index` of ours, and names one to try. Whether there is something new to ask.
+        """Record that the follower has no entry `prev_index` of this log. Return whether to probe at a new index.
 
-        Late and repeated rejections, of which there is one for each message that was on the way, change nothing.
+        `hint` is the index that the follower suggests. Late and repeated rejections, one for each message in flight,
+        change nothing.
         """
         if prev_index <= self.stored or (self.is_probing and prev_index != self.prev_index):
             return False
@@ -60,5 +61,5 @@ class Progress:
 
 
 def majority_has(ends: list[int]) -> int:
-    """The highest entry that more than half of the voters have, given the end of each one's log."""
+    """Return the highest entry that more than half of the voters have, given the log end of each."""
     return sorted(ends, reverse=True)[len(ends) // 2]

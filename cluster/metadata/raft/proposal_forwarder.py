@@ -1,4 +1,4 @@
-"""How a proposal gets to the leader: into its log, or over to it; and again, when it is not sure to have arrived."""
+"""Forwarding of metadata proposals to the leader, and retransmission after a leader change or reconnection."""
 
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.raft.handshake import PeerRole
@@ -9,7 +9,7 @@ from cordwood.cluster.metadata.raft.transport import Transport
 
 
 class ProposalForwarder:
-    """The proposals of this voter, and of those who take it for the leader, until the next tick."""
+    """The proposals of this voter, and those it takes as the leader, until the next tick."""
 
     def __init__(self, node: RaftNode, machine: Machine, transport: Transport) -> None:
         self._node, self._machine, self._transport = node, machine, transport
@@ -17,25 +17,25 @@ class ProposalForwarder:
         self._sent_to: tuple[BrokerId, int] | None = None
 
     def submit(self, entry: bytes) -> None:
-        """An entry of ours. The machine knows whether it still has no answer."""
+        """Take an entry of this voter. The machine keeps the entry until it is answered."""
         self._waiting.append(entry)
 
     def take(self, proposal: Propose, sender: PeerRole) -> None:
-        """An entry of somebody else's, who sends it again if need be."""
+        """Take an entry of another broker, which retransmits it if necessary."""
         if self._node.is_leader:
             self._waiting.append(proposal.entry)
         elif sender is PeerRole.OBSERVER and self._node.leader is not None:
-            # Only an observer's, so that nothing goes in circles while voters disagree on who leads.
+            # Forward only an observer's proposal, so that no proposal loops while voters disagree on the leader.
             self._transport.send(self._node.leader, proposal)
 
     def send_again(self) -> None:
-        """What was on its way may be lost."""
+        """Retransmit with the next `send`: proposals in flight may be lost."""
         self._sent_to = None
 
     def send(self) -> None:
-        """To a leader that is another than before goes all that is unanswered.
+        """Send the new proposals to the leader; to a new leader, send all unanswered ones.
 
-        It may have it already: an entry that arrives twice is applied once (`recent.py`).
+        The leader may have some of them already: a duplicate entry is applied once (`recent.py`).
         """
         leader = self._node.leader
         if leader is None:

@@ -1,4 +1,4 @@
-"""What a voter does with its disk, one thing at a time, off the loop if it can: flush, snapshot, install, scrub."""
+"""A voter's disk work, one task at a time, off the event loop if possible: flush, snapshot, install, scrub."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,19 +20,19 @@ from cordwood.storage.errors import DamagedLog
 _events = structlog.get_logger("quorum")
 
 INSTALL_AGAIN_S = 1.0
-"""After resources were lacking to install an image."""
+"""The delay before another attempt to install an image, after resources were lacking."""
 TAIL_ENTRIES = 1_000
-"""So many entries stay in the log behind a snapshot, for followers that were away for a moment."""
+"""Entries that stay in the log before a snapshot's end, for followers that were briefly disconnected."""
 
 
 class RunBlocking(Protocol):
-    """Run a function in a thread, and wait for it without blocking the loop."""
+    """Runs a function in a thread, and awaits it without blocking the event loop."""
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]: ...
 
 
 class RaftDisk:
-    """Made before the node, and given it when it runs. An error out of `run` is final."""
+    """The disk work of one voter. Constructed before the node, which `run` takes. An error from `run` is final."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class RaftDisk:
         self._lock = asyncio.Lock()
 
     async def run(self, node: RaftNode, wake: Callable[[], None]) -> None:
-        """Work until cancelled; `wake` is called when the node has something to say for it. Raises OSError."""
+        """Work until cancelled. `wake` is called when the node has something to send. Raises OSError."""
         while True:
             await self._has_work.wait()
             async with self._lock:
@@ -69,24 +69,24 @@ class RaftDisk:
                 wake()
 
     def look(self) -> None:
-        """See whether there is something to do."""
+        """Wake `run` if there is work."""
         if self._log.is_dirty or self._to_install is not None:
             self._has_work.set()
 
     def install(self, image: Install) -> None:
-        """Have an image installed as soon as the disk is free for it."""
+        """Install an image as soon as the disk is free."""
         self._to_install = image
         self.look()
 
     async def close(self, node: RaftNode, *, is_sound: bool) -> None:
-        """Wait for what is under way, and put the rest on disk, unless that has failed before. Then cancel `run`."""
+        """Wait for the work in progress; flush the rest unless the disk has failed. Cancel `run` afterwards."""
         async with self._lock:
             if is_sound and self._log.is_dirty:
                 self._log.flush(node.commit_index)
             self._log.close()
 
     async def scrub(self, node: RaftNode) -> list[DamagedLog]:
-        """Hold the files against memory; what differs is written anew, and returned."""
+        """Compare the files with memory. Rewrite those that differ, and return the damage."""
         async with self._lock:
             if self._log.is_dirty:
                 await self._flush(node)
@@ -96,7 +96,7 @@ class RaftDisk:
 
     @property
     def _can_go_further(self) -> bool:
-        """Whether a snapshot would have more than the last one."""
+        """True if a new snapshot would have more entries than the last one."""
         return self._machine.whole.image.index > self._snapshot_index
 
     async def _flush(self, node: RaftNode) -> None:
@@ -137,13 +137,13 @@ class RaftDisk:
         index = await self._write_snapshot()
         if index is None:
             return
-        # Only now: until the snapshot is on disk, the log is the only place that has these entries.
+        # Only now: until the snapshot is on disk, only the log has these entries.
         start = self._log.start_of_tail(index, TAIL_ENTRIES, self._interval_bytes // 2)
         self._log.drop_before(start, node.commit_index)
         self._snapshot_at_bytes = self._log.bytes_on_disk + self._interval_bytes
 
     async def _write_snapshot(self) -> int | None:
-        """The index of the image that is on disk now; None where resources are lacking for it."""
+        """Write a snapshot. Return the index of its image, or None if resources are lacking."""
         taken = self._machine.whole
         size = await self._run_blocking(snapshot.write_unless_lacking, self._disk, self._directory, taken)
         if size is None:
@@ -162,7 +162,7 @@ class RaftDisk:
         try:
             taken = Snapshot(await self._run_blocking(unpacked, message), term)
         except MalformedMessage as malformed:
-            # The leader sends one again; a later leader may send a better one.
+            # The leader sends an image again; a later leader may send a valid one.
             _events.error("image.malformed", index=index, reason=str(malformed))
             return
         size = await self._run_blocking(snapshot.write_unless_lacking, self._disk, self._directory, taken)

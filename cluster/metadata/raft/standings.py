@@ -1,4 +1,4 @@
-"""How this voter stands, and what it has heard of the others' standings: the decisions of `formation` made to last."""
+"""The standings of this voter and its peers: the decisions of `formation`, made durable."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _events = structlog.get_logger("quorum")
 
 
 class Standings:
-    """`own` is what this voter says of itself; what it may vote by is on disk before anyone hears of it."""
+    """The standings of all voters. A change of the right to vote is on disk before a peer receives `own`."""
 
     def __init__(self, disk: Disk, directory: str, own: Standing, others: Sequence[BrokerId]) -> None:
         self._disk, self._directory = disk, directory
@@ -24,28 +24,28 @@ class Standings:
         self.own = own
 
     def heard(self, voter: BrokerId, standing: int) -> None:
-        """Raises MalformedMessage."""
+        """Record a peer's standing. Raises MalformedMessage."""
         if standing not in list(Standing):
             raise MalformedMessage(f"standing {standing}")
         self._heard[voter] = Standing(standing)
 
     def lost(self, voter: BrokerId) -> None:
-        """It is not connected: what it said may not hold when it comes back."""
+        """Forget the standing of a voter that has disconnected: the standing may change before it reconnects."""
         self._heard.pop(voter, None)
 
     def decided(self) -> Standing:
-        """What we stand as, by all that was heard."""
+        """Return this voter's standing, decided from all known standings."""
         self._tell_whether_stuck()
         return decide(self.own, self._others, self._heard)
 
     def own_with(self, term: int, log_end: int) -> Standing:
-        """A founder that has voted, or has entries, is a member from then on."""
+        """Return this voter's standing: a founder that has voted or has entries becomes a member."""
         if self.own is Standing.FOUNDING and (term or log_end):
             return Standing.MEMBER
         return self.own
 
     def become(self, standing: Standing) -> bool:
-        """Whether that is news. What has to last is on disk when this returns. Blocks."""
+        """Take a standing. Return whether it changed. It is durable on return if it decides on voting. Blocks."""
         if standing is self.own:
             return False
         if self.own.may_vote != standing.may_vote or self.own is Standing.EMPTY:
@@ -55,7 +55,7 @@ class Standings:
         return True
 
     def _tell_whether_stuck(self) -> None:
-        """Said once each time that it comes to this."""
+        """Log a lost quorum once each time that it occurs."""
         was_stuck, self._is_stuck = self._is_stuck, is_stuck(self.own, self._others, self._heard)
         if self._is_stuck and not was_stuck:
             forgetful = {voter: standing.name.lower() for voter, standing in sorted(self._heard.items())}

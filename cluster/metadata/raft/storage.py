@@ -1,7 +1,7 @@
-"""What a voter has on its disk, read back at the start: its standing, its newest snapshot, its journal; or damage.
+"""A voter's files, loaded and checked at startup: its standing, newest snapshot and journal.
 
-A voter keeps one copy: its peers have the others (docs/adr/0010). Damage is put aside for the operator, and the voter
-goes on as one that has forgotten what it promised.
+A voter keeps one copy: its peers have the others (docs/adr/0010). Damaged files are kept in quarantine for the
+operator, and the voter continues as an amnesiac.
 """
 
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ _MARKS = {b"voter": Standing.MEMBER, b"amnesiac": Standing.AMNESIAC}
 
 
 class WrongMetadata(Exception):
-    """Metadata that this voter may not use: a sentence that says what to do about it."""
+    """Metadata that this voter must not use. The message says what the operator has to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """`image` is that of the snapshot; what the log has behind it is to be applied as far as it is committed."""
+    """The loaded state. `image` is the snapshot's; entries of the log after it are to be applied once committed."""
 
     standing: Standing
     log: RaftLog
@@ -41,7 +41,7 @@ class Stored:
 
 
 def read(disk: Disk, directory: str) -> Stored:
-    """What there is, after putting aside what is damaged. Blocks. Raises WrongMetadata for a single broker's."""
+    """Load the metadata, and move damaged files aside. Blocks. Raises WrongMetadata for a single voter's metadata."""
     for parent in disk.make_directories(directory):
         sync_directory(disk, parent)
     if disk.exists(copy_of(directory)):
@@ -49,7 +49,7 @@ def read(disk: Disk, directory: str) -> Stored:
             f"{directory} has the metadata of a broker that had no peers, which cannot join a quorum:"
             " start it without controller.quorum.voters, or give it an empty log.dirs."
         )
-    # What a killed process left unsynced is about to be believed.
+    # A killed process may have left entries only in the page cache. Sync them before they count.
     sync_directory(disk, directory)
     try:
         return _read(disk, directory, [])
@@ -60,13 +60,13 @@ def read(disk: Disk, directory: str) -> Stored:
 
 
 def write_standing(disk: Disk, directory: str, standing: Standing) -> None:
-    """On disk when this returns. Blocks. Founding and member differ by what is in the log."""
+    """Write a standing. Durable on return. Blocks. Founding and member differ only by the contents of the log."""
     mark = b"voter" if standing.may_vote else b"amnesiac"
     checkpoint.write(disk, f"{directory}/{STANDING}", mark)
 
 
 def put_aside(disk: Disk, directory: str) -> None:
-    """Move all but the standing to a directory of its own, of which the newest few are kept. Blocks."""
+    """Move all files but the standing to a quarantine directory, and keep the newest three of these. Blocks."""
     names = [name.removeprefix(DAMAGED) for name in disk.list_directory(directory) if name.startswith(DAMAGED)]
     numbers = sorted(int(name) for name in names if name.isdecimal())
     place = f"{directory}/{DAMAGED}{numbers[-1] + 1 if numbers else 1}"
@@ -81,7 +81,7 @@ def put_aside(disk: Disk, directory: str) -> None:
 
 
 def check_fit(path: str, known: Snapshot | None, content: Content) -> None:
-    """Raises DamagedLog where a journal and its snapshot leave a gap, or miss what is known to be committed."""
+    """Raise DamagedLog if there is a gap between snapshot and journal, or if committed entries are missing."""
     index = known.image.index if known is not None else 0
     if content.entries and content.entries[0].index > index + 1:
         raise DamagedLog(path, 0, f"it starts at entry {content.entries[0].index}, and no snapshot reaches there")
@@ -91,9 +91,9 @@ def check_fit(path: str, known: Snapshot | None, content: Content) -> None:
 
 
 def verify(disk: Disk, directory: str) -> Iterator[DamagedLog]:
-    """What is wrong with a voter's metadata that no broker has open. Changes nothing.
+    """Yield the damage in a voter's metadata that no broker has open. Changes nothing.
 
-    Stricter than `read`: a write that a power cut tore is told too.
+    Stricter than `read`: a torn write is reported too.
     """
     path = f"{directory}/{journal.NAME}"
     try:
@@ -104,7 +104,7 @@ def verify(disk: Disk, directory: str) -> Iterator[DamagedLog]:
 
 
 def content_of(disk: Disk, path: str) -> bytes:
-    """All of a file. Raises DamagedLog where the disk cannot read it, OutOfResources, DiskFailed."""
+    """Return a whole file. Raises DamagedLog if the disk cannot read it, OutOfResources, DiskFailed."""
     file = disk.open(path)
     try:
         return file.pread(file.size(), 0)
@@ -117,7 +117,7 @@ def content_of(disk: Disk, path: str) -> bytes:
 def _read(disk: Disk, directory: str, damage: list[DamagedLog]) -> Stored:
     mark, known = _check_whole(disk, directory)
     written = Journal.open(disk, f"{directory}/{journal.NAME}")
-    # The power may have failed between the last sync and the mark that says so: what is there now is synced.
+    # The power may have failed between the last sync and its mark. The file is synced now.
     written.synced(written.end, written.committed)
     snapshot.remove_all_but_newest(disk, directory)
     log = _log(written, known)
@@ -128,7 +128,7 @@ def _read(disk: Disk, directory: str, damage: list[DamagedLog]) -> Stored:
 
 
 def _check_whole(disk: Disk, directory: str) -> tuple[Standing | None, Snapshot | None]:
-    """The standing and the newest snapshot. Raises DamagedLog where they and the journal do not fit together."""
+    """Return the standing and the newest snapshot. Raises DamagedLog if they and the journal do not fit together."""
     mark, known = _mark(disk, directory), snapshot.read_newest(disk, directory)
     path = f"{directory}/{journal.NAME}"
     if not disk.exists(path):
@@ -143,7 +143,7 @@ def _check_whole(disk: Disk, directory: str) -> tuple[Standing | None, Snapshot 
 
 
 def _log(written: Journal, known: Snapshot | None) -> RaftLog:
-    """The log on its base: the entry before the journal's first, or that first one itself if the snapshot has it."""
+    """Return the log. Its base is the entry before the journal's first, or the first one if the snapshot has it."""
     if known is None:
         return RaftLog(written)
     index, term = known.image.index, known.term
@@ -151,7 +151,7 @@ def _log(written: Journal, known: Snapshot | None) -> RaftLog:
         position = index - written[0].index
         if position < len(written) and written[position].term == term:
             return RaftLog(written, written[0].index, written[0].term)
-        # An image was installed, and the log it takes the place of was still there.
+        # An image was installed, and the journal that it replaces was not dropped yet.
         written.drop_before(len(written))
     return RaftLog(written, index, term)
 

@@ -1,4 +1,4 @@
-"""What a voter sends to the observers that follow it: the entries they have not seen, once these are final."""
+"""The streams of committed entries that a voter sends to its observers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cordwood.cluster.metadata.raft.messages import Committed, Row
 from cordwood.cluster.metadata.raft.node import APPEND_BYTES_MAX, RaftNode
 
 STATUS_INTERVAL_S = 0.5
-"""How often an observer hears who leads when nothing happens."""
+"""The interval at which an idle observer is sent leader and term."""
 
 
 @dataclass(slots=True)
@@ -20,14 +20,14 @@ class _Stream:
 
 
 class ObserverStreams:
-    """One for each observer that asked."""
+    """One stream for each observer that requested it."""
 
     def __init__(self, node: RaftNode, host: Host, leader: Callable[[], BrokerId | None]) -> None:
         self._node, self._host, self._leader = node, host, leader
         self._streams: dict[BrokerId, _Stream] = {}
 
     def follow(self, observer: BrokerId, index: int) -> None:
-        """The observer has applied everything up to `index`, here or elsewhere."""
+        """Begin a stream for an observer that has applied all entries up to `index`, from this voter or another."""
         self._streams[observer] = _Stream(index + 1)
 
     def end(self, observer: BrokerId) -> None:
@@ -38,13 +38,13 @@ class ObserverStreams:
         return None if stream is None else stream.next_index
 
     def pump(self) -> None:
-        """Send what is due."""
+        """Send the entries and statuses that are due."""
         for observer, stream in self._streams.items():
             while self._send(observer, stream):
                 pass
 
     def _send(self, observer: BrokerId, stream: _Stream) -> bool:
-        """One message, if there is something to say. Whether there may be more."""
+        """Send at most one message. Return whether there may be more to send."""
         node, applied = self._node, self._node.applied_index
         if stream.next_index <= node.log.base_index:
             image = self._host.packed_image()

@@ -1,4 +1,4 @@
-"""The connections of one broker to the others of its quorum: one for each peer, dialled again when it breaks."""
+"""The quorum transport: one connection to each peer, dialled again after it breaks."""
 
 import asyncio
 import random
@@ -24,11 +24,11 @@ REDIAL_INTERVAL_S = 0.1
 REDIAL_REFUSED_INTERVAL_S = 1.0
 DIAL_TIMEOUT_S = 1.0
 SILENCE_MAX_S = 3.0
-"""A connection that was silent for so long is taken for dead."""
+"""The idle timeout of a connection."""
 KEEP_ALIVE_INTERVAL_S = 0.5
 PEERS_MAX = 256
 STRANGERS_MAX = 64
-"""Connections that others opened and that have not shaken hands yet. A peer does it with its first bytes."""
+"""Incoming connections before the end of the handshake. A peer begins the handshake with its first bytes."""
 
 Address = tuple[str, int]
 
@@ -36,7 +36,7 @@ _events = structlog.get_logger("quorum")
 
 
 class PeerEvents(Protocol):
-    """Who wants to know what happens on the connections."""
+    """The receiver of connection events."""
 
     def connected(self, peer: Peer) -> None: ...
 
@@ -45,12 +45,12 @@ class PeerEvents(Protocol):
     def received(self, peer: Peer, message: Message) -> None: ...
 
     def refused(self, reason: str) -> None:
-        """So many of the voters will not have us that there is no quorum for us."""
+        """A majority of the voters refuse this broker, so it cannot take part."""
         ...
 
 
 class Transport:
-    """A voter dials the voters of lower ids, an observer dials all of them."""
+    """The connections of one broker. A voter dials the voters of lower ids, an observer dials all voters."""
 
     def __init__(
         self,
@@ -67,14 +67,14 @@ class Transport:
             self._dials = {voter for voter in self._dials if voter < me.broker_id}
         self._connections: dict[BrokerId, RaftConnection] = {}
         self._strangers: dict[RaftConnection, BrokerId | None] = {}
-        """Those that have not shaken hands yet, and whom we dialled there."""
+        """Connections before the end of the handshake, each with the voter that was dialled, or None."""
         self._refusals: dict[BrokerId, str] = {}
         self._told: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     async def listen(self, address: Address) -> int:
-        """Take connections. Returns the port. Raises OSError."""
+        """Accept connections. Return the port. Raises OSError."""
         host, port = address
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: RaftConnection(self), host or None, port, reuse_address=True)
@@ -97,7 +97,7 @@ class Transport:
         await asyncio.sleep(0)
 
     def send(self, receiver: BrokerId, message: Message) -> bool:
-        """False where it is not connected, or does not keep up."""
+        """Send a message. Return False if the receiver is not connected or does not keep up."""
         connection = self._connections.get(receiver)
         return connection is not None and connection.send(message)
 
@@ -111,7 +111,7 @@ class Transport:
         return [peer for peer in self._connections if peer not in self._voters]
 
     def heard_at_s(self, peer: BrokerId) -> float | None:
-        """When something came from this peer last, if it is connected."""
+        """Return the time of the last bytes from a connected peer, or None."""
         connection = self._connections.get(peer)
         return None if connection is None else connection.heard_at_s
 
@@ -131,7 +131,7 @@ class Transport:
         self._strangers.pop(connection)
         self._refusals.pop(peer.broker_id, None)
         if (older := self._connections.pop(peer.broker_id, None)) is not None:
-            # What is left on it was said by who the peer was before, perhaps before it lost its memory.
+            # The old connection may carry messages of an earlier incarnation, from before an amnesiac lost its memory.
             older.abort()
             self._events.disconnected(peer)
         self._connections[peer.broker_id] = connection
@@ -161,13 +161,13 @@ class Transport:
                 pass
 
     def _make_room(self) -> None:
-        """End the strangers that have been silent for longest: however many come, a peer that speaks is heard."""
+        """Abort the incoming handshakes that are oldest: a flood of connections must not lock out a peer."""
         waiting = [stranger for stranger, dialled in self._strangers.items() if dialled is None]
         for oldest in waiting[: max(0, len(waiting) - STRANGERS_MAX)]:
             asyncio.get_running_loop().call_soon(oldest.abort)
 
     def _refused(self, dialled: BrokerId | None, reason: Exception) -> None:
-        """Anyone can say anything at our port; only what is met at the address of a voter counts."""
+        """Record a refusal. It counts only from the address of a voter: anyone may connect to this broker's port."""
         if dialled is None or dialled not in self._voters:
             self._suspect()
             return
@@ -176,13 +176,13 @@ class Transport:
             self._events.refused(str(reason))
 
     def _suspect(self) -> None:
-        """Somebody did not fit at our door. If it is us who do not fit, the voters say so: ask all that are missing."""
+        """Dial every voter that is not dialled yet: if this broker's configuration is wrong, those voters refuse it."""
         for voter in set(self._voters) - self._dials - {self._me}:
             self._dials.add(voter)
             self._spawn(self._keep_dialled(voter), f"dial {voter}")
 
     def _tell(self, event: str, connection: RaftConnection, reason: Exception) -> None:
-        """One line for each host and reason, however often it tries."""
+        """Log one warning for each host and reason, however often the host reconnects."""
         host = connection.address.rpartition(":")[0]
         if f"{host} {event} {reason}" not in self._told and len(self._told) < 1_000:
             self._told.add(f"{host} {event} {reason}")

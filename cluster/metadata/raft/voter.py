@@ -1,4 +1,4 @@
-"""A voter: Raft on this broker's disk and network, behind the Quorum that the broker sees."""
+"""A voter of the metadata quorum: Raft on this broker's disk and network, with the interface of Quorum."""
 
 import asyncio
 import random
@@ -56,7 +56,7 @@ _events = structlog.get_logger("quorum")
 
 @dataclass(frozen=True, slots=True)
 class _PackedImage:
-    """The image after entry `index` of this term, as it is sent."""
+    """The encoded image after entry `index` of this term."""
 
     index: int
     term: int
@@ -64,9 +64,10 @@ class _PackedImage:
 
 
 class RaftQuorum:
-    """The metadata of a cluster of several voters. Made by `open`; then `start`, `formed`, and at last `close`.
+    """A metadata quorum of several voters, as one voter runs it.
 
-    Before `start` there is only `image` and `damage`, and listeners may be added.
+    Call `open`, then `start`, `formed`, and at last `close`. Before `start`, only `image`, `damage` and `subscribe` may
+    be used.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class RaftQuorum:
         timing: Timing,
         admit: Admit,
     ) -> None:
-        """Made by `open`, which says what these are."""
+        """Use `open`, which describes the arguments."""
         self._node_id, self._voters, self._bind = node_id, voters, bind
         self._others = tuple(sorted(voter for voter in voters if voter != node_id))
         self._rng, self._timing, self._admit = rng, timing, admit
@@ -99,7 +100,7 @@ class RaftQuorum:
         self._raft_disk = RaftDisk(disk, directory, stored.log, self._machine, run_blocking, snapshot_interval_bytes)
         self._standings = Standings(disk, directory, stored.standing, self._others)
         self.damage = stored.damage
-        """What `open` found damaged, and put aside."""
+        """The damage that `open` found. The damaged files are in quarantine."""
         self.files = self._raft_disk.files
         self._heartbeat_listeners: list[Callable[[Heartbeat], None]] = []
         self._hang_up_listeners: list[Callable[[BrokerId], None]] = []
@@ -130,12 +131,12 @@ class RaftQuorum:
         timing: Timing = DEFAULT_TIMING,
         admit: Admit = admit_any,
     ) -> "RaftQuorum":
-        """Read the metadata back; what is damaged is put aside, and comes again from the other voters. Blocks.
+        """Load the metadata. Damaged files are moved aside, and the other voters send the metadata again. Blocks.
 
-        `voters` are all of them, this one too, which listens at `bind`. A new cluster is called `cluster_id`, or by
-        random. `on_failure` is told once when this broker can no longer take part, `on_refused` when the other voters
-        will not have it: both mean that it has to stop. `admit` checks what other brokers propose. Raises
-        storage.WrongMetadata and RuntimeError with a sentence.
+        `voters` has all voters, this one included; this one listens at `bind`. A new cluster gets the id `cluster_id`,
+        or a random one. `on_failure` is called once when this voter has failed, `on_refused` when the other voters
+        refuse it: in both cases the broker has to stop. `admit` validates the commands of other brokers. Raises
+        storage.WrongMetadata and RuntimeError with a message for the operator.
         """
         check_source()
         stored = storage.read(disk, directory)
@@ -158,7 +159,7 @@ class RaftQuorum:
         )
 
     async def start(self) -> int:
-        """Listen, dial, and take part. Returns the port. Raises OSError where the address cannot be had."""
+        """Listen, connect to the other voters, and start Raft. Return the port. Raises OSError."""
         self._loop = asyncio.get_running_loop()
         applied = self._machine.image.index
         self._node = RaftNode(self._node_id, self._others, self._log, applied, self, self._timing, self._rng)
@@ -176,11 +177,11 @@ class RaftQuorum:
         return port
 
     async def formed(self) -> None:
-        """Wait until there is a cluster, and our image has all that was committed as this was called."""
+        """Wait until the cluster has an id, and the image has all entries committed before this call."""
         await self._machine.formed(self._submit)
 
     async def close(self) -> None:
-        """Let the others elect a leader if it was us, and put everything on disk."""
+        """Resign if this voter leads, and write everything to disk."""
         is_sound = self._failure is None
         if is_sound:
             self._node.resign()
@@ -205,14 +206,14 @@ class RaftQuorum:
 
     @property
     def leader_id(self) -> BrokerId | None:
-        """Who leads, as far as this voter knows."""
+        """The leader as far as this voter knows, or None."""
         return self._node.leader
 
     def subscribe(self, listener: Listener) -> None:
         self._machine.subscribe(listener)
 
     async def propose(self, command: Command) -> Image:
-        """As Quorum says. Where nobody leads, it waits for somebody, within its time."""
+        """As Quorum.propose. Without a leader, the proposal waits for one until its timeout."""
         return await self._machine.propose(command, self._submit)
 
     def send_heartbeat(self, heartbeat: Heartbeat) -> None:
@@ -240,7 +241,7 @@ class RaftQuorum:
         return QuorumStatus(self.leader_id, self.term, self._node.commit_index, voters, observers)
 
     async def scrub(self) -> list[DamagedLog]:
-        """Hold what is on disk against what is in memory, and mend it. Returns what was damaged."""
+        """Compare the files on disk with memory, and rewrite those that differ. Return the damage."""
         return await self._raft_disk.scrub(self._node)
 
     def now_s(self) -> float:
@@ -255,14 +256,14 @@ class RaftQuorum:
     def packed_image(self) -> Install | None:
         packed = self._packed
         if packed is None or packed.index < self._log.base_index:
-            # What comes behind this one is no longer in the log: another is made ready for the next time.
+            # The log no longer has the entries after this image: encode a newer one for the next attempt.
             if self._packing is None:
                 self._packing = self._loop.create_task(self._pack(self._machine.whole), name="metadata image")
             return None
         return Install(self._node.term, packed.index, packed.term, packed.image)
 
     async def _pack(self, whole: Snapshot) -> None:
-        """Beside the loop: 10,000 partitions take some 50 ms."""
+        """Encode an image in a thread: 10,000 partitions take some 50 ms."""
         try:
             image: bytes = await self._run_blocking(snapshot.encode, whole.image)
             self._packed = _PackedImage(whole.image.index, whole.term, image)
@@ -318,13 +319,13 @@ class RaftQuorum:
                 self._reconsider()
             case _:
                 if isinstance(message, Append | Install) and self._standings.own is Standing.EMPTY:
-                    # Somebody leads, so there is a cluster, whether or not we have been part of it.
+                    # A leader exists, so the cluster exists, whether or not this voter was a member.
                     self._stand_as(Standing.AMNESIAC)
                 self._node.receive(peer.broker_id, message)
         self._wake()
 
     def _take_proposal(self, peer: Peer, proposal: Propose) -> None:
-        """Its proposer gets no answer to what is refused: none of ours proposes what it would refuse itself."""
+        """Take a proposal. A refusal is not answered: a broker proposes no command that it would refuse itself."""
         try:
             self._check_proposal(peer.broker_id, proposal.entry)
         except (CommandRefused, UnknownCommand) as refusal:
@@ -349,12 +350,12 @@ class RaftQuorum:
         self._wake()
 
     def _wake(self) -> None:
-        """Have a tick soon: one for all that has arrived by then."""
+        """Schedule one tick for everything that arrives before it."""
         if self._tick_handle is None and self._failure is None:
             self._tick_handle = self._loop.call_soon(self._guarded, self._tick)
 
     def _let_time_pass(self) -> None:
-        """Not later than an election is due: voters whose ticks fall together would stand together."""
+        """Tick at intervals, and no later than an election is due: voters with equal ticks would stand together."""
         self._wake()
         due_s = self._node.deadline_s - self.now_s()
         delay_s = min(due_s, self._timing.tick_interval_s) if due_s > 0 else self._timing.tick_interval_s
@@ -374,7 +375,7 @@ class RaftQuorum:
         self._raft_disk.look()
 
     def _format(self) -> None:
-        """Give a new cluster its id."""
+        """Propose the id of a new cluster."""
         if self.is_leader and not self.image.cluster_id and self._formatted_in_term != self.term:
             self._formatted_in_term = self.term
             command = FormatCluster(self._cluster_id or new_cluster_id(self._rng))
@@ -422,7 +423,10 @@ class RaftQuorum:
             self._fail(error)
 
     def _guarded(self, step: Callable[..., None], *arguments: object) -> None:
-        """Whatever goes wrong in here ends this voter: it must not go on from a state that nobody has thought of."""
+        """Run `step`. Any error stops this voter, because its Raft state may be inconsistent.
+
+        Raises MalformedMessage: a malformed message only ends the connection.
+        """
         if self._failure is not None:
             return
         try:
@@ -440,7 +444,7 @@ class RaftQuorum:
             self._on_failure(failure)
 
     def _stop(self, failure: QuorumFailed) -> None:
-        """Take part no longer."""
+        """Stop taking part."""
         self._failure = failure
         self._machine.fail(failure)
         for handle in (self._timer, self._tick_handle):
