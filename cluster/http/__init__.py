@@ -1,1 +1,1 @@
-"""HTTP beside Kafka's protocol: an API for all that clients do, health, metrics. Loaded only where it listens."""
+"""HTTP: the API `/v1/…`, health checks, metrics and the web console. Loaded only if `http.listen` is set."""

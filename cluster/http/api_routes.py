@@ -1,4 +1,4 @@
-"""The API as aiohttp serves it: each row of the table guarded, read, answered, and refused in words."""
+"""The HTTP API on aiohttp: validated requests, JSON responses and error responses for every route."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -17,17 +17,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ApiRoutes:
-    """`/v1/…` and its description."""
+    """The routes `/v1/…` and `/openapi.json`."""
 
     def __init__(self, context: Context, routes: Sequence[Route[Any, Any]] = ROUTES) -> None:
         self._context, self._routes = context, routes
 
     def table(self) -> list[web.RouteDef]:
-        """In the order in which paths are tried."""
+        """Return the route definitions in the order of matching."""
         return [web.get("/openapi.json", self._openapi), *map(self._row, self._routes)]
 
     def _row(self, route: Route[Any, Any]) -> web.RouteDef:
-        # The head of a stream alone would take as long as the stream.
+        # A HEAD request for a stream would take as long as the stream.
         options = {"allow_head": False} if route.method == "GET" else {}
         return web.route(route.method, route.path, self._handler(route), **options)
 

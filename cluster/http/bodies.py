@@ -1,4 +1,4 @@
-"""What requests may take up at a time: bodies of a kind that is asked for, and not too large, and streams."""
+"""Limits on HTTP requests in progress: body type, size and time, and the number of streams."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -14,16 +14,19 @@ JSON = "application/json"
 BYTES = "application/octet-stream"
 
 HEADER_BYTES_MAX = 8190
-"""Of one header: as much as most proxies let through. An event's id comes back in one."""
+"""The limit of one header, as in most proxies. A client returns an event's id in a header."""
 BODY_BYTES_MAX = 8 << 20
 BODY_S = 30.0
-"""The longest that a body may take to come."""
+"""The time limit for receiving a body."""
 STREAMS_MAX = 64
-"""Readers of records. Each holds about 2 MB at most, if batches have their usual size."""
+"""The limit of record readers. Each holds about 2 MB at most with batches of the usual size."""
 
 
 def check_content_type(request: web.Request, allowed: tuple[str, ...]) -> None:
-    """A page of another site can make a browser send a form, and none of these. Raises HttpRefusal."""
+    """Check the content type. Raises HttpRefusal.
+
+    The form types, the only ones that a page of another site can send, are not allowed.
+    """
     if "Content-Type" not in request.headers or request.content_type not in allowed:
         raise HttpRefusal(415, f"Send the body as Content-Type: {' or '.join(allowed)}.")
     if (request.charset or "utf-8").lower() not in ("utf-8", "utf8"):
@@ -31,16 +34,16 @@ def check_content_type(request: web.Request, allowed: tuple[str, ...]) -> None:
 
 
 class Bodies:
-    """All that are held until what they ask for has been done."""
+    """The request bodies in memory. Each is held until its request has been handled."""
 
     def __init__(self, pool: MemoryPool) -> None:
         self._pool = pool
 
     @asynccontextmanager
     async def read(self, request: web.Request) -> AsyncIterator[bytes]:
-        """The whole body, held for as long as the block runs. Raises HttpRefusal.
+        """Receive the whole body, and hold it while the block runs. Raises HttpRefusal.
 
-        What counts is what has come: whoever announces much and sends nothing takes no room from others.
+        Only received bytes count: a client that announces a large body and sends nothing takes no memory from others.
         """
         if (request.content_length or 0) > BODY_BYTES_MAX:
             raise _too_large()
@@ -71,16 +74,16 @@ class Bodies:
 
 
 class Streams:
-    """Answers that go on for as long as their clients like."""
+    """The streaming responses in progress."""
 
     def __init__(self) -> None:
         self._count = 0
         self.large_record = asyncio.Lock()
-        """Held by the reader that has a large record in memory: one at a time, until it is sent."""
+        """Held by the reader that has a large record in memory: one at a time, until the record is sent."""
 
     @contextmanager
     def one_more(self) -> Iterator[None]:
-        """Raises HttpRefusal."""
+        """Count one more stream while the block runs. Raises HttpRefusal above STREAMS_MAX."""
         if self._count >= STREAMS_MAX:
             sentence = f"This broker has {STREAMS_MAX} readers already: ask another one, or later."
             raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)

@@ -1,4 +1,4 @@
-"""Questions and their answers over one connection to a broker, in the order in which they are asked."""
+"""A client's connection to a broker: pipelined Kafka requests, answered in order."""
 
 import asyncio
 from collections import deque
@@ -12,11 +12,11 @@ CLIENT_ID = b"http"
 
 
 class HungUp(Exception):
-    """The broker ended the connection before it answered: whether it did what was asked is not known."""
+    """The broker closed the connection before it responded: the outcome of the request is unknown."""
 
 
 class ClientConnection:
-    """A client's view of one connection. Brokers answer in order, so the oldest question is the next one answered."""
+    """The client side of one connection. Brokers respond in order, so each response is for the oldest request."""
 
     def __init__(self) -> None:
         self._channel: Channel | None = None
@@ -29,16 +29,16 @@ class ClientConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether every question has been answered."""
+        """True if the connection is open and every request has its response."""
         return self.is_open and not self._waiting
 
     def begin(self, channel: Channel) -> None:
-        """Talk over this channel, whose frames are given to `received`."""
+        """Use this channel, which passes its frames to `received`."""
         self._channel = channel
         channel.on_closed = self._lost
 
     def ask(self, encode: Callable[[int], list[bytes]]) -> "asyncio.Future[bytes]":
-        """Send the frame that `encode` makes for a correlation id. The answer is a frame; HungUp where none comes."""
+        """Send the request that `encode` makes for a correlation id. The future gets the response frame, or HungUp."""
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         if self._channel is None or not self._channel.is_open:
             future.set_exception(HungUp("the connection to the broker is closed"))
@@ -49,7 +49,7 @@ class ClientConnection:
         return future
 
     def received(self, frame: memoryview) -> None:
-        """An answer has come; it is copied, since its buffer is used again."""
+        """Take a response frame. It is copied, since its buffer is reused."""
         try:
             correlation_id = correlation_id_of(frame)
         except Malformed as malformed:
@@ -63,7 +63,7 @@ class ClientConnection:
             future.set_result(bytes(frame))
 
     def close(self) -> None:
-        """Hang up. Who still waits is told so."""
+        """Close the connection. Pending requests fail with HungUp."""
         self._end(None)
 
     def _end(self, reason: str | None) -> None:
@@ -76,5 +76,5 @@ class ClientConnection:
         for _, future in waiting:
             if not future.done():
                 future.set_exception(HungUp("the broker ended the connection"))
-                # Whoever asked may have gone: then nobody has to hear of it.
+                # The caller may be gone: mark the exception as retrieved.
                 future.exception()

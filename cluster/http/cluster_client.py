@@ -1,4 +1,7 @@
-"""Whom HTTP asks: this broker or another one, in Kafka's protocol, answered by the handlers that all clients meet."""
+"""An in-process Kafka client of the HTTP API, for requests to this broker and to others.
+
+The requests go to the same handlers as those of any Kafka client.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -13,26 +16,26 @@ from cordwood.replication.channel import Channel, Dial
 ANSWER_S = 10.0
 DIAL_S = 3.0
 AT_ONCE_MAX = 8
-"""Questions that one broker is asked at the same time; further ones wait for their turn."""
+"""Requests in flight to one broker; further ones wait."""
 IDLE_SHARE = 4
-"""One in so many of its connections is kept open for the next question."""
+"""The divisor of AT_ONCE_MAX that gives the idle connections kept open to one broker."""
 
 OpenHere = Callable[[Callable[[memoryview], None]], Channel]
-"""Opens a connection to this very broker."""
+"""Opens a connection to this broker itself."""
 Address = Callable[[int], tuple[str, int] | None]
-"""Where other brokers reach a broker; None where nobody knows."""
+"""Returns the address of another broker, or None if it is unknown."""
 
 
 class Unanswered(Exception):
-    """A broker that should have answered did not: a sentence for the client."""
+    """A broker did not respond. The message is for the client."""
 
 
 class OutOfReach(Unanswered):
-    """It could not even be asked: nothing has been done."""
+    """The request could not be sent: nothing has been done."""
 
 
 class ClusterClient:
-    """All brokers, as somebody sees them who may ask any of them."""
+    """A Kafka client with connections to all brokers."""
 
     def __init__(
         self, broker_id: int, open_here: OpenHere, address: Address, dial: Dial, at_once_max: int = AT_ONCE_MAX
@@ -44,13 +47,13 @@ class ClusterClient:
         self._is_closed = False
 
     def apart(self, at_once_max: int) -> "ClusterClient":
-        """The same brokers over other connections, for questions that others should not have to wait for."""
+        """Return a client of the same brokers with connections of its own, so that slow requests delay no others."""
         return ClusterClient(self.broker_id, self._open_here, self._address, self._dial, at_once_max)
 
     async def ask(self, broker_id: int | None, request: Any, answer_s: float = ANSWER_S) -> Any:
-        """The answer of a broker, or of this one for None, to one of kio's requests. Raises Unanswered.
+        """Send a kio request to a broker, or to this one for None. Return the response. Raises Unanswered.
 
-        What has been asked may have been done all the same.
+        The request may have been executed even if this raises.
         """
         asked = self.broker_id if broker_id is None else broker_id
         try:
@@ -60,7 +63,7 @@ class ClusterClient:
             raise Unanswered(f"Broker {asked} did not answer within {answer_s:.0f} s: ask again later.") from None
 
     async def ask_all(self, broker_ids: Iterable[int], request: Callable[[int], Any]) -> dict[int, Any]:
-        """What each of these brokers answers to its own request; None for one that does not answer."""
+        """Send each broker its own request. Return the responses; None for a broker that did not respond."""
 
         async def one(broker_id: int) -> tuple[int, Any]:
             try:
@@ -71,13 +74,13 @@ class ClusterClient:
         return dict(await asyncio.gather(*map(one, dict.fromkeys(broker_ids))))
 
     async def open(self, broker_id: int) -> ClientConnection:
-        """A connection for the caller alone, who closes it. Raises OutOfReach."""
+        """Open a connection for the caller alone, who closes it. Raises OutOfReach."""
         connection = ClientConnection()
         connection.begin(await self._connect(broker_id, connection.received))
         return connection
 
     async def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all idle connections, and keep none from now on."""
         self._is_closed = True
         for conversations in self._idle.values():
             for connection in conversations:
@@ -103,7 +106,7 @@ class ClusterClient:
         return await self.open(broker_id)
 
     def _give_back(self, broker_id: int, connection: ClientConnection) -> None:
-        """An answer that is still to come would be taken for that of the next question: such a connection is ended."""
+        """Keep an idle connection. Close one with a pending response, which the next request would get."""
         if connection.is_idle and not self._is_closed and len(self._idle[broker_id]) < self._at_once_max // IDLE_SHARE:
             self._idle[broker_id].append(connection)
         else:
@@ -123,5 +126,5 @@ class ClusterClient:
             async with asyncio.timeout(DIAL_S):
                 return await self._dial(*where, received)
         except OSError as error:
-            # A timeout is one too.
+            # TimeoutError is an OSError.
             raise OutOfReach(f"Broker {broker_id} is out of reach: {error or 'no answer'}.") from error

@@ -1,4 +1,4 @@
-"""What the routes of the HTTP API are given: this broker to look at, and the cluster to ask."""
+"""The dependencies of HTTP API handlers: this broker's state and a client of the cluster."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
 from cordwood.cluster.topics import INTERNAL_TOPICS
 
 BATCHES_AT_ONCE_MAX = 64
-"""That one broker has in hand for the HTTP clients of this one."""
+"""Produce requests in flight to one broker for the HTTP clients of this broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One broker's side of its HTTP API."""
+    """The dependencies of one broker's HTTP API."""
 
     watched: Watched
     cluster: ClusterClient
@@ -42,19 +42,19 @@ class Context:
         decoding: DecodeQueue,
         wall_clock: Callable[[], int],
     ) -> "Context":
-        """With nothing on its way yet."""
+        """Construct a context with no requests in flight."""
         accumulator = RecordAccumulator(cluster.apart(BATCHES_AT_ONCE_MAX), watched.quorum)
         bodies = Bodies(watched.memory.http_bodies)
         return cls(watched, cluster, settings, decoding, wall_clock, bodies, Streams(), accumulator)
 
     async def close(self) -> None:
-        """Ask nobody any more. What is on its way may or may not be kept."""
+        """Close all connections. Records in flight may or may not be appended."""
         await self.accumulator.close()
         await self.cluster.close()
 
     @property
     def image(self) -> Image:
-        """The newest metadata. Raises HttpRefusal before this broker knows any."""
+        """The newest metadata image. Raises HttpRefusal before this broker has joined a cluster."""
         image = self.watched.quorum.image
         if not image.brokers:
             sentence = self.watched.why_not_ready() or "This broker has not joined its cluster."
@@ -62,19 +62,19 @@ class Context:
         return image
 
     def topic(self, name: str) -> TopicImage:
-        """Raises HttpRefusal."""
+        """Return a topic by name. Raises HttpRefusal."""
         topic = self.image.topics_by_name.get(name)
         if topic is None:
             raise HttpRefusal(404, f"There is no topic {name!r}.", ErrorCode.unknown_topic_or_partition)
         return topic
 
     def topics(self, *, internal: bool) -> list[TopicImage]:
-        """By name; the broker's own only where they are asked for."""
+        """Return the topics by name; internal topics only if requested."""
         topics = self.image.topics_by_name
         return [topics[name] for name in sorted(topics) if internal or name not in INTERNAL_TOPICS]
 
     def broker(self, broker_id: str) -> BrokerImage:
-        """By its number as a path has it. Raises HttpRefusal."""
+        """Return a broker by its id in the path. Raises HttpRefusal."""
         for broker in self.image.brokers.values():
             if str(broker.id) == broker_id:
                 return broker

@@ -1,4 +1,4 @@
-"""What is written below the fields of a Struct, for its description: the code has it once, and so has OpenAPI."""
+"""Attribute docstrings of Structs, extracted from the source for the OpenAPI descriptions."""
 
 import ast
 import inspect
@@ -9,11 +9,11 @@ import msgspec
 
 
 def notes_of(shape: type[msgspec.Struct]) -> dict[str, str]:
-    """By the names that fields have in JSON; only those that have a note."""
+    """Return the docstrings by the fields' JSON names. Fields without a docstring are left out."""
     try:
         source = inspect.getsource(shape)
     except OSError:
-        # Installed without its source: the fields have to speak for themselves.
+        # Installed without the source: there are no descriptions.
         return {}
     names = {field.name: field.encode_name for field in msgspec.structs.fields(shape)}
     return {names[name]: note for name, note in _notes(source) if name in names}

@@ -1,9 +1,9 @@
-"""Which requests HTTP answers: none that a page of another site makes a browser send. Pure.
+"""Cross-site request protection: host and origin checks against CSRF and DNS rebinding. Pure.
 
-There are no cookies and no passwords to steal here; but a page from elsewhere, in the browser of somebody who can reach
-the broker, must not be able to change anything (cross-site requests), nor to do anything at all by having its own name
-lead to the broker's address (DNS rebinding): by then the page and the broker are of one origin. So a request has to
-name the broker by an address, which no page can choose, or by a name that is known to be the broker's.
+The API has no cookies and no passwords. But a page of another site, in the browser of a user who can reach the broker,
+must not change anything (cross-site requests). Nor may it do anything by resolving its own name to the broker's address
+(DNS rebinding), after which the browser takes the page and the broker for one origin. So a request has to name the
+broker by an address, which no page can choose, or by a name that is configured as the broker's.
 """
 
 from collections.abc import Mapping
@@ -17,19 +17,22 @@ ANY_HOST = "*"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is reached from this machine alone."""
+    """Return whether a listen address is reachable only from this machine."""
     return host in LOOPBACK_NAMES or host.startswith("127.")
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`bound_host` is what HTTP listens on; `names`, in lower case, are the broker's, ANY_HOST among them for all."""
+    """The request check of one broker.
+
+    `bound_host` is the listen address of HTTP. `names` are the accepted host names in lower case; ANY_HOST accepts all.
+    """
 
     bound_host: str
     names: frozenset[str] = frozenset()
 
     def why_not(self, method: str, headers: Mapping[str, str]) -> str | None:
-        """In a sentence why a request with these headers is not answered; None where it is."""
+        """Return the reason to refuse a request with these headers, as a sentence; None to accept it."""
         host = headers.get("Host", "")
         if not self._is_ours(_name_in(host)):
             return (
@@ -51,7 +54,7 @@ class Guard:
 
 
 def urlsplit_host(origin: str) -> str | None:
-    """Host and port of a page's origin; None where there are none, as of a page out of a file."""
+    """Return host and port of an Origin header; None if it has none, as for a page opened from a file."""
     try:
         return urlsplit(origin).netloc.lower() or None
     except ValueError:
@@ -59,7 +62,7 @@ def urlsplit_host(origin: str) -> str | None:
 
 
 def _name_in(host: str) -> str:
-    """A Host header without its port."""
+    """Return the name in a Host header, without the port."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower()

@@ -1,4 +1,4 @@
-"""Where partitions begin and end, and where a position falls in each: asked of their leaders."""
+"""ListOffsets for the HTTP API: log starts, ends and positions of partitions, requested from their leaders."""
 
 import asyncio
 from collections import defaultdict
@@ -17,28 +17,28 @@ from cordwood.cluster.kafka.handlers.list_offsets import DEBUGGER, EARLIEST, LAT
 from cordwood.cluster.positions import AtOffset, AtTime, Edge, Position
 
 CONSUMER = -1
-"""In the place of a replica's id: who asks so is told where the committed part ends."""
+"""The replica id of a consumer, which gets the end of the committed records as the end."""
 READ_COMMITTED = 1
 RETRIED_FOR_S, RETRY_S = 3.0, 0.1
 
 
 async def starts(context: Context, places: Iterable[Place]) -> Offsets:
-    """The first offset that each still has. Partitions whose leader does not answer are left out."""
+    """Return the log start offset of each partition. Partitions whose leader does not respond are left out."""
     return await _known(context, places, EARLIEST)
 
 
 async def committed_ends(context: Context, places: Iterable[Place]) -> Offsets:
-    """The end of what consumers may read. Partitions whose leader does not answer are left out."""
+    """Return the end of what consumers may read. Partitions whose leader does not respond are left out."""
     return await _known(context, places, LATEST)
 
 
 async def log_ends(context: Context, places: Iterable[Place]) -> Offsets:
-    """The end of the leader's log, committed or not. Partitions whose leader does not answer are left out."""
+    """Return the leader's log end, committed or not. Partitions whose leader does not respond are left out."""
     return await _known(context, places, LATEST, DEBUGGER)
 
 
 async def resolve(context: Context, position: Position, places: Iterable[Place]) -> Offsets:
-    """The offset that a position means in each partition, never outside of what it has. Raises HttpRefusal."""
+    """Return the offset of a position in each partition, always within the log. Raises HttpRefusal."""
     names = list(places)
     match position:
         case Edge.EARLIEST:
@@ -56,20 +56,20 @@ async def resolve(context: Context, position: Position, places: Iterable[Place])
 
 
 async def clamped(context: Context, wanted: Mapping[Place, int]) -> Offsets:
-    """The same offsets, each moved to where its partition begins or ends if it lies outside. Raises HttpRefusal."""
+    """Return the offsets, each limited to the range of its partition. Raises HttpRefusal."""
     begins, ends = await _all(context, wanted, EARLIEST), await _all(context, wanted, LATEST)
     return {place: min(max(offset, begins[place]), ends[place]) for place, offset in wanted.items()}
 
 
 async def _all(context: Context, places: Iterable[Place], timestamp: int) -> Offsets:
-    """Raises HttpRefusal where one of them is not to be had. What goes by itself is waited for, for a while."""
+    """Return the offset of every partition. Retries retriable errors for RETRIED_FOR_S. Raises HttpRefusal."""
     names, now = list(places), asyncio.get_running_loop().time
     deadline = now() + RETRIED_FOR_S
     while True:
         try:
             return await _all_now(context, names, timestamp)
         except HttpRefusal as refusal:
-            # A leader may not have heard of a topic yet that is known here.
+            # A leader may not have a new topic in its metadata yet.
             is_new = refusal.code is ErrorCode.unknown_topic_or_partition
             if now() > deadline or not (is_new or refusal.status == NOT_NOW):
                 raise

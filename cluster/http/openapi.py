@@ -1,4 +1,4 @@
-"""The description of the API that `/openapi.json` serves, made from the table of routes and the shapes in it."""
+"""The OpenAPI document of the HTTP API (`/openapi.json`), generated from the route table and the Structs."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ _WITH_BODY = (408, 413, 415, 422, 429)
 
 
 def description_of(routes: Sequence[Route[Any, Any]]) -> Json:
-    """An OpenAPI 3.1 document."""
+    """Return the OpenAPI 3.1 document."""
     bodies = [shape for route in routes for shape in (route.body, route.returns) if shape is not Nothing]
     components = _components(dict.fromkeys([Mistake, *bodies]))
     queries = _components(dict.fromkeys(route.query for route in routes))
@@ -77,7 +77,7 @@ def _places(path: str) -> Iterable[Json]:
 
 
 def _query(shape: type[msgspec.Struct], schema: Json) -> Iterable[Json]:
-    """Each field of the query's shape is a parameter of its own."""
+    """Yield one parameter per field of the query."""
     for field in msgspec.structs.fields(shape):
         described = dict(schema["properties"][field.encode_name])
         note = described.pop("description", None)
@@ -92,12 +92,12 @@ def _query(shape: type[msgspec.Struct], schema: Json) -> Iterable[Json]:
 
 
 def _components(shapes: Iterable[type]) -> Json:
-    """The schemas of all these and of whatever is in them, with what stands below their fields in the code."""
+    """Return the schemas of these Structs and of those in them, with attribute docstrings as descriptions."""
     _, components = msgspec.json.schema_components(list(shapes), ref_template=_REF)
     for shape in _with_inner(shapes):
         properties = components[shape.__name__]["properties"]
         for name, note in notes_of(shape).items():
-            # Beside a reference, too, a description may stand since OpenAPI 3.1.
+            # OpenAPI 3.1 allows a description beside a $ref.
             properties[name].setdefault("description", note)
     return components
 

@@ -1,4 +1,4 @@
-"""Pauses of the whole process for the garbage collector."""
+"""Garbage collector pauses of the process."""
 
 import gc
 from typing import Literal
@@ -7,7 +7,7 @@ from cordwood.replication.measures import SECONDS, Clock, Histogram
 
 
 class Pauses:
-    """Measured between `start` and `stop`."""
+    """The pauses between `start` and `stop`."""
 
     def __init__(self, clock: Clock) -> None:
         self.collections_s = Histogram(SECONDS)

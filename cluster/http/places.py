@@ -1,4 +1,4 @@
-"""Partitions by name, and the brokers that lead them. Pure."""
+"""Topic partitions by name, and their leaders. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from cordwood.cluster.metadata.image import NO_LEADER, Image
 
 
 class Place(NamedTuple):
-    """A partition of a topic."""
+    """A topic partition."""
 
     topic: str
     partition: int
@@ -18,13 +18,13 @@ Offsets = dict[Place, int]
 
 
 def exists(place: Place, image: Image) -> bool:
-    """Whether there is such a partition."""
+    """Return whether the topic and partition exist."""
     topic = image.topics_by_name.get(place.topic)
     return topic is not None and place.partition in range(len(topic.partitions))
 
 
 def leader_of(place: Place, image: Image) -> int | None:
-    """The broker that leads a partition now; None where none does, or there is no such partition."""
+    """Return the leader of a partition; None if it has no leader or does not exist."""
     if not exists(place, image):
         return None
     leader = image.topics_by_name[place.topic].partitions[place.partition].leader
@@ -32,7 +32,7 @@ def leader_of(place: Place, image: Image) -> int | None:
 
 
 def by_leader(places: Iterable[Place], image: Image) -> dict[int, list[Place]]:
-    """Those that have no leader are left out."""
+    """Group partitions by leader. Partitions without a leader are left out."""
     led: defaultdict[int, list[Place]] = defaultdict(list)
     for place in places:
         leader = leader_of(place, image)

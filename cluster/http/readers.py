@@ -1,4 +1,4 @@
-"""HTTP clients that do not take their answers: how much waits for them, and which are cut off."""
+"""Slow HTTP readers: unsent response bytes per connection, and the eviction of stalled clients."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,18 +10,18 @@ from cordwood.cluster.memory import MemoryPool
 
 CHECK_INTERVAL_S = 1.0
 STALLED_AFTER_S = 60.0
-"""A client that takes nothing of its answer for this long is cut off."""
+"""A client that reads none of its response for this long is disconnected."""
 
 _events = structlog.get_logger("http")
 
 
 class Readers:
-    """Counts what the connections' transports hold. In a full pool, those go that were stalled for longest."""
+    """The send buffers of all connections. If the pool is full, clients stalled for longest are disconnected."""
 
     def __init__(self, connections: Callable[[], Sequence[RequestHandler]], pool: MemoryPool) -> None:
         self._connections, self._pool = connections, pool
         self._stalled: dict[asyncio.Transport, tuple[float, int]] = {}
-        """Since when a client has taken nothing, and how much has waited for it since."""
+        """The time since when a client has read nothing, and its unsent bytes."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -32,7 +32,7 @@ class Readers:
             self._timer.cancel()
 
     def check(self) -> None:
-        """Count, and cut off those that may not wait any longer. Called with every answer that is about to be sent."""
+        """Measure the send buffers, and disconnect stalled clients. Called before every response."""
         now, before = asyncio.get_running_loop().time(), self._stalled
         self._stalled = {}
         for connection in self._connections():

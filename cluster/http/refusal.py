@@ -1,4 +1,4 @@
-"""What HTTP says no with: a status, a sentence that says what to do, and Kafka's name for it."""
+"""HTTP errors: status, user message and Kafka error name."""
 
 from typing import Any
 
@@ -68,54 +68,54 @@ _SENTENCES = {
 
 
 class Mistake(msgspec.Struct, frozen=True):
-    """Why something was not done."""
+    """An error response."""
 
     error: str
-    """A sentence that says what is wrong, and what to do."""
+    """What is wrong and what to do, in one sentence or more."""
     code: str
-    """Kafka's name for it."""
+    """The name of the Kafka error code."""
 
 
 class HttpRefusal(Exception):
-    """An expected outcome that is not what was asked for."""
+    """An expected error, sent as an error response."""
 
     def __init__(self, status: int, sentence: str, code: ErrorCode = ErrorCode.invalid_request) -> None:
         super().__init__(sentence)
         self.status, self.sentence, self.code = status, sentence, code
 
     def response(self) -> web.Response:
-        """A client that may ask again is told when."""
+        """Return the error response, with Retry-After if the client may retry."""
         headers = {"Retry-After": str(RETRY_AFTER_S)} if self.status in (429, NOT_NOW) else None
         return json_response(Mistake(self.sentence, self.code.name.upper()), self.status, headers)
 
 
 def refusal_of(code: ErrorCode, message: str | None = None) -> HttpRefusal:
-    """What stands for an error code of Kafka's; `message` is what came with it."""
+    """Return the HTTP error of a Kafka error code; `message` is the broker's own message."""
     return HttpRefusal(status_of(code), as_sentence(message) if message else sentence_of(code), code)
 
 
 def status_of(code: ErrorCode) -> int:
-    """Whoever could not be served now may be in a moment; whatever else is wrong, is wrong with the request."""
+    """Return the status: 503 for a retriable error, otherwise that of a client error."""
     return NOT_NOW if code in _PASSING else _STATUS.get(code, 400)
 
 
 def sentence_of(code: ErrorCode) -> str:
-    """For a code that came without words of its own."""
+    """Return the default message of an error code."""
     return _SENTENCES.get(code) or f"The cluster refuses it: {code.name.upper()}."
 
 
 def as_sentence(words: str) -> str:
-    """With a capital letter and a full stop, as some of the messages that come with codes are not."""
+    """Return the message with a capital letter and a full stop."""
     return words[:1].upper() + words[1:].rstrip(".") + "."
 
 
 def check(code: ErrorCode, message: str | None = None) -> None:
-    """Raises HttpRefusal for everything but success."""
+    """Raise HttpRefusal unless `code` is success."""
     if code is not ErrorCode.none:
         raise refusal_of(code, message)
 
 
 def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """Structs as JSON."""
+    """Return Structs as a JSON response."""
     body = msgspec.json.encode(content)
     return web.Response(body=body, status=status, headers=headers, content_type="application/json")

@@ -1,4 +1,4 @@
-"""A name for each HTTP request, by which whoever sent it finds it in the broker's log."""
+"""HTTP request ids (X-Request-ID), for finding a request in the broker's log."""
 
 import itertools
 import re
@@ -13,13 +13,13 @@ _NAME = re.compile(r"[\w.:/+-]{1,100}", re.ASCII)
 
 
 class RequestIds:
-    """The name that a client gives, if it gives one that a log line can take, and otherwise the next number."""
+    """Takes the client's request id if it is safe for a log line, otherwise the next number."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
 
     def join(self, application: web.Application) -> None:
-        """Name the application's requests, and tell their names in all its answers."""
+        """Assign an id to each request of the application, and send it with each response."""
         application.middlewares.insert(0, self._name)
         application.on_response_prepare.append(_tell)
 
@@ -31,7 +31,7 @@ class RequestIds:
 
 
 def id_of(request: web.Request) -> str:
-    """The request's name."""
+    """Return the request's id."""
     return request[_ID]
 
 

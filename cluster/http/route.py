@@ -1,4 +1,4 @@
-"""One row of the API's table: a method and a path, the shapes that go in and out, and who answers."""
+"""An HTTP API route: method, path, request and response types, and the handler."""
 
 import functools
 import inspect
@@ -19,16 +19,16 @@ B = TypeVar("B", bound=msgspec.Struct)
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The shape of a query or a body that there is not."""
+    """The type of an absent query or body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked(Generic[Q, B]):
-    """One request, read and found to have the shape that it should."""
+    """One validated request."""
 
     context: Context
     path: Mapping[str, str]
-    """What stands in the path's places."""
+    """The values of the path's parameters."""
     query: Q
     body: B
     request: web.Request
@@ -36,7 +36,7 @@ class Asked(Generic[Q, B]):
 
 @dataclass(frozen=True, slots=True)
 class Route(Generic[Q, B]):
-    """`answer` gives a Struct, to be sent as JSON, or a response of its own. It may raise HttpRefusal."""
+    """One route. `answer` returns a Struct, which is sent as JSON, or a response. It may raise HttpRefusal."""
 
     method: str
     path: str
@@ -45,25 +45,25 @@ class Route(Generic[Q, B]):
     body: type[B]
     returns: type
     statuses: tuple[int, ...] = (200,)
-    """Of success; a Struct is sent with the first."""
+    """Success statuses; a Struct is sent with the first."""
     refusals: tuple[int, ...] = ()
-    """Statuses that it may answer with besides, and that every route may."""
+    """Error statuses besides those that every route may return."""
     content_types: tuple[str, ...] = (JSON,)
-    """Of the body."""
+    """The accepted content types of the body."""
     response_types: tuple[str, ...] = (JSON,)
     reads_body_itself: bool = False
-    """Whether `answer` reads the body, and is given None in its place."""
+    """True if `answer` reads the body; `answer` then gets None as the body."""
     headers: tuple[dict[str, Any], ...] = ()
-    """Those that are looked at, as OpenAPI describes a parameter."""
+    """Request headers that the handler reads, as OpenAPI parameters."""
 
     @property
     def summary(self) -> str:
-        """The first line of the answerer's docstring."""
+        """The first line of the handler's docstring."""
         return self.description.partition("\n")[0]
 
     @property
     def description(self) -> str:
-        """The answerer's docstring."""
+        """The handler's docstring."""
         return inspect.getdoc(self.answer) or ""
 
     @property
@@ -71,7 +71,7 @@ class Route(Generic[Q, B]):
         return self.body is not Nothing
 
     async def respond(self, request: web.Request, context: Context) -> web.StreamResponse:
-        """Raises HttpRefusal."""
+        """Handle one request. Raises HttpRefusal."""
         query = read_query(request, self.query)
         body = await self._read_body(request, context)
         answer = await self.answer(Asked(context, request.match_info, query, body, request))
@@ -88,9 +88,9 @@ class Route(Generic[Q, B]):
 
 
 def read_query(request: web.Request, shape: type[Q]) -> Q:
-    """The query as a Struct: numbers and words are taken from text. Raises HttpRefusal."""
+    """Return the query as a Struct; values are converted from text. Raises HttpRefusal."""
     if not request.query_string:
-        # Most requests say nothing more, and nothing is required of them.
+        # Most requests have no query, and no field is required.
         return shape()
     given, fields = request.rel_url.query, _fields(shape)
     for name in given:
@@ -105,7 +105,7 @@ def read_query(request: web.Request, shape: type[Q]) -> Q:
 
 
 def read_json(content: bytes, shape: type[B]) -> B:
-    """Raises HttpRefusal."""
+    """Decode a JSON body. Raises HttpRefusal."""
     try:
         return msgspec.json.decode(content, type=shape)
     except msgspec.ValidationError as error:
@@ -120,7 +120,7 @@ def _fields(shape: type[msgspec.Struct]) -> Mapping[str, msgspec.structs.FieldIn
 
 
 def is_list(annotation: Any) -> bool:
-    """Whether a query parameter may be given more than once."""
+    """Return whether a query parameter may be repeated."""
     return get_origin(annotation) in (list, tuple) or any(is_list(part) for part in get_args(annotation))
 
 

@@ -1,4 +1,4 @@
-"""What there is to be asked over HTTP."""
+"""The read-only routes of one broker: health, readiness, metrics and status."""
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
@@ -9,7 +9,7 @@ from cordwood.cluster.http.watched import Watched
 
 
 class Routes:
-    """Answers for one broker. Whoever asks only reads."""
+    """The routes of one broker. They change nothing."""
 
     def __init__(self, watched: Watched) -> None:
         self._watched, self._scraper = watched, Scraper(watched)
@@ -23,7 +23,7 @@ class Routes:
         )
 
     async def _health(self, _request: web.Request) -> web.Response:
-        """The process runs, and so does its loop."""
+        """Respond if the process and its event loop run."""
         return web.Response(text="alive\n")
 
     async def _readiness(self, _request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The listening side of HTTP: one address, few connections, and a sentence for every mistake."""
+"""The HTTP server: one listener, a bounded number of connections, and an error message for every mistake."""
 
 import asyncio
 import logging
@@ -26,20 +26,20 @@ BACKLOG = 16
 LINE_BYTES_MAX = 4096
 HEADERS_MAX = 40
 IDLE_S = 75.0
-"""A connection without a whole request for this long is closed. aiohttp counts from its beginning since 3.14."""
+"""The idle timeout of a connection. Since 3.14, aiohttp counts this from the beginning of the connection."""
 UNREAD_BODY_S = 1.0
 CLOSE_S = 1.0
 FOR_ALL = frozenset({"/healthz", "/readyz", "/metrics"})
-"""What those ask who watch a broker by whatever name they have for it."""
+"""Paths that are served under any host name, for monitoring."""
 
 _events = structlog.get_logger("http")
 
 
 class HttpServer:
-    """What is told of one broker, in that broker's own loop."""
+    """The HTTP server of one broker, on that broker's event loop."""
 
     def __init__(self, watched: Watched, context: Context | None = None, names: frozenset[str] = frozenset()) -> None:
-        """Without a `context` there is only what can be seen of this one broker. It answers to these `names`."""
+        """Serve only this broker's own state if `context` is None. `names` are the accepted host names."""
         self._names, self._context = names, context
         self._pauses = watched.pauses
         application = web.Application(middlewares=[_mistakes_in_words, self._guarded])
@@ -58,14 +58,14 @@ class HttpServer:
             max_field_size=HEADER_BYTES_MAX,
             max_headers=HEADERS_MAX,
             shutdown_timeout=CLOSE_S,
-            # A reader that has hung up is not noticed before something is to be sent to it, which may be never.
+            # aiohttp otherwise notices a closed connection only on the next write, which may never happen.
             handler_cancellation=True,
         )
         self._listening: asyncio.Server | None = None
         self._readers = Readers(self._connections, watched.memory.http_unsent)
 
     async def start(self, host: str, port: int) -> int:
-        """Listen and answer. Returns the port, which the system chooses for 0. Raises OSError."""
+        """Listen. Return the port, which the system chooses for 0. Raises OSError."""
         self._guard = Guard(host, self._names)
         await self._runner.setup()
         loop = asyncio.get_running_loop()
@@ -81,7 +81,7 @@ class HttpServer:
         return bound
 
     async def close(self) -> None:
-        """Finish the answers that are under way, and end all connections."""
+        """Finish the responses in progress, and close all connections."""
         self._pauses.stop()
         self._readers.stop()
         if self._listening is not None:
@@ -101,7 +101,7 @@ class HttpServer:
         return [] if self._runner.server is None else self._runner.server.connections
 
     def _connection(self) -> asyncio.Protocol:
-        """One more. The oldest makes room where there are too many: those that hang keep no health check out."""
+        """Accept a connection, and abort the oldest above CONNECTIONS_MAX, so that health checks get through."""
         server = self._runner.server
         assert server is not None, "nobody connects before the start"
         connections = server.connections
@@ -112,7 +112,7 @@ class HttpServer:
 
 
 class _Retelling(logging.Handler):
-    """The library's log in ours. What a client gets wrong is a line there, and no traceback."""
+    """Forwards aiohttp's log to the broker's. A client's protocol error is one line, without a traceback."""
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
@@ -144,7 +144,7 @@ async def _mistakes_in_words(request: web.Request, handler: Handler) -> web.Stre
     except web.HTTPException as refused:
         return HttpRefusal(refused.status, f"{refused.reason}.").response()
     except (ConnectionError, asyncio.CancelledError):
-        # The client has gone: nobody is left to be told anything.
+        # The client has disconnected: there is no response to send.
         raise
     except Exception as error:
         _events.error("http.failed", request=id_of(request), method=request.method, path=request.path, exc_info=error)

@@ -1,4 +1,4 @@
-"""`/v1/status`: who this broker is in its cluster, what it leads and how far its followers are; its disks."""
+"""`/v1/status`: this broker's cluster membership, led partitions and their followers, disks and damage."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 def status_of(watched: Watched) -> Json:
-    """To be written as JSON. Offsets are half-open: an end is the offset that comes next."""
+    """Return the status for JSON. Offsets are half-open: an end is the next offset."""
     image = watched.quorum.image
     me = image.brokers.get(watched.broker_id)
     return {
@@ -53,7 +53,7 @@ def _follower(partition: Partition, follower: FollowerStatus) -> Json:
 
 
 def _damage(place: DamageStatus) -> Json:
-    """Of no partition, but of the broker itself, where the topic is empty."""
+    """An empty topic stands for damage in the broker's own files."""
     return {
         "topic": place.topic,
         "partition": place.partition,

@@ -1,4 +1,4 @@
-"""What HTTP tells of: the live parts of this broker, looked at when somebody asks."""
+"""The live components of a broker that HTTP reads for metrics, status and the API."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from cordwood.replication.replicas import Replicas
 
 
 class Room(NamedTuple):
-    """Of the file system that a log directory is on, as far as its user may fill it."""
+    """The room of a log directory's file system, as far as the broker's user may fill it."""
 
     free_bytes: int
     total_bytes: int
@@ -29,38 +29,38 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A broker, from its first turn to its last."""
+    """The components of one running broker."""
 
     broker_id: BrokerId
     quorum: Quorum
     replicas: Replicas
     damage: DamageRegister
     why_not_ready: Callable[[], str | None]
-    """In a sentence why clients are not well served here; None where they are."""
+    """Returns the reason, as a sentence, why this broker does not serve clients well; None if it does."""
     connection_count: Callable[[], int]
-    """Clients and other brokers that speak Kafka with this one."""
+    """Returns the number of open Kafka connections, of clients and of other brokers."""
     groups: GroupCoordinator
     requests: RequestMeasures
     flushes: FlushMeasures
     event_log: MetadataEventLog
     metadata_files: FileMeasures | None
-    """None where this broker is no voter."""
+    """None if this broker is not a voter."""
     pauses: Pauses
     watchdog: Watchdog
     memory: Memory
 
     def led(self) -> Iterator[Partition]:
-        """The partitions that this broker leads and can serve."""
+        """Yield the partitions that this broker leads and can serve."""
         return (partition for partition in self.replicas if partition.is_leader and not partition.is_offline)
 
 
 def lag_records(partition: Partition, follower: FollowerStatus) -> int:
-    """What a follower lacks on its disk of its leader's log; all of it where it has not been heard of in this epoch."""
+    """Return the records that a follower has not on disk; the whole log if it has not reported in this epoch."""
     return partition.log.log_end - max(follower.flushed_end, partition.log.log_start)
 
 
 def room_of(directory: LogDirectory) -> Room | None:
-    """None where nobody can tell. A disk that has failed is not asked."""
+    """Return the room of a log directory; None if it is offline or the file system cannot be queried."""
     if directory.is_offline:
         return None
     disk, path = directory.disk, directory.path

@@ -1,1 +1,1 @@
-"""The resources of the HTTP API, one a file: the shapes they have, and what is asked of the cluster for them."""
+"""The resources of the HTTP API, one module each: request and response types, and handlers."""

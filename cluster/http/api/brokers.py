@@ -1,4 +1,4 @@
-"""Brokers: where they are, whether they serve, and whether one may be stopped now."""
+"""Brokers over HTTP: endpoints, fencing state, and whether one may be stopped."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ MIN_ISR = "min.insync.replicas"
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where Kafka clients of a listener reach a broker."""
+    """The advertised address of one listener of a broker."""
 
     listener: str
     host: str
@@ -25,14 +25,14 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """A registered broker. A fenced one leads nothing: it has fallen silent, or has only just started."""
+    """A registered broker. A fenced broker leads nothing: its session timed out, or it has just started."""
 
     broker_id: int
     epoch: int
     incarnation: str
     endpoints: list[Endpoint]
     http: str | None
-    """HOST:PORT where it listens for HTTP; known only of the broker that answers."""
+    """The broker's HTTP listener as HOST:PORT; null for brokers other than the one that answers."""
     rack: str | None
     is_fenced: bool
     is_shutting_down: bool
@@ -43,13 +43,13 @@ class Broker(msgspec.Struct, frozen=True):
 
 
 class Brokers(msgspec.Struct, frozen=True):
-    """All registered brokers, by number."""
+    """All registered brokers, by id."""
 
     brokers: list[Broker]
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether a broker may be stopped without anybody noticing."""
+    """Whether a broker may be stopped without an effect on clients."""
 
     broker_id: int
     can_stop: bool
@@ -57,25 +57,25 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 async def list_brokers(asked: Asked[Nothing, Nothing]) -> Brokers:
-    """The brokers that are registered."""
+    """List the registered brokers."""
     context = asked.context
     return Brokers([broker_of(broker, context) for _, broker in sorted(context.image.brokers.items())])
 
 
 async def describe_broker(asked: Asked[Nothing, Nothing]) -> Broker:
-    """One broker."""
+    """Describe a broker."""
     return broker_of(asked.context.broker(asked.path["broker_id"]), asked.context)
 
 
 async def can_stop(asked: Asked[Nothing, Nothing]) -> Verdict:
-    """Whether a broker may be stopped now, and if not, why. `cordwood cluster can-stop` says the same."""
+    """Check whether a broker may be stopped now, and if not, why. `cordwood cluster can-stop` uses the same check."""
     broker_id = int(asked.context.broker(asked.path["broker_id"]).id)
     reasons = reasons_against(view_of(asked.context), broker_id)
     return Verdict(broker_id, not reasons, reasons)
 
 
 def broker_of(broker: BrokerImage, context: Context) -> Broker:
-    """As the newest metadata has it."""
+    """Return a broker from the newest metadata."""
     image, status = context.image, context.watched.quorum.status()
     held = [
         partition
@@ -100,7 +100,7 @@ def broker_of(broker: BrokerImage, context: Context) -> Broker:
 
 
 def view_of(context: Context) -> ClusterView:
-    """What the verdict goes by."""
+    """Return the cluster state that the check needs."""
     image, status = context.image, context.watched.quorum.status()
     members = (*status.voters, *status.observers)
     return ClusterView(

@@ -1,4 +1,4 @@
-"""The cluster as a whole: who is in it, who decides, and how well it is."""
+"""The cluster over HTTP: brokers, controller, metadata quorum and partition health."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from cordwood.cluster.metadata.quorum import VoterStatus
 
 
 class QuorumMember(msgspec.Struct, frozen=True):
-    """A broker that keeps the metadata. What only the active controller knows is null elsewhere."""
+    """A voter or an observer of the metadata quorum. Values that only the active controller has are null elsewhere."""
 
     broker_id: int
     is_voter: bool
@@ -21,7 +21,7 @@ class QuorumMember(msgspec.Struct, frozen=True):
 
 
 class Quorum(msgspec.Struct, frozen=True):
-    """Who keeps the metadata, by Raft."""
+    """The metadata quorum (Raft)."""
 
     leader: int | None
     term: int
@@ -35,23 +35,23 @@ class Cluster(msgspec.Struct, frozen=True):
     cluster_id: str
     controller: int | None
     answered_by: int
-    """The broker that gave this answer."""
+    """The id of the broker that answered."""
     brokers: list[Broker]
     quorum: Quorum
     topic_count: int
     partition_count: int
     under_replicated_partitions: int
-    """Those that have fewer replicas in sync than they have replicas."""
+    """Partitions with fewer in-sync replicas than replicas."""
     under_min_isr_partitions: int
-    """Those that take no acks=all for want of replicas in sync."""
+    """Partitions that refuse acks=all: fewer replicas in sync than min.insync.replicas."""
     offline_partitions: int
-    """Those that have no leader."""
+    """Partitions without a leader."""
     reassigning_partitions: int
-    """Those that are on their way to other brokers."""
+    """Partitions with a reassignment in progress."""
 
 
 async def describe_cluster(asked: Asked[Nothing, Nothing]) -> Cluster:
-    """The brokers, the controller, and how many partitions are not as they should be."""
+    """Describe the cluster: brokers, controller, metadata quorum, and the number of unhealthy partitions."""
     context = asked.context
     image = context.image
     partitions = [partition for topic in image.topics_by_id.values() for partition in topic.partitions]
@@ -72,7 +72,7 @@ async def describe_cluster(asked: Asked[Nothing, Nothing]) -> Cluster:
 
 
 def is_under_replicated(partition: PartitionImage) -> bool:
-    """Whether a replica that is to stay lacks something."""
+    """Return whether fewer replicas are in sync than the partition has."""
     return len(partition.isr) < len(partition.replicas)
 
 

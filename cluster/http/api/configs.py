@@ -1,4 +1,4 @@
-"""Configs of topics and brokers: what each is worth, where that comes from, and how it is changed."""
+"""Topic and broker configs over HTTP: DescribeConfigs and IncrementalAlterConfigs."""
 
 from typing import Annotated
 
@@ -19,21 +19,21 @@ from cordwood.cluster.kafka.handlers.incremental_alter_configs import Operation
 from cordwood.cluster.metadata.commands import ResourceType
 
 ConfigValue = str | bool | int | float
-"""As JSON has it. Configs are texts, so true and "true" are the same."""
+"""A config value in JSON. Configs are text, so true and "true" are the same."""
 
 
 class Config(msgspec.Struct, frozen=True):
-    """One config as it stands."""
+    """One config with its current value."""
 
     name: str
     value: str | None
-    """None where nothing is set, and of secrets."""
+    """Null if nothing is set, and for secrets."""
     source: str
-    """Where the value comes from: dynamic_topic, dynamic_broker, dynamic_all_brokers, static_broker or default."""
+    """The source of the value: dynamic_topic, dynamic_broker, dynamic_all_brokers, static_broker or default."""
     default: str | None
     type: str
     is_read_only: bool
-    """Whether only the broker's own settings file can change it."""
+    """True if only the broker's configuration file can change it."""
     is_secret: bool
     documentation: str | None
 
@@ -45,48 +45,48 @@ class Configs(msgspec.Struct, frozen=True):
 
 
 class ConfigChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be set; null takes a config back to what it is worth by default."""
+    """The configs to set; null resets a config to its default."""
 
     configs: Annotated[dict[str, ConfigValue | None], msgspec.Meta(max_length=1000)]
 
 
 class ConfigsQuery(msgspec.Struct, frozen=True):
-    """Whether it is only to be looked at."""
+    """The options of a config change."""
 
     dry_run: bool = False
-    """Say whether it could be done, and do nothing."""
+    """Validate the request, and change nothing."""
 
 
 class ChangedConfigs(msgspec.Struct, frozen=True):
-    """What was changed, or would be."""
+    """The configs that were changed, or would be."""
 
     changed: list[str]
 
 
 async def describe_topic_configs(asked: Asked[Nothing, Nothing]) -> Configs:
-    """The configs of a topic."""
+    """Describe the configs of a topic."""
     name = asked.context.topic(asked.path["topic"]).name
     return await _describe(asked.context, None, ResourceType.TOPIC, name)
 
 
 async def alter_topic_configs(asked: Asked[ConfigsQuery, ConfigChanges]) -> ChangedConfigs:
-    """Set configs of a topic, or take them back."""
+    """Set or reset configs of a topic."""
     return await _alter(asked, ResourceType.TOPIC, asked.context.topic(asked.path["topic"]).name)
 
 
 async def describe_broker_configs(asked: Asked[Nothing, Nothing]) -> Configs:
-    """The configs of a broker, as that broker says."""
+    """Describe the configs of a broker. That broker answers."""
     broker_id = int(asked.context.broker(asked.path["broker_id"]).id)
     return await _describe(asked.context, broker_id, ResourceType.BROKER, str(broker_id))
 
 
 async def alter_broker_configs(asked: Asked[ConfigsQuery, ConfigChanges]) -> ChangedConfigs:
-    """Set configs of a broker, or take them back."""
+    """Set or reset configs of a broker."""
     return await _alter(asked, ResourceType.BROKER, str(asked.context.broker(asked.path["broker_id"]).id))
 
 
 def text_of(value: ConfigValue) -> str:
-    """As Kafka's tools write it."""
+    """Return the value as Kafka's tools write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""Consumer groups: who is in them, how far behind they are, and where they go on."""
+"""Consumer groups over HTTP: members, lag, deletion and offset reset."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ from cordwood.cluster.topics import CONSUMER_OFFSETS
 
 NO_MEMBER, NO_GENERATION = "", -1
 VERSION_BYTES = 2
-"""In front of an assignment."""
+"""The version field before an assignment."""
 
 
 class ListedGroup(msgspec.Struct, frozen=True):
@@ -47,14 +47,14 @@ class ListedGroup(msgspec.Struct, frozen=True):
 
 
 class Groups(msgspec.Struct, frozen=True):
-    """All groups by name, but for those of brokers that did not answer."""
+    """All groups by name, except those of brokers that did not respond."""
 
     groups: list[ListedGroup]
     unanswered_by: list[int]
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A running member of a group."""
+    """A member of a group."""
 
     member_id: str
     instance_id: str | None
@@ -63,20 +63,20 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class GroupPartition(msgspec.Struct, frozen=True):
-    """Where a group stands in a partition. What is not known, or does not exist, is null."""
+    """A group's committed offset in a partition. Unknown or absent values are null."""
 
     topic: str
     partition: int
     committed: int | None
-    """The next offset to read."""
+    """The committed offset: the next one to read."""
     end: int | None
     lag_records: int | None
     member_id: str | None
-    """Who reads it now."""
+    """The member that reads the partition now."""
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A group with its members, and how far behind it is."""
+    """A group with its members and its lag."""
 
     group: str
     state: str
@@ -84,30 +84,30 @@ class Group(msgspec.Struct, frozen=True):
     protocol: str
     coordinator: int
     lag_records: int | None
-    """Of all partitions together, as far as that is known; null where it is known of none."""
+    """The sum over the partitions whose lag is known; null if it is known of none."""
     members: list[Member]
     partitions: list[GroupPartition]
 
 
 class DeletedGroup(msgspec.Struct, frozen=True):
-    """What is gone."""
+    """The deleted group."""
 
     group: str
 
 
 class Reset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a group is to go on reading."""
+    """The position to which a group's committed offsets are reset."""
 
     to: str
     """earliest, latest, an offset, a time (2026-07-30T12:00:00Z) or milliseconds since 1970 (@1785412800000)."""
     topics: Annotated[list[str], Items] | None = None
-    """Only in these; else in all that the group has committed."""
+    """Only these topics; otherwise all that the group has committed offsets for."""
     dry_run: bool = False
-    """Only tell what would change."""
+    """Return the offsets that would be committed, and change nothing."""
 
 
 class ResetPartition(msgspec.Struct, frozen=True):
-    """Where a group stood in a partition, and where it goes on."""
+    """A group's committed offset in a partition before and after a reset."""
 
     topic: str
     partition: int
@@ -116,7 +116,7 @@ class ResetPartition(msgspec.Struct, frozen=True):
 
 
 class ResetGroup(msgspec.Struct, frozen=True):
-    """What was reset, or would be."""
+    """The offsets that were reset, or would be."""
 
     group: str
     is_done: bool
@@ -124,7 +124,7 @@ class ResetGroup(msgspec.Struct, frozen=True):
 
 
 async def list_groups(asked: Asked[Nothing, Nothing]) -> Groups:
-    """The groups of all brokers."""
+    """List the groups of all brokers."""
     context = asked.context
     alive = [int(broker.id) for broker in context.image.brokers.values() if not broker.is_fenced]
     answers = await context.cluster.ask_all(alive, lambda _: ListGroupsRequest(states_filter=(), types_filter=()))
@@ -142,7 +142,7 @@ async def list_groups(asked: Asked[Nothing, Nothing]) -> Groups:
 
 
 async def describe_group(asked: Asked[Nothing, Nothing]) -> Group:
-    """A group with its members and the lag of each partition."""
+    """Describe a group with its members and the lag of each partition."""
     context, group_id = asked.context, asked.path["group"]
     coordinator = await _coordinator(group_id, context)
     request = DescribeGroupsRequest(groups=(group_id,), include_authorized_operations=False)
@@ -171,7 +171,7 @@ async def describe_group(asked: Asked[Nothing, Nothing]) -> Group:
 
 
 async def delete_group(asked: Asked[Nothing, Nothing]) -> DeletedGroup:
-    """Delete a group that has no running members, and forget where it stood."""
+    """Delete a group without members, with its committed offsets."""
     group_id = asked.path["group"]
     coordinator = await _coordinator(group_id, asked.context)
     (result,) = (await asked.context.cluster.ask(coordinator, DeleteGroupsRequest(groups_names=(group_id,)))).results
@@ -180,7 +180,7 @@ async def delete_group(asked: Asked[Nothing, Nothing]) -> DeletedGroup:
 
 
 async def reset_group(asked: Asked[Nothing, Reset]) -> ResetGroup:
-    """Move where a group goes on reading. Its members must have stopped."""
+    """Reset the committed offsets of a group. The group must have no members."""
     context, group_id, wanted = asked.context, asked.path["group"], asked.body
     try:
         position = positions.parse(wanted.to)
@@ -197,12 +197,12 @@ async def reset_group(asked: Asked[Nothing, Reset]) -> ResetGroup:
 
 
 def _places(wanted: Reset, committed: Offsets, context: Context) -> list[Place]:
-    """Raises HttpRefusal where there is nothing to reset."""
+    """Return the partitions to reset. Raises HttpRefusal if there are none."""
     if wanted.topics is not None:
         topics = [context.topic(name) for name in dict.fromkeys(wanted.topics)]
         places = [Place(topic.name, index) for topic in topics for index in range(len(topic.partitions))]
     else:
-        # Topics may have been deleted since the group committed.
+        # Topics may have been deleted after the group committed.
         places = [place for place in sorted(committed) if exists(place, context.image)]
     if not places:
         raise HttpRefusal(422, "The group has committed nothing: say in which `topics` it is to go on.")
@@ -210,7 +210,7 @@ def _places(wanted: Reset, committed: Offsets, context: Context) -> list[Place]:
 
 
 async def _coordinator(group_id: str, context: Context, *, may_be_new: bool = False) -> int:
-    """Raises HttpRefusal. Nothing comes into being because somebody has looked for it."""
+    """Return the group's coordinator. Raises HttpRefusal. A lookup does not create the offsets topic."""
     if CONSUMER_OFFSETS not in context.image.topics_by_name and not may_be_new:
         raise HttpRefusal(404, f"There is no group {group_id!r}.", ErrorCode.group_id_not_found)
     request = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=(group_id,))
@@ -220,7 +220,7 @@ async def _coordinator(group_id: str, context: Context, *, may_be_new: bool = Fa
 
 
 async def _committed(group_id: str, coordinator: int, context: Context) -> Offsets:
-    """Raises HttpRefusal."""
+    """Return the group's committed offsets. Raises HttpRefusal."""
     group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
     (answer,) = (await context.cluster.ask(coordinator, OffsetFetchRequest(groups=(group,)))).groups
     if answer.error_code is not ErrorCode.group_id_not_found:
@@ -234,7 +234,7 @@ async def _committed(group_id: str, coordinator: int, context: Context) -> Offse
 
 
 async def _commit(group_id: str, coordinator: int, new: Offsets, context: Context) -> None:
-    """As somebody who is no member, which a group takes only while it has none. Raises HttpRefusal."""
+    """Commit offsets without a member id, which a group accepts only while it has no members. Raises HttpRefusal."""
     by_topic: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
     for place, offset in new.items():
         row = OffsetCommitRequestPartition(
@@ -253,7 +253,7 @@ async def _commit(group_id: str, coordinator: int, new: Offsets, context: Contex
 
 
 def _owners(described: Any) -> dict[Place, str]:
-    """Who reads which partition. What members of other protocols have been assigned is theirs to read."""
+    """Return the member that reads each partition. Assignments of other protocols cannot be decoded."""
     if described.protocol_type != CONSUMER:
         return {}
     return {
@@ -262,7 +262,7 @@ def _owners(described: Any) -> dict[Place, str]:
 
 
 def _assigned(assignment: bytes) -> Iterable[Place]:
-    """Every version begins like version 0. What a client wrote that is no assignment is taken for none."""
+    """Decode an assignment: every version begins like version 0. Malformed bytes count as an empty assignment."""
     content = memoryview(assignment)
     try:
         read = at_once(reading(ConsumerProtocolAssignment, content, VERSION_BYTES, ITEMS_MAX))

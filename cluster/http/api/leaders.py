@@ -1,4 +1,4 @@
-"""Who leads partitions and where their replicas are: elections, and moves to other brokers."""
+"""Leader elections and partition reassignments over HTTP."""
 
 from collections import defaultdict
 from enum import Enum
@@ -21,63 +21,63 @@ from cordwood.cluster.metadata.commands import Election
 
 
 class ElectionType(Enum):
-    """Who may win."""
+    """The kind of election."""
 
     PREFERRED = "preferred"
     """The first of the replicas, if it is in sync."""
     UNCLEAN = "unclean"
-    """Any replica, where none is in sync: what only the others had is lost."""
+    """Any replica, if none is in sync. Records that only the others have are lost."""
 
 
 class PartitionName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A partition of a topic."""
+    """A topic partition."""
 
     topic: str
     partition: PartitionIndex
 
 
 class NewElections(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Partitions that are to have another leader."""
+    """The partitions that are to get another leader."""
 
     type: ElectionType = ElectionType.PREFERRED
     partitions: Annotated[list[PartitionName], Items] | None = None
-    """All that are not led as they should be, where it is left out."""
+    """If left out, all partitions that are not led as requested."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What has become of one partition."""
+    """The result for one partition."""
 
     topic: str
     partition: int
     is_done: bool
     code: str
-    """NONE where it was done, or Kafka's name for the reason why not."""
+    """NONE on success, otherwise the name of the Kafka error code."""
     error: str | None
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """What has become of each partition."""
+    """The results of all partitions."""
 
     partitions: list[Outcome]
 
 
 class Move(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A partition that is to go to other brokers."""
+    """A partition to be reassigned to other brokers."""
 
     topic: str
     partition: PartitionIndex
     replicas: BrokerIds | None
-    """Where to, the preferred leader first; null takes a move back that is under way."""
+    """The new replicas, the preferred leader first; null cancels a reassignment in progress."""
 
 
 class NewMoves(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Partitions that are to go to other brokers."""
+    """Partitions to be reassigned."""
 
     moves: Annotated[list[Move], Items]
 
 
 class OngoingMove(msgspec.Struct, frozen=True):
-    """A partition on its way. It is there when nothing is being added or removed any more."""
+    """A reassignment in progress. It is complete when no replica is being added or removed."""
 
     topic: str
     partition: int
@@ -87,13 +87,13 @@ class OngoingMove(msgspec.Struct, frozen=True):
 
 
 class OngoingMoves(msgspec.Struct, frozen=True):
-    """All partitions that are on their way."""
+    """All reassignments in progress."""
 
     moves: list[OngoingMove]
 
 
 async def elect_leaders(asked: Asked[Nothing, NewElections]) -> Outcomes:
-    """Have partitions led by their preferred replica, or by any."""
+    """Elect leaders: the preferred replicas, or any in an unclean election."""
     wanted = asked.body.partitions
     election = Election.PREFERRED if asked.body.type is ElectionType.PREFERRED else Election.UNCLEAN
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
@@ -117,7 +117,7 @@ async def elect_leaders(asked: Asked[Nothing, NewElections]) -> Outcomes:
 
 
 async def list_moves(asked: Asked[Nothing, Nothing]) -> OngoingMoves:
-    """Partitions that are on their way to other brokers."""
+    """List the partition reassignments in progress."""
     answer = await asked.context.cluster.ask(None, ListPartitionReassignmentsRequest(timeout=TIMEOUT, topics=None))
     check(answer.error_code, answer.error_message)
     return OngoingMoves(
@@ -136,7 +136,7 @@ async def list_moves(asked: Asked[Nothing, Nothing]) -> OngoingMoves:
 
 
 async def move_partitions(asked: Asked[Nothing, NewMoves]) -> Outcomes:
-    """Begin to move partitions to other brokers, or take moves back. What has begun goes on by itself."""
+    """Begin or cancel partition reassignments. They continue after the response."""
     by_topic: defaultdict[str, list[ReassignablePartition]] = defaultdict(list)
     for move in asked.body.moves:
         replicas = None if move.replicas is None else tuple(move.replicas)

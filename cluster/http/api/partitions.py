@@ -1,4 +1,4 @@
-"""Partitions: who leads each, on which brokers it is, from where to where it goes, and how far its replicas are."""
+"""Partitions over HTTP: leader, replicas, offsets and lag; CreatePartitions."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -24,18 +24,18 @@ from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage, TopicImag
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """One copy of a partition. What its broker does not say, or was not asked, is null."""
+    """One replica of a partition. Values that its broker did not report, or was not asked for, are null."""
 
     broker_id: int
     is_in_sync: bool
     is_alive: bool
     lag_records: int | None
-    """What it lacks of what is committed."""
+    """The committed records that the replica lacks."""
     size_bytes: int | None
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """One partition. Offsets are half-open: an end is the offset that comes next. They are null where unknown."""
+    """One partition. Offsets are half-open: an end is the next offset. Unknown offsets are null."""
 
     topic: str
     partition: int
@@ -46,56 +46,56 @@ class Partition(msgspec.Struct, frozen=True):
     """In the order of preference as leader."""
     isr: list[int]
     elr: list[int]
-    """Out of the in-sync set, and still in possession of all that is committed (KIP-966)."""
+    """Eligible leader replicas: not in sync, but with every committed record (KIP-966)."""
     adding: list[int]
     removing: list[int]
     is_under_replicated: bool
     log_start: int | None
     high_watermark: int | None
-    """The end of what is committed, and what consumers read up to."""
+    """The end of the committed records, up to which consumers read."""
     log_end: int | None
 
 
 class Partitions(msgspec.Struct, frozen=True):
-    """Partitions by topic and number."""
+    """Partitions by topic and index."""
 
     partitions: list[Partition]
 
 
 class PartitionsQuery(msgspec.Struct, frozen=True):
-    """How much to find out."""
+    """The level of detail."""
 
     offsets: bool = True
-    """Ask the leaders from where to where each goes, and all brokers how far their replicas are."""
+    """Request offsets from the leaders, and lag and size from all brokers."""
 
 
 class AllPartitionsQuery(msgspec.Struct, frozen=True):
-    """Which partitions, and how much to find out."""
+    """The selection of partitions, and the level of detail."""
 
     offsets: bool = False
-    """Ask the leaders from where to where each goes, and all brokers how far their replicas are."""
+    """Request offsets from the leaders, and lag and size from all brokers."""
     internal: bool = False
-    """Also those of topics that belong to the broker itself."""
+    """Include internal topics."""
 
 
 class MorePartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many partitions a topic is to have from now on."""
+    """The new number of partitions of a topic."""
 
     count: PartitionCount
-    """All together, not how many are added."""
+    """The total, not the number of added partitions."""
     assignments: Annotated[list[BrokerIds], Items] | None = None
-    """The brokers of each partition that is added, the preferred leader first."""
+    """The replicas of each added partition, the preferred leader first."""
 
 
 class GrownTopic(msgspec.Struct, frozen=True):
-    """A topic that has more partitions, or could have."""
+    """A topic with more partitions, or that could have them."""
 
     topic: str
     partition_count: int
 
 
 class _Held(NamedTuple):
-    """What a broker says of its replica."""
+    """A broker's report of its replica."""
 
     lag_records: int
     size_bytes: int
@@ -105,21 +105,22 @@ _Replicas = dict[tuple[Place, int], _Held]
 
 
 async def list_all_partitions(asked: Asked[AllPartitionsQuery, Nothing]) -> Partitions:
-    """The partitions of all topics: what a picture of the cluster is drawn from."""
+    """List the partitions of all topics."""
     topics = asked.context.topics(internal=asked.query.internal)
     return Partitions(await partitions_of(topics, asked.context, with_offsets=asked.query.offsets))
 
 
 async def list_partitions(asked: Asked[PartitionsQuery, Nothing]) -> Partitions:
-    """The partitions of a topic."""
+    """List the partitions of a topic."""
     topic = asked.context.topic(asked.path["topic"])
     return Partitions(await partitions_of([topic], asked.context, with_offsets=asked.query.offsets))
 
 
 async def add_partitions(asked: Asked[DryRun, MorePartitions]) -> GrownTopic:
-    """Give a topic more partitions.
+    """Add partitions to a topic.
 
-    Keys are spread over all of them from then on: new records of a key may go to another partition than those before.
+    Keys are distributed over all partitions from then on: new records of a key may go to another partition than older
+    ones.
     """
     name, wanted = asked.context.topic(asked.path["topic"]).name, asked.body
     rows = wanted.assignments
@@ -134,7 +135,7 @@ async def add_partitions(asked: Asked[DryRun, MorePartitions]) -> GrownTopic:
 
 
 async def partitions_of(topics: Iterable[TopicImage], context: Context, *, with_offsets: bool) -> list[Partition]:
-    """As the newest metadata has them, and, if that is wanted, as their brokers say that they are now."""
+    """Return partitions from the newest metadata, and with offsets as their brokers report them if requested."""
     found = {
         Place(topic.name, index): partition for topic in topics for index, partition in enumerate(topic.partitions)
     }
@@ -151,7 +152,7 @@ async def partitions_of(topics: Iterable[TopicImage], context: Context, *, with_
 
 
 async def _replicas_of(partitions: Mapping[Place, PartitionImage], context: Context) -> _Replicas:
-    """What all brokers that are alive say of their replicas; what nobody says is left out."""
+    """Return the lag and size of replicas on running brokers. Missing reports are left out."""
     wanted: dict[int, dict[str, list[int]]] = {}
     for place, partition in partitions.items():
         for replica in filter(context.image.is_in_service, partition.replicas):

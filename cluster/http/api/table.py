@@ -1,4 +1,4 @@
-"""Every route of the API: a new resource is a module here and a line in this table."""
+"""The route table of the HTTP API: a new resource is a module in this folder and a line in this table."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from cordwood.cluster.http.records import read, write
 from cordwood.cluster.http.route import Route
 
 ROUTES: tuple[Route[Any, Any], ...] = (
-    # Paths are tried in this order, and no others are asked for thousands of times a second.
+    # Routes are matched in this order; these two may be requested thousands of times a second.
     write.ROUTE,
     read.ROUTE,
     *cluster.ROUTES,

@@ -1,4 +1,4 @@
-"""Topics: which there are, created and deleted with the checks that Kafka clients meet."""
+"""Topics over HTTP: list, describe, CreateTopics and DeleteTopics, with the checks that Kafka clients get."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -26,13 +26,13 @@ INT32_MAX = (1 << 31) - 1
 BrokerIds = Annotated[list[Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]], msgspec.Meta(max_length=1000)]
 PartitionIndex = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
 ITEMS_MAX = 10_000
-"""Of a list in a request."""
+"""The limit of a list in a request."""
 Items = msgspec.Meta(max_length=ITEMS_MAX)
 PartitionCount = Annotated[int, msgspec.Meta(ge=1, le=INT32_MAX)]
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """A topic, and how well its partitions are."""
+    """A topic with a summary of its partitions."""
 
     name: str
     id: str
@@ -42,7 +42,7 @@ class Topic(msgspec.Struct, frozen=True):
     under_replicated_partitions: int
     offline_partitions: int
     configs: dict[str, str]
-    """Only what was set for this topic; `…/configs` has all."""
+    """The topic's own configs; `…/configs` has all."""
 
 
 class Topics(msgspec.Struct, frozen=True):
@@ -52,54 +52,54 @@ class Topics(msgspec.Struct, frozen=True):
 
 
 class TopicsQuery(msgspec.Struct, frozen=True):
-    """Which topics."""
+    """The selection of topics."""
 
     internal: bool = False
-    """Also those that belong to the broker itself."""
+    """Include internal topics."""
 
 
 class NewTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A topic to be created. Without counts it gets those of the broker's settings."""
+    """A topic to create. Counts left out are taken from the broker's configuration."""
 
     name: str
     partitions: PartitionCount | None = None
     replication_factor: Annotated[int, msgspec.Meta(ge=1, le=32767)] | None = None
     assignments: Annotated[list[BrokerIds], Items] | None = None
-    """The brokers of each partition, the preferred leader first; in place of both counts."""
+    """The replicas of each partition, the preferred leader first; instead of both counts."""
     configs: Annotated[dict[str, ConfigValue], Items] = {}
 
 
 class DryRun(msgspec.Struct, frozen=True):
-    """Whether it is only to be looked at."""
+    """The options of a change."""
 
     dry_run: bool = False
-    """Say whether it could be done, and do nothing."""
+    """Validate the request, and change nothing."""
 
 
 class CreatedTopic(msgspec.Struct, frozen=True):
-    """What has been created, or would be."""
+    """The topic that was created, or would be."""
 
     name: str
     id: str | None
-    """None where nothing was created."""
+    """Null if nothing was created."""
     partition_count: int
     replication_factor: int
 
 
 class DeletedTopic(msgspec.Struct, frozen=True):
-    """What is gone."""
+    """The deleted topic."""
 
     name: str
     id: str | None
 
 
 async def list_topics(asked: Asked[TopicsQuery, Nothing]) -> Topics:
-    """The topics, each with the state of its partitions."""
+    """List the topics, each with a summary of its partitions."""
     return Topics([topic_of(topic) for topic in asked.context.topics(internal=asked.query.internal)])
 
 
 async def describe_topic(asked: Asked[Nothing, Nothing]) -> Topic:
-    """One topic."""
+    """Describe a topic."""
     return topic_of(asked.context.topic(asked.path["topic"]))
 
 
@@ -134,7 +134,7 @@ async def delete_topic(asked: Asked[Nothing, Nothing]) -> DeletedTopic:
 
 
 def topic_of(topic: TopicImage) -> Topic:
-    """As the newest metadata has it."""
+    """Return a topic from the newest metadata."""
     return Topic(
         name=topic.name,
         id=str(topic.id),

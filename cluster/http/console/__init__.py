@@ -1,1 +1,1 @@
-"""The console at `/`: a page that an operator keeps open. It asks the same `/v1/…` that everybody may ask."""
+"""The web console at `/`, a page for operators. It uses only the public `/v1/…` API and this broker's pulse."""

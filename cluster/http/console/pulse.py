@@ -1,4 +1,4 @@
-"""What the console's charts of one broker are drawn from: counts that only grow, so that two of them make a rate."""
+"""The data of the console's charts of one broker: counters, of which two samples make a rate."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from cordwood.replication.measures import Histogram
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """A histogram of seconds: for each bound how many were not above it, and how many there were in all."""
+    """A histogram of seconds: bounds, the number of values up to each bound, and the total number."""
 
     bounds: list[float]
     counts: list[int]
@@ -16,22 +16,22 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Pulse(msgspec.Struct, frozen=True):
-    """This broker since it started. `/metrics` has the same and much more."""
+    """Counters of this broker since its start. `/metrics` has these and more."""
 
     broker_id: int
     why_not_ready: str | None
     connections: int
     produced_bytes: int
-    """Of Produce requests."""
+    """Bytes of Produce requests."""
     fetched_bytes: int
-    """Of answers to Fetch requests."""
+    """Bytes of Fetch responses."""
     produce_seconds: Spread
     flush_seconds: Spread
-    """Group commits: fdatasync of all that was written meanwhile."""
+    """Group commits: one fdatasync for all batches that were waiting."""
 
 
 def pulse_of(watched: Watched) -> Pulse:
-    """As it is now."""
+    """Return the current counters."""
     produce, fetch = watched.requests.by_api[ApiKey.PRODUCE], watched.requests.by_api[ApiKey.FETCH]
     return Pulse(
         broker_id=int(watched.broker_id),

@@ -1,4 +1,4 @@
-"""The console's page, its scripts and its style, served as they are in the package, and the pulse of this broker."""
+"""The routes of the web console: its page, scripts and style, and the pulse of this broker."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -18,17 +18,17 @@ from cordwood.cluster.http.watched import Watched
 HTML = "text/html"
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEADERS = {
-    # Everything is the broker's own: nothing is loaded from elsewhere, and nobody else puts the page into a frame.
+    # The page loads only the broker's own files, and no other site may put the page into a frame.
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
-    # Kept, but asked for again each time: scripts of two versions would not get on.
+    # Revalidate the cached files on each use: scripts of two versions do not work together.
     "Cache-Control": "no-cache",
 }
 
 
 class _File(NamedTuple):
-    """A file of the package, ready to be sent."""
+    """A file of the package, ready to send."""
 
     content: bytes
     content_type: str
@@ -36,7 +36,7 @@ class _File(NamedTuple):
 
 
 class ConsoleRoutes:
-    """The page of one broker, which shows the whole cluster as that broker sees it."""
+    """The console of one broker, which shows the whole cluster as that broker sees it."""
 
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
@@ -80,7 +80,7 @@ def _template() -> Template:
 
 @cache
 def _static_files() -> Mapping[str, _File]:
-    """By name. Read when somebody opens the console for the first time."""
+    """Return the console's files by name. They are read on the first request."""
     found = files(__package__).joinpath("static").iterdir()
     return {each.name: _file(each.read_bytes(), _TYPES[each.name.rpartition(".")[2]]) for each in found}
 

@@ -1,1 +1,1 @@
-"""Metrics for Prometheus: a table of them (`table.py`), and a scrape that nobody else notices (`scrape.py`)."""
+"""Prometheus metrics: the table of all metrics (`table.py`) and the scrape (`scrape.py`)."""

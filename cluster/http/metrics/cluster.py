@@ -1,4 +1,4 @@
-"""This broker in its cluster: whether it serves, who controls, how the metadata's quorum does."""
+"""Metrics of the broker in its cluster: readiness, controller, elections, ISR changes and the metadata quorum."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The log directories: whether they work, how much room they have, how long they take, and what was found damaged."""
+"""Metrics of log directories: failures, room, flush latency and damage."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,7 +13,7 @@ def _offline(watched: Watched) -> Iterator[Row]:
 
 
 def _room(number: Callable[[Room], int]) -> Callable[[Watched], Iterator[Row]]:
-    """Of the directories that can tell."""
+    """Read a number of each directory whose room is known."""
 
     def rows(watched: Watched) -> Iterator[Row]:
         for directory in watched.replicas.directories:

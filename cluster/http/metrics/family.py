@@ -1,4 +1,4 @@
-"""One metric as a row of a table: its name, its kind, its meaning, its labels, and how it is read from the broker."""
+"""A metric family: name, kind, meaning, labels, and the function that reads its samples."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from cordwood.cluster.http.watched import Watched
 from cordwood.replication.measures import Histogram
 
 Row = tuple[tuple[str, ...], float | Histogram]
-"""Values of the labels, and the number; in a histogram's family the histogram."""
+"""The label values, and the number; the histogram in a histogram's family."""
 
 
 class Kind(Enum):
-    """By the words of Prometheus' text format."""
+    """The metric types of Prometheus' text format."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -21,9 +21,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """All samples of one name. Units last, and `_total` behind a counter's (https://prometheus.io/docs/practices/naming/).
+    """All samples of one name: units last, `_total` after a counter's (https://prometheus.io/docs/practices/naming/).
 
-    `read` may be a generator that others run beside: what it goes through must be a copy where it may change meanwhile.
+    `read` may return a generator, which is suspended between samples: it must iterate over a copy of what may change.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Family:
 
 
 def gauge(name: str, meaning: str, read: Callable[[Watched], float]) -> Family:
-    """One number that goes up and down."""
+    """Return the family of one number that goes up and down."""
     return Family(f"cordwood_{name}", Kind.GAUGE, meaning, (), lambda watched: (((), read(watched)),))
 
 
@@ -43,7 +43,7 @@ def gauges(name: str, meaning: str, labels: tuple[str, ...], read: Callable[[Wat
 
 
 def counter(name: str, meaning: str, read: Callable[[Watched], float]) -> Family:
-    """One number that only grows, until the broker starts anew."""
+    """Return the family of one number that only grows, until the broker restarts."""
     return Family(f"cordwood_{name}_total", Kind.COUNTER, meaning, (), lambda watched: (((), read(watched)),))
 
 
@@ -52,7 +52,7 @@ def counters(name: str, meaning: str, labels: tuple[str, ...], read: Callable[[W
 
 
 def histogram(name: str, meaning: str, read: Callable[[Watched], Histogram | None]) -> Family:
-    """How numbers spread; no sample where there is nothing to measure."""
+    """Return the family of one histogram; without a sample if there is nothing to measure."""
 
     def rows(watched: Watched) -> Iterable[Row]:
         found = read(watched)

@@ -1,4 +1,4 @@
-"""The consumer groups that this broker coordinates: their states, and how far they are behind."""
+"""Metrics of the consumer groups that this broker coordinates: states, committed offsets and lag."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Memory that clients make the broker hold: pools that all connections share."""
+"""Metrics of the memory pools that all client connections share."""
 
 from collections.abc import Callable, Iterator
 

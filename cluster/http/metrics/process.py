@@ -1,4 +1,4 @@
-"""The process: how late its loop runs, and how long the garbage collector stops it. The rest is prometheus_client's."""
+"""Metrics of the process: event-loop latency and garbage collector pauses. prometheus_client has the others."""
 
 from cordwood.cluster.http.metrics.family import Family, counter, histogram
 

@@ -1,4 +1,4 @@
-"""The replicas on this broker: their roles, who is in sync with them, and how far each is."""
+"""Metrics of this broker's replicas: roles, in-sync sets, lag, offsets and sizes."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -83,7 +83,7 @@ FAMILIES: tuple[Family, ...] = (
         ("topic", "partition", "broker"),
         _lagging,
     ),
-    # In this order: a watermark that is read before the log's end is never found behind it.
+    # In this order: a high watermark that is read before the log end is never above it.
     gauges(
         "partition_log_start_offset",
         "First offset of the replica's log.",

@@ -1,4 +1,4 @@
-"""What clients ask of this broker, by API, and the connections that they ask it over."""
+"""Metrics of Kafka requests by API, and of Kafka connections."""
 
 from collections.abc import Callable, Iterator
 
@@ -11,12 +11,12 @@ from cordwood.cluster.kafka.request_measures import ApiMeasures
 from cordwood.replication.measures import Histogram
 
 _NAMES = {key: "".join(word.capitalize() for word in key.name.split("_")) for key in ApiKey}
-"""APIs by the names that Kafka's documentation has for them."""
+"""The names of the APIs in Kafka's documentation."""
 _CODES = frozenset(map(int, ErrorCode))
 
 
 def _of_each_api(number: Callable[[ApiMeasures], float | Histogram]) -> Callable[[Watched], Iterator[Row]]:
-    """A row for every API that somebody has used."""
+    """Read a number of every API that was used."""
 
     def rows(watched: Watched) -> Iterator[Row]:
         by_api = watched.requests.by_api

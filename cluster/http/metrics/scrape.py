@@ -1,4 +1,4 @@
-"""One scrape: all metrics as text, made a few lines at a time, so that no request waits for more than those."""
+"""One Prometheus scrape, which yields to the event loop every few lines, so that it delays no request."""
 
 import asyncio
 from itertools import islice
@@ -14,7 +14,7 @@ LINES_PER_TURN = 100
 
 
 class Scraper:
-    """Makes the text of one broker's metrics."""
+    """Renders the metrics of one broker."""
 
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
@@ -22,9 +22,9 @@ class Scraper:
         ProcessCollector(registry=self._process)
 
     async def scrape(self) -> bytes:
-        """In Prometheus' text format. Others have their turns meanwhile, so not all numbers are of the same moment."""
+        """Return all metrics in Prometheus' text format. The numbers are not all of the same instant."""
         texts: list[str] = []
-        # A turn ends with each family: a single number may be counted over all partitions.
+        # Each family ends an iteration: a single number may be a count over all partitions.
         for family in FAMILIES:
             lines = lines_of(family, self._watched)
             while text := "".join(islice(lines, LINES_PER_TURN)):

@@ -1,4 +1,4 @@
-"""Every metric that a broker has, in the order in which a scrape shows them, and the page that tells of them."""
+"""The table of all metrics, in the order of a scrape, and the generated page docs/metrics.md."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,7 @@ There are no metrics of throttling, since there are no quotas.
 
 
 def page() -> str:
-    """docs/metrics.md, which `python docs/generate` writes."""
+    """Return docs/metrics.md, which `python docs/generate` writes."""
     return _HEAD + "".join(_lines()) + _TAIL
 
 

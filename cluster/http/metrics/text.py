@@ -1,6 +1,6 @@
-"""Prometheus' text format, line by line, so that whoever writes it can stop for others at any line.
+"""Prometheus' text format, as lines, so that the writer can yield to the event loop after any line.
 
-prometheus_client writes a metric in one go, which takes seven times as long: 6 ms for a thousand samples.
+prometheus_client renders a metric in one call, which takes seven times as long: 6 ms for a thousand samples.
 (https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format)
 """
 
@@ -12,12 +12,12 @@ from cordwood.replication.measures import Histogram
 
 
 def lines_of(family: Family, watched: Watched) -> Iterator[str]:
-    """The family's samples behind its meaning and its kind, each line with its end."""
+    """Yield the family's HELP and TYPE lines, then its samples, each with its line end."""
     yield f"# HELP {family.name} {family.meaning}\n# TYPE {family.name} {family.kind.value}\n"
     for values, number in family.read(watched):
         labels = list(map(_label, family.labels, values))
         if isinstance(number, Histogram):
-            # At once: no line may tell of more than another one.
+            # All lines together: they must be of the same instant.
             yield "".join(_lines_of_histogram(family.name, labels, number))
         else:
             yield _line(family.name, labels, number)
@@ -32,7 +32,7 @@ def _lines_of_histogram(name: str, labels: list[str], histogram: Histogram) -> I
 
 
 def _line(name: str, labels: list[str], number: float) -> str:
-    # `+ 0` makes numbers of True and False.
+    # `+ 0` turns True and False into numbers.
     return f"{name}{{{','.join(labels)}}} {number + 0}\n" if labels else f"{name} {number + 0}\n"
 
 

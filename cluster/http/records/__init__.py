@@ -1,1 +1,1 @@
-"""Records over HTTP: produced by one request or a batch of them, read as lines, and followed as events."""
+"""Records over HTTP: produce one or many, consume as JSON lines, follow as server-sent events."""

@@ -1,7 +1,7 @@
-"""Records on their way to the leaders: what waits for one partition at the same time goes in one batch.
+"""The record accumulator: requests for one partition that wait at the same time share one batch.
 
-A parcel is what one request has for one partition. While the leader has a batch of a partition in hand, further parcels
-gather for the next; so a broker that is asked more makes larger batches, and waits for its disk no more often.
+A `ProducerBatch` has the records of one request for one partition. While a batch of a partition is in flight, further
+ones gather for the next; so under load the batches grow, and the disk is not flushed more often.
 """
 
 import asyncio
@@ -39,23 +39,23 @@ _events = structlog.get_logger("http")
 _OF_ONE_RECORD = frozenset(
     {ErrorCode.message_too_large, ErrorCode.invalid_record, ErrorCode.invalid_timestamp, ErrorCode.corrupt_message}
 )
-"""Refusals of a batch before anything was appended, for which a single parcel may be to blame."""
+"""Refusals of a whole batch before anything was appended; the records of a single request may be the cause."""
 _NOT_APPENDED = frozenset(
     {ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available, ErrorCode.broker_not_available}
 )
-"""Refusals that go by themselves: a leader that has not heard of a new topic, or a new leader that is to be found."""
+"""Transient refusals before anything was appended: a new topic's metadata or a new leader is still unknown."""
 _UNCERTAIN = frozenset({ErrorCode.request_timed_out, ErrorCode.not_leader_or_follower})
 
 
 class Once(NamedTuple):
-    """The numbers by which the leader knows a batch that it has had before."""
+    """The producer id and sequence by which the leader recognizes a duplicate batch."""
 
     producer_id: int
     sequence: int
 
 
 class NotKept(Exception):
-    """Why a parcel was not acknowledged: Kafka's code and a sentence."""
+    """The reason why records were not acknowledged: Kafka error code and user message."""
 
     def __init__(self, code: ErrorCode, sentence: str) -> None:
         super().__init__(sentence)
@@ -63,7 +63,7 @@ class NotKept(Exception):
 
 
 class ProducerBatch:
-    """Records of one request for one partition. `kept` becomes the offset of the first."""
+    """The records of one request for one partition. `kept` gets the offset of the first record."""
 
     __slots__ = ("kept", "once", "records", "size")
 
@@ -76,31 +76,31 @@ class ProducerBatch:
         self.kept: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def refuse(self, reason: NotKept) -> None:
-        """It is not kept, or not known to be."""
+        """Fail the records, which are not appended, or not known to be."""
         if not self.kept.done():
             self.kept.set_exception(reason)
-            # Whoever asked for no acknowledgement does not look.
+            # A request with acks=0 does not wait: mark the exception as retrieved.
             self.kept.exception()
 
 
 class RecordAccumulator:
-    """Everything that is on its way from this broker's HTTP clients."""
+    """All records in flight from this broker's HTTP clients."""
 
     def __init__(self, cluster: ClusterClient, quorum: Quorum) -> None:
-        """`cluster` is asked for as long as records take to be kept: nothing else should have to wait for that."""
+        """`cluster` is a client for produce requests alone, since they take until the records are committed."""
         self._cluster, self._quorum = cluster, quorum
         self._lanes: dict[tuple[Place, int], PartitionQueue] = {}
         self._waiting_bytes = 0
         self.batch_count = 0
-        """Batches sent so far."""
+        """The number of batches sent so far."""
 
     @property
     def is_full(self) -> bool:
-        """Whether more is on its way than is to be kept in memory."""
+        """True if more is in flight than may be held in memory."""
         return self._waiting_bytes > WAITING_BYTES_MAX
 
     def send(self, place: Place, acks: int, batch: ProducerBatch) -> None:
-        """Have the parcel kept by all replicas in sync (acks -1) or by the leader (1, or 0 for who does not wait)."""
+        """Queue a batch, to be committed (acks -1) or only flushed by the leader (1; or 0, without waiting)."""
         queue = self._lanes.get((place, acks))
         if queue is None:
             queue = self._lanes[place, acks] = PartitionQueue(self, place, acks)
@@ -109,7 +109,7 @@ class RecordAccumulator:
         queue.add(batch)
 
     async def produce(self, place: Place, acks: int, batch: bytes) -> Any:
-        """What the leader answers for a batch. Raises NotKept where it does not answer."""
+        """Send a batch to the leader, and return the partition's response. Raises NotKept if there is no response."""
         self.batch_count += 1
         leader = leader_of(place, self._quorum.image)
         if leader is None:
@@ -130,11 +130,11 @@ class RecordAccumulator:
         return answer.responses[0].partition_responses[0]
 
     async def close(self) -> None:
-        """Hang up. What is on its way may or may not be kept."""
+        """Close the connections. Records in flight may or may not be appended."""
         await self._cluster.close()
 
     def forget(self, queue: "PartitionQueue") -> None:
-        """Nothing is on its way there any more."""
+        """Remove an empty queue."""
         self._lanes.pop((queue.place, queue.acks), None)
 
     def _done(self, batch: ProducerBatch) -> None:
@@ -142,7 +142,7 @@ class RecordAccumulator:
 
 
 class PartitionQueue:
-    """What goes to one partition with the same acks: one batch after the other, so that all stays in order."""
+    """The batches for one partition with the same acks, sent one after another to preserve the order."""
 
     def __init__(self, accumulator: RecordAccumulator, place: Place, acks: int) -> None:
         self._accumulator, self.place, self.acks = accumulator, place, acks
@@ -150,7 +150,7 @@ class PartitionQueue:
         self._sending: asyncio.Task[None] | None = None
 
     def add(self, batch: ProducerBatch) -> None:
-        """Parcels of the same turn go together: the task begins when the turn is over."""
+        """Queue a batch. The task starts after this event-loop iteration, so that its batches go together."""
         self._waiting.append(batch)
         if self._sending is None:
             self._sending = asyncio.get_running_loop().create_task(self._send_all(), name="produce over HTTP")
@@ -169,7 +169,7 @@ class PartitionQueue:
             self._accumulator.forget(self)
 
     def _next(self) -> list[ProducerBatch]:
-        """The parcels of the next batch: those that wait, as far as they fit, and one with numbers of its own alone."""
+        """Take the producer batches that fit in the next batch. One with a sequence of its own is sent alone."""
         parcels = [self._waiting.popleft()]
         size, count = parcels[0].size, len(parcels[0].records)
         while parcels[0].once is None and self._waiting and self._waiting[0].once is None:
@@ -180,7 +180,7 @@ class PartitionQueue:
         return parcels
 
     async def _keep(self, parcels: list[ProducerBatch]) -> None:
-        """Nobody is refused for what was wrong with another's records."""
+        """Send producer batches. Retry each alone if one may be the cause of a refusal of all."""
         try:
             base_offset = await self._produce_in_time(parcels)
         except NotKept as refused:
@@ -196,7 +196,7 @@ class PartitionQueue:
             base_offset += len(batch.records)
 
     async def _produce_in_time(self, parcels: list[ProducerBatch]) -> int:
-        """As `_produce`, trying again for a while as long as nothing can be kept twice by that."""
+        """As `_produce`, with retries for RETRIED_FOR_S, as long as a retry cannot append a duplicate."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + RETRIED_FOR_S
         while True:
@@ -209,7 +209,7 @@ class PartitionQueue:
             await asyncio.sleep(RETRY_S)
 
     async def _produce(self, parcels: list[ProducerBatch]) -> int:
-        """The offset of the first record. Raises NotKept."""
+        """Produce one batch. Return the offset of the first record. Raises NotKept."""
         records = [record for batch in parcels for record in batch.records]
         once = parcels[0].once
         batch = encode(

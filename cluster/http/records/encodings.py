@@ -1,4 +1,4 @@
-"""How keys and values, which are bytes to the log, look in JSON: as text, as JSON, or in base64."""
+"""Encodings of record keys and values in JSON: text, JSON or base64."""
 
 import base64
 from enum import Enum
@@ -10,18 +10,18 @@ from cordwood.storage.records import Record
 
 
 class Encoding(Enum):
-    """By the names that a query has for them."""
+    """The encoding of keys or values."""
 
     TEXT = "text"
     """A string, in UTF-8."""
     JSON = "json"
-    """Any JSON value, kept as it is written."""
+    """Any JSON value, stored as it is written."""
     BASE64 = "base64"
-    """A string in base64: any bytes."""
+    """A string in base64, for any bytes."""
 
 
 class RecordHeader(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A name with text, or with bytes in base64 where they are no UTF-8."""
+    """A record header, with text, or base64 if the value is not valid UTF-8."""
 
     name: str
     value: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -29,8 +29,10 @@ class RecordHeader(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ReadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A record as it is read. Keys and values are in the encoding that was asked for; those which cannot be, as text
-    and then in base64, have a name that says so. The same as `cordwood consume --json` has it.
+    """A record. Keys and values are in the requested encoding.
+
+    Bytes that are not valid JSON are returned as text, and bytes that are not valid UTF-8 in base64, in the field with
+    the suffix `_base64`. `cordwood consume --json` has the same format.
     """
 
     topic: str
@@ -46,7 +48,7 @@ class ReadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def bytes_of(content: Any, encoding: Encoding) -> bytes | None:
-    """What a key or value stands for that was decoded by `shape_of`."""
+    """Return the bytes of a key or value that was decoded as `shape_of` says."""
     if content is None:
         return None
     match encoding:
@@ -57,14 +59,14 @@ def bytes_of(content: Any, encoding: Encoding) -> bytes | None:
             decoded: bytes = content
             return decoded
         case Encoding.JSON:
-            # Null stands for no value in every encoding.
+            # Null means no value in every encoding.
             return None if content == _NULL else bytes(content)
         case _:
             assert_never(encoding)
 
 
 def shape_of(encoding: Encoding) -> Any:
-    """What a key or value is decoded to."""
+    """Return the type that a key or value is decoded to."""
     match encoding:
         case Encoding.TEXT:
             return str | None
@@ -77,7 +79,7 @@ def shape_of(encoding: Encoding) -> Any:
 
 
 def written(topic: str, partition: int, record: Record, key_encoding: Encoding, value_encoding: Encoding) -> ReadRecord:
-    """A record of the log, ready to be written as JSON."""
+    """Return a record in the format of the response."""
     key, key_base64 = _written(record.key, key_encoding)
     value, value_base64 = _written(record.value, value_encoding)
     return ReadRecord(
@@ -94,7 +96,7 @@ def written(topic: str, partition: int, record: Record, key_encoding: Encoding, 
 
 
 def _written(content: bytes | None, encoding: Encoding) -> tuple[Any, Any]:
-    """For the two names that a key or value may have."""
+    """Return the contents of the plain and the base64 field."""
     if content is None:
         return None, msgspec.UNSET
     if encoding is Encoding.JSON and _is_json(content):
@@ -108,11 +110,11 @@ def _written(content: bytes | None, encoding: Encoding) -> tuple[Any, Any]:
 
 
 def _is_json(content: bytes) -> bool:
-    """Whether it can stand in a line of JSON as it is."""
+    """Return whether the bytes are JSON that fits in a line unchanged."""
     if b"\n" in content or b"\r" in content:
         return False
     try:
-        # What is only passed over is not held to be UTF-8.
+        # msgspec does not validate UTF-8 in values that it skips.
         content.decode()
         msgspec.json.decode(content, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):

@@ -1,4 +1,4 @@
-"""One fetch: what a leader has of some partitions from an offset on."""
+"""One Fetch request to a leader, for the HTTP record reader."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ from cordwood.cluster.kafka.questions import decode_response, encode_request
 ANSWER_BYTES_MAX = 512 << 10
 PARTITION_BYTES_MAX = 256 << 10
 WAIT_S = 20.0
-"""How long a leader that has nothing new waits before it says so."""
+"""The long poll time: a leader without new records responds after it."""
 SILENCE_S = 10.0
-"""On top of that, before a leader that says nothing is given up."""
+"""The time after the long poll until a request without a response fails."""
 READ_COMMITTED = 1
 
 
 class Fetched(NamedTuple):
-    """What came of one partition: whole batches, or an error."""
+    """The fetched part of one partition: whole batches, or an error."""
 
     place: Place
     code: ErrorCode
@@ -31,9 +31,10 @@ class Fetched(NamedTuple):
 
 
 async def fetch(connection: ClientConnection, starts: Mapping[Place, int], waits: bool) -> Sequence[Fetched]:
-    """A row for each partition, in their order. With `waits`, only once there is something for one of them.
+    """Fetch partitions from their leader. Return one row per partition, in the order of the response.
 
-    Raises HungUp, TimeoutError, Malformed.
+    With `waits`, the request is a long poll, which ends once one partition has records. Raises HungUp, TimeoutError,
+    Malformed.
     """
     wait_s = WAIT_S if waits else 0.0
     request = FetchRequest(

@@ -1,4 +1,4 @@
-"""How a stream of records is written: a line of JSON each, or an event each, with a place to go on from. Pure."""
+"""Formats of a record stream: JSON lines, or server-sent events with ids to resume from. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ _encode = msgspec.json.encode
 
 
 class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Records that were to be read next and are not there: from `from` up to before `to`.
+    """A range of offsets, from `from` up to before `to`, whose records are missing.
 
-    Without a `reason` they are gone, as old records are deleted; with one, they cannot be decoded.
+    Without a `reason` the records were deleted by retention; with one, they cannot be decoded.
     """
 
     topic: str
@@ -31,12 +31,12 @@ class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Format(Protocol):
-    """Bytes for what happens in a stream."""
+    """Encodes what happens in a stream."""
 
     def records(self, place: Place, records: Sequence[ReadRecord]) -> bytes: ...
 
     def passed(self, place: Place, end: int) -> bytes:
-        """The reader has come to `end`, be it that the last records before were not for the client."""
+        """The reader's position is `end`, even if the last records before it were filtered out."""
         ...
 
     def gap(self, place: Place, missing: range, reason: str | None = None) -> bytes: ...
@@ -47,7 +47,7 @@ class Format(Protocol):
 
 
 class Lines:
-    """JSON, a line each. What is no record has no offset: {"gap": …} or, at the end, {"error": …, "code": …}."""
+    """JSON lines. Lines without an offset are no records: {"gap": …} or, at the end, {"error": …, "code": …}."""
 
     def records(self, _place: Place, records: Sequence[ReadRecord]) -> bytes:
         return _lines(records)
@@ -62,13 +62,15 @@ class Lines:
         return _encode(mistake) + b"\n"
 
     def heartbeat(self) -> bytes:
-        """An empty line is no record, and most readers pass over it; but not all: silence is better."""
+        """Return nothing: an empty line is no record, and not every reader ignores it."""
         return b""
 
 
 class Events:
-    """Server-sent events. Each has the next offset of every partition as its id, so that a client that comes back with
-    it goes on behind what it has seen. A partition's number is left out where it is the one after that before it.
+    """Server-sent events, whose id is the next offset of every partition.
+
+    A client that reconnects with an id continues after the events that it has seen. A partition's number is left out of
+    the id if it is the previous one plus one.
     """
 
     def __init__(self, starts: Mapping[Place, int]) -> None:
@@ -77,7 +79,7 @@ class Events:
 
     @property
     def id_chars_max(self) -> int:
-        """The longest that an id can become."""
+        """The maximum length of an id."""
         return sum(len(label) + OFFSET_CHARS_MAX + 1 for label in self._labels)
 
     def records(self, place: Place, records: Sequence[ReadRecord]) -> bytes:
@@ -88,7 +90,7 @@ class Events:
         return b"".join(out)
 
     def passed(self, place: Place, end: int) -> bytes:
-        """An id alone, which browsers keep, where the last event is not the place to go on from."""
+        """Return an id alone, which browsers keep, if the last event's id is not the position to resume from."""
         if self._next[place.partition] == end:
             return b""
         self._next[place.partition] = end
@@ -109,7 +111,7 @@ class Events:
 
 
 def positions_in(event_id: str) -> dict[int, int] | None:
-    """The next offset of each partition, out of the id of an event; None for what is no such id."""
+    """Return the next offset of each partition from an event's id; None if the id is not valid."""
     if not _ID.fullmatch(event_id):
         return None
     positions: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Records as a request gives them: JSON with keys and values in some encoding, or a body that is one record."""
+"""Records in a request body: JSON in a given encoding, or one record as the whole body."""
 
 import asyncio
 import base64
@@ -16,15 +16,15 @@ from cordwood.cluster.http.refusal import HttpRefusal
 from cordwood.cluster.http.route import read_json
 
 RECORDS_MAX = 10_000
-"""Of one request: an object of JSON takes more memory than it has bytes."""
+"""The limit of one request: JSON objects take more memory than their bytes."""
 TIMESTAMP_MAX = (1 << 62) - 1
 TOKENS_PER_TURN = 2000
-"""Of JSON that is looked through. They take some 0.5 ms."""
+"""JSON tokens scanned per event-loop iteration; they take some 0.5 ms."""
 _TOKEN = re.compile(rb'[{}\[\]]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
-"""A string that does not end goes up to the end: each octet is looked at once."""
+"""An unterminated string extends to the end of the body, so that each byte is scanned once."""
 _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
 _DEPTH_OF_RECORDS = 2
-"""The body is an object, and has them in a list."""
+"""The depth of the records: the body is an object with a list of them."""
 
 RECORD_KEY, RECORD_KEY_BASE64 = "Record-Key", "Record-Key-Base64"
 
@@ -34,40 +34,40 @@ Timestamp = Annotated[int, msgspec.Meta(ge=0, le=TIMESTAMP_MAX)]
 
 
 class NewRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One record. Key and value are written in the encodings that the query names."""
+    """One record. Key and value are in the encodings that the query names."""
 
     value: Any
-    """Null for none: on a compacted topic that removes the key."""
+    """Null for no value, a tombstone on a compacted topic."""
     key: Any = None
     """Records with the same key go to the same partition, in their order."""
     headers: dict[str, str | None] = {}
     partition: PartitionIndex | None = None
-    """Only where it is not to be the key's."""
+    """The partition, if the key is not to decide."""
     timestamp: Timestamp | None = None
-    """Milliseconds since 1970; the time of the request where it is left out."""
+    """Milliseconds since 1970; the time of the request if left out."""
 
 
 class NewRecords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Records to be appended, in their order."""
+    """Records to append, in their order."""
 
     records: Annotated[list[NewRecord], msgspec.Meta(min_length=1, max_length=RECORDS_MAX)]
 
 
 class _RecordIn(NewRecord, Generic[K, V], frozen=True, forbid_unknown_fields=True):
-    """One record in certain encodings."""
+    """One record, in given encodings."""
 
     value: V
     key: K | None = None
 
 
 class _RecordsIn(msgspec.Struct, Generic[K, V], frozen=True, forbid_unknown_fields=True):
-    """`NewRecords` in certain encodings. How many there are is looked at afterwards: it takes no more memory then."""
+    """`NewRecords` in given encodings. The number of records is checked after decoding, which takes less memory."""
 
     records: list[_RecordIn[K, V]]
 
 
 def records_in(content: bytes, key_encoding: Encoding, value_encoding: Encoding) -> Sequence[NewRecord]:
-    """Of a body of JSON, keys and values as `bytes_of` takes them. Raises HttpRefusal."""
+    """Decode the records of a JSON body; `bytes_of` decodes keys and values. Raises HttpRefusal."""
     if Encoding.JSON in (key_encoding, value_encoding):
         _check_utf8(content)
     records: Sequence[NewRecord] = read_json(content, _shape(key_encoding, value_encoding)).records
@@ -77,7 +77,7 @@ def records_in(content: bytes, key_encoding: Encoding, value_encoding: Encoding)
 
 
 async def check_count(content: bytes) -> None:
-    """Refuse a body of JSON with too many records before they are objects. Others have their turns meanwhile.
+    """Refuse a JSON body with too many records before it is decoded. Yields to the event loop.
 
     Raises HttpRefusal.
     """
@@ -97,7 +97,7 @@ async def check_count(content: bytes) -> None:
 
 
 def _check_utf8(content: bytes) -> None:
-    """JSON that is kept as it is written is only passed over while it is read."""
+    """Refuse invalid UTF-8, which msgspec does not detect in raw JSON values. Raises HttpRefusal."""
     try:
         content.decode()
     except UnicodeDecodeError as error:
@@ -110,7 +110,7 @@ def _shape(key_encoding: Encoding, value_encoding: Encoding) -> Any:
 
 
 def whole_body(content: bytes, headers: Mapping[str, str]) -> NewRecord:
-    """A body that is one record. Raises HttpRefusal."""
+    """Return a body that is one record. Raises HttpRefusal."""
     text, packed = headers.get(RECORD_KEY), headers.get(RECORD_KEY_BASE64)
     if packed is None:
         return NewRecord(content, None if text is None else text.encode("utf-8", "surrogateescape"))

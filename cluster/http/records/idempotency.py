@@ -1,8 +1,8 @@
-"""What an Idempotency-Key becomes: the numbers of an idempotent producer that sends a single batch.
+"""Idempotency-Key: each key is an idempotent producer that sends a single batch.
 
-The leader of a partition knows the batches of such producers by number, across restarts and failover (KIP-98): one
-that is sent again is answered with the offset that it has had since the first time, and is not appended. So a key has
-the same producer id on every broker, and the sequence number stands for what the request held (docs/adr/0018).
+The leader of a partition recognizes the batches of such a producer by number, across restarts and failover (KIP-98): a
+duplicate is answered with the offset of the first, and is not appended. A key has the same producer id on every broker,
+and the sequence number is a hash of the request's content (docs/adr/0018).
 """
 
 import hashlib
@@ -14,7 +14,7 @@ KEY_CHARS_MAX = 255
 
 
 def once_of(key: str, content: bytes) -> Once:
-    """The numbers for a request with this key and content."""
+    """Return the producer id and sequence of a request with this key and content."""
     return Once(FIRST_OF_ONE_BATCH | _hash(key.encode(), 62), _hash(content, 31))
 
 

@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: the same that Kafka's Java client would send it to."""
+"""The partitioner: the partition of a key, as in Kafka's Java client."""
 
 import functools
 from collections.abc import Callable
@@ -9,13 +9,13 @@ _MULTIPLIER = 0x5BD1E995
 
 
 def partition_of(key: bytes, partition_count: int) -> int:
-    """As the Java client's default partitioner has it."""
+    """Return the partition of a key, as the Java client's default partitioner does."""
     hashed = _remembered(key) if len(key) <= CACHED_KEY_BYTES_MAX else murmur2(key)
     return (hashed & 0x7FFFFFFF) % partition_count
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash 2 with the seed that the Java client has, as an unsigned number of 32 bits."""
+    """Return the MurmurHash 2 with the Java client's seed, as an unsigned 32-bit number."""
     length = len(data)
     hashed = 0x9747B28C ^ length
     whole = length & ~3
@@ -30,4 +30,4 @@ def murmur2(data: bytes) -> int:
 
 
 _remembered: Callable[[bytes], int] = functools.lru_cache(16_384)(murmur2)
-"""The keys of a topic come again and again, and a hash costs as much as the rest of a record."""
+"""A cache: the keys of a topic repeat, and a hash costs as much as the rest of a record."""

@@ -1,4 +1,4 @@
-"""The records in what was fetched of one partition, decoded in portions: no more than their reader is about to take."""
+"""Decoding of fetched batches in portions, no larger than the reader takes next."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,17 +9,17 @@ from cordwood.storage.records import LargeRecord, Record, RecordCursor
 
 RECORDS_MAX = 500
 CONTENT_BYTES_MAX = 128 << 10
-"""Of keys and values. A portion ends with the record that reaches it."""
+"""Bytes of keys and values. A portion ends with the record that reaches this limit."""
 LOOKED_AT_MAX = 5_000
-"""Records, of which only those with a certain key may be wanted: some 20 ms."""
+"""The limit of records decoded per portion if a key filter drops most of them: some 20 ms."""
 LIGHT_BYTES_MAX = 16 << 10
 USUAL_RECORD_BYTES = 256 << 10
 RECORD_BYTES_MAX = 8 << 20
-"""A larger record is for clients of Kafka's protocol: here it would be in memory several times."""
+"""The limit of a record over HTTP, where it is in memory several times. Kafka clients can read larger ones."""
 
 
 class Portion(NamedTuple):
-    """Some records, or `damage`, which says why those that come next cannot be decoded. `end` is the next to read."""
+    """Some records, or `damage`: why the next records cannot be decoded. `end` is the next offset to read."""
 
     records: Sequence[Record]
     end: int
@@ -27,7 +27,7 @@ class Portion(NamedTuple):
 
 
 class Portions:
-    """Whole batches of one partition, of which the records within `offsets` are wanted, and only those with `key`."""
+    """The fetched batches of one partition, decoded within `offsets`, and only for `key` if it is set."""
 
     def __init__(self, batches: bytes, offsets: range, key: bytes | None, records_max: int = RECORDS_MAX) -> None:
         self._batches, self._offsets, self._key = batches, offsets, key
@@ -37,7 +37,7 @@ class Portions:
 
     @property
     def is_light(self) -> bool:
-        """Whether a portion takes so little time that the event loop may wait for it."""
+        """True if decoding is so fast that it may run on the event loop."""
         return len(self._batches) <= LIGHT_BYTES_MAX and not any(
             header.attributes & CODEC_MASK for header in headers(self._batches)
         )
@@ -47,9 +47,9 @@ class Portions:
         return self._cursor is None and (self._place >= len(self._batches) or self._end >= self._offsets.stop)
 
     def next(self, record_bytes_max: int = RECORD_BYTES_MAX) -> Portion:
-        """The next one. Raises CorruptBatch where what was fetched is no row of whole batches.
+        """Return the next portion. Raises CorruptBatch if the fetched bytes are not a sequence of whole batches.
 
-        Raises LargeRecord where the next record is larger than that, and not too large for any reader.
+        Raises LargeRecord if the next record is larger than `record_bytes_max`, but within RECORD_BYTES_MAX.
         """
         taken = _Taken(self._records_max)
         while not taken.is_enough and not self.is_over:
@@ -61,7 +61,7 @@ class Portions:
                 self._read(cursor, taken)
             except CorruptBatch as damage:
                 if taken.records:
-                    # They come first; the next portion begins with the damage.
+                    # Return the records before the damage; the next portion begins with the damage.
                     break
                 if isinstance(damage, LargeRecord) and record_bytes_max < RECORD_BYTES_MAX:
                     raise
@@ -82,7 +82,7 @@ class Portions:
         self._cursor, self._end = None, max(self._end, min(cursor.end, self._offsets.stop))
 
     def _next_batch(self) -> RecordCursor | None:
-        """None for batches that brokers write for themselves, which hold nothing for a reader."""
+        """Return the next batch; None for a control batch, which has no records for a reader."""
         header = peek(self._batches, self._place)
         behind = self._place + header.size
         if behind <= self._place or behind > len(self._batches):
@@ -95,7 +95,7 @@ class Portions:
 
 
 class _Taken:
-    """A portion in the making."""
+    """A portion under construction."""
 
     def __init__(self, records_max: int) -> None:
         self.records: list[Record] = []

@@ -1,4 +1,4 @@
-"""`GET /v1/topics/{topic}/records`: records as lines of JSON up to the end, or as events that follow the log."""
+"""`GET /v1/topics/{topic}/records`: consume records as JSON lines up to the end, or as server-sent events."""
 
 import asyncio
 import base64
@@ -28,34 +28,33 @@ from cordwood.storage.records import Record
 
 HEARTBEAT_S = 10.0
 STUCK_S = 60.0
-"""A client that takes nothing for this long is cut off."""
+"""A client that reads nothing for this long is disconnected."""
 LAST_EVENT_ID = "Last-Event-ID"
 
 
 class ReadQuery(msgspec.Struct, frozen=True):
-    """Which records, and how they are to look."""
+    """The selection of records, and their encodings."""
 
     start: str | None = msgspec.field(default=None, name="from")
-    """earliest, latest, an offset, a time (2026-07-30T12:00:00Z) or milliseconds since 1970 (@1785412800000). Without
-    it, lines begin with the earliest record, and events with the next one.
-    """
+    """earliest, latest, an offset, a time (2026-07-30T12:00:00Z) or milliseconds since 1970 (@1785412800000). The
+    default is the earliest record for JSON lines, and the next new one for events."""
     partition: list[PartitionIndex] = []
-    """May be given more than once; without it, all partitions."""
+    """May be repeated; without it, all partitions."""
     limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """So many records at most."""
+    """The maximum number of records."""
     max_bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """No further record once keys and values together have so many bytes."""
+    """The response ends with the record at which keys and values together reach this many bytes."""
     key: str | None = None
-    """Only records with this key; all partitions are looked through for it."""
+    """Only records with this key, from all partitions."""
     key_encoding: Encoding = Encoding.TEXT
     """Of `key`, too."""
     value_encoding: Encoding = Encoding.TEXT
 
 
 async def read_records(asked: Asked[ReadQuery, Nothing]) -> web.StreamResponse:
-    """Read records: all that there are now, as lines of JSON, or with `Accept: text/event-stream` as events, on and on.
+    """Consume records as JSON lines up to the current end, or with `Accept: text/event-stream` as endless events.
 
-    Records of one partition come in their order; those of several take turns.
+    Records of one partition are in order; partitions are interleaved.
     """
     context, query, request = asked.context, asked.query, asked.request
     topic = context.topic(asked.path["topic"])
@@ -77,14 +76,14 @@ async def read_records(asked: Asked[ReadQuery, Nothing]) -> web.StreamResponse:
 
 
 class _Sending:
-    """From a reader to a client, no faster than the client takes it."""
+    """Copies a reader's records to a client, no faster than the client reads."""
 
     def __init__(self, response: web.StreamResponse, form: Format, query: ReadQuery) -> None:
         self._response, self._form, self._query = response, form, query
         self._records_left, self._bytes_left = query.limit, query.max_bytes
 
     async def send(self, reading: RecordReader) -> None:
-        """Returns at the end. Raises TimeoutError for a client that is stuck, ConnectionError for one that is gone."""
+        """Send until the end. Raises TimeoutError for a client that is stuck, ConnectionError for one that is gone."""
         try:
             while not reading.is_over and not self._is_enough:
                 try:
@@ -95,7 +94,7 @@ class _Sending:
                     continue
                 await self._send_piece(piece)
         except HttpRefusal as refusal:
-            # The answer has begun: that it does not come to its end can only be said in it.
+            # The response has begun, so that the error can only be sent in the stream.
             await self._write(self._form.mistake(Mistake(refusal.sentence, refusal.code.name.upper())))
 
     @property
@@ -135,7 +134,7 @@ class _Sending:
 async def _wanted(
     topic: TopicImage, query: ReadQuery, context: Context, follows: bool, last_event_id: str | None
 ) -> Wanted:
-    """Raises HttpRefusal."""
+    """Return the offsets and filter to read. Raises HttpRefusal."""
     places = _places(topic, query.partition)
     key = None if query.key is None else _key(query.key, query.key_encoding)
     records_max = RECORDS_MAX if query.limit is None else query.limit
@@ -152,7 +151,7 @@ async def _wanted(
 
 
 def _events(starts: Offsets) -> Events:
-    """Raises HttpRefusal where an id could become one that is not taken back."""
+    """Return the event format. Raises HttpRefusal if an id could become too long to be accepted back."""
     events = Events(starts)
     if events.id_chars_max > HEADER_BYTES_MAX:
         sentence = (
@@ -164,7 +163,7 @@ def _events(starts: Offsets) -> Events:
 
 
 def _places(topic: TopicImage, partitions: Sequence[int]) -> list[Place]:
-    """Raises HttpRefusal."""
+    """Return the requested partitions. Raises HttpRefusal."""
     count = len(topic.partitions)
     for partition in partitions:
         if partition >= count:
@@ -174,9 +173,9 @@ def _places(topic: TopicImage, partitions: Sequence[int]) -> list[Place]:
 
 
 async def _resumed(places: Sequence[Place], last_event_id: str, context: Context) -> Offsets:
-    """Behind the last event that a client has seen; a partition that has come since, from its beginning.
+    """Return the positions after a client's last event; the start of the log for a new partition.
 
-    What has been deleted meanwhile is told as a gap, once it is come to. Raises HttpRefusal.
+    Records that were deleted since are reported as a gap when the reader gets there. Raises HttpRefusal.
     """
     known = positions_in(last_event_id)
     if known is None:
@@ -190,7 +189,7 @@ async def _resumed(places: Sequence[Place], last_event_id: str, context: Context
 
 
 def _key(text: str, encoding: Encoding) -> bytes:
-    """Raises HttpRefusal."""
+    """Return the bytes of a key filter. Raises HttpRefusal."""
     try:
         return base64.b64decode(text, validate=True) if encoding is Encoding.BASE64 else text.encode()
     except (binascii.Error, ValueError) as error:

@@ -1,6 +1,6 @@
-"""Records out of a topic, as a consumer of the cluster reads them: fetched from the leaders, wherever those are.
+"""The record reader of the HTTP API: a consumer that fetches a topic's partitions from their leaders.
 
-One task a leader asks for more only when what it has read before has been taken, so a slow reader costs no memory.
+One task per leader fetches more only after the last records were taken, so that a slow reader uses no more memory.
 """
 
 import asyncio
@@ -25,19 +25,19 @@ from cordwood.storage.records import LargeRecord, Record
 PIECES_WAITING_MAX = 1
 PACE_S = 0.02
 PACED_BYTES = 64 << 10
-"""A reader at the end takes a breath after so little: under load it gets more at a time, and costs the broker less."""
+"""A following reader pauses after a smaller fetch: under load, each fetch then has more records and costs less."""
 RETRY_S = 0.2
 FAILED = "The broker could not read on: its log says why."
 PATIENCE_S = 15.0
-"""How long nothing may come of a partition for want of a leader, if its reader wants to come to an end."""
+"""The time after which a bounded reader fails if a partition has no leader."""
 
 _events = structlog.get_logger("http")
 
 
 class Piece(NamedTuple):
-    """Something new of one partition. `end` is the next offset to read.
+    """New records of one partition. `end` is the next offset to read.
 
-    The records of `missing` have been deleted meanwhile, or cannot be decoded, and `reason` says why.
+    The records of `missing` were deleted meanwhile, or cannot be decoded, for the given `reason`.
     """
 
     place: Place
@@ -49,9 +49,9 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be read: from where, up to where (None for on and on), and only records that have this key.
+    """The partitions to read: start offsets, end offsets (None to follow), and an optional key filter.
 
-    `records_max` is how many are of use at a time, should that be few.
+    `records_max` is the number of records that are of use at a time, if that is small.
     """
 
     starts: Offsets
@@ -61,7 +61,7 @@ class Wanted:
 
 
 class RecordReader:
-    """One reader: `async with RecordReader(…) as reading`, and `await reading.next()` until it is over."""
+    """One reader: `async with RecordReader(…) as reading`, and `await reading.next()` until `is_over`."""
 
     def __init__(self, context: Context, wanted: Wanted) -> None:
         self._context, self._wanted = context, wanted
@@ -70,7 +70,7 @@ class RecordReader:
         self._unread = {place for place in wanted.starts if not self._is_at_end(place)}
         self._ready: asyncio.Queue[Piece | HttpRefusal] = asyncio.Queue(PIECES_WAITING_MAX)
         self._is_one_out = False
-        """Whether a piece has been handed out that its taker may still hold."""
+        """True if a piece was returned that the caller may still hold."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -87,11 +87,11 @@ class RecordReader:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything that was wanted has been handed out."""
+        """True if every wanted record was returned."""
         return not self._unread and self._ready.empty()
 
     async def next(self) -> Piece:
-        """The next piece, of any of the partitions, when the one before is done with. Raises HttpRefusal."""
+        """Return the next piece, of any partition; the caller is done with the previous one. Raises HttpRefusal."""
         if self._is_one_out:
             self._is_one_out = False
             self._ready.task_done()
@@ -117,7 +117,7 @@ class RecordReader:
         task.add_done_callback(self._tasks.discard)
 
     async def _guarded(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
-        """A reader that waited for a task that has failed would wait for ever."""
+        """Run a task. On an error, fail the reader, which would otherwise wait forever."""
         try:
             await work(*arguments)
         except Exception as error:
@@ -125,7 +125,7 @@ class RecordReader:
             await self._ready.put(HttpRefusal(500, FAILED, ErrorCode.unknown_server_error))
 
     async def _share_out(self, places: Sequence[Place], deadline: float) -> None:
-        """Have each partition read from its leader. Without any success until `deadline`, a bounded reader gives up."""
+        """Start reading each partition from its leader. A bounded reader fails after `deadline` without progress."""
         led = by_leader(places, self._context.image)
         for leader, of_leader in led.items():
             self._spawn(self._read_from, leader, of_leader, deadline)
@@ -134,9 +134,9 @@ class RecordReader:
             await self._later(leaderless, ErrorCode.leader_not_available, deadline)
 
     async def _later(self, places: Sequence[Place], code: ErrorCode, deadline: float) -> None:
-        """Look for the leaders again in a moment, if there is any sense in it."""
+        """Find the leaders again after RETRY_S, if the error is retriable."""
         known = self._context.image.topics_by_name
-        # A leader may not have heard of a topic yet that is known here.
+        # A leader may not have a new topic in its metadata yet.
         goes_by_itself = status_of(code) == NOT_NOW or code is ErrorCode.unknown_topic_or_partition
         if any(place.topic not in known for place in places):
             await self._ready.put(refusal_of(ErrorCode.unknown_topic_or_partition))
@@ -147,7 +147,7 @@ class RecordReader:
             self._spawn(self._share_out, places, deadline)
 
     async def _read_from(self, leader: int, places: Iterable[Place], deadline: float) -> None:
-        """Read these partitions for as long as that broker leads them."""
+        """Read these partitions for as long as this broker leads them."""
         reading = list(places)
         connection: ClientConnection | None = None
         try:
@@ -164,7 +164,7 @@ class RecordReader:
                 connection.close()
 
     async def _take(self, fetched: Sequence[Fetched], deadline: float) -> list[Place]:
-        """Hand out what was fetched. Returns the partitions to go on with: those that had nothing go first."""
+        """Return what was fetched. Return the partitions to fetch next: those without new records first."""
         idle: list[Place] = []
         busy: list[Place] = []
         for row in fetched:
@@ -176,7 +176,7 @@ class RecordReader:
                 self._next[row.place] = piece.end
                 await self._ready.put(piece)
             if self._is_at_end(row.place):
-                # Not before its last piece is there: a reader that has taken all others would take itself for done.
+                # Not before its last piece is queued: otherwise `is_over` could be true too early.
                 self._unread.discard(row.place)
             else:
                 (idle if self._next[row.place] == start else busy).append(row.place)
@@ -185,16 +185,16 @@ class RecordReader:
 
     def _breath_s(self, fetched: Sequence[Fetched], *, is_idle: bool) -> float:
         if self._follows:
-            # With nothing at all, the leader has been waiting already.
+            # After an empty fetch, the leader has already waited.
             return PACE_S if 0 < sum(len(row.records) for row in fetched) < PACED_BYTES else 0
         return RETRY_S if is_idle else 0
 
     def _has_lost_some(self, row: Fetched) -> bool:
-        """Whether what was to be read next has been deleted, as old records are."""
+        """Return whether retention has deleted the next records to read."""
         return row.code is ErrorCode.offset_out_of_range and row.log_start > self._next[row.place]
 
     async def _pieces(self, row: Fetched) -> AsyncIterator[Piece]:
-        """What is new, each decoded when those before it have been taken. Raises Malformed."""
+        """Yield the new records, each piece decoded after the previous one was taken. Raises Malformed."""
         place, start = row.place, self._next[row.place]
         if row.code is not ErrorCode.none:
             yield Piece(place, (), row.log_start, range(start, row.log_start))
@@ -213,7 +213,7 @@ class RecordReader:
                 raise Malformed(f"a damaged batch of {place.topic}-{place.partition}: {damage}") from damage
 
     async def _decode(self, portions: Portions, record_bytes_max: int) -> Portion:
-        """Raises CorruptBatch."""
+        """Decode a portion, in a thread unless it is light. Raises CorruptBatch."""
         if portions.is_light:
             return portions.next(record_bytes_max)
         portion: Portion = await self._context.decoding.run(portions.next, record_bytes_max)

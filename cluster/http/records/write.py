@@ -1,4 +1,4 @@
-"""`POST /v1/topics/{topic}/records`: records as JSON, or one record that is the whole body."""
+"""`POST /v1/topics/{topic}/records`: produce records from JSON, or one record that is the whole body."""
 
 import asyncio
 from collections import defaultdict
@@ -35,38 +35,41 @@ from cordwood.cluster.topics import INTERNAL_TOPICS
 from cordwood.storage.records import Record
 
 RECORDS_PER_TURN = 500
-"""Sorted by partition in one turn of the loop. They take some 2 ms."""
+"""Records distributed to partitions per event-loop iteration; they take some 2 ms."""
 IDEMPOTENCY_KEY = "Idempotency-Key"
 
 
 class Acks(Enum):
-    """Who has to have the records on disk before the answer."""
+    """The replicas that must have the records on disk before the response."""
 
     ALL = "all"
-    """All replicas in sync."""
+    """All in-sync replicas."""
     LEADER = "1"
     """The leader."""
     NONE = "0"
-    """Nobody: the answer says that they are on their way."""
+    """None: the response is sent immediately."""
 
 
 _ACKS = {Acks.ALL: ACKS_ALL, Acks.LEADER: ACKS_LEADER, Acks.NONE: ACKS_NONE}
 
 
 class WriteQuery(msgspec.Struct, frozen=True):
-    """How records are given, and when they are answered for."""
+    """The encodings of the records, and the acknowledgement."""
 
     acks: Acks = Acks.ALL
     key_encoding: Encoding = Encoding.TEXT
     value_encoding: Encoding = Encoding.TEXT
     partition: PartitionIndex | None = None
-    """For records that do not name one themselves."""
+    """For records without a partition of their own."""
     timestamp: Timestamp | None = None
-    """For records that have none themselves; else the time of the request. Milliseconds since 1970."""
+    """For records without a timestamp of their own; the default is the time of the request. Milliseconds since 1970."""
 
 
 class KeptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a record is. Without an offset it is not known to be kept, and `error` says why."""
+    """The position of a record. Without an offset the record is not known to be appended.
+
+    `error` then says why, except with acks=0.
+    """
 
     partition: int
     offset: int | None
@@ -75,13 +78,13 @@ class KeptRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KeptRecords(msgspec.Struct, frozen=True):
-    """Where the records are, in the order in which they were given."""
+    """The positions of the records, in the order of the request."""
 
     records: list[KeptRecord]
 
 
 class NotAllKept(msgspec.Struct, frozen=True):
-    """A mistake, with what became of each record."""
+    """An error, with the result for each record."""
 
     error: str
     code: str
@@ -89,7 +92,7 @@ class NotAllKept(msgspec.Struct, frozen=True):
 
 
 async def write_records(asked: Asked[WriteQuery, NewRecords]) -> web.Response:
-    """Append records. The answer comes when they are as safe as `acks` asks for."""
+    """Produce records. The response is sent once `acks` is satisfied."""
     context, request = asked.context, asked.request
     topic = _writable(asked.path["topic"], context)
     if context.accumulator.is_full:
@@ -113,18 +116,18 @@ async def write_records(asked: Asked[WriteQuery, NewRecords]) -> web.Response:
 
 
 class Letter:
-    """One request's records, sorted by the partitions that they go to."""
+    """The records of one request, by partition."""
 
     def __init__(self, topic: TopicImage, context: Context, query: WriteQuery, once_key: str | None) -> None:
         self._topic, self._context, self._query = topic, context, query
         self._now_ms = context.wall_clock()
         self._by_partition: defaultdict[int, list[Record]] = defaultdict(list)
         self._places: list[tuple[int, int]] = []
-        """Of each record, in the order of the request: its partition, and which of that partition's it is."""
+        """The partition of each record, in the order of the request, and its index within that partition."""
         self._once_key, self._keyless = once_key, -1
 
     def add(self, given: Sequence[NewRecord], key_encoding: Encoding, value_encoding: Encoding) -> None:
-        """Raises HttpRefusal for a partition that does not exist."""
+        """Add records. Raises HttpRefusal for a partition that does not exist."""
         query, by_partition, places = self._query, self._by_partition, self._places
         late = self._now_ms if query.timestamp is None else query.timestamp
         for record in given:
@@ -139,7 +142,7 @@ class Letter:
             records.append(Record(0, timestamp, key, value, headers))
 
     async def send(self, acks: int, once: Once | None) -> web.Response:
-        """Raises HttpRefusal where all are refused for the same reason."""
+        """Produce the records. Return the response, with the error of each refused record."""
         parcels: dict[int, ProducerBatch] = {}
         for partition, records in self._by_partition.items():
             parcel = parcels[partition] = ProducerBatch(records, once)
@@ -173,7 +176,7 @@ class Letter:
         return response
 
     def _partition(self, key: bytes | None) -> int:
-        """As Kafka's Java client chooses: by key; and all records of a request that have none go together."""
+        """Choose the partition as Kafka's Java client does: by key. Records of a request without a key share one."""
         count = len(self._topic.partitions)
         if key is not None:
             return partition_of(key, count)
@@ -182,8 +185,10 @@ class Letter:
         return self._keyless
 
     def _sticky(self, count: int) -> int:
-        """A request that is sent again goes where it went before; others go with those that share their batch, and
-        the next batch goes to the next partition that can take it.
+        """Choose the partition of records without a key.
+
+        A repeated request with an Idempotency-Key gets the same partition again. Other requests go to the partition of
+        the current shared batch, and the next batch goes to the next partition with a leader.
         """
         if self._once_key is not None:
             return partition_of(self._once_key.encode(), count)
@@ -206,7 +211,7 @@ def _writable(name: str, context: Context) -> TopicImage:
 
 
 def _once(key: str, request: web.Request, content: bytes) -> Once:
-    """What stands for the request, so that it is known when it comes again. Raises HttpRefusal."""
+    """Return the producer id and sequence of the request, by which a duplicate is recognized. Raises HttpRefusal."""
     if not 1 <= len(key) <= KEY_CHARS_MAX or not key.isascii():
         sentence = f"{IDEMPOTENCY_KEY} must be 1 to {KEY_CHARS_MAX} characters of ASCII, a UUID for one."
         raise HttpRefusal(400, sentence)
