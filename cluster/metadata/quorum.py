@@ -36,7 +36,7 @@ class QuorumFailed(Exception):
 
 
 class QuorumUnavailable(QuorumFailed):
-    """It is not known in time whether a command was applied.
+    """The outcome of a command is not known in time.
 
     Not final: the command may be proposed again, since commands carry the state that they expect.
     """

@@ -49,7 +49,7 @@ class Brokers(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether a broker may be stopped without an effect on clients."""
+    """The result of the check whether a broker may be stopped without an effect on clients."""
 
     broker_id: int
     can_stop: bool
