@@ -1,4 +1,4 @@
-"""ACL filters and resources as requests carry them: numbers that have to be known, and what follows from them."""
+"""Decoding and validation of the ACL filters of DescribeAcls and DeleteAcls."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from cordwood.cluster.metadata.acls import AclFilter, AclResource, Operation, Pa
 
 
 def filter_of(wanted: Any) -> AclFilter:
-    """The filter of a DescribeAcls request, or one of those of DeleteAcls. Raises Refused."""
+    """Decode the filter of a DescribeAcls request, or one filter of a DeleteAcls request. Raises Refused."""
     try:
         return AclFilter(
             AclResource(wanted.resource_type_filter),

@@ -1,8 +1,8 @@
-"""Memory of answers that are being written: a large one goes on only where there is room for its next piece.
+"""Memory reservation for responses during encoding: a large response grows only while its pool has room.
 
-Small answers are written in one go and need none. The others leave as much room as the oldest of them may still need,
-so that they never wait for each other alone. Where even the oldest lacks room, which other pools hold, the answer that
-was begun last is given up and its connection closed.
+A small response needs no reservation. Every large response but the oldest leaves as much room free as the oldest may
+still need, so that responses never deadlock. If even the oldest finds no room because other pools hold the memory, the
+newest response is cancelled and its connection closed.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from cordwood.cluster.memory import MemoryPool
 
 RETRY_INTERVAL_S = 0.05
 RETRIES_MAX = 40
-"""So often the oldest answer looks for room before the newest is given up."""
+"""Retries of the oldest response before the newest is cancelled."""
 LARGEST_BYTES = ANSWER_BYTES_MAX + 2 * CHUNK_BYTES
-"""What the largest answer takes, its next piece included."""
+"""Memory of the largest response, its next chunk included."""
 
 
 class GrowingAnswer:
-    """One answer, from its first byte to its last."""
+    """One response during encoding."""
 
     __slots__ = ("answer", "reserved", "room", "slot", "task")
 
@@ -30,27 +30,27 @@ class GrowingAnswer:
         self.task = asyncio.current_task()
         self.reserved = 0
         self.room: asyncio.Future[None] | None = None
-        """Done once there is room for more, where it waits for that."""
+        """Completed once the pool has room; None if the response is not waiting."""
 
     @property
     def wanted(self) -> int:
-        """Bytes that it lacks for what it has and its next piece."""
+        """Bytes to reserve for the encoded part and the next chunk."""
         return max(0, self.answer.size + CHUNK_BYTES - self.reserved)
 
 
 class AnswerMemory:
-    """The answers of one broker that take more than a few steps."""
+    """The memory reservations of all large responses of a broker."""
 
     def __init__(self, pool: MemoryPool, press: Callable[[MemoryPool], None]) -> None:
-        """`press` asks others to make room: the pool has a limit in common with theirs."""
+        """`press` makes other pools give memory back: all pools share one limit."""
         self._pool, self._press = pool, press
         self._growing: dict[GrowingAnswer, None] = {}
-        """In the order in which they were begun."""
+        """Responses during encoding, the oldest first."""
         self._timer: asyncio.TimerHandle | None = None
         self._retries = 0
 
     async def write(self, slot: Slot, encoding: Callable[[Answer], Steps[list[bytes]]], turns: Turns) -> list[bytes]:
-        """The chunks of an answer. Raises AnswerTooLarge; CancelledError where it is given up."""
+        """Encode a response and return its chunks. Raises AnswerTooLarge, and CancelledError if memory runs out."""
         growing = GrowingAnswer(slot)
         try:
             return await turns.run(encoding(growing.answer), lambda: self._take(growing) if growing.wanted else None)
@@ -60,10 +60,10 @@ class AnswerMemory:
             self._grant()
 
     def _take(self, growing: GrowingAnswer) -> asyncio.Future[None] | None:
-        """Reserve what it wants. Where there is no room, what is to be waited for."""
+        """Reserve the wanted bytes. Return a future to await if there is no room."""
         self._growing[growing] = None
         if not growing.slot.connection.is_open:
-            # The client has gone.
+            # The client has disconnected.
             self._give_up(growing)
         elif self._may_take(growing):
             self._reserve(growing)
@@ -85,7 +85,7 @@ class AnswerMemory:
         self._pool.used += size
 
     def _grant(self) -> None:
-        """Let those go on that there is room for, the oldest first."""
+        """Grant reservations while there is room, the oldest first."""
         for growing in self._growing:
             if growing.room is not None and not growing.room.done():
                 if not self._may_take(growing):

@@ -1,4 +1,4 @@
-"""The numbers of Kafka's APIs, by Kafka's own names."""
+"""API keys of the Kafka protocol that this broker serves."""
 
 from enum import IntEnum
 

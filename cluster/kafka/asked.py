@@ -1,4 +1,4 @@
-"""Partitions that a request names, by topic and each once: asking for one several times is no reason to answer so."""
+"""Deduplication of the partitions that a request names, by topic."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ ByTopic = dict[str, dict[int, None]]
 
 
 def by_topic(asked: Iterable[tuple[str, Iterable[int]]]) -> Steps[ByTopic]:
-    """From topics with their partitions, in the order in which each was named first."""
+    """Return the distinct partitions by topic, in order of first occurrence."""
     found: ByTopic = {}
     for topic, indexes in asked:
         partitions = found.setdefault(topic, {})

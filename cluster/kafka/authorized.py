@@ -1,7 +1,7 @@
-"""What a client may do, as a set of bits (KIP-430). Without access control everybody may do everything."""
+"""Authorized operations as bit sets (KIP-430). There is no access control: every client may do everything."""
 
 NOT_ASKED = -(1 << 31)
-"""The client did not ask."""
+"""Stands for a request without `include_..._authorized_operations`."""
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12

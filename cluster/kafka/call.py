@@ -1,4 +1,4 @@
-"""What a handler is given besides its request: the broker's services, and who is calling."""
+"""The request context of a handler: broker services, API version and client identity."""
 
 import random
 from collections.abc import Callable
@@ -23,7 +23,7 @@ NO_THROTTLE = timedelta(0)
 
 
 class Refused(Exception):
-    """An expected outcome, told to the client as a Kafka error code, with a sentence where the API has room for one."""
+    """An expected error: a Kafka error code, and a message for those APIs whose response has one."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or code.name)
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 class ServedApi(NamedTuple):
-    """An API as ApiVersions tells of it; both versions are included."""
+    """An API with its oldest and newest version, both inclusive, as in ApiVersions."""
 
     key: int
     oldest: int
@@ -41,7 +41,7 @@ class ServedApi(NamedTuple):
 
 @dataclass(slots=True)
 class Services:
-    """The parts of the broker that handlers use. Built once, in `broker.py`."""
+    """The broker services that handlers use. Built once, in `broker.py`."""
 
     settings: "Settings"
     quorum: "Quorum"
@@ -59,7 +59,7 @@ class Services:
 
 @dataclass(slots=True)
 class Call:
-    """One request: the version it was asked in, and the client that asked it by which listener."""
+    """One request's API version, client and listener."""
 
     services: Services
     version: int
@@ -69,5 +69,5 @@ class Call:
 
     @property
     def turns(self) -> "Turns":
-        """The loop's time, which a loop over what the request holds shares with others."""
+        """The time slices in which a handler iterates over the items of a large request."""
         return self.services.turns

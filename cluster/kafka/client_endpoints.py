@@ -1,4 +1,4 @@
-"""Which brokers a client can turn to: those in service, by the address of the listener that it came by."""
+"""Endpoints of the unfenced brokers on a client's listener, offline replicas, and the controller id for clients."""
 
 from collections.abc import Mapping
 
@@ -7,11 +7,11 @@ from cordwood.cluster.metadata.commands import Assignment, BrokerId, Endpoint
 from cordwood.cluster.metadata.image import Image, PartitionImage
 
 NOBODY = -1
-"""In the place of a broker's id."""
+"""The broker id that stands for no broker."""
 
 
 def reachable(image: Image, listener: str) -> dict[BrokerId, Endpoint]:
-    """The brokers that are not fenced, with where this listener's clients reach them. One that stops still serves."""
+    """Return the unfenced brokers with their endpoints on a listener. A broker in controlled shutdown is included."""
     return {
         broker.id: endpoint
         for broker in image.brokers.values()
@@ -20,12 +20,15 @@ def reachable(image: Image, listener: str) -> dict[BrokerId, Endpoint]:
 
 
 def offline_replicas(partition: PartitionImage, image: Image) -> Assignment:
-    """The replicas of a partition that nobody can be served by now."""
+    """Return the replicas of a partition on brokers that are not in service."""
     return tuple(replica for replica in partition.replicas if not image.is_in_service(replica))
 
 
 def controller_for(call: Call, reachable_brokers: Mapping[BrokerId, Endpoint]) -> int:
-    """Whom a client is to ask what the controller does: the active one, or else any broker, which passes it on."""
+    """Return the broker id that clients get as the controller: the active controller if reachable, else any broker.
+
+    Every broker forwards what only the controller can do.
+    """
     active = call.services.quorum.status().leader_id
     if active is not None and active in reachable_brokers:
         return active

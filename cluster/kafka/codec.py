@@ -1,7 +1,7 @@
-"""Requests from bytes and responses to bytes, in every version we serve, by kio's generated messages.
+"""The message codec: request headers, request decoding, response encoding and version upgrades, on kio's schemas.
 
-A handler speaks one version of its API, the newest. A request of an older one is lifted to it, field by field by name,
-missing fields taking their defaults; the answer is written by the older version's writer, which takes what it knows.
+A handler implements only the newest version of its API. An older request is upgraded to it field by field, by name;
+missing fields get their defaults. The response is encoded by the older version's writer, which ignores newer fields.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed, skip_tags
 _CORRELATION_ID = struct.Struct(">i")
 _HEAD = struct.Struct(">hhih")
 
-# kio looks the module up by its name each time, which takes longer than to read a small request.
+# kio imports the module by name on each call, which takes longer than decoding a small request.
 _request_schema = functools.cache(load_request_schema)
 _response_schema: Any = functools.cache(load_response_schema)
 
@@ -31,7 +31,7 @@ Upgrade = Callable[[Any], Any]
 
 
 class RequestHead(NamedTuple):
-    """The fields that every request begins with. `body` is where its own begin."""
+    """A request header. `body` is the position of the request's own fields."""
 
     api_key: int
     version: int
@@ -41,7 +41,10 @@ class RequestHead(NamedTuple):
 
 
 def read_head(frame: memoryview, flexible: Callable[[int, int], bool]) -> RequestHead:
-    """The header of a request (versions 1 and 2). `flexible` tells whether an API's version has tagged fields."""
+    """Read a request header (versions 1 and 2). `flexible` returns whether a version of an API has tagged fields.
+
+    Raises Malformed.
+    """
     try:
         api_key, version, correlation_id, length = _HEAD.unpack_from(frame)
         position = _HEAD.size + max(length, 0)
@@ -49,7 +52,7 @@ def read_head(frame: memoryview, flexible: Callable[[int, int], bool]) -> Reques
             raise Malformed(f"a client id of {length} bytes")
         client_id = str(frame[_HEAD.size : position], "utf-8") if length > 0 else ""
         if flexible(api_key, version):
-            # Hardly anybody sends tagged fields: a zero says that there are none.
+            # Fast path: 0 stands for no tagged fields, the usual case.
             position = position + 1 if frame[position] == 0 else skip_tags(frame, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise Malformed(f"no request header: {error}") from error
@@ -57,14 +60,14 @@ def read_head(frame: memoryview, flexible: Callable[[int, int], bool]) -> Reques
 
 
 def decoding(api_key: int, version: int, frame: memoryview, position: int, items_max: int = ITEMS_MAX) -> Steps[Any]:
-    """The request's body as its own version's class. Raises Malformed."""
+    """Decode a request body into the class of its own version. Raises Malformed."""
     return reading(_request_schema(api_key, version), frame, position, items_max)
 
 
 def encoding(
     api_key: int, version: int, correlation_id: int, response: Any, answer: Answer | None = None
 ) -> Steps[list[bytes]]:
-    """The whole frame of a response as chunks, its length in front, written to `answer`. Raises AnswerTooLarge."""
+    """Encode a response frame with its length, as chunks, into `answer`. Raises AnswerTooLarge."""
     schema = _response_schema(api_key, version)
     head = _CORRELATION_ID.pack(correlation_id) + (b"\x00" if schema.__header_schema__.__flexible__ else b"")
     return writing(schema, head, response, answer or Answer())
@@ -72,13 +75,13 @@ def encoding(
 
 @functools.cache
 def upgrade_request(api_key: int, version: int, newest: int) -> Upgrade:
-    """A function that makes the newest request of one of `version`."""
+    """Return a function that upgrades a request from `version` to `newest`."""
     return _lifter(load_request_schema(api_key, version), load_request_schema(api_key, newest))
 
 
 @functools.lru_cache(1024)
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether requests of this version carry tagged fields (KIP-482). False for those that nobody knows."""
+    """Return whether requests of this version have tagged fields (KIP-482). False for an unknown API or version."""
     try:
         return bool(load_request_schema(api_key, version).__flexible__)
     except KioIndexError:
@@ -115,7 +118,7 @@ def _constant(value: object) -> Upgrade:
 
 
 def _implicit_default(annotation: Any) -> object:
-    """What a field that an older version lacks is taken to be, as in Kafka's generated messages."""
+    """Return the default of a field that an older version lacks, as in Kafka's generated messages."""
     if is_nullable(annotation):
         return None
     if is_tuple(annotation):

@@ -1,4 +1,4 @@
-"""Topics and brokers as what configs belong to: which exist, what may be set for them, and how it is changed."""
+"""Config resources (topics and brokers): lookup, validation and optimistic-concurrency updates of their configs."""
 
 from collections.abc import Callable, Mapping, Sequence, Sized
 
@@ -17,11 +17,11 @@ CONFIGS_MAX = 200
 _ATTEMPTS_MAX = 5
 
 Wanted = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""From the configs that a resource has to those that it is to have. Raises Refused."""
+"""Maps the current configs of a resource to the wanted ones. Raises Refused."""
 
 
 def type_of(number: int) -> ResourceType:
-    """Raises Refused for what Kafka has beyond topics and brokers (loggers, client metrics, groups)."""
+    """Return the resource type. Raises Refused for Kafka's other types (broker loggers, client metrics, groups)."""
     try:
         return ResourceType(number)
     except ValueError:
@@ -29,7 +29,7 @@ def type_of(number: int) -> ResourceType:
 
 
 def topic_own(name: str, image: Image) -> Mapping[str, str]:
-    """What is set for a topic. Raises Refused."""
+    """Return the configs set for a topic. Raises Refused."""
     if not name:
         raise Refused(ErrorCode.invalid_request, "Default topic resources are not allowed.")
     topics.check_name(name)
@@ -40,13 +40,13 @@ def topic_own(name: str, image: Image) -> Mapping[str, str]:
 
 
 def check_count(configs: Sized) -> None:
-    """Raises Refused for more configs of one resource than there are."""
+    """Check the number of configs of one resource. Raises Refused above CONFIGS_MAX."""
     if len(configs) > CONFIGS_MAX:
         raise Refused(ErrorCode.invalid_request, f"More than {CONFIGS_MAX} configs of one resource")
 
 
 def check_broker(name: str, image: Image) -> None:
-    """Whether that broker can be configured; "" is all of them. Raises Refused."""
+    """Check that a broker can be configured; "" stands for all brokers. Raises Refused."""
     if name == ALL_BROKERS or name in map(str, image.brokers):
         return
     if name.isascii() and name.isdigit():
@@ -55,9 +55,9 @@ def check_broker(name: str, image: Image) -> None:
 
 
 async def alter(number: int, name: str, wanted: Wanted, call: Call, *, validate_only: bool) -> None:
-    """Bring a resource to the configs it is wanted to have. Raises Refused.
+    """Change a resource's configs to the wanted ones by compare-and-set. Raises Refused.
 
-    What others change meanwhile is not undone: then the same is asked of the newer configs.
+    After a concurrent change, `wanted` is called again with the newer configs, so that the other change is kept.
     """
     resource = type_of(number)
     for _ in range(_ATTEMPTS_MAX):
@@ -83,7 +83,7 @@ async def alter(number: int, name: str, wanted: Wanted, call: Call, *, validate_
 
 
 def list_of(number: int, name: str, key: str, own: Mapping[str, str], call: Call) -> tuple[str, ...]:
-    """The words that a list config of a resource has now. Raises Refused where it is no list."""
+    """Return the current items of a list config. Raises Refused if its type is not LIST."""
     broker = broker_config(call.services.settings, call.services.quorum.image)
     is_topic = type_of(number) is ResourceType.TOPIC
     row = (topic_configs.TOPIC_CONFIGS if is_topic else SETTINGS).get(key)
@@ -94,7 +94,7 @@ def list_of(number: int, name: str, key: str, own: Mapping[str, str], call: Call
     elif key in own:
         value = row.type.parse(own[key])
     else:
-        # What is set for all brokers is built on the static settings, never on what one broker has for itself.
+        # The config of all brokers falls back to the static settings, never to one broker's dynamic config.
         layers = broker if name != ALL_BROKERS else BrokerConfig(broker.settings)
         value = layers.found((key,))[1]
     assert isinstance(value, tuple), f"{key} is a list"
@@ -111,9 +111,9 @@ def _own(resource: ResourceType, name: str, image: Image) -> Mapping[str, str]:
 def check_changes(
     resource: ResourceType, own: Mapping[str, str], changes: Sequence[ConfigChange], broker: BrokerConfig
 ) -> None:
-    """Whether the configs that a resource has may be changed so. Raises Refused.
+    """Validate config changes of a resource. Raises Refused.
 
-    What is not changed is not judged: a newer version may have set it.
+    Unchanged configs are not validated: a newer version may have set them.
     """
     if resource is ResourceType.TOPIC:
         topic_configs.validate_changes(own, {change.key: change.value for change in changes}, broker)

@@ -1,10 +1,10 @@
-"""One client's connection: frames handled where they arrive, answers sent in the order of their requests.
+"""A client connection: zero-copy request parsing, and an ordered response queue with backpressure.
 
-One receive buffer a connection, used again and again; a request is read in place, in the callback, and leaves a slot
-in the queue. Its handler fills the slot; what is ready at the head of the queue is sent in one write. A slot may hold
-slices of a log, which are read piece by piece as the client takes them.
+Each connection reuses one receive buffer. A request is parsed in place, in the protocol callback, and appends a slot to
+the response queue. Its handler fills the slot. All responses that are ready at the head of the queue are sent in one
+write. A slot may hold slices of a log; the connection reads a slice piece by piece as the client takes it.
 
-The memory that a client makes the broker hold is counted in pools that the connections share (docs/adr/0026).
+The memory that a client makes the broker hold is counted in pools shared by all connections (docs/adr/0026).
 """
 
 import asyncio
@@ -29,19 +29,19 @@ from cordwood.storage.slices import Slice
 BUFFER_BYTES_MIN = 4 << 10
 BUFFER_BYTES_USUAL = 256 << 10
 BUFFER_BYTES_KEPT = 16 << 20
-"""A buffer grows to the largest request and stays, since fresh memory is dear; one larger than this goes at once."""
+"""A buffer keeps the size of its largest request, since allocation is slow. A larger one is freed immediately."""
 BUFFER_BYTES_STEP = 4 << 20
 REQUEST_BYTES = 2 << 10
-"""What one request that waits for its answer is counted with, beside a share of its size."""
+"""Memory counted for one pending request, in addition to a share of its size."""
 SIZE_SHARE_SHIFT = 4
-"""A sixteenth of its size: what a produce request brings has gone to the log."""
+"""A share of 1/16: the batches of a Produce request are already in the log."""
 PENDING_BYTES_MAX = 2 << 20
-"""With more than this, a connection is not read from until some of its requests are answered."""
+"""Above this, the connection is not read until some of its requests are answered."""
 FREE_BYTES = 16 << 10
-"""The first request that a connection waits for may hold as much, however full the pool is."""
+"""The oldest pending request of a connection may hold this much even if the pool is full."""
 PIECES_BYTES = 512 << 10
 JOINED_BYTES_MAX = 16 << 10
-"""Up to here one copy is cheaper than a gathering write."""
+"""Up to this size one copy is cheaper than a gathering write."""
 LENGTH_BYTES = 4
 _read_size = struct.Struct(">i").unpack_from
 _events = structlog.get_logger("connection")
@@ -51,7 +51,7 @@ Handle = Callable[["Connection", memoryview, Slot], None]
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A protocol for asyncio or uvloop. `handle` is given each frame with the slot for its answer."""
+    """An asyncio or uvloop protocol. `handle` is called with each frame and the slot for its response."""
 
     def __init__(self, owner: Owner, listener: str, handle: Handle) -> None:
         self._owner, self.listener, self._handle = owner, listener, handle
@@ -59,27 +59,27 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = ""
         self.last_active = self._opened_at = 0.0
         self.fetch_session = NO_SESSION
-        """The fetch session that was begun here (`fetch_sessions.py`)."""
+        """The fetch session that this connection created (`fetch_sessions.py`)."""
         self.is_broker = False
-        """Whether a follower has introduced itself here: it is not closed to make room for clients."""
+        """Whether the peer is a follower. The connection is then never closed to make room for clients."""
         self.on_closed: Callable[[], None] | None = None
         self._loop = asyncio.get_running_loop()
         self._memory, self._pools = owner.memory, owner.memory.pools
         self._transport: asyncio.Transport | None = None
         self._buffer: bytearray | mmap.mmap = bytearray()
         self._room = 0
-        """So much of the buffer may be written to: a large one is filled step by step."""
+        """Bytes of the buffer that may be written to: a large buffer is filled in steps."""
         self._room_wanted, self._whole_bytes = BUFFER_BYTES_MIN, 0
-        """The room and the size that the buffer gets before it is read into; 0 where it has the room it should."""
+        """Room and size that the buffer gets before the next read; 0 if the room is sufficient."""
         self._start = self._end = self.receive_bytes = 0
         self._slots: deque[Slot] = deque()
         self._out: deque[Chunk] = deque()
         self.pending_bytes = 0
         self.unsent_bytes = 0
-        """Of answers, counted since the client stopped taking them."""
+        """Unsent bytes of responses, counted while the client does not take them."""
         self.stalled_at = 0.0
         self.is_alone = self._is_frozen = False
-        """Whether no other request is handled beside one, and whether that one is still read from the buffer."""
+        """Whether one request is handled exclusively, and whether it is still read from the receive buffer."""
         self.waits_for: MemoryPool | None = None
         self._is_reading, self._may_write, self._is_fetching_piece = True, True, False
         self.partial_since = 0.0
@@ -90,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether an answer is still owed: such a connection is not idle."""
+        """Whether a response is pending. Such a connection is not idle."""
         return bool(self._slots or self._out)
 
     @property
@@ -99,20 +99,20 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def partial_bytes(self) -> int:
-        """What has arrived of a request that is not whole."""
+        """Bytes received of an incomplete request."""
         return self._end - self._start
 
     @property
     def pending_since(self) -> float | None:
-        """When the oldest request arrived that is not answered."""
+        """Arrival time of the oldest pending request; None if there is none."""
         return self._slots[0].taken_at if self._slots else None
 
     def partial_for(self, now: float) -> float:
-        """Seconds since `partial_since`; 0 where there is no such request, or it is not being read."""
+        """Return the seconds since `partial_since`; 0 if no request is incomplete, or the connection is not read."""
         return now - self.partial_since if self.partial_since and self._is_reading else 0.0
 
     def stalled_for(self, now: float) -> float:
-        """Seconds since the client last took something of its answers; 0 where nothing waits for it."""
+        """Return the seconds since the client last took response bytes; 0 if the transport accepts writes."""
         if self._may_write:
             return 0.0
         before = self.unsent_bytes
@@ -122,21 +122,21 @@ class Connection(asyncio.BufferedProtocol):
         return now - self.stalled_at
 
     def idle_for(self, now: float) -> float:
-        """Seconds since anything came from a client that is owed no answer."""
+        """Return the seconds since the last received byte; 0 while a response is pending."""
         return 0.0 if self.is_waited_for else now - self.last_active
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing ever came."""
+        """Whether the client never sent a byte."""
         return self.last_active == self._opened_at
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are of no class of asyncio's.
+        # uvloop's transports are not subclasses of asyncio.Transport.
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if peer else ""
         self._opened_at = self.last_active = self._loop.time()
-        # What the system does not take at once is counted, and nothing is added to it before it has gone.
+        # A limit of 0: bytes that the kernel refuses are counted, and nothing is written before they are gone.
         self._transport.set_write_buffer_limits(high=0)
         self._owner.opened(self)
         connected = transport.get_extra_info("socket")
@@ -151,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
             self.on_closed()
 
     def close(self, reason: str | None = None) -> None:
-        """End the connection; a `reason` becomes the one line that the log has about it."""
+        """Abort the connection. Log `reason` if there is one."""
         if self._transport is not None:
             if reason is not None:
                 _events.warning("connection.closed", client=self.client_host, listener=self.listener, reason=reason)
@@ -160,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
             self._release()
 
     def admit_broker(self, refusal: str) -> None:
-        """Take nothing here but a broker's introduction: there are too many clients."""
+        """Accept only a follower's first frame: a connection limit is reached. Close on any other, with `refusal`."""
         handle = self._handle
 
         def introduced(connection: Connection, frame: memoryview, slot: Slot) -> None:
@@ -173,18 +173,18 @@ class Connection(asyncio.BufferedProtocol):
         self._handle = introduced
 
     def push(self, chunks: list[Chunk]) -> None:
-        """Send what nobody asked for just now, at the end of this turn and behind the answers that are due before."""
+        """Queue frames that answer no request. They leave in queue order, at the end of this event-loop iteration."""
         if self._transport is not None:
             slot = Slot(self, 0)
             self._slots.append(slot)
             slot.fill(chunks)
 
     def no_answer_is_due(self) -> None:
-        """The frame that is being handled is no request: it gives up its place in the queue of answers."""
+        """Remove the last slot: the frame being handled is no request and gets no response."""
         self.hold(-self._slots.pop().held_bytes)
 
     def reserve(self, slot: Slot, size: int, alone: bool) -> bool:
-        """See `Slot.reserve`; the slot is that of the request that is being handled."""
+        """Implement `Slot.reserve`. The slot belongs to the request being handled."""
         is_first = self._slots[0] is slot
         pool = self._pools.pending
         size = min(size, pool.limit)
@@ -203,18 +203,18 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def freeze(self) -> None:
-        """Leave the receive buffer as it is, with the request that is being handled in it, until `thaw`."""
+        """Keep the receive buffer unchanged, with the request being handled in it, until `thaw`."""
         self._is_frozen = True
 
     def keep(self, frame: memoryview) -> memoryview:
-        """The request that is being handled, for as long as it is read: a copy, or where it is until `thaw`."""
+        """Return a stable view of the request being handled: a copy if small, else the frozen buffer until `thaw`."""
         if len(frame) <= BUFFER_BYTES_USUAL:
             return memoryview(bytes(frame))
         self.freeze()
         return frame
 
     def thaw(self, *, shrinks: bool = False) -> None:
-        """Nothing of the request is read any more: go on with what the client sent next, if it may be handled."""
+        """Release the frozen buffer, and handle the next request if it may be handled."""
         if self._is_frozen:
             self._is_frozen = False
             if shrinks:
@@ -227,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pools.pending.used += size
 
     def try_again(self) -> None:
-        """Go on with what there was no room for."""
+        """Retry the allocation that a full pool refused."""
         self.waits_for = None
         if self._transport is not None:
             self._make_room()
@@ -266,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
         self.wake()
 
     def wake(self) -> None:
-        """Send what is ready at the head of the queue."""
+        """Send the responses that are ready at the head of the queue."""
         slots, out = self._slots, self._out
         now: float | None = None
         answered_bytes = 0
@@ -292,7 +292,7 @@ class Connection(asyncio.BufferedProtocol):
         self.close(f"an answer could not be sent: {error!r}")
 
     def shrink(self) -> None:
-        """Give back a receive buffer with nothing in it."""
+        """Free the receive buffer if it is empty."""
         if self._start == self._end and self._transport is not None and not self._is_frozen:
             self._buffer = bytearray()
             self._start = self._end = self._room = 0
@@ -300,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
             self._count_received(0)
 
     def _release(self) -> None:
-        """Give back all memory: a long poll may still hold the connection, and must not hold more than that."""
+        """Free all memory: a long poll may still reference the connection, and must not keep its buffers alive."""
         self._slots.clear()
         self._out.clear()
         self._buffer = bytearray()
@@ -318,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
             self._take_frames()
 
     def _stop_reading(self) -> None:
-        """The kernel's buffers fill up, and TCP slows the client down."""
+        """Pause reading, so that the kernel's buffers fill and TCP flow control slows the client."""
         if self._is_reading and self._transport is not None:
             self._is_reading = False
             self._transport.pause_reading()
@@ -354,7 +354,7 @@ class Connection(asyncio.BufferedProtocol):
     def _has_room(self) -> bool:
         """Whether the next request may be handled."""
         if not self._may_write or self._is_frozen:
-            # A client that does not take its answers asks no more questions.
+            # Handle no further request of a client that does not take its responses.
             return False
         if not self._slots:
             return True
@@ -364,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
         return pool.used <= pool.own or pool.has_room(0)
 
     def _make_room(self) -> None:
-        """Have room for more behind what has arrived. The buffer grows as it fills, not by what a frame claims."""
+        """Make room past the received bytes. The buffer grows as it fills, never by a frame's claimed length alone."""
         waiting = self._end - self._start
         if self._is_frozen or self._transport is None:
             self._stop_reading()
@@ -387,7 +387,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._stop_reading()
 
     def _want(self, size: int, whole: int = 0) -> bool:
-        """Have room for so much of a request of `whole` bytes, if the pools have it."""
+        """Reserve a buffer of `size` bytes for a request of `whole` bytes. Return False if the pools are full."""
         if not self.is_broker and not self._may_receive(size):
             self._memory.reclaim()
             if not self._may_receive(size):
@@ -408,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._room <= BUFFER_BYTES_USUAL:
             self._buffer = bytearray(self._room)
         else:
-            # Pages that are not written to yet take no memory, and all of them are given back at once.
+            # Pages that were never written take no memory, and munmap returns all pages immediately.
             self._buffer = mmap.mmap(-1, self._whole_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._buffer[:end] = before[:end]
 
@@ -460,7 +460,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(piece[0])
 
     def _take_piece(self, chunk: Slice) -> list[Any]:
-        """The next piece of the slice at the head, or nothing if it has first to be read from the disk."""
+        """Return the next piece of the head slice, or nothing if a thread must first read it from disk."""
         try:
             piece = chunk.next_piece(wait=False)
         except NotInMemory:
@@ -490,7 +490,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._count_unsent()
 
     def _cannot_read(self, error: Exception) -> None:
-        """The answer has begun and cannot be ended, whatever the reason: the client asks again, and is then told."""
+        """Close: a response was sent in part and cannot be completed. The client's retry gets an error code."""
         if isinstance(error, DamagedLog):
             self._owner.damaged(error)
         self.close(f"an answer could not be read from the log: {error!r}")

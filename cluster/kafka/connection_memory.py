@@ -1,4 +1,4 @@
-"""Memory of a set of connections: which of them wait for room in a pool, and which have to make room."""
+"""Memory backpressure of connections: waiting for a full pool, and eviction of stalled or stuck connections."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -8,41 +8,41 @@ from cordwood.cluster.memory import Memory, MemoryPool
 
 RETRY_INTERVAL_S = 0.05
 HELD_BYTES_FREE = 8 << 10
-"""A connection that has no more than this of the pools is never closed to make room."""
+"""A connection that holds at most this much is never closed to make room."""
 HELD_BYTES_LARGE = 256 << 10
-"""With less than this, none is closed because other pools hold what its own lacks."""
+"""A connection that holds less is not closed for the sake of another pool."""
 HELD_S_MAX = 1.0
-"""While others wait, a connection may keep memory for as long, unless its request goes on arriving."""
+"""While others wait, a connection may hold memory this long without progress."""
 ARRIVAL_BYTES_PER_SECOND_MIN = 256 << 10
 
 
 class Holder(Protocol):
-    """A connection, as the memory that it holds is seen here."""
+    """A connection's memory usage."""
 
     is_broker: bool
     stalled_at: float
     unsent_bytes: int
     waits_for: MemoryPool | None
-    """The pool without room for what it needs next."""
+    """The full pool that the connection waits for; None if there is none."""
     partial_since: float
-    """When the request began to arrive that is not whole yet, or its reading went on; 0 where there is none."""
+    """When the incomplete request began to arrive, or reading it resumed; 0 if no request is incomplete."""
 
     receive_bytes: int
-    """Its receive buffer."""
+    """Bytes of its receive buffer."""
     pending_bytes: int
-    """Its requests that wait for their answers."""
+    """Bytes counted for its pending requests."""
 
     @property
     def partial_bytes(self) -> int: ...
 
     @property
     def is_arriving(self) -> bool:
-        """Whether a part of a request is there, and the rest is read as it comes."""
+        """Whether a request is incomplete and the connection is being read."""
         ...
 
     @property
     def pending_since(self) -> float | None:
-        """When the oldest request came that has no answer; None where there is none."""
+        """Arrival time of the oldest pending request; None if there is none."""
         ...
 
     def shrink(self) -> None: ...
@@ -53,11 +53,11 @@ class Holder(Protocol):
 
 
 class ConnectionMemory:
-    """The pools of these connections, and what happens when one of the pools is full.
+    """The memory pools of a set of connections, with backpressure and eviction.
 
-    A connection without room is not read from until there is some. To make room, first the buffers that are empty are
-    given back; then connections are closed that keep memory and do not get on; and where all only wait for each other,
-    the one whose request began to arrive last. So the oldest request always ends.
+    A connection whose pool is full is not read until the pool has room. To make room, empty receive buffers are freed
+    first. Then connections that hold memory without progress are closed. If all connections wait for each other, the
+    one whose request began to arrive last is closed, so that the oldest request always completes.
     """
 
     def __init__(
@@ -66,18 +66,18 @@ class ConnectionMemory:
         connections: Callable[[], Iterable[Holder]] = tuple,
         give_back: Callable[[], None] = lambda: None,
     ) -> None:
-        """`give_back` ends something that is kept for clients which can do without."""
+        """`give_back` frees state that clients can recreate: the least recently used fetch session."""
         self.pools, self._give_back = memory, give_back
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[Holder, None] = {}
         self._pressed: set[str] = set()
-        """Names of pools in which something other than a connection waits for room."""
+        """Names of full pools that something other than a connection waits for."""
         self._retrying: dict[Holder, None] = {}
         self._stalled: dict[Holder, None] = {}
-        """Those that have answers which their clients did not take; some may have been taken since."""
+        """Connections with responses that their clients did not take; some may have been taken since."""
         self._arrivals: dict[Holder, tuple[float, int]] = {}
-        """While some wait: how much had arrived of a request that is not whole, and when that was looked at."""
+        """Time and size at the last progress check of each incomplete request; empty while no connection waits."""
         self._timer: asyncio.TimerHandle | None = None
         self._may_reclaim = True
 
@@ -86,7 +86,7 @@ class ConnectionMemory:
             self._timer.cancel()
 
     def wait(self, connection: Holder, pool: MemoryPool) -> None:
-        """Have the connection try again as long as there is no room for it in the pool."""
+        """Have the connection retry every RETRY_INTERVAL_S until the pool has room."""
         if connection not in self._retrying:
             pool.waits += 1
         connection.waits_for = pool
@@ -94,12 +94,12 @@ class ConnectionMemory:
         self._schedule()
 
     def press(self, pool: MemoryPool) -> None:
-        """Something waits for room in the pool: have others make some."""
+        """Make connections give memory back: something other than a connection waits for the pool."""
         self._pressed.add(pool.name)
         self._schedule()
 
     def reclaim(self) -> None:
-        """Take back all receive buffers with nothing in them, once an interval."""
+        """Free all empty receive buffers, at most once per RETRY_INTERVAL_S."""
         if self._may_reclaim:
             self._may_reclaim = False
             for connection in self._connections():
@@ -107,13 +107,13 @@ class ConnectionMemory:
             self._schedule()
 
     def stalled(self, connection: Holder) -> None:
-        """The client of this connection does not take its answers. Close those stalled for longest in a full pool."""
+        """Record a connection whose client takes no responses. If the pool is full, close the longest stalled ones."""
         self._stalled[connection] = None
         if not self.pools.unsent.has_room(0):
             self._end_stalled()
 
     def closed(self, connection: Holder) -> None:
-        """What it held has been given back."""
+        """Forget a closed connection. Its memory is already released."""
         for table in (self._stalled, self._waiting, self._arrivals):
             table.pop(connection, None)
 
@@ -130,7 +130,7 @@ class ConnectionMemory:
             oldest.close(f"{oldest.unsent_bytes} bytes of answers have not been taken for {stalled_s:.1f} s")
 
     def _end_one_stalled(self) -> None:
-        """Of those that have taken nothing for a while, the one that has done so for longest."""
+        """Close the connection that has been stalled for longest, if that is longer than HELD_S_MAX."""
         now = self._loop.time()
         stalled = [each for each in self._stalled if each.unsent_bytes > HELD_BYTES_LARGE and not each.is_broker]
         oldest = min(stalled, key=lambda each: each.stalled_at, default=None)
@@ -161,7 +161,7 @@ class ConnectionMemory:
         wanted = {holder.waits_for.name for holder in self._waiting if holder.waits_for is not None} | self._pressed
         is_crowded = pools.is_crowded
         if is_crowded:
-            # Whatever pool lacks room, what all of them hold is in its way.
+            # The common limit is nearly reached: memory in any pool counts against all of them.
             self._end_one_stalled()
             self._give_back()
         if is_crowded or pools.pending.name in wanted:
@@ -186,7 +186,7 @@ class ConnectionMemory:
         return since is not None and self._loop.time() - since > HELD_S_MAX
 
     def _is_stuck(self, holder: Holder) -> bool:
-        """Whether a request does not go on arriving, or waits behind one that is not answered."""
+        """Whether an incomplete request makes too little progress, or waits after a request that is not answered."""
         if not holder.is_arriving:
             return holder.partial_bytes > 0 and self._is_unanswered(holder)
         now = self._loop.time()
@@ -195,5 +195,5 @@ class ConnectionMemory:
         if arrived >= 0 and now - since <= HELD_S_MAX:
             return False
         self._arrivals[holder] = now, holder.partial_bytes
-        # Less than before is another request: the earlier one has come to its end.
+        # Fewer bytes than before belong to another request: the previous one is complete.
         return 0 <= arrived < (now - since) * ARRIVAL_BYTES_PER_SECOND_MIN

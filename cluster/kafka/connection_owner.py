@@ -1,4 +1,4 @@
-"""What a connection needs of the server that it belongs to, and the sizes of requests that the server takes."""
+"""The interface between a connection and its server, and the check of request sizes."""
 
 import struct
 from typing import TYPE_CHECKING, Protocol
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from cordwood.cluster.kafka.connection import Connection
 
 REQUEST_BYTES_MIN = 8
-"""API key, version and correlation id."""
+"""Size of API key, version and correlation id."""
 KEY_BYTES = 2
 _read_key = struct.Struct(">h").unpack_from
 
 
 class Owner(Protocol):
-    """The server, as a connection sees it."""
+    """The server of a connection."""
 
     keep_alive: KeepAlive
 
@@ -28,7 +28,7 @@ class Owner(Protocol):
     read_piece: ReadPiece
     request_bytes_max: int
     other_bytes_max: int
-    """A request of any API but Produce."""
+    """Maximum size of a request of any API but Produce."""
     memory: ConnectionMemory
 
     def opened(self, connection: "Connection") -> None: ...
@@ -39,7 +39,7 @@ class Owner(Protocol):
 
 
 def why_not(owner: Owner, size: int, arrived: memoryview) -> str | None:
-    """Why a request of so many bytes is refused, by the first of them; None where it is not, or not yet."""
+    """Return why a request of `size` bytes is refused, given its first bytes; None if it is not, or not yet known."""
     if not REQUEST_BYTES_MIN <= size <= owner.request_bytes_max:
         return f"a request of {size} bytes, where {REQUEST_BYTES_MIN} to {owner.request_bytes_max} are taken"
     if size > owner.other_bytes_max and len(arrived) >= KEY_BYTES and (key := _read_key(arrived)[0]) != ApiKey.PRODUCE:

@@ -1,4 +1,4 @@
-"""From a frame to the handler of its API, and from the handler's answer, or its refusal, to the connection's slot."""
+"""The request dispatcher: API lookup, request decoding, handler call, response encoding and error handling."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -39,7 +39,7 @@ _events = structlog.get_logger("request")
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API as its handler module states it."""
+    """One API, as declared by its handler module."""
 
     key: ApiKey
     versions: range
@@ -54,7 +54,7 @@ class Api:
         return cls(module.KEY, module.VERSIONS, module.handle, upgrade, downgrade, items_max_of(module))
 
     def decoding(self, head: RequestHead, frame: memoryview) -> Steps[Any]:
-        """The request, lifted to the newest version. Raises Malformed."""
+        """Decode a request and upgrade it to the newest version. Raises Malformed."""
         request = yield from decoding(self.key, head.version, frame, head.body, self.items_max)
         newest = self.versions[-1]
         if head.version == newest:
@@ -64,14 +64,14 @@ class Api:
         return upgrade_request(self.key, head.version, newest)(request)
 
     def encoding(self, head: RequestHead, response: Any, answer: Answer) -> Steps[list[bytes]]:
-        """The response's frame as chunks, in the version of the request. Raises AnswerTooLarge."""
+        """Encode a response in the request's version, as chunks of a frame. Raises AnswerTooLarge."""
         if self.downgrade_response is not None and head.version != self.versions[-1]:
             response = self.downgrade_response(response, head.version)
         return encoding(self.key, head.version, head.correlation_id, response, answer)
 
 
 class Dispatcher:
-    """The broker's side of every connection."""
+    """The request handler of all connections of a broker."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handle(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
-        """Take one request. Produce and Fetch are done in this very call, as far as they can be."""
+        """Handle one frame. Produce and Fetch run in this call as far as possible; other APIs run in a task."""
         head: RequestHead | None = None
         try:
             if frame[0] >= FIRST_KEY_BYTE:
@@ -140,8 +140,8 @@ class Dispatcher:
         if api is None or head.version not in api.versions:
             raise Malformed(f"API {head.api_key} in version {head.version}, which this broker does not serve")
         if not slot.reserve(decoded_bytes(slot.size), alone=True):
-            # As in Kafka, a connection's next request begins when the one before it has ended: a client that sends many
-            # at once takes turns with the others, finds its own effects in order, and has one answer in memory.
+            # As in Kafka, a connection's next request begins after the previous one has ended: a client that pipelines
+            # requests shares the broker fairly, sees its own effects in order, and has one response in memory.
             return
         call = Call(self._services, head.version, head.client_id, connection.client_host, connection.listener)
         self._start(self._answer(api, head, connection.keep(frame), call, slot), head, connection)
@@ -152,14 +152,14 @@ class Dispatcher:
             request = await turns.run(api.decoding(head, frame))
         finally:
             slot.connection.thaw(shrinks=True)
-        # A request quota (KIP-124) would be charged here, and its throttle time be put into the response.
+        # A request quota (KIP-124) would be charged here, and its throttle time put into the response.
         response = await api.handle(request, call)
         if code := getattr(response, "error_code", None):
             slot.refused(int(code))
         slot.fill([*await self._answers.write(slot, partial(api.encoding, head, response), turns)])
 
     def _start(self, work: Coroutine[Any, Any, None], head: RequestHead, connection: Connection) -> None:
-        """Have a request answered beside others. Where that fails, its connection ends."""
+        """Handle a request in a task. If the task fails, its connection is closed."""
         task = asyncio.get_running_loop().create_task(self._guarded(work, head, connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -188,5 +188,5 @@ class Dispatcher:
 
 
 def _origin(head: RequestHead | None) -> str:
-    """Which request of whom, as far as that could be read."""
+    """Return the correlation id and the client id for a log line; empty if the request header is unreadable."""
     return "" if head is None else f" {head.correlation_id} of client {head.client_id[:CLIENT_ID_CHARS_TOLD]!r}"

@@ -1,4 +1,4 @@
-"""The Fetch request, read by hand: one for each few hundred KiB that a consumer takes, and often one a record."""
+"""The Fetch request decoder, hand-written: a consumer sends one request per few hundred KiB, often one per record."""
 
 import struct
 from typing import NamedTuple
@@ -30,7 +30,7 @@ _UUID_BYTES = 16
 
 
 class FetchRequest(NamedTuple):
-    """What a client wants, and how long and for how much it would wait. Times in milliseconds, sizes in bytes."""
+    """A Fetch request: partitions, fetch session, size limits in bytes and the long-poll time in milliseconds."""
 
     wait_ms: int
     bytes_min: int
@@ -43,7 +43,10 @@ class FetchRequest(NamedTuple):
 
 
 def read_fetch(head: RequestHead, frame: memoryview) -> Steps[FetchRequest]:
-    """Versions 4 to 16. Of a partition that comes several times the last counts, as in Kafka. Raises Malformed."""
+    """Decode a request of versions 4 to 16. If a partition is repeated, its last entry counts, as in Kafka.
+
+    Raises Malformed.
+    """
     try:
         return (yield from _read(head.version, frame, head.body))
     except (struct.error, IndexError, UnicodeDecodeError) as error:
@@ -88,7 +91,7 @@ def _read_wanted(
             if number % ITEMS_PER_STEP == ITEMS_PER_STEP - 1:
                 yield
         position = skip_tags(frame, position) if flexible else position
-        # A topic without partitions takes time, too.
+        # Count topics, too: a topic without partitions still takes time.
         if items >= ITEMS_PER_STEP or nth % ITEMS_PER_STEP == 0:
             yield
     return wanted, position

@@ -1,4 +1,4 @@
-"""The Fetch response, written by hand around slices of segments: what lies between the batches is ours."""
+"""The Fetch response encoder, hand-written: protocol fields as bytes, record batches as slices of segments."""
 
 import struct
 
@@ -29,7 +29,7 @@ _NULL_ARRAY = b"\xff\xff\xff\xff"
 
 
 class Row:
-    """One partition's part of the answer."""
+    """One partition of the response."""
 
     __slots__ = ("code", "high_watermark", "key", "log_start", "piece", "preferred_replica", "slice")
 
@@ -40,18 +40,18 @@ class Row:
         self.preferred_replica = NOTHING
         self.slice: Slice | None = None
         self.piece: bytes | None = None
-        """What `slice` holds, where that has been read."""
+        """The bytes of `slice`, if they have been read."""
 
 
 def encode_error(head: RequestHead, code: ErrorCode) -> bytes:
-    """A response without partitions: the request as a whole failed."""
+    """Encode a response without partitions, with an error for the request as a whole."""
     (whole,) = at_once(_Writer(head).write(NO_SESSION, [], int(code)))
     assert isinstance(whole, bytes)
     return whole
 
 
 def encode(head: RequestHead, session_id: int, rows: list[Row]) -> Steps[list[Chunk]]:
-    """The frame as chunks: our bytes, and between them the slices to be read from the log."""
+    """Encode a response frame as chunks: bytes, and slices of the log that are read while they are sent."""
     return _Writer(head).write(session_id, rows, ErrorCode.none)
 
 

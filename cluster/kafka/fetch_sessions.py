@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227), bounded in number and in the partitions that they remember together."""
+"""Incremental fetch sessions (KIP-227): a cache bounded by sessions and by cached partitions."""
 
 import random
 from collections import Counter, OrderedDict
@@ -14,9 +14,9 @@ FULL_EPOCH, INITIAL_EPOCH = -1, 0
 EPOCH_MAX = 0x7FFFFFFF
 EVICT_AFTER_MS = 120_000
 TOPIC_NAME_CHARS_MAX = 249
-"""Of a topic that can exist, as Kafka has it."""
+"""Maximum length of a topic name, as in Kafka."""
 SESSION_SHARE, ADDRESS_SHARE = 4, 2
-"""One session has at most a fourth of all partitions that are remembered, the clients of one address a half."""
+"""One session may have 1/4 of all cached partitions; all sessions of one client address may have 1/2."""
 
 Topic = str | UUID
 PartitionKey = tuple[Topic, int]
@@ -24,7 +24,7 @@ PartitionKey = tuple[Topic, int]
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """One partition as the client fetches it, and as it was told of it last."""
+    """One partition of a session: the client's fetch position, and the last state sent to it."""
 
     offset: int
     bytes_max: int
@@ -35,7 +35,7 @@ class FetchedPartition:
 
 
 class Owner(Protocol):
-    """The connection that began a session. It has at most one, which ends with it."""
+    """The connection that created a session. It has at most one session, which ends with the connection."""
 
     client_host: str
     fetch_session: int
@@ -43,7 +43,7 @@ class Owner(Protocol):
 
 @dataclass(slots=True)
 class Session:
-    """One client's partitions, in the order in which they are answered: those that got data go to the end."""
+    """One client's partitions in the order of service: a partition that got data moves to the end."""
 
     id: int
     host: str
@@ -53,18 +53,18 @@ class Session:
 
 
 class SessionNotFound(Exception):
-    """The client names a session that this broker does not have (any more)."""
+    """The session id is unknown or evicted (FETCH_SESSION_ID_NOT_FOUND)."""
 
 
 class WrongSessionEpoch(Exception):
-    """The client's count of this session's requests is not ours."""
+    """The session epoch is not the expected one (INVALID_FETCH_SESSION_EPOCH)."""
 
 
 class FetchSessions:
-    """At most `slots` sessions, and as many partitions as `pool` has room for.
+    """The cache of at most `slots` sessions, with as many partitions as `pool` has room for.
 
-    A new session takes the place of those unused longest, if that is two minutes or more. A client whose session is
-    refused or ended fetches without one, or begins another.
+    A new session evicts the least recently used ones, if they have been unused for EVICT_AFTER_MS. A client whose
+    session is refused or evicted fetches without a session, or creates another.
     """
 
     def __init__(self, slots: int, pool: MemoryPool, rng: random.Random) -> None:
@@ -79,7 +79,7 @@ class FetchSessions:
     def create(
         self, owner: Owner, wanted: Iterable[tuple[PartitionKey, FetchedPartition]], now_ms: int
     ) -> Session | None:
-        """A new session in place of the owner's last one; None where there is no room."""
+        """Create a session that replaces the owner's previous one. Return None if there is no room."""
         self.end(owner.fetch_session)
         partitions = OrderedDict(wanted)
         if _has_long_names(partitions) or not self._make_room(owner.client_host, len(partitions), now_ms):
@@ -95,7 +95,7 @@ class FetchSessions:
         return session
 
     def use(self, session_id: int, epoch: int, now_ms: int) -> Session:
-        """The session for the client's next request. Raises SessionNotFound or WrongSessionEpoch."""
+        """Return a session and advance its epoch. Raises SessionNotFound or WrongSessionEpoch."""
         session = self._sessions.get(session_id)
         if session is None:
             raise SessionNotFound
@@ -112,7 +112,7 @@ class FetchSessions:
         updated: Iterable[tuple[PartitionKey, FetchedPartition]],
         forgotten: Iterable[PartitionKey],
     ) -> None:
-        """Take over what a request says has changed. Raises SessionNotFound where that is too much: it is ended."""
+        """Update and forget partitions of a session. Raises SessionNotFound if it grew too large and was ended."""
         partitions = session.partitions
         before = len(partitions)
         for key, wanted in updated:
@@ -136,18 +136,18 @@ class FetchSessions:
             self._count(session, -len(session.partitions))
 
     def give_back(self) -> None:
-        """End the session that has not been used for longest, where others lack memory: its client begins another."""
+        """Evict the least recently used session if the pool exceeds its own share: other pools lack memory."""
         if self._sessions and self._pool.used > self._pool.own:
             self._pool.closes += 1
             self.end(next(iter(self._sessions)))
 
     def size_of(self, session_id: int) -> int:
-        """Bytes that its partitions are counted with; 0 for a session that is not there."""
+        """Return the bytes counted for a session's partitions; 0 for an unknown session."""
         session = self._sessions.get(session_id)
         return 0 if session is None else len(session.partitions) * SESSION_PARTITION_BYTES
 
     def _make_room(self, host: str, partitions: int, now_ms: int) -> bool:
-        """Whether there is room for one more session, once those that nobody uses have made room."""
+        """Evict unused sessions until there is room for another. Return False if there is none."""
         if partitions > self._partitions_max:
             return False
         while len(self._sessions) >= self._slots or not self._is_within_bounds(host, partitions, partitions):
@@ -159,7 +159,7 @@ class FetchSessions:
         return True
 
     def _is_within_bounds(self, host: str, partitions: int, added: int) -> bool:
-        """Whether a session of so many partitions, these of them not counted yet, leaves enough to others."""
+        """Whether a session of `partitions`, `added` of them not counted yet, is within its shares and the pool."""
         limit, size = self._pool.limit, added * SESSION_PARTITION_BYTES
         return (
             partitions <= self._partitions_max
@@ -176,5 +176,5 @@ class FetchSessions:
 
 
 def _has_long_names(partitions: Iterable[PartitionKey]) -> bool:
-    """Whether one of the topics cannot exist, and its name takes more memory than a partition is counted with."""
+    """Whether a topic name is too long to exist, and so exceeds the memory counted for a partition."""
     return any(isinstance(topic, str) and len(topic) > TOPIC_NAME_CHARS_MAX for topic, _ in partitions)

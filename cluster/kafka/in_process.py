@@ -1,6 +1,6 @@
-"""A client of this broker inside its own process: the same connection as any other, with no socket in between.
+"""In-process client connections: the broker's own Connection on an in-memory transport, without a socket.
 
-Whatever is asked over it is checked, bounded and answered as if it had come from outside.
+A request over such a connection is checked, bounded and answered like one from outside.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from cordwood.storage.errors import DamagedLog
 
 
 class InProcess:
-    """Opens such connections. They count for no limit on connections: whoever opens them has limits of its own."""
+    """The factory of in-process connections. Connection limits do not apply: the callers have limits of their own."""
 
     keep_alive = KeepAlive(idle_s=60, interval_s=15, probes=4)
 
@@ -36,18 +36,18 @@ class InProcess:
         self.memory = ConnectionMemory(Memory.unlimited())
 
     def open(self, listener: str, handle: Handle, received: Callable[[memoryview], None]) -> "InProcessChannel":
-        """A client of that listener. `received` is given every response, without its length."""
+        """Open a connection to a listener. `received` is called with every response, without its length."""
         return InProcessChannel(Connection(self, listener, handle), received)
 
     def opened(self, _connection: Connection) -> None:
-        """Whoever opens it has limits of its own."""
+        """Do nothing: the caller of `open` has limits of its own."""
 
     def closed(self, _connection: Connection) -> None:
-        """The client's end knows by itself."""
+        """Do nothing: the client end has `on_closed`."""
 
 
 class InProcessChannel:
-    """The client's end, and the transport of the broker's."""
+    """The client end of a connection, and the transport of its broker end."""
 
     def __init__(self, connection: Connection, received: Callable[[memoryview], None]) -> None:
         self.on_closed: Callable[[], None] | None = None
@@ -55,7 +55,7 @@ class InProcessChannel:
         self._is_open = True
         self._partial = bytearray()
         self._unread: deque[memoryview] = deque()
-        """What was sent while the broker does not read: the client bounds how much that can be."""
+        """Bytes sent while the broker does not read. The client bounds their size."""
         self._is_read = True
         connection.connection_made(cast(asyncio.Transport, self))
 
@@ -64,14 +64,14 @@ class InProcessChannel:
         return self._is_open
 
     def push(self, chunks: list[Chunk]) -> None:
-        """Have the broker read these. What it can answer at once, it has answered at the end of this turn."""
+        """Send requests. The responses that need no wait arrive at the end of this event-loop iteration."""
         for chunk in chunks:
             assert isinstance(chunk, bytes), "a client sends no stretch of a log"
             self._unread.append(memoryview(chunk))
         self._feed()
 
     def close(self, reason: str | None = None) -> None:
-        """Hang up; a `reason` becomes a line in the log."""
+        """Close the connection. Log `reason` if there is one."""
         if self._is_open:
             self._is_open = False
             self._connection.close(reason)
@@ -93,7 +93,7 @@ class InProcessChannel:
             connection.buffer_updated(count)
 
     def write(self, data: Bytes) -> None:
-        """The transport's side: bytes of responses."""
+        """Receive response bytes from the broker end, as its transport."""
         self._partial += data
         self._deliver()
 
@@ -103,14 +103,14 @@ class InProcessChannel:
         self._deliver()
 
     def abort(self) -> None:
-        """The broker hangs up. As with a socket, nobody hears of it before this turn is over."""
+        """Close from the broker end. As with a socket, `on_closed` runs in a later event-loop iteration."""
         asyncio.get_running_loop().call_soon(self.close)
 
     def get_extra_info(self, _name: str) -> Any:
         return None
 
     def set_write_buffer_limits(self, high: int | None = None) -> None:
-        """The client's memory is bounded by what it asks for."""
+        """Do nothing: a client's requests bound the size of its responses."""
 
     def get_write_buffer_size(self) -> int:
         return 0

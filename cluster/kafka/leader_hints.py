@@ -1,6 +1,6 @@
-"""The leader that a refused client is to turn to, in the tagged fields of a response (KIP-951).
+"""Current leader and node endpoints in the tagged fields of a response (KIP-951), for a client refused by a non-leader.
 
-Without it a client first asks for the topic's metadata again, and waits before that for its retry backoff.
+Without them the client waits for its retry backoff and then requests the topic's metadata.
 """
 
 import struct
@@ -17,7 +17,7 @@ _NODE = struct.Struct(">i").pack
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, in which epoch, and where the client's listener is reached there."""
+    """A partition's leader, its leader epoch, and its endpoint on the client's listener."""
 
     broker_id: BrokerId
     epoch: int
@@ -26,11 +26,11 @@ class Leader(NamedTuple):
 
 
 FindLeader = Callable[[str, int, str], Leader | None]
-"""By topic, partition and listener; None where no leader is known that the client could reach."""
+"""Finds a leader by topic, partition and listener; None if no leader is known that the client can reach."""
 
 
 def leader_in(image: Image, topic: str, index: int, listener: str) -> Leader | None:
-    """As FindLeader has it."""
+    """Return a partition's leader as in `image`, for FindLeader; None if there is none, or it is fenced."""
     known = image.topics_by_name.get(topic)
     if known is None or not 0 <= index < len(known.partitions):
         return None
@@ -43,12 +43,12 @@ def leader_in(image: Image, topic: str, index: int, listener: str) -> Leader | N
 
 
 def current_leader(leader: Leader | None) -> bytes:
-    """The tagged fields of a partition's row: tag 0 with a LeaderIdAndEpoch, or none."""
+    """Encode the tagged fields of a partition: tag 0 with a LeaderIdAndEpoch, or no tag."""
     return NO_TAGS if leader is None else _one_tag(_LEADER(leader.broker_id, leader.epoch, 0))
 
 
 def node_endpoints(leaders: Iterable[Leader]) -> bytes:
-    """The tagged fields of a response: tag 0 with each leader's address once, or none."""
+    """Encode the tagged fields of a response: tag 0 with the endpoint of each distinct leader, or no tag."""
     nodes = {leader.broker_id: leader for leader in leaders}
     return _one_tag(uvarint(len(nodes) + 1) + b"".join(map(_node, nodes.values()))) if nodes else NO_TAGS
 

@@ -1,4 +1,4 @@
-"""A coroutine of which every step is measured: how long it holds the event loop between two waits."""
+"""A coroutine wrapper that measures how long each step blocks the event loop."""
 
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
@@ -7,7 +7,7 @@ from cordwood.replication.measures import Clock
 
 
 class Measured(Generator[Any, Any, Any]):
-    """To be awaited in place of `work`. `held` is given the seconds of each step."""
+    """An awaitable around `work` that calls `held` with the duration of each step in seconds."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], clock: Clock, held: Callable[[float], None]) -> None:
         self._work, self._clock, self._held = work, clock, held
@@ -16,7 +16,7 @@ class Measured(Generator[Any, Any, Any]):
         return self
 
     def send(self, value: Any) -> Any:
-        """The next step; what it waits for."""
+        """Run the next step and return the awaited future."""
         began = self._clock()
         try:
             return self._work.send(value)
@@ -24,7 +24,7 @@ class Measured(Generator[Any, Any, Any]):
             self._held(self._clock() - began)
 
     def throw(self, *error: Any) -> Any:
-        """As `send`, where the wait ended with an error or was cancelled."""
+        """Run the next step after an error or a cancellation."""
         began = self._clock()
         try:
             return self._work.throw(*error)

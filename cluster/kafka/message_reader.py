@@ -1,7 +1,7 @@
-"""Messages from bytes by their schemas, in steps, with every length held against the bytes that remain.
+"""The request decoder: kio schemas, decoded in steps, with every array length checked against the remaining bytes.
 
-kio's native reader takes a message as a whole: it holds the loop for as long as that takes, and reserves memory for as
-many items as an array claims to have. Here arrays are read item by item; what has none inside is left to kio.
+kio's native reader decodes a message as a whole: it blocks the event loop meanwhile, and allocates by an array's
+claimed length. Here arrays are decoded item by item; an entity without arrays is decoded by kio.
 """
 
 import dataclasses
@@ -17,13 +17,13 @@ from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.kafka.wire import Malformed, read_length, skip_tags
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
-"""From a frame and a position in it to a value and the number of its bytes, as kio has it."""
+"""kio's reader: (frame, position) to (value, size in bytes)."""
 StepwiseRead = Callable[["Bounded", int], Steps[tuple[Any, int]]]
-"""To a value and the position behind it."""
+"""A stepwise reader: (message, position) to (value, position after it)."""
 
 
 class Bounded:
-    """One message on its way through its schema."""
+    """A message during decoding, with its remaining item budget."""
 
     __slots__ = ("frame", "items_left", "items_max")
 
@@ -32,7 +32,7 @@ class Bounded:
         self.items_left = self.items_max = items_max
 
     def take(self, count: int, position: int) -> None:
-        """An array has so many items. Raises Malformed."""
+        """Charge an array's items to the budget. Raises Malformed if it is exceeded, or the frame is too short."""
         if count > len(self.frame) - position:
             raise Malformed(f"an array of {count} items where {len(self.frame) - position} bytes remain")
         self.items_left -= count
@@ -41,9 +41,9 @@ class Bounded:
 
 
 def reading(schema: Any, frame: memoryview, position: int, items_max: int) -> Steps[Any]:
-    """The message that begins at a position; whatever is wrong with its bytes, Malformed is raised.
+    """Decode the message at `position`. Raises Malformed for any invalid bytes.
 
-    Bytes behind the last field are let be, as Kafka does: librdkafka sends some with Metadata.
+    Bytes after the last field are ignored, as in Kafka: librdkafka sends some with Metadata.
     """
     try:
         if has_arrays(schema):
@@ -53,14 +53,14 @@ def reading(schema: Any, frame: memoryview, position: int, items_max: int) -> St
     except Malformed:
         raise
     except Exception as error:
-        # kio tells bad bytes by several kinds of error; whichever it is, they are the client's.
+        # kio raises several kinds of errors for invalid bytes; all of them are the client's fault.
         raise Malformed(str(error) or type(error).__name__) from error
     return message
 
 
 @functools.cache
 def _reader(schema: Any) -> StepwiseRead:
-    """Tagged fields are skipped (KIP-482): beside arrays, no request that is read here has any."""
+    """Return a stepwise reader. Tagged fields are skipped (KIP-482): the requests with arrays have none."""
     untagged = [field for field in dataclasses.fields(schema) if "tag" not in field.metadata]
     fields = [(field.name, *_field_reader(schema, field)) for field in untagged]
     flexible = bool(schema.__flexible__)
@@ -89,7 +89,7 @@ def _field_reader(schema: Any, field: "dataclasses.Field[Any]") -> tuple[Read, S
 
 
 def _nullable(inner: StepwiseRead) -> StepwiseRead:
-    """A marker byte in front: negative for null (KIP-893)."""
+    """Return a reader of a nullable struct, which has a marker byte in front: negative for null (KIP-893)."""
 
     def read(bounded: Bounded, position: int) -> Steps[tuple[Any, int]]:
         if bounded.frame[position] >= 0x80:

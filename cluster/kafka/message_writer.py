@@ -1,4 +1,4 @@
-"""Answers to bytes by their schemas, in steps: arrays item by item, each made no sooner than it is written."""
+"""The response encoder: kio schemas, encoded in steps and in chunks, with array items created lazily."""
 
 import dataclasses
 import functools
@@ -16,7 +16,7 @@ from cordwood.cluster.kafka.wire import uvarint
 
 ANSWER_BYTES_MAX = 32 << 20
 CHUNK_BYTES = 256 << 10
-"""An answer is kept as chunks of about this size: a longer piece of memory would be copied as it grows."""
+"""Approximate chunk size of a response: a longer buffer would be copied as it grows."""
 
 _INT = struct.Struct(">i").pack
 
@@ -25,11 +25,11 @@ StepwiseWrite = Callable[["Answer", Any], Steps[None]]
 
 
 class AnswerTooLarge(Exception):
-    """An answer of more than ANSWER_BYTES_MAX."""
+    """A response exceeds ANSWER_BYTES_MAX."""
 
 
 class Answer:
-    """The bytes of one answer."""
+    """The encoded bytes of one response."""
 
     __slots__ = ("buffer", "chunks", "size")
 
@@ -37,15 +37,15 @@ class Answer:
         self.chunks: list[bytes] = []
         self.buffer = io.BytesIO()
         self.size = 0
-        """Of the chunks."""
+        """Total size of the chunks."""
 
     def item_written(self) -> None:
-        """Begin another chunk where this one is full. Raises AnswerTooLarge."""
+        """Begin a new chunk if the current one is full. Raises AnswerTooLarge."""
         if self.buffer.tell() >= CHUNK_BYTES:
             self.cut()
 
     def cut(self) -> None:
-        """Have all bytes in the chunks. Raises AnswerTooLarge."""
+        """Move the buffered bytes to the chunks. Raises AnswerTooLarge."""
         self.chunks.append(self.buffer.getvalue())
         self.size += len(self.chunks[-1])
         self.buffer = io.BytesIO()
@@ -54,9 +54,9 @@ class Answer:
 
 
 def writing(schema: Any, head: bytes, message: Any, answer: Answer) -> Steps[list[bytes]]:
-    """The frame with its length in front, as chunks; `head` is what comes between. Raises AnswerTooLarge.
+    """Encode a frame into `answer`: its length, `head`, the message. Return the chunks. Raises AnswerTooLarge.
 
-    The chunks are those of `answer`, which shows how far it is.
+    `answer.size` grows with every finished chunk.
     """
     if has_arrays(schema):
         yield from _writer(schema)(answer, message)
@@ -64,13 +64,13 @@ def writing(schema: Any, head: bytes, message: Any, answer: Answer) -> Steps[lis
         entity_writer(schema)(answer.buffer, message)
     answer.cut()
     first = _INT(len(head) + answer.size) + head
-    # What is short is one piece of memory.
+    # A short response is one chunk.
     return [first + answer.chunks[0]] if len(answer.chunks) == 1 else [first, *answer.chunks]
 
 
 @functools.cache
 def _writer(schema: Any) -> StepwiseWrite:
-    """Tagged fields are not written: ours have the values that their absence stands for (KIP-482)."""
+    """Return a stepwise writer. Tagged fields are not written: they always have their default values (KIP-482)."""
     fields, defaults = [], []
     for field in dataclasses.fields(schema):
         if "tag" in field.metadata:

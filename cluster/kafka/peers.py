@@ -1,4 +1,4 @@
-"""Connections that this broker opens to others, of the same make as those that it is opened."""
+"""Outgoing connections to other brokers, for replication and repair."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,17 +14,17 @@ from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog
 
 PEER = "peer"
-"""The listener that such connections are logged under."""
+"""The listener name of outgoing connections in the log."""
 
 FRAME_BYTES_MAX = (1 << 31) - 1
-"""A leader is trusted with any size: a single batch may be as large as a topic allows."""
+"""Frames of any size are accepted from a leader: a single batch may be as large as a topic allows."""
 
 
 class Peers:
-    """Dials other brokers. All that arrives is given to whoever dialled, frame by frame."""
+    """The dialler of other brokers. Every received frame is passed to the callback of its caller."""
 
     keep_alive = KeepAlive(idle_s=1, interval_s=1, probes=3)
-    """A leader that is out of reach is dialled anew: a connection that lost packets for long takes as long to heal."""
+    """Short intervals, so that an unreachable leader is dialled again: TCP's retransmission backoff is slower."""
 
     def __init__(self, end_of_tick: EndOfTickScheduler, read_piece: ReadPiece) -> None:
         self.end_of_tick, self.read_piece = end_of_tick, read_piece
@@ -32,7 +32,7 @@ class Peers:
         self.memory = ConnectionMemory(Memory.unlimited())
 
     async def dial(self, host: str, port: int, received: Callable[[memoryview], None]) -> Channel:
-        """Raises OSError."""
+        """Connect to a broker; `received` is called with each frame. Raises OSError."""
 
         def handle(connection: Connection, frame: memoryview, _slot: Slot) -> None:
             connection.no_answer_is_due()
@@ -46,10 +46,10 @@ class Peers:
         return connection
 
     def opened(self, _connection: Connection) -> None:
-        """Whoever opens it has limits of its own."""
+        """Do nothing: outgoing connections have no limit."""
 
     def closed(self, _connection: Connection) -> None:
-        """Whoever dialled has its own way to know."""
+        """Do nothing: the caller of `dial` has `on_closed`."""
 
     def damaged(self, _damage: DamagedLog) -> None:
-        """Nothing of our own log is sent to a leader."""
+        """Do nothing: a follower sends no slices of its log to a leader."""

@@ -1,6 +1,6 @@
-"""The Produce request, read by hand: batches stay where they arrived, and are copied nowhere but to the log.
+"""The Produce request decoder, hand-written and zero-copy: a batch stays in the receive buffer until the log write.
 
-kio's reader would copy them (25 microseconds a MB), and allocates by whatever length a request claims.
+kio's reader would copy each batch (25 microseconds per MB), and allocates by a request's claimed lengths.
 """
 
 import struct
@@ -15,7 +15,7 @@ FLEXIBLE_FROM = 9
 TRANSACTIONAL_ID_FROM = 3
 
 ITEMS_MAX = 10_000
-"""Batches of a request, which may all be committed in the same turn of the loop."""
+"""Maximum number of batches in a request: all of them may be committed in one event-loop iteration."""
 ITEMS_PER_STEP = 8
 
 _SETTINGS = struct.Struct(">hi")
@@ -27,14 +27,14 @@ _NO_ID, _ONE, _LONE_NAME_MAX = 0, 2, 0x7F
 
 
 class PartitionData(NamedTuple):
-    """One partition's batch, as read a view of the receive buffer: valid until the connection reads on."""
+    """One partition's batch. `records` is a view of the receive buffer, valid until the connection reads on."""
 
     partition: int
     records: Bytes
 
 
 class ProduceRequest(NamedTuple):
-    """What is to be appended, by topic."""
+    """A Produce request: the batches to append, by topic and partition."""
 
     transactional_id: str | None
     acks: int
@@ -44,7 +44,7 @@ class ProduceRequest(NamedTuple):
 
 
 def read_produce(head: RequestHead, frame: memoryview) -> Steps[ProduceRequest]:
-    """Versions 0 to 11. Raises Malformed."""
+    """Decode a request of versions 0 to 11. Raises Malformed."""
     try:
         if head.version >= FLEXIBLE_FROM and (lone := _read_lone(frame, head.body)) is not None:
             return lone
@@ -54,9 +54,9 @@ def read_produce(head: RequestHead, frame: memoryview) -> Steps[ProduceRequest]:
 
 
 def _read_lone(frame: memoryview, position: int) -> ProduceRequest | None:
-    """A batch for a single partition, in the flexible encoding and without tags; None for any other request.
+    """Decode a flexible request with one batch and no tagged fields; return None for any other request.
 
-    Where every request is small, reading it field by field would be a fifth of the broker's work.
+    With small requests, decoding field by field would be a fifth of the broker's CPU time.
     """
     id_, acks, timeout_ms, topics, name_length = _read_lone_head(frame, position)
     if id_ != _NO_ID or topics != _ONE or not 1 < name_length <= _LONE_NAME_MAX:
@@ -105,7 +105,7 @@ def _read_flexible_partitions(frame: memoryview, position: int) -> Steps[tuple[l
         length, position = read_uvarint(frame, position + 4)
         end = behind(frame, position, max(length - 1, 0))
         partitions.append(PartitionData(index, frame[position:end]))
-        # Hardly anybody sends tagged fields: a zero says that there are none.
+        # Fast path: 0 stands for no tagged fields, the usual case.
         position = end + 1 if frame[end] == 0 else skip_tags(frame, end)
         if number % ITEMS_PER_STEP == 0:
             yield

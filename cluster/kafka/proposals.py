@@ -1,4 +1,4 @@
-"""Metadata changes as handlers make them: proposed to the quorum, its refusals as error codes for the client."""
+"""Metadata proposals of handlers, with the quorum's refusals as Kafka error codes."""
 
 from kio.schema.errors import ErrorCode
 
@@ -9,9 +9,9 @@ from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable
 
 
 async def propose(command: Command, call: Call) -> Image:
-    """Have a command applied. Raises Refused.
+    """Propose a command and wait until this broker has applied it. Return the new image. Raises Refused.
 
-    REQUEST_TIMED_OUT means that it is not known yet whether it was applied, UNKNOWN_SERVER_ERROR that it never will be.
+    REQUEST_TIMED_OUT: the outcome is not known yet. UNKNOWN_SERVER_ERROR: the outcome stays unknown.
     """
     try:
         return await call.services.quorum.propose(command)

@@ -1,4 +1,4 @@
-"""The asking side of the wire: requests written and responses read, by whoever turns to a broker as its client."""
+"""The client side of the wire protocol, for clients inside a broker: request encoding and response decoding."""
 
 import functools
 import io
@@ -12,19 +12,19 @@ from kio.serial import entity_reader, entity_writer
 from cordwood.cluster.kafka.wire import Malformed, skip_tags
 
 _HEAD = struct.Struct(">ihhih")
-"""Length of the frame, API key, version, correlation id, and the length of the client's id."""
+"""Frame length, API key, version, correlation id, and length of the client id."""
 _LENGTH = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
 
 
 def encode_head(api_key: int, version: int, correlation_id: int, client_id: bytes, *, body_bytes: int) -> bytes:
-    """What stands before the body of a request in a flexible version, the frame's length included."""
+    """Encode the frame length and the request header of a flexible version."""
     size = _HEAD.size - _LENGTH.size + len(client_id) + 1 + body_bytes
     return _HEAD.pack(size, api_key, version, correlation_id, len(client_id)) + client_id + b"\x00"
 
 
 def encode_request(request: Any, correlation_id: int, client_id: bytes) -> bytes:
-    """The whole frame of one of kio's requests, its length in front."""
+    """Encode a kio request as a frame, with its length."""
     schema: Any = type(request)
     buffer = io.BytesIO()
     buffer.write(_HEAD.pack(0, schema.__api_key__, schema.__version__, correlation_id, len(client_id)))
@@ -39,7 +39,7 @@ def encode_request(request: Any, correlation_id: int, client_id: bytes) -> bytes
 
 
 def correlation_id_of(frame: memoryview) -> int:
-    """Which request a response answers. Raises Malformed."""
+    """Return the correlation id of a response. Raises Malformed."""
     if len(frame) < _CORRELATION_ID.size:
         raise Malformed(f"a response of {len(frame)} bytes")
     number: int = _CORRELATION_ID.unpack_from(frame)[0]
@@ -47,9 +47,9 @@ def correlation_id_of(frame: memoryview) -> int:
 
 
 def decode_response(request: type, frame: memoryview) -> Any:
-    """The answer to a request of this class, whose API and version it has. Raises Malformed.
+    """Decode the response to a request of this class. Raises Malformed.
 
-    Brokers trust each other: lengths are not held against any bound before they are read.
+    Brokers trust each other: lengths are not checked against any bound before they are read.
     """
     read, has_tags = _reader(request)
     try:
@@ -58,7 +58,7 @@ def decode_response(request: type, frame: memoryview) -> Any:
     except Malformed:
         raise
     except Exception as error:
-        # kio tells bad bytes by several kinds of error.
+        # kio raises several kinds of errors for invalid bytes.
         raise Malformed(f"a response that does not parse: {error}") from error
     return response
 

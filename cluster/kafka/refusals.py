@@ -1,4 +1,4 @@
-"""Which Kafka error code stands for what the log, the partition or the disk refused."""
+"""Kafka error codes of storage, partition and disk errors."""
 
 from kio.schema.errors import ErrorCode
 
@@ -31,18 +31,18 @@ _BY_REFUSAL: dict[Refusal, ErrorCode] = {
     Refusal.UNKNOWN_EPOCH: ErrorCode.unknown_leader_epoch,
     Refusal.NOT_KNOWN_YET: ErrorCode.offset_not_available,
     Refusal.NOT_ENOUGH_REPLICAS: ErrorCode.not_enough_replicas,
-    # A client takes it for what it is: nothing was written, and it is to come again, behind what was refused before.
+    # Retriable for every client: nothing was written, and the producer resends the batch after the refused ones.
     Refusal.FOLLOWS_REFUSED: ErrorCode.not_enough_replicas,
     Refusal.TIMED_OUT: ErrorCode.request_timed_out,
     Refusal.OFFLINE: ErrorCode.kafka_storage_error,
 }
 
 EXPECTED = (errors.StorageError, PartitionRefused)
-"""The exceptions that are answers. Anything else is a fault of ours."""
+"""Exceptions that become error codes. Any other exception is a bug in the broker."""
 
 
 def code_of(error: Exception) -> ErrorCode:
-    """The code for one of `EXPECTED`, or for a read that the disk failed."""
+    """Return the error code of one of `EXPECTED`, or of an OSError from a read."""
     if isinstance(error, OSError):
         return ErrorCode.kafka_storage_error
     if isinstance(error, PartitionRefused):

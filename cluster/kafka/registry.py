@@ -1,4 +1,4 @@
-"""Every API this broker serves: a new one is a module in `handlers/` and a line here."""
+"""The registry of served APIs: a new API is a module in `handlers/` and one line here."""
 
 from types import ModuleType
 
@@ -90,7 +90,7 @@ HANDLERS: tuple[ModuleType, ...] = (
 
 
 def served_apis() -> tuple[ServedApi, ...]:
-    """What ApiVersions tells, by API key."""
+    """Return the APIs and version ranges that ApiVersions reports, by API key."""
     return tuple(
         sorted(
             ServedApi(int(module.KEY), getattr(module, "ADVERTISED_FROM", module.VERSIONS[0]), module.VERSIONS[-1])
@@ -100,6 +100,6 @@ def served_apis() -> tuple[ServedApi, ...]:
 
 
 def items_max_of(module: ModuleType) -> int:
-    """Items of all arrays together that a request of this API may have."""
+    """Return the maximum number of items in all arrays of one request to this API."""
     items_max: int = getattr(module, "ITEMS_MAX", wire.ITEMS_MAX)
     return items_max

@@ -1,4 +1,4 @@
-"""What clients asked of this broker, by API: how often, how long it took, how many bytes, and what was refused."""
+"""Request metrics by API (count, latency, bytes, error codes), and connection metrics."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,22 +10,22 @@ from cordwood.replication.measures import SECONDS, Clock, Histogram
 
 
 class ApiMeasures:
-    """One API. It is met twice for each request, on the hot path: when it is taken up, and when its answer leaves."""
+    """The metrics of one API, on the hot path: updated when a request is taken and when its response leaves."""
 
     __slots__ = ("clock", "errors", "received_bytes", "seconds", "sent_bytes", "unanswered")
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.seconds = Histogram(SECONDS)
-        """From the moment that the broker takes a request up to the one in which its answer goes to the socket."""
+        """Seconds from taking a request to writing its response to the socket."""
         self.received_bytes = self.sent_bytes = 0
         self.unanswered = 0
-        """Requests whose clients want no answer, of which nobody can say how long they took."""
+        """Requests without a response (Produce with acks=0), whose latency is unknown."""
         self.errors: Counter[int] = Counter()
-        """By Kafka's error code."""
+        """Responses with an error, by Kafka error code."""
 
     def done(self, size: int, chunks: Sequence[Chunk], seconds: float) -> None:
-        """A request of `size` bytes has its answer; no chunks where it wants none."""
+        """Count a completed request of `size` bytes; no chunks if it gets no response."""
         self.received_bytes += size
         if chunks:
             for chunk in chunks:
@@ -36,7 +36,7 @@ class ApiMeasures:
 
 
 class Held(NamedTuple):
-    """A request that held the event loop, in one go, for so long."""
+    """A request, and how long it blocked the event loop in one step."""
 
     seconds: float
     api: str
@@ -46,25 +46,25 @@ class Held(NamedTuple):
 
 
 class RequestMeasures:
-    """All APIs, by their keys; what was no request at all; and the connections that clients came by."""
+    """The metrics of all APIs, of malformed requests and of client connections."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.longest_held_s = 0.0
-        """How long a request has held the loop at most since `longest_held` was called last."""
+        """Longest blocking of the event loop by one request since the last call of `longest_held`."""
         self._longest_held: Held | None = None
         self.by_api: Mapping[int, ApiMeasures] = {key: ApiMeasures(clock) for key in ApiKey}
         self.malformed = 0
-        """Requests that nobody could make sense of, each of which ended its connection."""
+        """Malformed requests; each closed its connection."""
         self.connections_opened = self.connections_refused = self.connections_evicted = 0
-        """Refused ones were opened too; evicted ones were idle, and made room for others."""
+        """Connection counts. A refused connection counts as opened, too; an evicted one was idle."""
 
     def note_held(self, held: Held) -> None:
-        """A request has held the loop for longer than `longest_held_s`."""
+        """Record a request that blocked the event loop for longer than `longest_held_s`."""
         self.longest_held_s, self._longest_held = held.seconds, held
 
     def longest_held(self) -> Held | None:
-        """The request that held the loop longest since this was asked last."""
+        """Return and reset the request that blocked the event loop longest since the last call."""
         longest, self._longest_held = self._longest_held, None
         self.longest_held_s = 0.0
         return longest

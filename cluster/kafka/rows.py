@@ -1,4 +1,4 @@
-"""Items of a request or an answer that are made one by one as they are looked at, and never all at once."""
+"""Lazy message arrays: items of a request or a response, created one by one during iteration."""
 
 from collections.abc import Callable, Collection, Iterator
 from typing import Generic, TypeVar, cast
@@ -8,7 +8,7 @@ _To = TypeVar("_To")
 
 
 class Rows(Generic[_From, _To]):
-    """What a function makes of each of some values. Each look at it makes the items anew."""
+    """A lazily mapped collection. Each iteration creates the items again."""
 
     __slots__ = ("_make", "_values")
 
@@ -23,5 +23,5 @@ class Rows(Generic[_From, _To]):
 
 
 def rows(make: Callable[[_From], _To], values: Collection[_From]) -> tuple[_To, ...]:
-    """The items for a field of a message. kio types such fields as tuples; they are only counted and walked through."""
+    """Return a lazy array for a message field. kio types such fields as tuples, but uses only `len` and iteration."""
     return cast("tuple[_To, ...]", Rows(make, values))

@@ -1,4 +1,4 @@
-"""What the fields of kio's generated messages are, by their annotations."""
+"""Field types of kio's generated message classes: nullable, array, entity."""
 
 import dataclasses
 import functools
@@ -7,7 +7,7 @@ from typing import Any, Union, get_args, get_origin
 
 
 def members(annotation: Any) -> tuple[Any, ...]:
-    """The alternatives of a union; of anything else, itself."""
+    """Return the members of a union type; for any other type, the type itself."""
     is_union = get_origin(annotation) in (Union, UnionType)
     return get_args(annotation) if is_union else (annotation,)
 
@@ -21,7 +21,7 @@ def is_tuple(annotation: Any) -> bool:
 
 
 def entity_in(annotation: Any) -> type | None:
-    """The message class that a field holds, one of or many; None for primitives."""
+    """Return the message class of a field or of its array items; None for primitives."""
     for member in members(annotation):
         inner = get_args(member)[0] if get_origin(member) is tuple else member
         for candidate in members(inner):
@@ -32,7 +32,7 @@ def entity_in(annotation: Any) -> type | None:
 
 @functools.cache
 def has_arrays(schema: Any) -> bool:
-    """Whether a message class holds any array, itself or in what it holds."""
+    """Return whether a message class has an array field, directly or nested."""
     return any(
         is_tuple(field.type) or ((entity := entity_in(field.type)) is not None and has_arrays(entity))
         for field in dataclasses.fields(schema)

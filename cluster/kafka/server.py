@@ -1,4 +1,4 @@
-"""The listening side: sockets, how many connections there may be, and which are closed to make room."""
+"""The socket server: listeners, connection limits, idle and stalled connections, and eviction (KIP-402)."""
 
 import asyncio
 import heapq
@@ -23,12 +23,12 @@ from cordwood.storage.errors import DamagedLog
 SWEEP_INTERVAL_S = 5.0
 SHRINK_AFTER_S = 10.0
 PARTIAL_FRAME_AFTER_S = 60.0
-"""A request that takes longer than this to arrive keeps memory for nothing."""
+"""A connection is closed if a request is incomplete for longer than this: it holds a receive buffer."""
 STALLED_AFTER_S = 60.0
-"""A client that takes nothing of its answers for this long is closed."""
+"""A connection is closed if its client takes no response bytes for this long."""
 UNADMITTED_MAX = 64
 IDLE_S_MIN, SILENT_S_MIN = 10.0, 1.0
-"""How long a client is idle before it is closed to make room for another one, and one that never sent anything."""
+"""Minimum idle time before eviction in favour of a new client: in general, and if the client never sent a byte."""
 EVICTED_AT_ONCE = 256
 BACKLOG = 1024
 
@@ -36,7 +36,7 @@ _events = structlog.get_logger("server")
 
 
 class Server:
-    """All connections of this broker, on all its listeners."""
+    """All client connections of a broker, on all listeners."""
 
     keep_alive = KeepAlive(idle_s=60, interval_s=15, probes=4)
 
@@ -59,15 +59,15 @@ class Server:
         self._sessions = sessions
         self._connections: dict[Connection, None] = {}
         self._unadmitted: dict[Connection, None] = {}
-        """Beyond the limits, and closed unless they are brokers'."""
+        """Connections beyond the limits, closed unless they belong to brokers."""
         self._idle: deque[tuple[Connection, float]] = deque()
-        """Connections to close next where there are too many, with the time when they were last active."""
+        """Candidates for eviction, with their time of last activity."""
         self._by_host: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
 
     async def bind(self, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
-        """Take the addresses, without answering yet. Returns the listeners with the ports they got. Raises OSError."""
+        """Bind the listeners without accepting yet. Return them with their actual ports. Raises OSError."""
         loop = asyncio.get_running_loop()
         bound = []
         for listener in listeners:
@@ -89,7 +89,7 @@ class Server:
 
     @property
     def connection_count(self) -> int:
-        """How many are open, on all listeners."""
+        """The number of open connections on all listeners."""
         return len(self._connections)
 
     async def serve(self) -> None:
@@ -98,7 +98,7 @@ class Server:
         self._sweep_later()
 
     async def close(self) -> None:
-        """Take no more connections and end those there are."""
+        """Stop accepting, and close all connections."""
         if self._sweep is not None:
             self._sweep.cancel()
         self.memory.close()
@@ -108,7 +108,7 @@ class Server:
             connection.close()
 
     def opened(self, connection: Connection) -> None:
-        """Admit one more connection, only as a broker's where there are too many already."""
+        """Register a connection. Beyond a connection limit, admit it only as a broker's."""
         host = connection.client_host
         self._connections[connection] = None
         self._by_host[host] += 1
@@ -127,7 +127,7 @@ class Server:
                 del self._by_host[connection.client_host]
 
     def _why_not(self, host: str) -> str | None:
-        """Why there are too many connections; None where there are not, once an idle one has made room."""
+        """Return the limit that is exceeded; None if there is none, or an idle connection was evicted instead."""
         settings = self._settings
         if self._by_host[host] > settings.max_connections_per_ip:
             return f"max.connections.per.ip is {settings.max_connections_per_ip}"
@@ -136,9 +136,9 @@ class Server:
         return None
 
     def _admit_broker(self, connection: Connection, refusal: str) -> None:
-        """Wait for a broker to introduce itself: clients must not keep replication out (KIP-402).
+        """Let a broker identify itself by its first frame, so that clients cannot lock replication out (KIP-402).
 
-        Only so many are waited for. A broker does it with its first bytes, and those that do not make room for it.
+        At most UNADMITTED_MAX connections wait for their first frame. Beyond that, the oldest of them is closed.
         """
         self._measures.connections_refused += 1
         connection.admit_broker(refusal)
@@ -150,7 +150,7 @@ class Server:
                 oldest.close(refusal)
 
     def _close_idle(self) -> bool:
-        """Close the client's connection that has been idle for longest. False where none has been for long enough."""
+        """Close the client connection that has been idle for longest. Return False if none is idle long enough."""
         while True:
             if not self._idle:
                 self._idle.extend(self._longest_idle())
@@ -163,7 +163,7 @@ class Server:
                 return True
 
     def _longest_idle(self) -> list[tuple[Connection, float]]:
-        """Some of them, so that not every further client has all connections looked at."""
+        """Return EVICTED_AT_ONCE candidates, so that not every new client costs a scan of all connections."""
         now = asyncio.get_running_loop().time()
         idle = (
             connection

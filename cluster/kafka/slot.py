@@ -1,4 +1,4 @@
-"""A request that waits for its answer, and what it holds meanwhile."""
+"""An entry of a connection's response queue: a pending request with its memory reservation and its response."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Slot:
-    """One request's place in its connection's queue of answers."""
+    """One request's place in its connection's queue of responses."""
 
     __slots__ = ("api", "began", "chunks", "connection", "held_bytes", "size", "taken_at")
 
@@ -19,31 +19,31 @@ class Slot:
         self.size = size
         self.taken_at = connection.last_active
         self.held_bytes = 0
-        """What the request is counted with in the pool of those that wait for their answers."""
+        """Bytes counted for the request in the pool of pending requests."""
         self.chunks: list[Chunk] | None = None
         self.api: ApiMeasures | None = None
-        """Where the request is counted, from `began` on by the clock of that; None for what is no client's request."""
+        """The metrics of the request's API, timed from `began`; None if the frame is no client request."""
         self.began = 0.0
 
     def fill(self, chunks: list[Chunk]) -> None:
-        """The answer, to be sent at the end of this turn; no chunks where the client expects none."""
+        """Set the response, sent at the end of this event-loop iteration; no chunks if the client expects none."""
         self.chunks = chunks
         self.connection.end_of_tick.answered(self.connection)
 
     def reserve(self, size: int, *, alone: bool = False) -> bool:
-        """Count so many bytes that this request keeps in memory until it is answered.
+        """Reserve `size` bytes until the response is sent.
 
-        With `alone` nothing else of its connection is handled meanwhile. False where there is no room, or where
-        earlier requests are not answered: the request is put back, and is handled again when that has changed.
+        With `alone`, no other request of this connection is handled until then. Return False if the pool has no room,
+        or with `alone` if earlier requests are pending: the request is put back and handled again later.
         """
         return self.connection.reserve(self, size, alone)
 
     def hold(self, size: int) -> None:
-        """Count so many bytes of the answer, for as long as it waits for those before it."""
+        """Count `size` bytes of the response while it waits for earlier responses."""
         self.held_bytes += size
         self.connection.hold(size)
 
     def refused(self, code: int) -> None:
-        """The answer has an error of Kafka's."""
+        """Count a Kafka error code in the response."""
         if self.api is not None:
             self.api.errors[code] += 1

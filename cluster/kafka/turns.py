@@ -1,8 +1,8 @@
-"""The event loop's time for requests of many items: a slice of 4 ms in each turn of the loop, for all of them together.
+"""Cooperative scheduling of large requests: one time slice of 4 ms in each event-loop iteration, shared by all of them.
 
-Such a request is handled in steps of some microseconds each: a generator that yields after every item. Once the slice
-of a turn is used up, further steps wait for later turns: one request a turn, in the order in which they came to wait.
-A thread would be worse: while it runs Python code, every callback of the loop may wait 5 ms for the interpreter's lock.
+A large request is handled in steps of some microseconds: a generator that yields after every item. Once the slice of an
+iteration is used up, further steps wait for later iterations: one waiting request per iteration, in FIFO order.
+A thread would be worse: while it runs Python code, every event-loop callback may wait 5 ms for the GIL.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from cordwood.replication.measures import Clock
 
 SLICE_S = 0.004
 SLICE_STEPS = 128
-"""A slice ends after so many steps, too: in the simulator no time goes by while code runs."""
+"""A slice also ends after this many steps: in the simulator no time passes while code runs."""
 FREE_STEPS = 32
-"""A request of so few items never waits, however many large ones do."""
+"""A request with at most this many items never waits for a slice."""
 AT_ONCE_MAX = 8
-"""Items of one request whose outcome is awaited at the same time."""
+"""Items of one request that are awaited concurrently."""
 
 _T = TypeVar("_T")
 _Item = TypeVar("_Item")
@@ -28,18 +28,18 @@ Steps = Generator[None, None, _T]
 
 
 class Turns:
-    """One for all connections of a broker."""
+    """The time slices of one broker, shared by all its connections."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ends: float | None = None
-        """When the slice of this turn of the loop ends; None before its first step."""
+        """End of this iteration's slice; None before its first step."""
         self._steps_left = 0
         self._is_due = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def run(self, steps: Steps[_T], room: Callable[[], Awaitable[None] | None] = lambda: None) -> _T:
-        """Take all the steps. Returns what they return. Steps beyond the free ones wait for `room` where it says so."""
+        """Run all steps and return their result. After FREE_STEPS, await what `room` returns before each step."""
         try:
             for _ in range(FREE_STEPS):
                 next(steps)
@@ -54,7 +54,7 @@ class Turns:
             return result
 
     async def each(self, items: Iterable[_Item]) -> AsyncIterator[_Item]:
-        """The items, each of which the caller takes a step for."""
+        """Yield the items; each counts as one step."""
         rest = iter(items)
         for item in islice(rest, FREE_STEPS):
             yield item
@@ -64,15 +64,15 @@ class Turns:
             yield item
 
     async def within(self, asked: Iterable[tuple[_T, Iterable[_Item]]]) -> AsyncIterator[tuple[_T, _Item]]:
-        """The items of each group, beside the group's name; a step for each, and for a group that has none."""
+        """Yield the items of all groups, each with its group's name. An item is one step, and so is a group."""
         async for name, items in self.each(asked):
             async for item in self.each(items):
                 yield name, item
 
     async def gather(self, function: Callable[[_Item], Awaitable[_T]], items: Collection[_Item]) -> list[_T]:
-        """What the function comes to for each item, in their order; a few are under way at the same time.
+        """Return the results of `function` for all items, in order, with AT_ONCE_MAX calls running concurrently.
 
-        Each begins with a step of its own. `function` must not raise.
+        Each call counts as one step. `function` must not raise.
         """
         results: dict[int, _T] = {}
         rest = enumerate(items)
@@ -89,7 +89,7 @@ class Turns:
         return [results[place] for place in range(len(items))]
 
     def _has_time(self) -> bool:
-        """Whether one more step may be taken in this turn of the loop."""
+        """Whether this iteration's slice has room for one more step."""
         if self._ends is None:
             self._ends, self._steps_left = self._clock() + SLICE_S, SLICE_STEPS
             self._turn_is_used()
@@ -100,7 +100,7 @@ class Turns:
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         await waiter
-        # Whatever newcomers have used of this turn: one step is taken, so that nobody waits for ever.
+        # Take one step even if newer requests have used up the slice, so that no request starves.
         self._has_time()
 
     def _turn_is_used(self) -> None:
@@ -109,11 +109,11 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        """Have the next one go on. It runs in the turn after this one, before `_next_turn` is called again."""
+        """Resume the first waiting request. It runs in the next iteration, before the next call of `_next_turn`."""
         self._is_due, self._ends = False, None
         while self._waiting:
             waiter = self._waiting.popleft()
-            # The waiter of a request that was given up is cancelled.
+            # The waiter is cancelled if its request was.
             if not waiter.done():
                 waiter.set_result(None)
                 self._turn_is_used()
@@ -121,7 +121,7 @@ class Turns:
 
 
 def at_once(steps: Steps[_T]) -> _T:
-    """Take all the steps now, where there are only a few."""
+    """Run all steps immediately and return their result. For small requests."""
     while True:
         try:
             next(steps)
@@ -131,7 +131,7 @@ def at_once(steps: Steps[_T]) -> _T:
 
 
 def some(steps: Steps[_T], count: int) -> _T | None:
-    """Take so many steps at most. None where they were not enough; `steps` goes on from there."""
+    """Run at most `count` steps. Return the result, or None if steps remain; `steps` can be resumed."""
     try:
         for _ in range(count):
             next(steps)
@@ -142,7 +142,7 @@ def some(steps: Steps[_T], count: int) -> _T | None:
 
 
 def distinct(items: Iterable[_Item]) -> Steps[list[_Item]]:
-    """The items without those that came before, in their order."""
+    """Return the distinct items in order of first occurrence."""
     found: dict[_Item, None] = {}
     for item in items:
         found[item] = None
@@ -151,7 +151,7 @@ def distinct(items: Iterable[_Item]) -> Steps[list[_Item]]:
 
 
 def in_order(items: Iterable[_Item], key: Callable[[_Item], Any]) -> Steps[list[_Item]]:
-    """The items, sorted."""
+    """Return the items sorted by `key`, in steps: a merge sort of runs of SLICE_STEPS items."""
     rest = iter(items)
     runs = []
     while run := list(islice(rest, SLICE_STEPS)):
@@ -161,7 +161,7 @@ def in_order(items: Iterable[_Item], key: Callable[[_Item], Any]) -> Steps[list[
 
 
 def kept(items: Iterable[_Item]) -> Steps[list[_Item]]:
-    """The items of an iterator that does some work for each, as a list."""
+    """Return the items as a list, one step per item."""
     found = []
     for item in items:
         found.append(item)

@@ -1,4 +1,4 @@
-"""The few primitives of Kafka's wire format that are read and written by hand."""
+"""Kafka protocol primitives, read and written by hand (varints, strings, array lengths, tagged fields), and limits."""
 
 import struct
 
@@ -9,31 +9,31 @@ _ONE_BYTE = tuple(bytes((number,)) for number in range(0x80))
 
 
 ITEMS_MAX = 100_000
-"""Items of all arrays of one request together."""
+"""Maximum number of items in all arrays of one request."""
 OTHER_BYTES_MAX = 16 << 20
-"""A request of any API but Produce: it becomes objects of several times its size.
+"""Maximum size of a request of any API but Produce: its objects take several times its size.
 
-The largest ones that clients need are 50,000 partitions in a Fetch (15 MB where each is of another topic with the
-longest name that there may be) and 10,000 topics to create (10 MB with 10 configs each).
+The largest requests that clients need are a Fetch of 50,000 partitions (15 MB if each is of another topic with the
+longest allowed name) and a CreateTopics of 10,000 topics (10 MB with 10 configs each).
 """
 STRING_BYTES_MAX = (1 << 15) - 1
-"""As in Kafka, whichever way the length is written."""
+"""Maximum length of a string, as in Kafka, for int16 and varint lengths alike."""
 TAGS_MAX = 64
-"""Tagged fields of one structure. Kafka's have up to five; each takes time, and no other limit holds for them."""
+"""Maximum number of tagged fields in one structure. Kafka's have up to five; no other limit bounds their cost."""
 
 
 DECODED_SHARE = 12
-"""A decoded request takes so many times the bytes of its frame, or"""
+"""Memory of a decoded request, as a multiple of its frame size."""
 DECODED_ITEMS_BYTES = 40 << 20
-"""as much for all the items that a request may have and what becomes of them, beside its texts."""
+"""Memory of ITEMS_MAX decoded items and their results, strings excluded: the other bound of a decoded request."""
 
 
 class Malformed(Exception):
-    """Bytes that are no request of the version they claim."""
+    """Bytes that are not a valid message of the claimed API version."""
 
 
 def uvarint(number: int) -> bytes:
-    """Seven bits a byte, the lowest first (KIP-482)."""
+    """Encode an unsigned varint: seven bits a byte, lowest first (KIP-482)."""
     if number < 0x80:
         return _ONE_BYTE[number]
     out = bytearray()
@@ -45,19 +45,19 @@ def uvarint(number: int) -> bytes:
 
 
 def legacy_string(text: str) -> bytes:
-    """A string with its length as an int16 in front."""
+    """Encode a string after its length as an int16."""
     encoded = text.encode()
     return _SHORT(len(encoded)) + encoded
 
 
 def compact_string(text: str) -> bytes:
-    """A string with its length plus one in front, as a varint."""
+    """Encode a string after its length plus one as a varint (KIP-482)."""
     encoded = text.encode()
     return uvarint(len(encoded) + 1) + encoded
 
 
 def read_uvarint(frame: memoryview, position: int) -> tuple[int, int]:
-    """The number at `position`, and the position behind it. Raises IndexError at the frame's end, and Malformed."""
+    """Return a varint and the position after it. Raises IndexError at the frame's end, and Malformed."""
     byte = frame[position]
     if byte < 0x80:
         return byte, position + 1
@@ -74,7 +74,7 @@ def read_uvarint(frame: memoryview, position: int) -> tuple[int, int]:
 
 
 def read_length(frame: memoryview, position: int, flexible: bool) -> tuple[int, int]:
-    """The length of an array or of bytes, and the position behind it; -1 stands for null."""
+    """Return the length of an array or of bytes, and the position after it; -1 stands for null."""
     if flexible:
         number, position = read_uvarint(frame, position)
         return number - 1, position
@@ -82,7 +82,7 @@ def read_length(frame: memoryview, position: int, flexible: bool) -> tuple[int, 
 
 
 def read_string(frame: memoryview, position: int, flexible: bool) -> tuple[str | None, int]:
-    """A nullable string, and the position behind it."""
+    """Return a nullable string, and the position after it. Raises Malformed."""
     if flexible:
         length, position = read_uvarint(frame, position)
         length -= 1
@@ -97,7 +97,10 @@ def read_string(frame: memoryview, position: int, flexible: bool) -> tuple[str |
 
 
 def read_count(frame: memoryview, position: int, flexible: bool, item_bytes: int) -> tuple[int, int]:
-    """How many items an array has, held against the bytes that remain; null counts as none."""
+    """Return an array's item count and the position after it; 0 for null.
+
+    Raises Malformed for more than ITEMS_MAX items, or more than the remaining bytes can hold.
+    """
     count, position = read_length(frame, position, flexible)
     if count > ITEMS_MAX or count * item_bytes > len(frame) - position:
         raise Malformed(f"an array of {count} items where {len(frame) - position} bytes remain")
@@ -105,18 +108,18 @@ def read_count(frame: memoryview, position: int, flexible: bool, item_bytes: int
 
 
 def decoded_bytes(size: int) -> int:
-    """What a request of so many bytes takes at the most while it is handled."""
+    """Return an upper bound of the memory that handling a request of `size` bytes takes."""
     return min(DECODED_SHARE * size, size + DECODED_ITEMS_BYTES)
 
 
 def check_items(count: int) -> None:
-    """Raises Malformed for more items than a request may hold."""
+    """Check an item count. Raises Malformed above ITEMS_MAX."""
     if count > ITEMS_MAX:
         raise Malformed(f"more than {ITEMS_MAX} items in one request")
 
 
 def behind(frame: memoryview, position: int, length: int) -> int:
-    """The position behind `length` bytes. Raises Malformed where the frame does not have them."""
+    """Return the position after `length` bytes. Raises Malformed past the frame's end."""
     end = position + length
     if end > len(frame):
         raise Malformed(f"a field of {length} bytes where {len(frame) - position} remain")
@@ -124,7 +127,7 @@ def behind(frame: memoryview, position: int, length: int) -> int:
 
 
 def skip_tags(frame: memoryview, position: int) -> int:
-    """The position behind a structure's tagged fields. Raises IndexError at the frame's end, and Malformed."""
+    """Return the position after a structure's tagged fields. Raises IndexError at the frame's end, and Malformed."""
     count, position = read_uvarint(frame, position)
     if count > TAGS_MAX:
         raise Malformed(f"{count} tagged fields in one structure, where {TAGS_MAX} are taken")

@@ -1,4 +1,4 @@
-"""AlterConfigs: replaces all configs of a topic or broker; what the request does not name returns to its default."""
+"""AlterConfigs: replaces all configs of a resource; a config that is not in the request returns to its default."""
 
 from collections import Counter
 from collections.abc import Mapping

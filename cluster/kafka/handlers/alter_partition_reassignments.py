@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments: move a partition to other brokers, or take a move back that is under way (KIP-455).
+"""AlterPartitionReassignments: moves partitions to other brokers, or cancels ongoing reassignments (KIP-455).
 
-The answer tells that a move has begun. It is over when all brokers it leads to are in sync, of which
-ListPartitionReassignments tells.
+A successful response means that the reassignment has begun. It ends once all new replicas are in sync; until then
+ListPartitionReassignments shows it.
 """
 
 from itertools import islice
@@ -63,7 +63,7 @@ async def _move(
 
 
 def _command(topic: str, wanted: ReassignablePartition, image: Image, *, may_resize: bool) -> ReassignPartition:
-    """Raises Refused for what can be seen before it is tried."""
+    """Validate a reassignment against the image and return its command. Raises Refused."""
     known = image.topics_by_name.get(topic)
     if known is None:
         raise Refused(ErrorCode.unknown_topic_or_partition, f"Unable to find a topic named {topic}.")
@@ -79,5 +79,5 @@ def _command(topic: str, wanted: ReassignablePartition, image: Image, *, may_res
 
 
 def _replication_factor(partition: PartitionImage) -> int:
-    """As it is once a move that is under way has ended."""
+    """Return the replication factor after an ongoing reassignment."""
     return len(partition.replicas) - len(partition.removing)

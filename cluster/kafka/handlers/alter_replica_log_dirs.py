@@ -1,7 +1,7 @@
-"""AlterReplicaLogDirs: have a replica lie in another of the broker's log directories (KIP-113).
+"""AlterReplicaLogDirs: replica moves between log directories of the broker (KIP-113), which are not supported.
 
-Replicas stay where they are: the directory that has one already is accepted, any other of the broker's is refused with
-INVALID_REQUEST. The answer has no room for a sentence, so the log says why.
+A replica's current directory is accepted. Any other directory of the broker is refused with INVALID_REQUEST. The
+response has no message field, so the broker logs the reason.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ _events = structlog.get_logger("log_directory")
 
 
 async def handle(request: AlterReplicaLogDirsRequest, call: Call) -> AlterReplicaLogDirsResponse:
-    # Of a replica that is to be in several directories, the last one counts.
+    # If a request names several directories for a replica, the last one counts.
     wanted: dict[str, dict[int, str]] = defaultdict(dict)
     async for path, topic in call.turns.within((directory.path, directory.topics) for directory in request.dirs):
         async for index in call.turns.each(topic.partitions):

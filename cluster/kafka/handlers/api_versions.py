@@ -1,4 +1,7 @@
-"""ApiVersions: which APIs this broker serves, and in which versions. The first thing that every client asks."""
+"""ApiVersions: the served APIs with their version ranges. Every client sends it first.
+
+Version notes: a newer version is answered with UNSUPPORTED_VERSION and the list, in the layout of 0 (KIP-511).
+"""
 
 import struct
 from collections.abc import Sequence
@@ -24,7 +27,7 @@ async def handle(_request: ApiVersionsRequest, call: Call) -> ApiVersionsRespons
 
 
 def unsupported(correlation_id: int, served: Sequence[ServedApi]) -> bytes:
-    """The answer to a version from the future: error 35 and the list, in the oldest layout (KIP-511)."""
+    """Encode the response to an unsupported version: error 35 and the list, in the layout of version 0 (KIP-511)."""
     rows = b"".join(struct.pack(">hhh", *row) for row in served)
     body = struct.pack(">ihi", correlation_id, ErrorCode.unsupported_version, len(served)) + rows
     return struct.pack(">i", len(body)) + body

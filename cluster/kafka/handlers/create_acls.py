@@ -1,7 +1,7 @@
-"""CreateAcls: new ACLs, all that are valid in one command; one that exists already is created in name only.
+"""CreateAcls: creates ACLs, all valid ones in one command; creating an existing ACL succeeds without a change.
 
-They are kept, and not enforced: this version has no authentication. Kafka without an authorizer keeps none and answers
-SECURITY_DISABLED.
+ACLs are stored, and not enforced: this version has no authentication. Kafka without an authorizer stores none and
+answers SECURITY_DISABLED.
 """
 
 import random
@@ -23,10 +23,10 @@ from cordwood.cluster.metadata.commands import CreateAcls
 
 KEY, VERSIONS = ApiKey.CREATE_ACLS, range(1, 4)
 ITEMS_MAX = 5000
-"""All that are new are one command, which every broker applies at once."""
+"""Maximum number of ACLs in a request: all new ones are one command, which every broker applies in one step."""
 
 CLUSTER_NAME = "kafka-cluster"
-"""The only resource of type CLUSTER, as Kafka calls it."""
+"""The name of the only resource of type CLUSTER, as in Kafka."""
 
 _events = structlog.get_logger("acls")
 

@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for a topic. Internal topics are refused, as CreateTopics refuses them."""
+"""CreatePartitions: adds partitions to topics. Internal topics are refused, as in CreateTopics."""
 
 from collections import Counter
 

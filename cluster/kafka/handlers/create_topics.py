@@ -1,7 +1,9 @@
-"""CreateTopics: new topics with their partitions, replicas and configs.
+"""CreateTopics: creates topics with their partitions, replica assignments and configs.
 
-Internal topics are refused with INVALID_TOPIC_EXCEPTION: the broker creates them itself, when they are first needed and
-with the partitions and cleanup that they need.
+Internal topics are refused with INVALID_TOPIC_EXCEPTION: the broker creates them itself on first use, with the
+partition count and the cleanup policy that they need.
+
+Version notes: 5 returns the topic's configs (KIP-525).
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""DeleteAcls: what any of the filters finds, in one command. What several find is told under each of them."""
+"""DeleteAcls: deletes the ACLs that match any filter, in one command, and returns the matches of each filter."""
 
 from collections.abc import Mapping
 from operator import itemgetter
@@ -20,7 +20,7 @@ from cordwood.cluster.metadata.commands import DeleteAcls
 
 KEY, VERSIONS = ApiKey.DELETE_ACLS, range(1, 4)
 ITEMS_MAX = 5000
-"""Each filter is held against every ACL."""
+"""Maximum number of filters in a request: each is compared with every ACL."""
 
 _Found = dict[UUID, Acl]
 
@@ -43,7 +43,7 @@ async def handle(request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
 
 
 async def _find(wanted: DeleteAclsFilter, acls: Mapping[UUID, Acl], call: Call) -> _Found | Refused:
-    """In the order of the ACLs."""
+    """Return the ACLs that match a filter, sorted; or the refusal of an invalid filter."""
     try:
         matches = filter_of(wanted).matches
     except Refused as refusal:

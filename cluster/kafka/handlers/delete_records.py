@@ -1,7 +1,7 @@
-"""DeleteRecords: a partition's start is moved up, and what lies below it is gone for readers at once (KIP-107).
+"""DeleteRecords: advances the log start offset; records below it are unreadable immediately (KIP-107).
 
-Acknowledged once every in-sync replica has the new start on disk, so that neither a restart nor a failover brings
-records back. All partitions of a request are begun before the first is waited for.
+The response is sent once every in-sync replica has the new log start offset on disk, so that neither a restart nor a
+failover brings records back. All partitions of a request begin before the first is awaited.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from cordwood.storage.errors import InvalidRecord, OffsetOutOfRange
 KEY, VERSIONS = ApiKey.DELETE_RECORDS, range(3)
 
 HIGH_WATERMARK = -1
-"""Asks for everything that is committed to be deleted."""
+"""The requested offset that stands for the high watermark: delete all committed records."""
 NO_OFFSET = -1
 TIMEOUT_MAX_S = 300.0
-"""However long a client would wait."""
+"""Upper bound of the request's timeout."""
 
 
 class Asked(NamedTuple):
-    """A partition of the request's topic of this number."""
+    """A partition of the request. `number` is its topic's index in the request."""
 
     number: int
     topic: str
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A partition and where it begins now; or why it does not."""
+    """A partition with its new log start offset; or the error code."""
 
     partition: Partition | None
     start: int
@@ -63,7 +63,7 @@ async def handle(request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResp
 
 
 def _asked(topics: Iterable[DeleteRecordsTopic], names: list[str]) -> Steps[list[Asked]]:
-    """The partitions of all topics, a step for each. `names` gets the topics' names."""
+    """Return the partitions of all topics, one step each. Append the topic names to `names`."""
     found: list[Asked] = []
     for number, topic in enumerate(topics):
         names.append(topic.name)
@@ -88,7 +88,7 @@ def _delete(partition: Partition, offset: int) -> int:
     if not partition.log.config.deletable:
         raise InvalidRecord("records of a topic that is only compacted are not deleted by offset")
     if partition.view is not None and not partition.view.has_enough_replicas:
-        # One that is not in sync, and is elected for want of others, would bring the records back.
+        # An out-of-sync replica that is elected later would bring the records back.
         raise PartitionRefused(Refusal.NOT_ENOUGH_REPLICAS)
     start = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if not 0 <= start <= partition.high_watermark:

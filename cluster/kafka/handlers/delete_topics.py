@@ -1,7 +1,9 @@
-"""DeleteTopics: by name, or by id from version 6 on.
+"""DeleteTopics: deletes topics by name or by id.
 
-Internal topics are refused with INVALID_TOPIC_EXCEPTION. Kafka would do it, and with `__consumer_offsets` every group
-would lose its place at once.
+Internal topics are refused with INVALID_TOPIC_EXCEPTION. Kafka deletes them, and with `__consumer_offsets` every group
+loses its committed offsets.
+
+Version notes: 3 adds TOPIC_DELETION_DISABLED in place of INVALID_REQUEST (KIP-322); 6 takes topics by id (KIP-516).
 """
 
 from collections import Counter
@@ -26,7 +28,7 @@ _FIRST_WITH_DISABLED_CODE = 3
 
 
 def upgrade_request(request: Any, version: int) -> DeleteTopicsRequest:  # noqa: ARG001
-    """Before version 6 topics came as a list of names."""
+    """Upgrade a request. Before version 6 the topics are a list of names."""
     topics = rows(lambda name: DeleteTopicState(name=name, topic_id=None), request.topic_names)
     return DeleteTopicsRequest(topics=topics, timeout=request.timeout)
 

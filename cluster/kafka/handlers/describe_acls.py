@@ -1,7 +1,7 @@
-"""DescribeAcls: the ACLs that a filter finds, by resource pattern.
+"""DescribeAcls: the ACLs that match a filter, by resource pattern.
 
-They are kept, and not enforced: this version has no authentication. Kafka without an authorizer keeps none and answers
-SECURITY_DISABLED.
+ACLs are stored, and not enforced: this version has no authentication. Kafka without an authorizer stores none and
+answers SECURITY_DISABLED.
 """
 
 from kio.schema.describe_acls.v3.request import DescribeAclsRequest

@@ -1,4 +1,4 @@
-"""DescribeCluster: the brokers as the client's listener reaches them, and the cluster's name (KIP-700, KIP-1073)."""
+"""DescribeCluster: the cluster id, the controller, and brokers on a client's listener (KIP-700, KIP-1073)."""
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
@@ -13,7 +13,7 @@ from cordwood.cluster.metadata.image import Image
 KEY, VERSIONS = ApiKey.DESCRIBE_CLUSTER, range(3)
 
 _BROKERS, _CONTROLLERS = 1, 2
-"""Endpoint types (KIP-919). Controllers have no listener of their own here: every broker takes what they would."""
+"""Endpoint types (KIP-919). Controllers have no listener of their own: every broker serves their requests."""
 
 
 async def handle(request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:

@@ -1,4 +1,4 @@
-"""DescribeConfigs: what every config of a topic or a broker is worth, and where that comes from (KIP-226, KIP-569)."""
+"""DescribeConfigs: configs of topics and brokers with values, sources and synonyms (KIP-226, KIP-569)."""
 
 from dataclasses import replace
 from functools import partial
@@ -30,7 +30,7 @@ _ADVERTISED = "advertised.listeners"
 
 
 async def handle(request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
-    # A resource that is asked for several times is told of once: clients look it up by its name.
+    # A repeated resource is described once: clients look it up by name.
     resources = await call.turns.run(distinct(request.resources))
     return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=rows(partial(_result, request, call), resources))
 
@@ -42,7 +42,7 @@ def _result(request: DescribeConfigsRequest, call: Call, resource: DescribeConfi
         found = _rows(resource, call)
     except Refused as refusal:
         code, message = refusal.code, refusal.message
-    # An empty filter asks for everything, as none does.
+    # An empty filter means all configs, like a missing one.
     wanted = set(resource.configuration_keys or ())
     return DescribeConfigsResult(
         error_code=code,
@@ -70,7 +70,7 @@ def _rows(resource: DescribeConfigsResource, call: Call) -> list[ConfigRow]:
 
 
 def _as_registered(row: ConfigRow, broker: BrokerImage) -> ConfigRow:
-    """What clients are really told: the broker works out at its start what `advertised.listeners` leaves open."""
+    """Replace the value by the registered endpoints: the broker completes `advertised.listeners` at startup."""
     value = advertised_text(broker.endpoints)
     told = Synonym(_ADVERTISED, value, Source.STATIC_BROKER)
     others = tuple(synonym for synonym in row.synonyms if synonym.source is Source.DEFAULT)

@@ -1,4 +1,7 @@
-"""DescribeGroups: a group's state, its members, and what each of them has been assigned."""
+"""DescribeGroups: the state, the protocol, the members and the assignments of groups.
+
+Version notes: 6 adds GROUP_ID_NOT_FOUND for an unknown group, before it the state is Dead (KIP-1043).
+"""
 
 from functools import partial
 
@@ -21,7 +24,7 @@ _FIRST_WITH_NOT_FOUND = 6
 
 _READ, _DELETE, _DESCRIBE = 3, 6, 8
 ON_GROUP = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE
-"""What may be done to a group (KIP-430): everything, as there is no access control."""
+"""Authorized operations on a group (KIP-430): all of them, as there is no access control."""
 
 
 async def handle(request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
@@ -36,7 +39,7 @@ def _described(call: Call, operations: int, group_id: str) -> DescribedGroup:
     except Refused as refusal:
         return _absent(group_id, refusal.code, "", refusal.message)
     if group is None:
-        # Until version 6 a group that nobody knows was one that is dead.
+        # Before version 6 an unknown group is a dead group.
         if call.version < _FIRST_WITH_NOT_FOUND:
             return _absent(group_id, ErrorCode.none, State.DEAD.value, None)
         return _absent(group_id, ErrorCode.group_id_not_found, State.DEAD.value, f"Group {group_id} not found.")
@@ -53,7 +56,7 @@ def _described(call: Call, operations: int, group_id: str) -> DescribedGroup:
 
 
 def _members(group: Group) -> tuple[DescribedGroupMember, ...]:
-    """What members say about themselves counts only for the protocol that a stable group has chosen."""
+    """Return the members, with the metadata for the protocol of a stable group."""
     protocol = group.protocol if group.state is State.STABLE else None
 
     def described(member: Member) -> DescribedGroupMember:

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the broker's log directories, what is in them, and how much room is left (KIP-113, KIP-827)."""
+"""DescribeLogDirs: the log directories of the broker, replica sizes and lag, and free space (KIP-113, KIP-827)."""
 
 from collections import defaultdict
 
@@ -54,7 +54,7 @@ def _partition(partition: Partition) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
         partition_index=partition.index,
         partition_size=partition.log.size,
-        # What a follower lacks of what is committed.
+        # The committed records that a follower lacks.
         offset_lag=partition.lag_records,
         is_future_key=False,
     )

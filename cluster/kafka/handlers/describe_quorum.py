@@ -1,7 +1,8 @@
-"""DescribeQuorum: who votes on the metadata, who leads, and how far each of them is (KIP-595, KIP-836, KIP-853).
+"""DescribeQuorum: leader, voters and observers of the metadata log, and log ends (KIP-595, KIP-836, KIP-853).
 
-Kafka shows its metadata as a topic. Entry n of ours has offset n-1 there, as KRaft counts, so that the index of the
-last entry is the end of that log. Only the leader knows how far all others are; another broker tells what it knows.
+Kafka exposes the metadata log as a topic. Entry n of Cordwood's log has offset n-1 there, as in KRaft, so that the
+index of the last entry is the log end offset. Only the quorum leader knows the log ends of all voters; another broker
+returns what it knows.
 """
 
 from itertools import islice
@@ -34,7 +35,7 @@ _UNKNOWN = -1
 
 async def handle(request: DescribeQuorumRequest, call: Call) -> DescribeQuorumResponse:
     if not _is_for_metadata(request):
-        # As in Kafka: there is one partition to be asked for, and who asks for others too is told nothing of it.
+        # As in Kafka, a request that names anything but the one metadata partition gets only errors.
         return _response(rows(_unknown_topic, request.topics))
     status, image = call.services.quorum.status(), call.services.quorum.image
     voters = [image.brokers[voter.broker_id] for voter in status.voters if voter.broker_id in image.brokers]
@@ -43,7 +44,7 @@ async def handle(request: DescribeQuorumRequest, call: Call) -> DescribeQuorumRe
 
 
 def _is_for_metadata(request: DescribeQuorumRequest) -> bool:
-    """Whether the one topic and its one partition is asked for, and nothing else."""
+    """Whether the request names the metadata topic's only partition, and nothing else."""
     if [topic.topic_name for topic in islice(request.topics, 2)] != [METADATA_TOPIC]:
         return False
     partitions = next(iter(request.topics)).partitions

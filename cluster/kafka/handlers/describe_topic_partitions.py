@@ -1,6 +1,6 @@
-"""DescribeTopicPartitions: topics in the order of their names, a page of partitions at a time (KIP-966).
+"""DescribeTopicPartitions: topics in name order with their partitions, in pages (KIP-966).
 
-Java's admin client describes topics by it, and follows `next_cursor` to the last page.
+Java's admin client describes topics with it, and follows `next_cursor` to the last page.
 """
 
 from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
@@ -24,7 +24,7 @@ from cordwood.cluster.topics import INTERNAL_TOPICS, check_name
 KEY, VERSIONS = ApiKey.DESCRIBE_TOPIC_PARTITIONS, range(1)
 
 PARTITIONS_PER_PAGE_MAX = 2000
-"""As Kafka's max.request.partition.size.limit has it."""
+"""Maximum number of partitions in a page: the default of Kafka's max.request.partition.size.limit."""
 
 
 async def handle(request: DescribeTopicPartitionsRequest, call: Call) -> DescribeTopicPartitionsResponse:
@@ -36,20 +36,20 @@ async def handle(request: DescribeTopicPartitionsRequest, call: Call) -> Describ
         topics = rows(lambda name: _topic(name, refused.code, image, ()), asked)
         return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=None)
     names = [name async for name in call.turns.each(asked or image.topics_by_name) if name >= first]
-    # A page without any partition would have the client come back for ever.
+    # With an empty page the client would request the same page forever.
     limit = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
     return await call.turns.run(_Page(image, call.listener, limit).of(sorted(names), {first: start}))
 
 
 class _Page:
-    """One answer, filled until it has as many partitions as it may."""
+    """One page: a response with a limited number of partitions."""
 
     def __init__(self, image: Image, listener: str, limit: int) -> None:
         self._image, self._room = image, limit
         self._reachable = reachable(image, listener)
 
     def of(self, names: list[str], starts: dict[str, int]) -> Steps[DescribeTopicPartitionsResponse]:
-        """These topics as far as there is room, each from its partition in `starts`, or else from its first, on."""
+        """Fill the page with topics, each from its partition in `starts` (default 0), and return the response."""
         topics, cursor = [], None
         for name in names:
             yield
@@ -80,7 +80,7 @@ class _Page:
             replica_nodes=partition.replicas,
             isr_nodes=partition.isr,
             eligible_leader_replicas=partition.elr,
-            # Empty rather than null, as Kafka has it: no election here goes by who was eligible once.
+            # Empty rather than null, as in Kafka: no election here uses the last known ELR.
             last_known_elr=(),
             offline_replicas=offline_replicas(partition, self._image),
         )

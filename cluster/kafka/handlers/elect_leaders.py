@@ -1,4 +1,7 @@
-"""ElectLeaders: have a partition led by its preferred replica, or by any where none is in sync (KIP-183, KIP-460)."""
+"""ElectLeaders: preferred leader election, or unclean election of an out-of-sync replica (KIP-183, KIP-460).
+
+Version notes: 0 has no election type, and means the preferred leader.
+"""
 
 from typing import NamedTuple
 
@@ -16,7 +19,7 @@ from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
 
 KEY, VERSIONS = ApiKey.ELECT_LEADERS, range(3)
 AT_ONCE_MAX = 500
-"""Partitions of one command."""
+"""Maximum number of partitions in one command."""
 
 
 class _Place(NamedTuple):
@@ -40,7 +43,7 @@ async def handle(request: ElectLeadersRequest, call: Call) -> ElectLeadersRespon
         code = refusal.code
     told: dict[str, list[tuple[int, Refused]]] = {}
     async for place in call.turns.each(places):
-        # Who asks for all is told of those alone that were not as they should be.
+        # A request for all partitions gets only those that needed an election.
         if not asks_for_all or outcomes[place].code is not ErrorCode.election_not_needed:
             told.setdefault(place.topic, []).append((place.partition, outcomes[place]))
     return ElectLeadersResponse(
@@ -49,7 +52,7 @@ async def handle(request: ElectLeadersRequest, call: Call) -> ElectLeadersRespon
 
 
 def _election(number: int) -> Election:
-    """Version 0 knows only the preferred one. Raises Refused."""
+    """Decode the election type. Raises Refused."""
     try:
         return Election(number)
     except ValueError:
@@ -57,7 +60,10 @@ def _election(number: int) -> Election:
 
 
 async def _elect(election: Election, places: list[_Place], call: Call) -> dict[_Place, Refused]:
-    """How it went, by place; the code NONE where there was an election. Raises Refused where there was none at all."""
+    """Elect leaders. Return the outcome by partition, with code NONE after an election.
+
+    Raises Refused if a command was refused as a whole.
+    """
     image = call.services.quorum.image
     outcomes: dict[_Place, Refused] = {}
     needed = []
@@ -80,7 +86,7 @@ async def _elect(election: Election, places: list[_Place], call: Call) -> dict[_
 
 
 def _find(place: _Place, image: Image) -> PartitionImage:
-    """Raises Refused."""
+    """Return a partition of the image. Raises Refused."""
     known = image.topics_by_name.get(place.topic)
     if known is None:
         raise Refused(ErrorCode.unknown_topic_or_partition, f"No such topic as {place.topic}")
@@ -96,7 +102,7 @@ def _is_led_as_wanted(partition: PartitionImage, election: Election) -> bool:
 
 
 def _outcome(place: _Place, election: Election, image: Image) -> Refused:
-    """What has become of a partition that needed an election."""
+    """Return the outcome for a partition that needed an election."""
     try:
         partition = _find(place, image)
     except Refused as refusal:

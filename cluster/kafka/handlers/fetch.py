@@ -1,8 +1,12 @@
-"""Fetch: committed batches out of logs, at once or as soon as there are enough of them."""
+"""Fetch: committed record batches below the high watermark, immediately or as a long poll, with fetch sessions.
 
-# On the hot path: the request is answered in the connection's callback where it can be, and otherwise becomes a long
-# poll, woken when one of its partitions moves. What it returns are slices of segments, which the connection reads piece
-# by piece as the client takes them.
+Version notes: 5 adds the log start offset; 7 fetch sessions (KIP-227); 9 the leader epoch (KIP-320); 11 the client's
+rack and the preferred read replica (KIP-392); 13 names topics by id (KIP-516); 15 drops the replica id.
+"""
+
+# On the hot path: a request is answered in the connection's callback if possible. Otherwise it becomes a long poll that
+# wakes when one of its partitions changes. A response holds slices of segments; the connection reads them piece by
+# piece as the client takes them.
 
 import asyncio
 from collections import Counter
@@ -44,31 +48,31 @@ from cordwood.storage.slices import Slice
 KEY, VERSIONS = ApiKey.FETCH, range(4, 17)
 SMALL_REQUEST_BYTES = 256
 LARGE_REQUEST_BYTES = 8 << 10
-"""A still larger one, of some hundred partitions or more, is read in slices of the loop's time."""
+"""A larger request, of some hundred partitions or more, is decoded in time slices (`turns.py`)."""
 PARTITIONS_AT_ONCE = 100
-"""A fetch of more partitions is served in slices of the loop's time."""
+"""A fetch of more partitions is served in time slices (`turns.py`)."""
 PARTITIONS_PER_STEP = 8
 SLOW_DISK_S = 0.1
-"""A disk that takes longer holds up only what is asked of its log directory."""
+"""How long a fetch waits for all its disks. After that, a slow disk delays only the partitions of its log directory."""
 READS_AHEAD_MAX = 256
-"""Of one log directory, under way or waiting for a thread: beyond these, a fetch no longer waits for its disk."""
+"""Maximum number of running and queued read-aheads per log directory. Beyond it, a fetch does not wait for the disk."""
 SHARED_BYTES_MAX = 16 << 10
-"""Up to here an answer is one piece of memory; more is read as the client takes it."""
+"""Up to this size the batches of a response are read into memory; the rest is read as the client takes it."""
 
 
 async def handle(request: FetchRequest, call: Call) -> FetchResponse:
-    """Never called: `FetchHandler` answers in the connection's callback."""
+    """Raise NotImplementedError: `FetchHandler` answers in the connection's callback."""
     raise NotImplementedError
 
 
 Nearest = Callable[[Partition, str, int], int | None]
-"""The in-sync follower in a client's rack that has the offset it wants; None where it is best served here (KIP-392)."""
+"""Finds the preferred read replica: an in-sync follower in the client's rack that has the offset (KIP-392), or None."""
 
 
 class Shared:
-    """The last short stretch of a log that was read, for the others who are to get the same in this turn of the loop.
+    """A cache of the last short slice read, shared by all fetches of one event-loop iteration.
 
-    For no longer: the log may be cut, and others have come to stand there.
+    The cache is cleared after the iteration: the log may be truncated, and other records written at the same place.
     """
 
     def __init__(self) -> None:
@@ -76,7 +80,7 @@ class Shared:
         self._piece = b""
 
     def read(self, found: Slice) -> bytes | None:
-        """All of it; None where it is to be read as it is sent."""
+        """Return the bytes of a slice; None if they are to be read while they are sent."""
         place = (found.segment, found.start, found.stop)
         if self._place == place:
             return self._piece
@@ -94,7 +98,7 @@ class Shared:
 
 
 class FetchHandler:
-    """The broker's Fetch API."""
+    """The handler of Fetch requests."""
 
     def __init__(
         self,
@@ -112,7 +116,7 @@ class FetchHandler:
         self._sessions, self._wall_clock = sessions, wall_clock
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> Coroutine[Any, Any, None] | None:
-        """Answer now, or begin a long poll. Of a large request the rest is returned. Raises Malformed."""
+        """Answer a request, or begin a long poll. Return the remaining work of a large request. Raises Malformed."""
         if slot.size > SMALL_REQUEST_BYTES and not slot.reserve(decoded_bytes(slot.size)):
             return None
         if slot.size > LARGE_REQUEST_BYTES:
@@ -144,7 +148,7 @@ class FetchHandler:
         DelayedFetch(self, head, slot, request, wanted, session, is_incremental).begin()
 
     def find(self, key: PartitionKey, leader_epoch: int, rack: str) -> Partition:
-        """The partition to read; of one that another broker leads, only by a client that looks for replicas near it.
+        """Return the partition to read. A follower serves only clients that sent a rack (KIP-392).
 
         Raises PartitionRefused.
         """
@@ -162,7 +166,10 @@ class FetchHandler:
         slot.fill([encode_error(head, code)])
 
     def _session(self, request: FetchRequest, connection: Connection) -> tuple[Session | None, bool]:
-        """The session that a request begins, continues or does without, and whether only changes are answered."""
+        """Return the session of a request, if any, and whether the response is incremental (KIP-227).
+
+        Raises SessionNotFound or WrongSessionEpoch.
+        """
         now_ms = self._wall_clock()
         if request.session_epoch == FULL_EPOCH:
             self._sessions.end(request.session_id)
@@ -180,7 +187,7 @@ NOT_READ = (*EXPECTED, NotInMemory)
 
 
 class WatchedPartition:
-    """One partition as a long poll watches it. When it moves, it is looked at alone."""
+    """One partition of a long poll. When the partition changes, only this partition is read again."""
 
     __slots__ = ("fetched", "key", "partition", "poll", "size")
 
@@ -189,7 +196,7 @@ class WatchedPartition:
     ) -> None:
         self.poll, self.partition, self.key, self.fetched = poll, partition, key, fetched
         self.size = size
-        """Bytes that it had for the client when it was looked at last."""
+        """Available bytes at the last read."""
 
     def wake(self) -> None:
         self.poll.moved(self)
@@ -199,10 +206,10 @@ class WatchedPartition:
 
 
 class DelayedFetch:
-    """One Fetch request, from its arrival to its answer.
+    """One Fetch request from arrival to response: a long poll, Kafka's DelayedFetch.
 
-    Of many partitions, all that is done is done in slices of the loop's time (`turns.py`): meanwhile the poll is busy,
-    and what moves then is noted.
+    A fetch of many partitions runs in time slices (`turns.py`). Until a run ends, the poll is busy, and a change of a
+    partition is only recorded.
     """
 
     __slots__ = (
@@ -230,14 +237,14 @@ class DelayedFetch:
         self._timer: asyncio.TimerHandle | None = None
         self._watched: list[WatchedPartition] = []
         self._size = 0
-        """Bytes of all that is watched, each as it was looked at last."""
+        """Available bytes of all watched partitions, each at its last read."""
         self._is_last_chance = self._wait_s <= 0 or not wanted
         self._is_done = self._is_busy = self._has_missed = False
         self._cold: frozenset[LogDirectory] = NONE_COLD
-        """Those whose disks are reading what is asked of them, and may take any time."""
+        """Log directories that are not waited for: their read-ahead is in progress, or too many are queued."""
 
     def begin(self, *, is_enough: bool = False, may_wait: bool = False) -> None:
-        """Answer if there is enough, or go on waiting."""
+        """Read all partitions, and answer if there are enough bytes or wait on."""
         self._is_busy = True
         steps = self._attempt(is_enough, may_wait)
         if len(self._wanted) <= PARTITIONS_AT_ONCE:
@@ -246,7 +253,7 @@ class DelayedFetch:
             self._fetching.tasks.spawn(self._in_turns(steps))
 
     def moved(self, spot: WatchedPartition) -> None:
-        """A partition has moved: answer if that makes enough."""
+        """Read a changed partition again, and answer if there are enough bytes."""
         if not self._slot.connection.is_open:
             self._leave()
         elif self._is_busy:
@@ -277,12 +284,12 @@ class DelayedFetch:
             self.begin()
 
     def _grow(self, spot: WatchedPartition) -> bool:
-        """Whether there is enough with what has come for one partition.
+        """Update one partition's available bytes. Return whether the total reaches the request's minimum.
 
         Raises one of EXPECTED, and NotInMemory.
         """
         if len(self._watched) == 1:
-            # All that there is is about to be looked at.
+            # The caller reads this only partition anyway.
             return False
         fetched = spot.fetched
         partition = self._fetching.find(spot.key, fetched.leader_epoch, self._rack)
@@ -293,13 +300,13 @@ class DelayedFetch:
         return self._size >= self._bytes_min
 
     def _attempt(self, is_enough: bool, may_wait: bool) -> Steps[None]:
-        """Answer if there is enough, something went wrong, or this is the last chance; otherwise wait for news."""
+        """Answer if there are enough bytes, a row has an error, or the wait is over. Otherwise watch the partitions."""
         while True:
             self._has_missed = False
             try:
                 rows, size = yield from self._collect(may_wait, self._is_last_chance)
             except NotInMemory:
-                # It stays busy until the disk has been read.
+                # The poll stays busy until the disk is read.
                 asyncio.get_running_loop().create_task(self._warm())
                 return
             if not self._slot.connection.is_open:
@@ -317,7 +324,7 @@ class DelayedFetch:
         self._leave()
 
     def _watch(self, rows: list[Row]) -> Steps[None]:
-        """Wait for news of every partition that could be found."""
+        """Watch every partition that is found, until the request's maximum wait has passed."""
         self._timer = asyncio.get_running_loop().call_later(self._wait_s, self._expire)
         for number, ((key, fetched), row) in enumerate(zip(self._wanted, rows, strict=True), 1):
             try:
@@ -329,7 +336,7 @@ class DelayedFetch:
             partition.watchers[spot] = None
             self._watched.append(spot)
             if number % PARTITIONS_PER_STEP == 0:
-                # What has moved since it was looked at is news that came before the watch.
+                # A partition may have changed after it was read and before it was watched: read all of them again.
                 self._has_missed = True
                 yield
 
@@ -342,7 +349,7 @@ class DelayedFetch:
         self._watched.clear()
 
     async def _warm(self) -> None:
-        """Have the disks read what is asked for, beside the loop, then go on with what those have that answered."""
+        """Read ahead in a thread per log directory. After SLOW_DISK_S, continue once one of them has read something."""
         fetching, was_cold = self._fetching, self._cold
         self._cold = frozenset(fetching.replicas.directories)
         reads = [
@@ -358,7 +365,7 @@ class DelayedFetch:
             self.begin(may_wait=True)
 
     async def _read_ahead(self, directory: LogDirectory) -> bool:
-        """Whether there was anything to be read in the directory. A read that comes late goes on by itself."""
+        """Read ahead in one log directory, then continue the fetch. Return whether the directory had any partition."""
         reads_ahead = self._fetching.reads_ahead
         reads_ahead[directory] += 1
         try:
@@ -377,7 +384,7 @@ class DelayedFetch:
         return count > 0
 
     def _touch(self, directory: LogDirectory) -> int:
-        """In a thread: read what is wanted of a directory's partitions. Return how many these are."""
+        """Read the wanted slices of a log directory, in a thread. Return the number of its partitions."""
         count = 0
         for key, fetched in self._wanted:
             if self._is_done:
@@ -392,11 +399,11 @@ class DelayedFetch:
         return count
 
     def _collect(self, may_wait: bool, is_last_chance: bool) -> Steps[tuple[list[Row], int]]:
-        """A row for every partition, and how many bytes they hold together.
+        """Return a row for every partition, and their total size.
 
-        "Nothing yet" is said only by a leader that knows how far all is committed: whoever reads to the end would take
-        an end for it that has been passed before.
-        The first batch is returned whatever its size, so that a client with small limits still gets on (KIP-74).
+        An empty result comes only from a leader that knows its high watermark (`known_watermark`); otherwise a client
+        that reads to the end may see the log end go back.
+        The first batch is returned whatever its size, so that a client with small limits makes progress (KIP-74).
         """
         rows: list[Row] = []
         size = 0
@@ -431,7 +438,7 @@ class DelayedFetch:
         return rows, size
 
     def _leave_out(self, row: Row, partition: Partition | None, error: Exception) -> None:
-        """A partition of which nothing can be read now. Raises NotInMemory where its disk is still to be asked."""
+        """Complete the row of a partition that cannot be read now. Raises NotInMemory if a read-ahead must begin."""
         if isinstance(error, NotInMemory):
             if partition is None or partition.directory not in self._cold:
                 raise error
@@ -457,7 +464,7 @@ class DelayedFetch:
         self._slot.fill((yield from encode(self._head, session_id, told)))
 
     def _is_news(self, session: Session, row: Row) -> bool:
-        """Whether the client has to be told of the partition; it is then taken to know it (KIP-227)."""
+        """Return whether an incremental response includes the partition, and record the state sent (KIP-227)."""
         known = session.partitions.get(row.key)
         if known is None:
             return False
@@ -471,13 +478,13 @@ class DelayedFetch:
         )
         known.high_watermark, known.log_start, known.had_error = row.high_watermark, row.log_start, bool(row.code)
         if row.slice is not None:
-            # Whoever got data goes last the next time, so that no partition starves the others.
+            # A partition that got data goes to the end of the session, so that no partition starves the others.
             session.partitions.move_to_end(row.key)
         return is_news
 
 
 def _told_watermark(partition: Partition) -> int:
-    """NOTHING from a leader that has only just begun: to the client what it knows could be a step back."""
+    """Return the high watermark; NOTHING from a new leader whose value may be lower than one already sent."""
     try:
         return partition.known_watermark()
     except PartitionRefused:
@@ -485,6 +492,9 @@ def _told_watermark(partition: Partition) -> int:
 
 
 def _may_be_there_soon(offset: int, partition: Partition) -> bool:
-    """Whether a client may have got as far elsewhere: a follower lags, and so does a leader that has just begun."""
+    """Return whether records at an offset past the high watermark may follow: up to the log end, or on a follower.
+
+    The high watermark of a follower lags, and so does a new leader's: the client may have read on at another replica.
+    """
     log = partition.log
     return offset >= log.log_start and (offset <= log.log_end or not partition.is_leader)

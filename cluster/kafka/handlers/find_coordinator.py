@@ -1,8 +1,10 @@
-"""FindCoordinator: the broker that a group's members have to turn to.
+"""FindCoordinator: the group coordinator, which is the leader of the group's partition of `__consumer_offsets`.
 
-Only groups have a coordinator so far. For transactions (key type 1) the answer is INVALID_REQUEST, which every client
-takes as final: COORDINATOR_NOT_AVAILABLE would have a producer ask again until it times out, and an authorization error
-would send its owner looking for missing rights.
+There is no transaction coordinator. Key type 1 (transaction) is refused with INVALID_REQUEST, a fatal error for every
+client: after COORDINATOR_NOT_AVAILABLE a producer would retry until its timeout, and an authorization error would
+suggest missing permissions.
+
+Version notes: 1 adds the key type; 4 takes several keys (KIP-699).
 """
 
 from types import SimpleNamespace
@@ -22,14 +24,14 @@ KEY, VERSIONS = ApiKey.FIND_COORDINATOR, range(5)
 
 GROUP = 0
 TRANSACTION = 1
-"""The types of keys that have a coordinator in Kafka."""
+"""Kafka's key types."""
 
 _NOBODY = -1
 _NOWHERE = Endpoint("", "", _NOBODY)
 
 
 def upgrade_request(request: Any, version: int) -> FindCoordinatorRequest:  # noqa: ARG001
-    """Before version 4 there was one key a request; in version 0 it was a group's."""
+    """Upgrade a request. Before version 4 it has one key; in version 0 the key is a group id."""
     return FindCoordinatorRequest(key_type=getattr(request, "key_type", GROUP), coordinator_keys=(request.key,))
 
 

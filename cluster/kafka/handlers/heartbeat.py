@@ -1,4 +1,4 @@
-"""Heartbeat: a member is alive, and learns whether it has to join anew."""
+"""Heartbeat: keeps a group member's session alive; REBALANCE_IN_PROGRESS makes the member rejoin."""
 
 from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
 

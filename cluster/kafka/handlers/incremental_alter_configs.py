@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: sets, deletes, appends to or subtracts from single configs of a resource (KIP-339)."""
+"""IncrementalAlterConfigs: sets, deletes, appends to or subtracts from configs of a resource (KIP-339)."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ KEY, VERSIONS = ApiKey.INCREMENTAL_ALTER_CONFIGS, range(2)
 
 
 class Operation(IntEnum):
-    """What is done to one config."""
+    """The operation on one config."""
 
     SET = 0
     DELETE = 1

@@ -1,4 +1,4 @@
-"""InitProducerId: a number for an idempotent producer, never given twice (KIP-98)."""
+"""InitProducerId: a new, unique producer id for an idempotent producer (KIP-98)."""
 
 from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v4 import InitProducerIdRequest, InitProducerIdResponse
@@ -10,11 +10,11 @@ KEY, VERSIONS = ApiKey.INIT_PRODUCER_ID, range(5)
 
 
 async def handle(request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:
-    """A transactional id is refused for good, with an error no client tries again: there are no transactions yet."""
+    """Allocate a producer id. A transactional id is refused with a fatal error: there are no transactions yet."""
     # Transactions enter here: a request with a transactional id would go to the transaction coordinator.
     if request.transactional_id is not None:
         return _refused(ErrorCode.transactional_id_authorization_failed)
-    # A producer that lost its place asks with its old id (KIP-360): without transactions a new id is as good.
+    # A producer that lost its state sends its old id (KIP-360): without transactions a new id is equivalent.
     try:
         producer_id = await call.services.producer_ids.next()
     except Refused as refusal:

@@ -1,4 +1,8 @@
-"""JoinGroup: into a group, or into its next generation. The answer waits for the other members."""
+"""JoinGroup: a member joins a group, or its next generation in a rebalance. The response waits for all members.
+
+Version notes: 0 has no rebalance timeout, the session timeout counts; 4 requires a member id first (KIP-394); 7 returns
+a null protocol on an error, before it an empty one; 9 lets the leader skip the assignment (KIP-814).
+"""
 
 from datetime import timedelta
 
@@ -13,7 +17,7 @@ from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.JOIN_GROUP, range(10)
 ITEMS_MAX = 100
-"""Protocols of a member: each is held against those of all others."""
+"""Maximum number of protocols of a member: each is compared with those of all other members."""
 
 _FIRST_WITH_KNOWN_ID = 4
 _FIRST_WITH_NULL_PROTOCOL = 7
@@ -49,7 +53,7 @@ def _member(member: JoinedMember) -> JoinGroupResponseMember:
 
 def _join(request: JoinGroupRequest, call: Call) -> Join:
     session_timeout_ms = request.session_timeout // _MILLISECOND
-    # Version 0 had one timeout for both.
+    # Version 0 has one timeout for both.
     rebalance_timeout_ms = request.rebalance_timeout // _MILLISECOND
     if request.group_instance_id == "":
         raise Refused(ErrorCode.invalid_request)
@@ -61,7 +65,7 @@ def _join(request: JoinGroupRequest, call: Call) -> Join:
         rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
         instance_id=request.group_instance_id,
         client_id=call.client_id,
-        # As Java prints an address, which is what Kafka's tools expect.
+        # The format of Java's InetAddress, which Kafka's tools expect.
         client_host=f"/{call.client_host}",
         reason=request.reason or "",
         must_know_id=call.version >= _FIRST_WITH_KNOWN_ID,

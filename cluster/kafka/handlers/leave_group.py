@@ -1,4 +1,7 @@
-"""LeaveGroup: members go, by their own wish or an administrator's."""
+"""LeaveGroup: removes members from a group, on their own request or an administrator's.
+
+Version notes: 3 takes several members, also by group instance id (KIP-345).
+"""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,13 +18,13 @@ from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.LEAVE_GROUP, range(6)
 ITEMS_MAX = 2000
-"""Members that leave at once: what becomes of the group is decided for all of them together."""
+"""Maximum number of members in a request: the group handles all of them in one step."""
 
 _FIRST_WITH_MANY = 3
 
 
 def upgrade_request(request: Any, version: int) -> LeaveGroupRequest:
-    """Before version 3 each member left for itself."""
+    """Upgrade a request. Before version 3 it has one member."""
     if version >= _FIRST_WITH_MANY:
         lifted: LeaveGroupRequest = upgrade_by_name(KEY, version, VERSIONS[-1])(request)
         return lifted

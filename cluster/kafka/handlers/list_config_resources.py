@@ -1,6 +1,8 @@
-"""ListConfigResources: what configs can belong to, by name (KIP-1142). Version 0 lists client metrics alone (KIP-714).
+"""ListConfigResources: the names of all config resources, by type (KIP-1142).
 
-Of the types that Kafka has, topics and brokers have configs here. The others are known, and there are none of them.
+Topics and brokers have configs. Kafka's other resource types are accepted, and have no resources.
+
+Version notes: 0 lists client metrics only (KIP-714).
 """
 
 from kio.schema.errors import ErrorCode
@@ -13,7 +15,7 @@ from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.LIST_CONFIG_RESOURCES, range(2)
 ITEMS_MAX = 100
-"""There are fewer types than that."""
+"""There are fewer types than this."""
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 

@@ -1,4 +1,4 @@
-"""ListGroups: the groups that this broker coordinates, all or those of certain states and types."""
+"""ListGroups: the groups that this broker coordinates, filtered by state and type."""
 
 from kio.schema.errors import ErrorCode
 from kio.schema.list_groups.v5.request import ListGroupsRequest
@@ -12,9 +12,9 @@ from cordwood.cluster.kafka.rows import rows
 KEY, VERSIONS = ApiKey.LIST_GROUPS, range(6)
 
 ITEMS_MAX = 100
-"""There are fewer states and types than that."""
+"""There are fewer states and types than this."""
 CLASSIC = "classic"
-"""The only type of group so far (KIP-848 adds others)."""
+"""The only group type so far (KIP-848 adds others)."""
 
 
 async def handle(request: ListGroupsRequest, call: Call) -> ListGroupsResponse:

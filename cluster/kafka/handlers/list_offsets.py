@@ -1,4 +1,8 @@
-"""ListOffsets: where a partition starts, ends, or stood at a point in time."""
+"""ListOffsets: the log start offset, the high watermark, or the offset of a timestamp.
+
+Version notes: 4 adds the leader epoch (KIP-320); 5 OFFSET_NOT_AVAILABLE in place of LEADER_NOT_AVAILABLE (KIP-207); 7
+the maximum timestamp (KIP-734); 8 the earliest local, 9 the latest tiered and 11 the earliest pending upload offset.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,12 +23,12 @@ from cordwood.storage.timestamps import Found, first_at_or_after, latest_by_time
 KEY, VERSIONS = ApiKey.LIST_OFFSETS, range(1, 12)
 
 DEBUGGER = -2
-"""In the place of a replica's id: whoever asks so is told where the log ends, committed or not, as from Kafka."""
+"""The replica id of a debugging consumer. It gets the log end offset instead of the high watermark, as in Kafka."""
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 NONE = -1
 NOT_AVAILABLE_FROM = 5
-"""The version from which on a client knows OFFSET_NOT_AVAILABLE (KIP-207)."""
+"""The first version with OFFSET_NOT_AVAILABLE (KIP-207)."""
 
 _FIRST_WITH = {
     LATEST: 1,
@@ -34,7 +38,7 @@ _FIRST_WITH = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The version from which on a number below zero stands for a place rather than a time."""
+"""The first version of each special timestamp."""
 
 
 async def handle(request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
@@ -59,7 +63,7 @@ def _asked(request: ListOffsetsRequest) -> Iterator[tuple[str, Iterable[ListOffs
 
 
 def _repeated(wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-    """As Kafka answers for each of them."""
+    """Return the row of a partition that the request names several times: INVALID_REQUEST, as in Kafka."""
     return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=ErrorCode.invalid_request)
 
 
@@ -90,18 +94,18 @@ async def _partition(
 def _code_of(error: Exception, version: int) -> ErrorCode:
     code = code_of(error)
     if code is ErrorCode.offset_not_available and version < NOT_AVAILABLE_FROM:
-        # Clients of that age come again for this one, as with Kafka, and give up for one that they do not know.
+        # Older clients retry on this code, as with Kafka. A code that they do not know would be fatal.
         return ErrorCode.leader_not_available
     return code
 
 
 async def _look_up(partition: Partition, timestamp: int, call: Call) -> Found | None:
-    """Only what is committed counts. Looking by time reads and decodes the log, so it is done beside the loop."""
+    """Look up an offset among the committed records. A lookup by time reads and decodes the log in a thread."""
     log, decoding = partition.log, call.services.decoding.of(partition.directory)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Found(log.log_start, NONE, log.epochs.epoch_at(log.log_start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        # Nothing is tiered (KIP-405), and nothing waits for it.
+        # There is no tiered storage (KIP-405).
         return None
     end = partition.known_watermark()
     if timestamp == LATEST:

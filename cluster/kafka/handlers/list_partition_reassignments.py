@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: which partitions are on their way to other brokers (KIP-455)."""
+"""ListPartitionReassignments: the ongoing partition reassignments (KIP-455)."""
 
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
@@ -25,7 +25,7 @@ async def handle(request: ListPartitionReassignmentsRequest, call: Call) -> List
         asked = ((row.name, row.partition_indexes) for row in request.topics)
     moving: dict[str, dict[int, PartitionImage]] = {}
     async for name, index in call.turns.within(asked):
-        # What does not exist is not being moved, as Kafka answers too.
+        # As in Kafka, an unknown partition is left out and is no error.
         partitions = topics[name].partitions if name in topics else ()
         if index in range(len(partitions)) and is_moving(partitions[index]):
             moving.setdefault(name, {})[index] = partitions[index]

@@ -1,7 +1,10 @@
-"""Metadata: the brokers, and which of them leads each partition of the topics that are asked for.
+"""Metadata: the brokers, and the leader, replicas and in-sync replicas of each partition of the requested topics.
 
-A topic that does not exist comes into being where both the request and `auto.create.topics.enable` allow it, and is in
-the same answer with its leaders. Internal topics do not: the group coordinator creates them when it needs them.
+A missing topic is created if both the request and `auto.create.topics.enable` allow it; the same response has its
+leaders. Internal topics are not created here: the group coordinator creates them when it needs them.
+
+Version notes: in 0 an empty topic list means all topics; 6 adds LISTENER_NOT_FOUND in place of LEADER_NOT_AVAILABLE; 8
+to 10 have the authorized operations of the cluster (KIP-430); 12 takes topics by id (KIP-516).
 """
 
 from dataclasses import replace
@@ -34,7 +37,7 @@ from cordwood.cluster.topics import INTERNAL_TOPICS, PARTITIONS_PER_REQUEST_MAX,
 KEY, VERSIONS = ApiKey.METADATA, range(14)
 
 AUTO_CREATED_MAX = 100
-"""Topics that one request brings into being: clients ask for the rest again."""
+"""Maximum number of topics that one request creates. Clients retry the rest."""
 
 _FIRST_WITH_LISTENER_ERROR = 6
 _FIRST_BY_TOPIC_ID = 12
@@ -42,15 +45,15 @@ _WITH_CLUSTER_OPERATIONS = range(8, 11)
 
 
 def upgrade_request(request: Any, version: int) -> MetadataRequest:
-    """In version 0 an empty list asks for all topics; since, it asks for none."""
+    """Upgrade a request. In version 0 an empty list means all topics; in later versions, none."""
     lifted: MetadataRequest = codec.upgrade_request(KEY, version, VERSIONS[-1])(request)
     return replace(lifted, topics=None) if version == 0 and not lifted.topics else lifted
 
 
 def downgrade_response(response: MetadataResponse, version: int) -> Any:
-    """Versions 8 to 10 also tell what may be done to the cluster, as DescribeCluster does since.
+    """Add the authorized operations of the cluster in versions 8 to 10; later they are part of DescribeCluster.
 
-    They tell it to those who did not ask, too: it is the same for all, and nobody else looks.
+    The field is set even if the request did not ask for it: its value is the same for all clients.
     """
     if version not in _WITH_CLUSTER_OPERATIONS:
         return response
@@ -88,7 +91,7 @@ async def handle(request: MetadataRequest, call: Call) -> MetadataResponse:
 
 
 async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) -> dict[str, Refused]:
-    """Create what is missing and may be created, but AUTO_CREATED_MAX. Why not, by name, where it was not."""
+    """Create missing topics, at most AUTO_CREATED_MAX. Return the errors by topic name."""
     settings = call.services.settings
     refused: dict[str, Refused] = {}
     if not settings.auto_create_topics_enable:
@@ -108,7 +111,7 @@ async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) 
         try:
             await propose(new_topic(name, image, broker, call.services.rng), call)
         except Refused as refusal:
-            # Where it is not known whether the topic is there now, the client asks again.
+            # With an unknown outcome the client retries.
             is_open = refusal.code is ErrorCode.request_timed_out
             refused[name] = Refused(ErrorCode.leader_not_available, refusal.message) if is_open else refusal
 
@@ -118,7 +121,7 @@ async def _create_missing(topics: tuple[MetadataRequestTopic, ...], call: Call) 
 
 
 class _Answer:
-    """The topics of one answer, from one image."""
+    """The topics of one response, from one metadata image."""
 
     def __init__(
         self, image: Image, refused: dict[str, Refused], reachable: frozenset[int], operations: int, version: int

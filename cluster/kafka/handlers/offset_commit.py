@@ -1,6 +1,8 @@
-"""OffsetCommit: where a group goes on reading. Answered once it is on disk.
+"""OffsetCommit: commits a group's offsets. The response is sent once they are on disk.
 
-The retention time that versions 2 to 4 could ask for is not kept: `offsets.retention.minutes` holds for all.
+The retention time of versions 2 to 4 is ignored: `offsets.retention.minutes` applies.
+
+Version notes: 9 adds GROUP_ID_NOT_FOUND in place of ILLEGAL_GENERATION (KIP-848).
 """
 
 from functools import partial
@@ -26,7 +28,7 @@ from cordwood.cluster.kafka.rows import rows
 KEY, VERSIONS = ApiKey.OFFSET_COMMIT, range(2, 10)
 
 AT_ONCE_MAX = 500
-"""Offsets of one request that are committed together, as one batch of records."""
+"""Maximum number of offsets that are committed as one record batch."""
 _FIRST_WITH_NOT_FOUND = 9
 
 
@@ -50,7 +52,7 @@ async def handle(request: OffsetCommitRequest, call: Call) -> OffsetCommitRespon
 
 
 async def _commit(request: OffsetCommitRequest, commits: dict[TopicPartition, Commit], call: Call) -> Codes:
-    """A code for each of the partitions, which exist."""
+    """Commit the offsets of existing partitions. Return an error code for each."""
     member = MemberIdentity(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     try:
         return await call.services.groups.commit(request.group_id, member, commits)

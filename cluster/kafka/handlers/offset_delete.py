@@ -1,4 +1,4 @@
-"""OffsetDelete: forget where a group stood in topics that it no longer reads (KIP-496)."""
+"""OffsetDelete: deletes committed offsets of a group for topics that it no longer reads (KIP-496)."""
 
 from functools import partial
 
@@ -21,7 +21,7 @@ from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.OFFSET_DELETE, range(1)
 AT_ONCE_MAX = 500
-"""Offsets of one request that are deleted together, as one batch of records."""
+"""Maximum number of offsets that are deleted as one record batch."""
 
 
 async def handle(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
@@ -31,7 +31,7 @@ async def handle(request: OffsetDeleteRequest, call: Call) -> OffsetDeleteRespon
     known = [place async for place in places if image.has_partition(*place)]
     codes: Codes = {}
     try:
-        # Without any partition, too, the group has to be there.
+        # One call even for no partition, to check that the group exists.
         for start in range(0, max(len(known), 1), AT_ONCE_MAX):
             some = known[start : start + AT_ONCE_MAX]
             codes |= await call.services.groups.delete_offsets(request.group_id, some)

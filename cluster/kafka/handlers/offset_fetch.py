@@ -1,6 +1,9 @@
-"""OffsetFetch: what groups have committed, for some partitions or for all.
+"""OffsetFetch: the committed offsets of groups, for the requested partitions or for all.
 
-Only what is on disk is told, so `require_stable` (KIP-447) has nothing to wait for while there are no transactions.
+Returned offsets are on disk. `require_stable` (KIP-447) has no effect while there are no transactions.
+
+Version notes: 2 adds the error code of the group, before it each partition has the error; 8 takes several groups
+(KIP-709).
 """
 
 from functools import partial
@@ -35,11 +38,11 @@ _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_MANY = 8
 
 NOTHING = CommittedOffset(offset=-1, leader_epoch=NO_EPOCH, metadata="", committed_ms=-1)
-"""Stands for a partition without a committed offset."""
+"""The result for a partition without a committed offset."""
 
 
 def upgrade_request(request: Any, version: int) -> OffsetFetchRequest:
-    """Before version 8 there was one group a request."""
+    """Upgrade a request. Before version 8 it has one group."""
     if version >= _FIRST_WITH_MANY:
         lifted: OffsetFetchRequest = upgrade_by_name(KEY, version, VERSIONS[-1])(request)
         return lifted

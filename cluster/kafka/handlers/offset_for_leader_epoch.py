@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended, so that a reader notices a log that was cut (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, for truncation detection (KIP-101, KIP-320)."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ from cordwood.replication.partition import NO_EPOCH, Partition
 KEY, VERSIONS = ApiKey.OFFSET_FOR_LEADER_EPOCH, range(2, 5)
 
 UNDEFINED = (NO_EPOCH, -1)
-"""For an epoch that nobody has led in yet, as from Kafka."""
+"""The result for a leader epoch that does not exist yet, as in Kafka."""
 
 
 async def handle(request: OffsetForLeaderEpochRequest, call: Call) -> OffsetForLeaderEpochResponse:
@@ -37,9 +37,12 @@ def _partition(call: Call, topic: str, wanted: OffsetForLeaderPartition) -> Epoc
 
 
 def _end_of(wanted: int, partition: Partition) -> tuple[int, int]:
-    """The largest epoch at or below the wanted one and where it ends; the wanted one where nothing that old is left."""
-    # By the log's end, not the watermark: a leader that has only just begun does not know how far all is committed, and
-    # a reader that is told of an earlier end takes what it has read for truncated.
+    """Return the largest leader epoch at or below `wanted`, and its end offset.
+
+    If no epoch that old is left, return `wanted` with the start of the earliest epoch.
+    """
+    # The log end, not the high watermark: a new leader does not know the committed end yet, and a consumer that gets an
+    # earlier end takes the records it has read for truncated.
     log = partition.log
     if not 0 <= wanted <= partition.leader_epoch:
         return UNDEFINED
@@ -47,7 +50,7 @@ def _end_of(wanted: int, partition: Partition) -> tuple[int, int]:
         return wanted, log.log_end
     epoch, end = log.epochs.end_of(wanted, log.log_end)
     if epoch == NO_EPOCH:
-        # Its records are deleted, or there were none: a reader behind them goes on where the log begins. Told of no
-        # end, it would give up its place.
+        # The epoch's records are deleted, or it had none: a consumer past them continues at the log start. Without an
+        # end offset it would reset its position.
         return wanted, next((start.offset for start in log.epochs), log.log_end)
     return epoch, end

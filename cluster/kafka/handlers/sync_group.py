@@ -1,4 +1,7 @@
-"""SyncGroup: the leader hands in who gets which partitions, and each member is told its own."""
+"""SyncGroup: the group leader sends the partition assignment, and each member gets its own part.
+
+Version notes: 5 requires the protocol type and name (KIP-559).
+"""
 
 from kio.schema.errors import ErrorCode
 from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse

@@ -1,6 +1,7 @@
-"""UnregisterBroker: forget a broker that will not come back, once it holds no partition any more (KIP-631).
+"""UnregisterBroker: removes the registration of a fenced broker that holds no replica (KIP-631).
 
-Kafka forgets one that runs or holds partitions too, and leaves those with a replica that nobody can move.
+Kafka also unregisters a running broker or one that holds replicas, and leaves partitions with a replica that cannot be
+reassigned.
 """
 
 from kio.schema.errors import ErrorCode
