@@ -1,1 +1,1 @@
-"""The log as a PySpark data source and sink: committed records in, records out."""
+"""The Spark connector: a PySpark data source and sink for Cordwood topics."""

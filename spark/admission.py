@@ -1,4 +1,4 @@
-"""How much of what has come a micro-batch takes: at most so many records, and not before there are enough."""
+"""Admission control of micro-batches: minimum and maximum number of records, and the maximum trigger delay."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from cordwood.spark.ranges import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the user set: in records, but for the time that a batch waits for `records_min`."""
+    """The user's limits, in records; `delay_ms_max` is how long a batch waits for `records_min`."""
 
     records_max: int | None = None
     records_min: int | None = None
@@ -16,23 +16,23 @@ class Limits:
 
 
 def should_wait(limits: Limits, backlog: int, since_last_ms: float | None) -> bool:
-    """Whether so few records can wait for more. The first batch waits for nobody: `since_last_ms` is None."""
+    """Return whether a backlog is too small for a batch. The first batch (`since_last_ms` is None) never waits."""
     if limits.records_min is None or since_last_ms is None:
         return False
     return backlog < limits.records_min and since_last_ms < limits.delay_ms_max
 
 
 def backlog_of(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-    """How many offsets there are between."""
+    """Return the number of offsets between starts and ends."""
     return sum(max(0, ends[place] - starts[place]) for place in ends)
 
 
 def admit(
     starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], records_max: int
 ) -> dict[TopicPartition, int]:
-    """The ends of a batch of at most `records_max`, in which each partition has its share of the backlog.
+    """Return the ends of a batch of at most `records_max` offsets, shared by the partitions' backlogs.
 
-    As many are taken as may be, and no partition with a backlog goes without while there is one for each.
+    The batch is as large as allowed. If possible, each partition with a backlog gets at least one offset.
     """
     backlog = {place: ends[place] - starts[place] for place in ends if ends[place] > starts[place]}
     if sum(backlog.values()) <= records_max:
@@ -44,7 +44,7 @@ def admit(
 def _shares(backlog: Mapping[TopicPartition, int], records_max: int) -> dict[TopicPartition, int]:
     by_size = sorted(backlog, key=lambda place: (-backlog[place], place))
     shares = {place: int(rank < records_max) for rank, place in enumerate(by_size)}
-    # What is left after one for each is divided by what each still has; the largest take what rounding leaves over.
+    # After one offset each, the rest is divided in proportion to the backlogs; rounding favours the largest.
     left = records_max - sum(shares.values())
     unserved = sum(backlog.values()) - sum(shares.values())
     for place in reversed(by_size):

@@ -1,4 +1,4 @@
-"""A batch read: what there is between two positions, less what the filters spare, planned on the driver."""
+"""The batch reader: offset ranges between two positions, reduced by pushed-down filters, planned on the driver."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,15 +16,15 @@ from cordwood.spark.tasks import Part, read_part
 
 
 class BatchReader(DataSourceReader):
-    """Talks to nobody before Spark asks for the partitions."""
+    """The reader of spark.read. It connects to the cluster only when Spark asks for the partitions."""
 
     def __init__(self, options: ReadOptions, columns: Columns) -> None:
-        """What to read, and what of it."""
+        """Take the options and the wanted columns."""
         self._options, self._columns = options, columns
         self._narrowing = Narrowing()
 
     def partitions(self) -> list[InputPartition]:
-        """One for each task. Raises WrongOption, and OffsetsGone where a start is lost and that matters."""
+        """Return one input partition per task. Raises WrongOption, and OffsetsGone with failOnDataLoss."""
         with said_plainly():
             ranges = plan_input_partitions(
                 self._ranges(), tasks_min=self._options.tasks_min, records_max=self._options.records_per_task_max
@@ -32,7 +32,7 @@ class BatchReader(DataSourceReader):
         return [Part(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task."""
+        """Yield the records of one task."""
         return read_part(self._options, self._columns, partition)
 
     def _ranges(self) -> Iterable[OffsetRange]:
@@ -50,13 +50,13 @@ class BatchReader(DataSourceReader):
 
 
 class NarrowingBatchReader(BatchReader):
-    """The same with the filters of the query, on request only.
+    """A batch reader with filter pushdown, only for the option `filterPushdown`.
 
-    Spark keeps a DataFrame's plan for all that is made of it: whoever filters it twice reads what both filters left, or
-    less (seen in 4.3). And a reader that takes filters fails in a session that does not push them.
+    Spark shares a DataFrame's plan among all queries on it: two different filters on one DataFrame both apply to each
+    query, so that records are missing (seen in 4.3). A reader that takes filters fails in a session without pushdown.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what spares reading; returns what Spark has to look at itself."""
+        """Take the filters that reduce reading. Return those that Spark must still evaluate."""
         self._narrowing = useful(filters)
         return left_for_spark(filters)

@@ -1,4 +1,4 @@
-"""The columns of a record as Spark's own Kafka source has them, and the ones that a reader wants."""
+"""The columns of a record, as in Spark's Kafka source, with their Spark and Arrow types, and column selection."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from cordwood.spark.suggestions import nearest
 
 
 class Column(StrEnum):
-    """One column by its name in Spark."""
+    """A column by its name in Spark."""
 
     KEY = "key"
     VALUE = "value"
@@ -33,7 +33,7 @@ SPARK_TYPES = {
     Column.TIMESTAMP_TYPE: "int",
     Column.HEADERS: "array<struct<key:string,value:binary>>",
 }
-"""As `DataType.simpleString` spells them."""
+"""Spark types, as in `DataType.simpleString`."""
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
@@ -47,25 +47,25 @@ ARROW_TYPES = {
     Column.TIMESTAMP_TYPE: pa.int32(),
     Column.HEADERS: pa.list_(_HEADER),
 }
-"""What Spark takes for those types: timestamps in microseconds of UTC."""
+"""Arrow types that Spark accepts for these types: timestamps are in microseconds UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns that a reader wants, in its order: `Column.VALUE in columns`, `for column in columns`."""
+    """The selected columns, in the reader's order: `Column.VALUE in columns`, `for column in columns`."""
 
     wanted: tuple[Column, ...]
 
     @classmethod
     def all(cls, *, headers: bool) -> "Columns":
-        """Every column, the headers only on request: decoding them costs as much as all else together."""
+        """Return all columns. Headers are optional: decoding them costs as much as all other columns together."""
         return cls(tuple(column for column in Column if headers or column is not Column.HEADERS))
 
     @classmethod
     def of_schema(cls, fields: Sequence[tuple[str, str]]) -> "Columns":
-        """The columns of a user's schema, given as (name, simple type string).
+        """Return the columns of a user's schema, given as (name, simple type string).
 
-        Raises WrongSchema where a record has no such column, or has it with another type.
+        Raises WrongSchema for an unknown column or another type.
         """
         return cls(tuple(_known(name, type_name) for name, type_name in fields))
 
@@ -77,12 +77,12 @@ class Columns:
 
     @property
     def ddl(self) -> str:
-        """The schema as Spark reads it."""
+        """The schema as Spark DDL."""
         return ", ".join(f"{column} {SPARK_TYPES[column]}" for column in self.wanted)
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The schema of the RecordBatches that go to Spark."""
+        """The Arrow schema of the RecordBatches for Spark."""
         return pa.schema([pa.field(column, ARROW_TYPES[column]) for column in self.wanted])
 
 

@@ -1,25 +1,25 @@
-"""What can keep a reader from its records, each in a sentence for the person who asked for them."""
+"""Errors of reads and writes, with messages for the user."""
 
 from cordwood.spark.ranges import OffsetRange, TopicPartition
 
 
 class ReadError(Exception):
-    """Any of these."""
+    """The base class of read errors."""
 
 
 class Unavailable(ReadError):
-    """What was wanted could not be had, again and again, for as long as `retryTimeoutMs` allows."""
+    """All retries failed within `retryTimeoutMs`."""
 
 
 class RequestRefused(ReadError):
-    """A broker said no, and will say no again: no permission, a topic name that cannot be, a protocol too old."""
+    """A broker refused a request with a fatal error: no permission, an invalid topic name, an old protocol."""
 
 
 class OffsetsGone(ReadError):
-    """Records that were to be read are not in the log any more, or the log that had them is not.
+    """Wanted records are no longer in the log, or the topic was recreated.
 
-    `gone` is what is missing, up to where reading can go on: `gone.end` is the first offset that is there, or the end
-    of what was to be read.
+    `gone` is the missing range. `gone.end` is the offset to continue at: the log start offset, or the end of the wanted
+    range.
     """
 
     def __init__(self, gone: OffsetRange, why: str) -> None:
@@ -28,7 +28,7 @@ class OffsetsGone(ReadError):
 
 
 class CorruptRecords(ReadError):
-    """Bytes from a broker that are not the records they claim to be."""
+    """Bytes from a broker are not valid record batches."""
 
     def __init__(self, place: TopicPartition, offset: int, what: str) -> None:
         super().__init__(f"{place} has a damaged batch at or behind offset {offset}: {what}")
@@ -36,8 +36,8 @@ class CorruptRecords(ReadError):
 
 
 class DataLost(ReadError):
-    """A stream's partition is gone, or is not the one that was read so far."""
+    """A partition of a stream is gone, was recreated, or is new and has lost its first records."""
 
 
 class NotWritten(Exception):
-    """Records that the cluster did not take, or did not confirm in time: they may or may not be in the log."""
+    """The cluster refused records, or did not acknowledge them in time: they may or may not be in the log."""

@@ -1,7 +1,7 @@
-"""Filters that Spark pushes down, turned into fewer partitions and narrower ranges.
+"""Filter pushdown: Spark's filters as fewer partitions and narrower offset ranges.
 
-Topic, partition and offset are never null and are known before a record is read, so their filters need no second look.
-A timestamp only says from where on there can be records that match: they need not be in the order of their timestamps.
+Topic, partition and offset are never null and are known before a record is read, so Spark need not evaluate their
+filters again. A timestamp filter gives only the first offset that can match: records may be out of timestamp order.
 """
 
 import operator
@@ -49,24 +49,24 @@ _TESTS: dict[type[Filter], Callable[[Any, Any], bool]] = {
     IsNull: lambda _actual, _: False,
     IsNotNull: lambda _actual, _: True,
 }
-"""Whether a value, which is not null, passes. A filter of another kind is left for Spark."""
+"""The test of a non-null value, by filter type. Other filter types are left to Spark."""
 
 _KINDS = {Column.TOPIC: str, Column.PARTITION: int, Column.OFFSET: int, Column.TIMESTAMP: datetime}
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """What the pushed filters leave to read."""
+    """The effect of the pushed-down filters on partitions and offset ranges."""
 
     filters: tuple[Filter, ...] = ()
 
     def keeps(self, place: TopicPartition) -> bool:
-        """Whether the partition can have a record that passes."""
+        """Return whether a partition can have matching records."""
         values = {Column.TOPIC: place.topic, Column.PARTITION: place.partition}
         return all(_holds(each, values[column]) for each in self.filters if (column := _column(each)) in values)
 
     def clip(self, whole: OffsetRange) -> OffsetRange:
-        """The part of the range whose offsets pass."""
+        """Return the part of a range whose offsets match."""
         bounds = [_offsets(each) for each in self.filters if _column(each) is Column.OFFSET]
         start = max([whole.start, *(low for low, _ in bounds)])
         end = min([whole.end, *(high for _, high in bounds)])
@@ -74,18 +74,18 @@ class Narrowing:
 
     @property
     def not_before_ms(self) -> int | None:
-        """No record that passes is older than this time; None where nothing is said of it."""
+        """The earliest time of a matching record; None without a timestamp filter."""
         times = [_not_before_ms(each) for each in self.filters if _column(each) is Column.TIMESTAMP]
         return max((time for time in times if time is not None), default=None)
 
 
 def useful(filters: Iterable[Filter]) -> Narrowing:
-    """Those of the filters that spare us something."""
+    """Return the filters that reduce reading."""
     return Narrowing(tuple(each for each in filters if _column(each) is not None))
 
 
 def left_for_spark(filters: Sequence[Filter]) -> list[Filter]:
-    """Those that reading less does not fulfil, so that Spark has to look at every record."""
+    """Return the filters that Spark must evaluate for every record."""
     return [each for each in filters if not _is_fulfilled(each)]
 
 
@@ -100,7 +100,7 @@ def _is_fulfilled(each: Filter) -> bool:
 
 
 def _column(each: Filter) -> Column | None:
-    """The column that a filter is about, if it is one of those that are known and its values make sense there."""
+    """Return the column of a filter, if the filter type is supported and its values have the column's type."""
     inner = each.child if isinstance(each, Not) else each
     path: tuple[str, ...] = getattr(inner, "attribute", ())
     if type(inner) not in _TESTS or len(path) != 1 or path[0] not in _KINDS:
@@ -126,7 +126,7 @@ def _holds(each: Filter, actual: Any) -> bool:
 
 
 def _offsets(each: Filter) -> tuple[int, int]:
-    """The half-open range in which all offsets that pass are."""
+    """Return a half-open range with all matching offsets."""
     match each:
         case EqualTo(_, value) | EqualNullSafe(_, value):
             return value, value + 1
@@ -153,5 +153,5 @@ def _not_before_ms(each: Filter) -> int | None:
 
 
 def _floor_ms(time: datetime) -> int:
-    """Milliseconds of UTC, rounded down: it costs at most the records of one millisecond too many."""
+    """Return a UTC time in milliseconds, rounded down: at most the records of one millisecond are read in vain."""
     return (time - EPOCH) // MILLISECOND

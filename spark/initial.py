@@ -1,8 +1,8 @@
-"""Where a stream began, kept in the end offset of its first micro-batch.
+"""The start offsets of a stream, stored in the end offset of its first micro-batch.
 
-Spark writes down where a batch ends before it runs, but not where the first one begins: it asks the source again. After
-a crash in the first batch, "latest" would then mean a later place, and the records in between would be lost in silence.
-So the first end carries the beginning with it, into the checkpoint and out of it.
+Spark checkpoints the end of a batch before the batch runs, but not the start of the first batch: for that it asks the
+source again. After a crash in the first batch, "latest" would resolve to later offsets, and the records in between
+would be lost silently. So the first end offset carries the start offsets into the checkpoint.
 """
 
 from collections.abc import Mapping
@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from cordwood.spark.offsets import Json, Offsets, from_json
 
 BEGAN = "@began"
-"""Stands among the topics of an end offset; no topic can have this name."""
+"""The key of the start offsets among the topics of an end offset. No topic can have this name."""
 
 
 def first_end(began: Mapping[str, object], end: Json) -> Json:
-    """The end of the first batch, as Spark is to keep it."""
+    """Return the end offset of the first batch for Spark's checkpoint."""
     return {BEGAN: began, **end}
 
 
 def batch_between(start: Json, end: Json) -> tuple[Offsets, Offsets]:
-    """Where a micro-batch begins and ends, given what Spark has for it.
+    """Return the start and end offsets of a micro-batch from Spark's start and end.
 
-    Only a first batch has the beginning in its end and not in its start, which may have been asked for anew.
+    Only the first batch has the start offsets in its end but not in its start, which may be newer after a restart.
     """
     if BEGAN in end and BEGAN not in start:
         start = end[BEGAN]
@@ -29,5 +29,5 @@ def batch_between(start: Json, end: Json) -> tuple[Offsets, Offsets]:
 
 
 def ends_of(kept: Json) -> Offsets:
-    """The offsets of the partitions alone."""
+    """Return the offsets of an end without the start offsets of the stream."""
     return from_json({topic: offsets for topic, offsets in kept.items() if topic != BEGAN})

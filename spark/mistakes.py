@@ -1,13 +1,13 @@
-"""What a user asked for that cannot be: each says so in a sentence, with what would be right."""
+"""Errors in the user's options and schemas, each with a message that names the remedy."""
 
 
 class Mistake(ValueError):
-    """Any of these."""
+    """The base class of user errors."""
 
 
 class WrongOption(Mistake):
-    """An option that does not exist, does not fit the others, or has a value that means nothing."""
+    """An option is unknown, contradicts another, or has an invalid value."""
 
 
 class WrongSchema(Mistake):
-    """A schema that asks for what a record does not have, or a table that is not made of records."""
+    """A read schema has a column that records do not have, or a written table has columns that records cannot have."""

@@ -1,6 +1,6 @@
-"""Offsets of many partitions in the JSON of Spark's checkpoints: {"topic": {"0": 23}}, always in the same order.
+"""JSON encoding of partition offsets for Spark's checkpoints: {"topic": {"0": 23}}, always in the same order.
 
-Spark compares offsets as text: an order that changed would look like new data, and the stream would spin on nothing.
+Spark compares offsets as text. A changed order would look like new data, and the stream would run empty batches.
 """
 
 import json
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
-    """Sorted by topic, then by the partition's number."""
+    """Encode offsets, sorted by topic, then by partition."""
     grouped: Json = {}
     for place in sorted(offsets):
         grouped.setdefault(place.topic, {})[str(place.partition)] = offsets[place]
@@ -25,7 +25,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
 
 
 def from_json(grouped: object) -> Offsets:
-    """The opposite. Raises Mistake with a sentence where it is something else."""
+    """Decode offsets. Raises Mistake with a message for any other JSON."""
     if not isinstance(grouped, Mapping):
         raise Mistake(f'{json.dumps(grouped)} is not of the form {{"topic": {{"0": 23}}}}')
     offsets: Offsets = {}

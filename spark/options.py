@@ -1,4 +1,4 @@
-"""Options by name: taken one by one, checked, and a sentence for each that is unknown or wrong."""
+"""Parsing and validation of data source options, with error messages for unknown and invalid ones."""
 
 import json
 import re
@@ -17,14 +17,14 @@ MS_OF_UNIT = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_4
 
 
 class Options:
-    """What the user gave, whatever the case of the names. A name has one or two spellings: ours and Kafka's."""
+    """The given options, with case-insensitive names. A name has other spellings, such as Kafka's."""
 
     def __init__(
         self, given: Mapping[str, str], known: Mapping[str, tuple[str, ...]], refused: Mapping[str, str]
     ) -> None:
-        """`known` is each option's name with its other spellings; `refused` says of a name why it cannot be.
+        """Check the names. `known` has each option's name with its other spellings; `refused` has reasons by name.
 
-        Raises WrongOption where a name is in neither, or where two spellings are given and differ.
+        Raises WrongOption for an unknown or a refused name.
         """
         self._known, self._values = known, {name.lower(): value for name, value in given.items()}
         spellings = {spelling.lower(): spelling for name, others in known.items() for spelling in (name, *others)}
@@ -36,18 +36,18 @@ class Options:
                 raise WrongOption(f"there is no option {name}: {_hint(name, spellings.values())}")
 
     def text(self, name: str) -> str | None:
-        """The option as it was given, under any of its spellings; None where it was not."""
+        """Return the option's text under any of its spellings, or None. Raises WrongOption if two spellings differ."""
         found = {spelling: self._values[spelling.lower()].strip() for spelling in self._spellings(name)}
         if len(set(found.values())) > 1:
             raise WrongOption(f"{' and '.join(found)} mean the same and say different things: leave one of them away")
         return next(iter(found.values()), None)
 
     def given(self, names: Iterable[str]) -> list[str]:
-        """Those of these options that the user gave."""
+        """Return those of `names` that the user gave."""
         return [name for name in names if self._spellings(name)]
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """Return a boolean option. Raises WrongOption."""
         value = self.text(name)
         if value is None:
             return default
@@ -56,7 +56,7 @@ class Options:
         return value.lower() == "true"
 
     def number(self, name: str, minimum: int = 1) -> int | None:
-        """A whole number, `minimum` or more; None where it was not given."""
+        """Return an integer of at least `minimum`, or None if not given. Raises WrongOption."""
         value = self.text(name)
         if value is None:
             return None
@@ -65,7 +65,7 @@ class Options:
         return int(value)
 
     def duration_ms(self, name: str) -> int | None:
-        """A time like 30s, 15m or 1h; a bare number is in ms. None where it was not given."""
+        """Return a duration such as 30s, 15m or 1h in ms, or None. Without unit it is in ms. Raises WrongOption."""
         value = self.text(name)
         if value is None:
             return None
@@ -76,7 +76,7 @@ class Options:
         return int(match[1]) * MS_OF_UNIT["ms" if unit == "ms" else unit[:1]]
 
     def choice(self, name: str, default: Choice) -> Choice:
-        """One of the words of the default's type."""
+        """Return a value of the default's enum. Raises WrongOption."""
         value = self.text(name)
         if value is None:
             return default
@@ -87,7 +87,7 @@ class Options:
             raise WrongOption(f"{name} is {value!r}: it can be {' or '.join(kind)}") from None
 
     def json(self, name: str, example: str) -> Any:
-        """What the option's JSON says, of an option that was given; `example` is how to write it, for the sentence."""
+        """Parse a given option as JSON. `example` is for the error message. Raises WrongOption."""
         value = self.text(name) or ""
         try:
             return json.loads(value)
@@ -99,7 +99,7 @@ class Options:
 
 
 def bootstrap(options: Options) -> tuple[Address, ...]:
-    """The brokers to begin with, which every reader and writer needs."""
+    """Return the bootstrap servers, which every reader and writer needs. Raises WrongOption."""
     text = options.text("bootstrapServers")
     if text is None:
         raise WrongOption('bootstrapServers is missing: say where the brokers are, as in "localhost:9092"')
@@ -110,7 +110,7 @@ def bootstrap(options: Options) -> tuple[Address, ...]:
 
 
 def in_option(name: str, mistake: Mistake) -> WrongOption:
-    """The same mistake, with the option that it is in."""
+    """Return the mistake with the option's name in front."""
     return WrongOption(f"{name}: {mistake}")
 
 

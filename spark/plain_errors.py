@@ -1,4 +1,4 @@
-"""A user's mistake reaches the user as its sentence, without the stack of the process that noticed it."""
+"""Expected errors without a stack trace: Spark shows the user only the message."""
 
 import os
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from cordwood.spark.errors import NotWritten, ReadError
 from cordwood.spark.mistakes import Mistake
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-"""Spark's Python processes look at this as they report an error, and end after it: nobody else's is hidden by it."""
+"""An environment variable of Spark's Python processes, read while they report an error. They exit afterwards."""
 
 
 @contextmanager
 def said_plainly() -> Iterator[None]:
-    """Around all that Spark calls: what is expected to go wrong does so in one line; anything else keeps its stack."""
+    """Wrap every method that Spark calls: expected errors are reported in one line, others with their stack trace."""
     try:
         yield
     except (Mistake, ReadError, NotWritten):

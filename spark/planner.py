@@ -1,4 +1,4 @@
-"""How the ranges to read are cut into tasks: at least so many, and none with more than so many records."""
+"""The input partition planner: splits offset ranges into tasks, by a minimum of tasks and a maximum of records."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from cordwood.spark.ranges import OffsetRange, TopicPartition
 
 
 def ranges_between(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-    """What lies between the offsets of the partitions that have both; those with nothing in between are left out."""
+    """Return the non-empty offset ranges of the partitions that are in both mappings, sorted."""
     both = (OffsetRange(place.topic, place.partition, starts[place], ends[place]) for place in ends if place in starts)
     return sorted(each for each in both if each.count)
 
@@ -17,10 +17,10 @@ def ranges_between(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPart
 def plan_input_partitions(
     ranges: Iterable[OffsetRange], *, tasks_min: int | None = None, records_max: int | None = None
 ) -> list[OffsetRange]:
-    """The same offsets in smaller ranges: one is one task.
+    """Split ranges into smaller ones of at most `records_max` offsets; each is one task.
 
-    None is longer than `records_max`. Then the largest are cut further until there are `tasks_min`, or until each has
-    a single offset. A range is cut into parts of equal length, give or take one.
+    Then split the largest further until there are `tasks_min` ranges, or each has a single offset. The parts of a range
+    have equal lengths, plus or minus one.
     """
     whole = [each for each in ranges if each.count]
     parts = [ceil(each.count / records_max) if records_max else 1 for each in whole]

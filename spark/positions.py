@@ -1,4 +1,4 @@
-"""Where in its partitions a reader begins or ends, before anybody has asked the cluster."""
+"""Start and end positions of a read by offset or by time, before they are resolved to offsets."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from cordwood.spark.ranges import EARLIEST, LATEST, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class AtOffset:
-    """An offset that the user named."""
+    """An offset given by the user."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record at or after a time in ms, or EARLIEST, or LATEST."""
+    """The first record at or after a time in ms; or EARLIEST or LATEST."""
 
     timestamp_ms: int
 
@@ -28,14 +28,14 @@ AT_EARLIEST, AT_LATEST = AtTime(EARLIEST), AtTime(LATEST)
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """One position for all partitions, or one for each that is named; `option` is what the user said it with."""
+    """One position for all partitions, or one for each named partition; `option` is the user's option."""
 
     option: str
     everywhere: Position | None = None
     named: Mapping[TopicPartition, Position] = field(default_factory=dict)
 
     def of(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
-        """The position of each of these partitions. Raises WrongOption unless exactly these are named."""
+        """Return the position of each partition. Raises WrongOption unless exactly these partitions are named."""
         if self.everywhere is not None:
             return dict.fromkeys(places, self.everywhere)
         forgotten, unknown = sorted(set(places) - set(self.named)), sorted(set(self.named) - set(places))

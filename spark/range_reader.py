@@ -1,4 +1,4 @@
-"""What one task of Spark does: a range of offsets from its leaders, as Arrow."""
+"""The range reader of a Spark task: fetches an offset range and decodes it to Arrow record batches."""
 
 import logging
 from collections.abc import Iterator
@@ -22,16 +22,16 @@ HOW_TO_SKIP = "set failOnCorruptRecords to false to step over what cannot be dec
 log = logging.getLogger(__name__)
 
 ROWS_MAX = 10_000
-"""In one RecordBatch, as many as Spark itself puts into one."""
+"""Maximum number of rows in a RecordBatch, the same as Spark's own."""
 
 
 def read_range(
     settings: ClientSettings, wanted: OffsetRange, columns: Columns, *, may_skip_corrupt: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Exactly the records with offsets of the range that the isolation lets a reader see, in order, each once.
+    """Yield exactly the records of an offset range that the isolation level makes visible, in order, each once.
 
-    With `may_skip_corrupt` those of batches that cannot be decoded are left out. Raises OffsetsGone, whose `gone.end`
-    is where reading can go on; CorruptRecords; Unavailable; Refused.
+    With `may_skip_corrupt`, skip batches that cannot be decoded. Raises OffsetsGone, whose `gone.end` is the offset to
+    continue at; CorruptRecords; Unavailable; RequestRefused.
     """
     decoder = Decoder(wanted, columns, may_skip_corrupt=may_skip_corrupt)
     for fetched in fetch(ClusterReader(settings), wanted):
@@ -39,7 +39,7 @@ def read_range(
 
 
 class Decoder:
-    """Makes RecordBatches of answers. Its buffer for unpacking is used again from one to the next."""
+    """A decoder of fetched batches to Arrow. Its decompression buffer is reused."""
 
     def __init__(self, wanted: OffsetRange, columns: Columns, *, may_skip_corrupt: bool = False) -> None:
         self._wanted, self._may_skip_corrupt = wanted, may_skip_corrupt
@@ -47,7 +47,7 @@ class Decoder:
         self._builder = Builder(columns, wanted.place, ROWS_MAX)
 
     def decode(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
-        """The records of one answer that are in the range. Raises CorruptRecords."""
+        """Yield the records of one response that are in the range. Raises CorruptRecords."""
         offset = fetched.batches[0].header.base_offset
         try:
             batches = list(filter(self._overlaps, visible(fetched.data, fetched.batches, fetched.aborted)))
@@ -61,7 +61,7 @@ class Decoder:
             raise CorruptRecords(self._wanted.place, offset, f"{error}; {HOW_TO_SKIP}") from error
 
     def _decode_what_can_be(self, data: bytes, batches: list[Framed]) -> Iterator[pa.RecordBatch]:
-        """As many at a time as there is room for; where one of them cannot be decoded, each by itself."""
+        """Decode batches together, as many as the buffer holds. After an error, decode the rest one by one."""
         done = 0
         try:
             for bodies in self._unpacker.bodies(data, batches):
@@ -80,7 +80,7 @@ class Decoder:
             log.warning("%s; going on at offset %d", corrupt, batch.header.end)
 
     def _rows_of(self, bodies: Bodies) -> Iterator[pa.RecordBatch]:
-        """Raises CorruptBatch."""
+        """Yield the records of decompressed batches that are in the range. Raises CorruptBatch."""
         records = read_records(bodies).within(self._wanted.start, self._wanted.end)
         for first in range(0, len(records), ROWS_MAX):
             yield self._builder.build(records[first : first + ROWS_MAX], bodies.buffer)

@@ -1,14 +1,14 @@
-"""Which part of the log is meant: partitions, half-open ranges of offsets, and who may see what of them."""
+"""Topic partitions, half-open offset ranges, and isolation levels."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 EARLIEST, LATEST = -2, -1
-"""What ListOffsets takes in place of a time in ms: where a partition begins, and where a reader's view of it ends."""
+"""Special timestamps of ListOffsets: the log start offset, and the end that the isolation level makes visible."""
 
 
 class Isolation(IntEnum):
-    """How far a reader sees, as Fetch and ListOffsets say it: to the high watermark or to the last stable offset."""
+    """The isolation level of Fetch and ListOffsets: up to the high watermark, or up to the last stable offset."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -16,7 +16,7 @@ class Isolation(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """One partition of one topic; they sort by topic, then by number."""
+    """A partition of a topic, ordered by topic, then by partition."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """The offsets from `start` up to and without `end` of a partition: what one task reads."""
+    """The offsets of a partition from `start` (inclusive) to `end` (exclusive)."""
 
     topic: str
     partition: int
@@ -36,12 +36,12 @@ class OffsetRange:
 
     @property
     def place(self) -> TopicPartition:
-        """The partition that this is a part of."""
+        """The partition of the range."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def count(self) -> int:
-        """How many offsets: there may be fewer records, after compaction or among transactions."""
+        """The number of offsets. There may be fewer records, because of compaction or transactions."""
         return max(0, self.end - self.start)
 
     def __str__(self) -> str:

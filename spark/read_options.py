@@ -1,4 +1,4 @@
-"""What a reader can be told, in the words of Spark's Kafka source: what to read, from where to where, how much."""
+"""Options of the reader, named as in Spark's Kafka source: subscription, start and end positions, limits, client."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,21 +16,21 @@ from cordwood.spark.subscription import ByName, ByPartition, ByPattern, Subscrip
 
 
 class Mode(StrEnum):
-    """How the records are read: once, or as they come."""
+    """The read mode: batch or streaming."""
 
     BATCH = "spark.read"
     STREAM = "spark.readStream"
 
 
 class NoRecordSoLate(StrEnum):
-    """What a starting time means for a partition whose records are all older."""
+    """The meaning of a start time that is later than all records of a partition."""
 
     ERROR = "error"
     LATEST = "latest"
 
 
 class IsolationName(StrEnum):
-    """Kafka's words for who sees what."""
+    """Kafka's names of the isolation levels."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
@@ -65,7 +65,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "clientId": ("kafka.client.id",),
     "kafka.security.protocol": (),
 }
-"""Each option, and how else it may be spelled."""
+"""The options with their other spellings."""
 
 _NO_GROUP = "a reader belongs to no consumer group, and its offsets are in Spark's checkpoint; leave it away"
 _BYTES = "keys and values come as binary: convert them in the query, as in cast(value as string)"
@@ -84,12 +84,12 @@ REFUSED: Mapping[str, str] = {
     "fetchOffset.numRetries": _PATIENCE,
     "fetchOffset.retryIntervalMs": _PATIENCE,
 }
-"""Options that one might expect, and what to do instead."""
+"""Unsupported options, with the alternative."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """All that a reader was told, checked as far as that can be without a cluster."""
+    """The options of a reader, checked as far as possible without a cluster."""
 
     client: ClientSettings
     subscription: Subscription
@@ -106,9 +106,9 @@ class ReadOptions:
 
 
 def read_options(given: Mapping[str, str], mode: Mode | None = None) -> ReadOptions:
-    """Parse what the user gave. Raises WrongOption with a sentence.
+    """Parse the user's options. Raises WrongOption with a message.
 
-    `mode` is None as long as nobody knows it: then an option of one of the two is taken to say it.
+    `mode` is None while it is unknown; then an option for batches implies Mode.BATCH, and none Mode.STREAM.
     """
     options = Options(given, KNOWN, REFUSED)
     if mode is None:
@@ -136,7 +136,7 @@ def read_options(given: Mapping[str, str], mode: Mode | None = None) -> ReadOpti
 
 
 def client_settings(options: Options) -> ClientSettings:
-    """How the cluster is talked to."""
+    """Return the settings of the Kafka client. Raises WrongOption."""
     isolation = options.choice("isolation", IsolationName.READ_COMMITTED)
     others = {
         "client_id": options.text("clientId"),
@@ -189,7 +189,7 @@ def _assigned(options: Options) -> ByPartition:
 
 
 def _starting(options: Options, mode: Mode) -> Positions:
-    # In a batch, "latest" would be an empty range; in a stream it means: from now on.
+    # In a batch read, "latest" would be an empty range. In a stream it means the records from now on.
     words = {"earliest": AT_EARLIEST} if mode is Mode.BATCH else {"earliest": AT_EARLIEST, "latest": AT_LATEST}
     default = AT_EARLIEST if mode is Mode.BATCH else AT_LATEST
     return _positions(options, "starting", words, default)
@@ -209,7 +209,10 @@ def _check_order(starting: Positions, ending: Positions) -> None:
 
 
 def _positions(options: Options, end: str, words: Mapping[str, Position], default: Position) -> Positions:
-    """The strongest of the three ways to say it; for the JSON of offsets, -2 and -1 stand for `words`."""
+    """Return positions from the first option given: timestamp, offsets by timestamp, offsets.
+
+    In the JSON of offsets, -2 and -1 stand for earliest and latest, as far as `words` has them. Raises WrongOption.
+    """
     at, by_time, by_offset = f"{end}Timestamp", f"{end}OffsetsByTimestamp", f"{end}Offsets"
     timestamp_ms = options.number(at, 0)
     if timestamp_ms is not None:

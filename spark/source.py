@@ -1,4 +1,4 @@
-"""format("cordwood"): what Spark finds under this name, for reading and for writing."""
+"""The Spark data source `format("cordwood")`: batch and streaming readers and writers."""
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -20,37 +20,37 @@ from cordwood.spark.stream_source import StreamReader
 
 
 class DefaultSource(DataSource):
-    """Spark makes one of these often and in many processes: it only checks what the user said."""
+    """The data source. Spark creates it often and in many processes, so it only checks options."""
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "cordwood"
 
     def schema(self) -> str:
-        """The columns of a record. Raises WrongOption, as all below."""
+        """Return the columns of a record as DDL. Raises WrongOption, as do all methods below."""
         with said_plainly():
             return Columns.all(headers=read_options(self.options).include_headers).ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For spark.read."""
+        """Return the reader of spark.read."""
         with said_plainly():
             options = read_options(self.options, Mode.BATCH)
             reader = NarrowingBatchReader if options.filter_pushdown else BatchReader
             return reader(options, _columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """For spark.readStream."""
+        """Return the reader of spark.readStream."""
         with said_plainly():
             return StreamReader(read_options(self.options, Mode.STREAM), _columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For df.write."""
+        """Return the writer of df.write."""
         with said_plainly():
             return BatchSink(sink_options(self.options, _fields(schema), overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802, ARG002
-        """For df.writeStream; where the output mode is complete, every batch appends the whole table again."""
+        """Return the writer of df.writeStream. In output mode complete, every batch appends the whole table again."""
         with said_plainly():
             return StreamSink(sink_options(self.options, _fields(schema), overwrite=False))
 

@@ -1,4 +1,4 @@
-"""A stream read: how far each micro-batch goes, and what has become of the partitions since the last one."""
+"""The streaming reader: offsets of each micro-batch, admission limits, and detection of data loss."""
 
 import logging
 import time
@@ -29,14 +29,14 @@ from cordwood.spark.tasks import Part, read_part
 log = logging.getLogger(__name__)
 
 SETTLING_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""A leader that was deposed and does not know it yet may name an older end: it has this long to find out."""
+"""Pauses before a smaller log end is believed: a deposed leader may return an older end until it is fenced."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives on the driver as long as the query runs; its copies in the tasks only read."""
+    """The reader of spark.readStream: on the driver as long as the query runs; its copies in the tasks only read."""
 
     def __init__(self, options: ReadOptions, columns: Columns) -> None:
-        """Talks to nobody yet."""
+        """Take the options and the wanted columns. Do not connect yet."""
         self._options, self._columns = options, columns
         self._survey = Survey(options)
         self._began: Json | None = None
@@ -45,7 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_s: float | None = None
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name, as all below
-        """Where a new query begins. Spark asks twice and has to hear the same."""
+        """Return the start offsets of a new query. Spark calls it twice and requires the same result."""
         with said_plainly():
             if self._began is None:
                 starts = self._survey.starts(self._survey.all_places())
@@ -54,14 +54,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._began
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What the options say. Spark may say otherwise in `latestOffset`, as Trigger.Once does."""
+        """Return the limit of the options. Spark may pass another one to `latestOffset`, as with Trigger.Once."""
         limits = self._options.limits
         if limits.records_max is not None:
             return ReadMaxRows(limits.records_max)
         return ReadAllAvailable() if limits.records_min is None else ReadMinRows(limits.records_min)
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """Where the next batch ends; `start` itself where there is nothing to read, or too little."""
+        """Return the end offsets of the next batch; `start` itself if there are no records, or too few."""
         with said_plainly():
             known = ends_of(start)
             available = self._settled(known)
@@ -77,16 +77,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        """How far the log went when it was last looked at: the progress shows it beside the batch's end."""
+        """Return the last known log ends. The query progress shows them next to the batch's end."""
         return None if self._latest is None else to_json(self._latest)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Nothing behind the ends of this moment is read."""
+        """Fix the current log ends as the end of the query."""
         with said_plainly():
             self._targets = self._look()
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
-        """The tasks of one batch, the same again when it is run again."""
+        """Return the tasks of one batch. A batch that is run again has the same tasks."""
         with said_plainly():
             starts, ends = batch_between(start, end)
             starts |= self._beginnings(set(ends) - set(starts), _shrunk(starts, ends))
@@ -96,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Part(each) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task."""
+        """Yield the records of one task."""
         return read_part(self._options, self._columns, partition)
 
     def _look(self) -> Offsets:
@@ -104,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._latest
 
     def _settled(self, known: Offsets) -> Offsets:
-        """How far each partition goes, once more where one seems to have become shorter."""
+        """Return the log end of each partition. Ask again while a log seems to have become shorter."""
         available = self._look() if self._targets is None else self._targets
         for pause_s in SETTLING_PAUSES_S:
             if not _shrunk(known, available):
@@ -114,9 +114,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return available
 
     def _starts(self, known: Offsets, available: Offsets) -> Offsets:
-        """Where to go on in each partition that is there.
+        """Return the start offset of each existing partition.
 
-        Raises DataLost where records were missed, unless `failOnDataLoss` says to go on; so does the next.
+        Raises DataLost if records are lost, unless `failOnDataLoss` is false.
         """
         new, shrunk = set(available) - set(known), _shrunk(known, available)
         self._note_loss(set(known) - set(available), "not there any more: the topic was probably deleted")
@@ -124,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {place: begins[place] if place in begins else known[place] for place in available}
 
     def _beginnings(self, new: set[TopicPartition], shrunk: set[TopicPartition]) -> Offsets:
-        """Where the partitions begin that nobody has read, or that are in a new log."""
+        """Return the log start offsets of partitions that are new or were recreated. Raises DataLost, as above."""
         begins = self._survey.earliest(new | shrunk)
         self._note_loss(shrunk, "shorter than what was read of it: the topic was probably deleted and made again")
         self._note_loss({place for place in new if begins[place]}, "new, and has lost its first records already")
@@ -139,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log.warning("%s; going on with what is there", sentence)
 
     def _should_wait(self, backlog: int, limit: ReadLimit) -> bool:
-        # Spark asks for all that there is where it will not ask again; what is available now is not worth waiting for.
+        # With ReadAllAvailable Spark will not ask again. With Trigger.AvailableNow no more records are to come.
         if isinstance(limit, ReadAllAvailable) or self._targets is not None:
             return False
         since_last_ms = None if self._last_batch_s is None else (time.monotonic() - self._last_batch_s) * 1000

@@ -1,4 +1,4 @@
-"""Which partitions a reader wants: topics by name, topics by pattern, or single partitions."""
+"""Subscriptions: topics by name, topics by pattern, or single partitions."""
 
 import re
 from collections.abc import Mapping
@@ -9,21 +9,21 @@ from cordwood.spark.ranges import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ByName:
-    """All partitions of these topics: `subscribe`."""
+    """All partitions of these topics (`subscribe`)."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ByPattern:
-    """All partitions of the topics whose whole name matches: `subscribePattern`."""
+    """All partitions of the topics whose full name matches (`subscribePattern`)."""
 
     pattern: str
 
 
 @dataclass(frozen=True, slots=True)
 class ByPartition:
-    """These partitions and no others: `assign`."""
+    """Exactly these partitions (`assign`)."""
 
     places: frozenset[TopicPartition]
 
@@ -32,7 +32,7 @@ Subscription = ByName | ByPattern | ByPartition
 
 
 def wanted_topics(subscription: Subscription) -> frozenset[str] | None:
-    """The topics that have to be there; None where any may."""
+    """Return the topics that a subscription names; None for a pattern."""
     match subscription:
         case ByName(topics):
             return topics
@@ -43,7 +43,7 @@ def wanted_topics(subscription: Subscription) -> frozenset[str] | None:
 
 
 def wanted_places(subscription: Subscription, partitions: Mapping[str, int]) -> set[TopicPartition]:
-    """The partitions that are wanted, of those that there are: `partitions` says how many each topic has."""
+    """Return the subscribed partitions that exist. `partitions` has the partition count of each topic."""
     there = {TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)}
     match subscription:
         case ByName(topics):

@@ -1,4 +1,4 @@
-"""What the cluster has of what a reader wants: partitions, and the offsets that its positions stand for."""
+"""Resolution of a reader's subscription and positions to partitions and offsets, by queries to the cluster."""
 
 from collections.abc import Mapping
 
@@ -16,21 +16,21 @@ HOW_TO_GO_ON = "set failOnDataLoss to false to go on with what is left"
 
 
 class Survey:
-    """Asks a cluster on behalf of one reader; every answer is as the reader's isolation sees it."""
+    """The cluster queries of one reader, at its isolation level."""
 
     def __init__(self, options: ReadOptions) -> None:
-        """Talks to nobody yet."""
+        """Take the options. Do not connect yet."""
         self._options = options
         self._cluster = ClusterReader(options.client)
 
     def places(self) -> set[TopicPartition]:
-        """The wanted partitions that are there, in one request."""
+        """Return the subscribed partitions that exist, with one request."""
         wanted = wanted_topics(self._options.subscription)
         partitions = self._cluster.partitions(wanted)
         return wanted_places(self._options.subscription, partitions)
 
     def all_places(self) -> set[TopicPartition]:
-        """The same, where everything that is named has to be there. Raises WrongOption with what is there instead."""
+        """Return the subscribed partitions. Raises WrongOption if a named topic or partition does not exist."""
         places = self.places()
         missing = (wanted_topics(self._options.subscription) or frozenset()) - {place.topic for place in places}
         if missing:
@@ -45,17 +45,18 @@ class Survey:
         return places
 
     def earliest(self, places: set[TopicPartition]) -> Offsets:
-        """The first offset of each that is still there."""
+        """Return the log start offset of each partition."""
         return self._cluster.offsets(dict.fromkeys(places, EARLIEST))
 
     def latest(self, places: set[TopicPartition]) -> Offsets:
-        """How far each can be read now."""
+        """Return the end of the visible records of each partition."""
         return self._cluster.offsets(dict.fromkeys(places, LATEST))
 
     def starts(self, places: set[TopicPartition]) -> Offsets:
-        """The offsets of `starting`, for exactly these partitions.
+        """Return the offsets of the start positions of these partitions.
 
-        Raises WrongOption for what is later than all records, and OffsetsGone for what is earlier, where these matter.
+        Raises WrongOption for a position later than all records (by the option startingOffsetsByTimestampStrategy for a
+        time), and OffsetsGone for an offset below the log start with failOnDataLoss.
         """
         wanted = self._options.starting.of(places)
         named = self._within_log(wanted, self._options.starting.option)
@@ -70,14 +71,14 @@ class Survey:
         return {**self._not_lost(named), **at_times, **self.latest(too_late)}
 
     def ends(self, places: set[TopicPartition]) -> Offsets:
-        """The offsets of `ending`; a time that is later than all records means as far as there are any."""
+        """Return the offsets of the end positions. A time later than all records means the end. Raises WrongOption."""
         wanted = self._options.ending.of(places)
         named = self._within_log(wanted, self._options.ending.option)
         at_times = self._at_times(wanted)
         return {**named, **at_times, **self.latest({place for place, at in at_times.items() if at == NO_OFFSET})}
 
     def not_before(self, places: set[TopicPartition], timestamp_ms: int) -> Offsets:
-        """The first offset with a record of that time or later; partitions without one are left out."""
+        """Return the first offset at or after a time, for the partitions that have one."""
         found = self._cluster.offsets(dict.fromkeys(places, timestamp_ms))
         return {place: offset for place, offset in found.items() if offset != NO_OFFSET}
 
@@ -85,7 +86,7 @@ class Survey:
         return self._cluster.offsets({place: at.timestamp_ms for place, at in wanted.items() if isinstance(at, AtTime)})
 
     def _within_log(self, wanted: Mapping[TopicPartition, Position], option: str) -> Offsets:
-        """The offsets that the user named. Raises WrongOption where one is beyond what there is."""
+        """Return the offsets given by the user. Raises WrongOption if one is past the end."""
         named = {place: at.offset for place, at in wanted.items() if isinstance(at, AtOffset)}
         for place, end in self.latest(set(named)).items():
             if named[place] > end:
@@ -93,7 +94,7 @@ class Survey:
         return named
 
     def _not_lost(self, named: Offsets) -> Offsets:
-        """The same, moved to where the log begins now. Raises OffsetsGone where that matters."""
+        """Return the offsets, raised to the log start offset. Raises OffsetsGone instead with failOnDataLoss."""
         begins = self.earliest(set(named))
         for place, offset in named.items():
             if offset < begins[place] and self._options.fail_on_data_loss:

@@ -1,4 +1,4 @@
-"""What one task reads, and what it does where records are gone that it was to read."""
+"""Spark input partitions and the read of one of them, with the handling of lost offsets (failOnDataLoss)."""
 
 import logging
 from collections.abc import Generator, Iterator
@@ -19,17 +19,17 @@ log = logging.getLogger(__name__)
 
 
 class Part(InputPartition):
-    """The range of one task."""
+    """An input partition: the offset range of one task."""
 
     def __init__(self, part: OffsetRange) -> None:
         self.value = part
 
 
 def read_part(options: ReadOptions, columns: Columns, part: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The records of a range. Raises OffsetsGone where some are gone, unless `failOnDataLoss` says to go on without."""
+    """Yield the records of a range. Raises OffsetsGone if some are gone, unless `failOnDataLoss` is false."""
     with said_plainly():
         left = part.value
-        # Spark makes a part without a range of a plan without any part.
+        # For a plan without input partitions Spark passes one without a range.
         while left is not None:
             left = yield from _read_until_gone(options, columns, left)
 
@@ -37,7 +37,7 @@ def read_part(options: ReadOptions, columns: Columns, part: InputPartition) -> I
 def _read_until_gone(
     options: ReadOptions, columns: Columns, part: OffsetRange
 ) -> Generator[pa.RecordBatch, None, OffsetRange | None]:
-    """Returns what is left to read behind a gap, if there is one."""
+    """Yield records up to the first gap. Return the range that is left after the gap, if any."""
     try:
         yield from read_range(options.client, part, columns, may_skip_corrupt=not options.fail_on_corrupt_records)
     except OffsetsGone as error:

@@ -1,1 +1,1 @@
-"""A small blocking Kafka client that hands out whole batches: no other client does (docs/adr/0016)."""
+"""A small blocking Kafka client that returns whole record batches, which no other client does (docs/adr/0016)."""

@@ -1,4 +1,4 @@
-"""A cluster as a reader sees it: its topics, who leads which partition, and which offsets there are."""
+"""Cluster metadata for a reader: topics, partition leaders and offsets (Metadata, ListOffsets), with retries."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -19,36 +19,36 @@ from cordwood.spark.ranges import TopicPartition
 
 CONSUMER = -1
 NO_OFFSET = -1
-"""No record of the partition is as late as the time that was asked for."""
+"""The offset for a time later than all records of a partition."""
 
 T = TypeVar("T")
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, and since which epoch."""
+    """A partition's leader and leader epoch."""
 
     address: Address
     epoch: int
 
 
 class ClusterReader:
-    """Every method tries again, across elections and restarts, for as long as `retry_timeout_ms` allows.
+    """The metadata client. Queries are retried across elections and restarts, up to `retry_timeout_ms`.
 
-    All raise Unavailable after that, and Refused where trying again is no use.
+    After that they raise Unavailable. They raise RequestRefused for an error that is not retriable.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
-        """Talks to nobody yet."""
+        """Take the settings. Do not connect yet."""
         self.settings = settings
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, Leader] = {}
 
     def topics(self) -> list[str]:
-        """The names of all topics that are there for users, sorted."""
+        """Return the names of all topics but internal ones, sorted."""
         return sorted(self.partitions(None))
 
     def partitions(self, topics: Iterable[str] | None) -> dict[str, int]:
-        """How many partitions each topic has; None asks for all of users. Topics that do not exist are left out."""
+        """Return the partition counts of topics; None means all but internal topics. Unknown topics are left out."""
         names = None if topics is None else sorted(set(topics))
         if names == []:
             return {}
@@ -56,9 +56,9 @@ class ClusterReader:
         return self._patiently(what, lambda: self._count_partitions(names))
 
     def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """For each partition the offset of EARLIEST, LATEST, or the first record at or after a time in ms.
+        """Return for each partition the offset of EARLIEST, LATEST, or the first record at or after a time in ms.
 
-        LATEST is as far as the isolation allows to see. NO_OFFSET where no record is that late.
+        LATEST is the end that the isolation level makes visible. The offset is NO_OFFSET if no record is that late.
         """
         found: dict[TopicPartition, int] = {}
         self._patiently(
@@ -68,7 +68,10 @@ class ClusterReader:
         return found
 
     def leader(self, place: TopicPartition) -> Leader:
-        """Who leads the partition, as far as known; asks where nothing is. Raises Trouble where nobody does."""
+        """Return the partition's leader, from the cache or by a Metadata request, without retries.
+
+        Raises ConnectionFailed if there is no leader, and RequestRefused.
+        """
         if place not in self._leaders:
             for topic in self._metadata([place.topic]).topics:
                 check_code(topic.error_code, f"topic {topic.name}")
@@ -77,7 +80,7 @@ class ClusterReader:
         return self._leaders[place]
 
     def forget(self, place: TopicPartition) -> None:
-        """Ask again before the next use: what is known of the partition's leader has proved wrong."""
+        """Drop the partition's leader from the cache, after it proved wrong."""
         self._leaders.pop(place, None)
 
     def _patiently(self, what: str, attempt: Callable[[], T]) -> T:
@@ -90,7 +93,7 @@ class ClusterReader:
                 patience.wait(trouble)
 
     def _metadata(self, names: list[str] | None) -> Any:
-        """What the first broker that can be reached says of these topics, or of all. Leaders are remembered."""
+        """Return the metadata of topics, or of all, from the first reachable broker. Cache the leaders."""
         topics = None if names is None else tuple(MetadataRequestTopic(name=name) for name in names)
         request = MetadataRequest(
             topics=topics,
@@ -131,7 +134,7 @@ class ClusterReader:
         return counts
 
     def _look_up(self, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, int]) -> None:
-        """One request for each leader. What is found is kept even where another leader cannot be reached."""
+        """Send one ListOffsets request per leader. Keep what is found even if another leader is unreachable."""
         by_leader: dict[Address, list[TopicPartition]] = defaultdict(list)
         unknown = {place.topic for place in wanted if place not in self._leaders}
         if unknown:
@@ -159,7 +162,7 @@ class ClusterReader:
 
 
 def check_code(code: Any, what: str) -> None:
-    """Pass a success. Raises Trouble for what Kafka calls retriable, else Refused."""
+    """Check a Kafka error code. Raises ConnectionFailed for a retriable error, RequestRefused for any other."""
     if code is ErrorCode.none:
         return
     if code.retriable:

@@ -1,4 +1,4 @@
-"""One blocking connection to a broker: requests in, answers out, in order."""
+"""A blocking connection to a broker with pipelined requests and ordered responses."""
 
 import io
 import socket
@@ -19,10 +19,10 @@ from cordwood.spark.client.settings import Address
 from cordwood.spark.errors import RequestRefused
 
 FRAME_BYTES_MAX = 128 << 20
-"""Twice what a batch may unpack to. A larger claim comes from something that is not a Kafka broker."""
+"""Twice the maximum decompressed size of a batch. A larger length means that the peer is not a Kafka broker."""
 
 ANSWERS = {FetchRequest: FetchResponse, ListOffsetsRequest: ListOffsetsResponse, MetadataRequest: MetadataResponse}
-"""The versions we speak: the newest without tagged fields and topic ids. Kafka serves them from 2.3 to 4 and on."""
+"""The API versions in use: the newest without tagged fields and topic ids. Kafka serves them from 2.3 on."""
 
 _FRAME = struct.Struct(">i")
 _FRAME_AND_ID = struct.Struct(">ii")
@@ -33,21 +33,21 @@ _readers = {answer: entity_reader(answer) for answer in (ApiVersionsResponse, *A
 
 
 class ConnectionFailed(Exception):
-    """Something that may be over soon: a connection that broke, a broker that does not lead. Worth another try."""
+    """A retriable failure: a broken connection, an unreachable broker, a broker that is not the leader."""
 
 
 class Waiting(NamedTuple):
-    """A request without its answer."""
+    """A request without a response."""
 
     correlation_id: int
     answer: type[Any]
 
 
 class BrokerConnection:
-    """Connected from the start; good for nothing once it has raised Trouble."""
+    """A connection to one broker, open from the start and unusable after ConnectionFailed."""
 
     def __init__(self, address: Address, client_id: str, timeout_s: float) -> None:
-        """Raises Trouble where nobody answers, Refused where somebody does who speaks other versions."""
+        """Connect and check the API versions. Raises ConnectionFailed, and RequestRefused for unsupported versions."""
         self.address = address
         self._client_id = client_id
         self._next_id = 0
@@ -66,28 +66,28 @@ class BrokerConnection:
 
     @property
     def has_unanswered(self) -> bool:
-        """Whether answers are still to come; nobody else can use the connection then."""
+        """Whether responses are outstanding. The connection cannot be reused then."""
         return bool(self._waiting)
 
     def wait_at_most(self, timeout_s: float) -> None:
-        """How long the broker may be silent from now on."""
+        """Set the timeout of the following sends and receives."""
         self._socket.settimeout(timeout_s)
 
     def close(self) -> None:
-        """Let go of it, whatever is still to come."""
+        """Close the socket, even with responses outstanding."""
         self._socket.close()
 
     def ask(self, request: Any) -> Any:
-        """The answer to a request. Raises Trouble."""
+        """Send a request and return its response. Raises ConnectionFailed."""
         self.send(request)
         return self.receive()
 
     def send(self, request: Any) -> None:
-        """Ask now, and `receive` the answer later. Raises Trouble."""
+        """Send a request; `receive` returns its response later. Raises ConnectionFailed."""
         self._send(request, ANSWERS[type(request)])
 
     def receive(self) -> Any:
-        """The answer to the oldest request that has none. Raises Trouble."""
+        """Return the response to the oldest outstanding request. Raises ConnectionFailed."""
         waiting = self._waiting.popleft()
         frame = self._receive_frame()
         try:
@@ -135,7 +135,7 @@ class BrokerConnection:
         self._next_id += 1
 
     def _receive_frame(self) -> memoryview:
-        """The next frame, its length in front, in a buffer that the one after it will use again."""
+        """Return the next frame with its length, in a buffer that the following frame reuses."""
         self._fill(0, _FRAME.size)
         (length,) = _FRAME.unpack_from(self._buffer)
         if not _FRAME.size <= length <= FRAME_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""The batches of a range from whoever leads it: the next request is on its way while the last answer is decoded."""
+"""Pipelined fetching of an offset range: the next Fetch is in flight while the last response is decoded."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -20,9 +20,9 @@ NO_SESSION, FULL_FETCH = 0, -1
 
 
 class Fetched(NamedTuple):
-    """One answer: whole batches, where each is, and which transactions among them were aborted.
+    """One Fetch response: whole batches, their positions, and the aborted transactions.
 
-    The first batch may begin before the offset that was asked for, the last may reach behind the end of the range.
+    The first batch may begin before the fetch offset, and the last batch may extend past the end of the range.
     """
 
     data: bytes
@@ -32,18 +32,18 @@ class Fetched(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset to go on from, also where what is there was compacted away."""
+        """The next fetch offset, also after records removed by compaction."""
         return self.batches[-1].header.end
 
 
 class OutOfRange(Exception):
-    """The leader does not have the offset that was asked for."""
+    """The leader does not have the fetch offset."""
 
 
 def fetch(cluster: ClusterReader, wanted: OffsetRange) -> Iterator[Fetched]:
-    """All batches with offsets of the range, in order, each once, from one leader after the other.
+    """Yield all batches of a range in order, each once, across leader changes.
 
-    Raises OffsetsGone, CorruptRecords, Refused, and Unavailable after `retry_timeout_ms` without progress.
+    Raises OffsetsGone, CorruptRecords, RequestRefused, and Unavailable after `retry_timeout_ms` without progress.
     """
     patience = Patience(f"read {wanted}", cluster.settings.retry_timeout_ms)
     position = wanted.start
@@ -62,7 +62,10 @@ def fetch(cluster: ClusterReader, wanted: OffsetRange) -> Iterator[Fetched]:
 
 
 def _from_one_leader(cluster: ClusterReader, wanted: OffsetRange, position: int) -> Iterator[Fetched]:
-    """As long as it leads and has what is wanted. Raises Trouble, OutOfRange."""
+    """Yield batches from the current leader.
+
+    Raises ConnectionFailed, OutOfRange, RequestRefused, CorruptRecords.
+    """
     leader = cluster.leader(wanted.place)
     with leased(leader.address, cluster.settings) as connection:
         connection.send(_request(cluster, wanted.place, leader, position))
@@ -97,7 +100,7 @@ def _request(cluster: ClusterReader, place: TopicPartition, leader: Leader, posi
 
 
 def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: int) -> Fetched:
-    """What an answer holds from `position` on. Raises Trouble, OutOfRange, Refused, CorruptRecords."""
+    """Check a response for `position`. Raises ConnectionFailed, OutOfRange, RequestRefused, CorruptRecords."""
     check_code(answer.error_code, f"to fetch from {place}")
     partitions = [each for topic in answer.responses if topic.topic == place.topic for each in topic.partitions]
     if [each.partition_index for each in partitions] != [place.partition]:
@@ -117,9 +120,9 @@ def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: in
 
 
 def _check_what_is_gone(cluster: ClusterReader, wanted: OffsetRange, position: int) -> None:
-    """Raises OffsetsGone, unless the partition has the offset by now.
+    """Raise OffsetsGone unless the partition has the offset now.
 
-    A leader's log holds all that was ever committed, so an offset above its end was committed in another log.
+    A leader's log has all committed records, so an offset past its end was committed in another log.
     """
     place = wanted.place
     start = cluster.offsets({place: EARLIEST})[place]

@@ -1,4 +1,4 @@
-"""How often and how long something is tried again."""
+"""Retry policy: exponential backoff with a timeout without progress."""
 
 import time
 
@@ -10,20 +10,20 @@ PAUSE_S_MAX = 1.0
 
 
 class Patience:
-    """Begins with the first trouble, ends after a time without progress, and starts anew with `progressed`."""
+    """The backoff of one operation. The timeout begins with the first failure; `progressed` resets it."""
 
     def __init__(self, what: str, timeout_ms: int) -> None:
-        """`what` was wanted, in words that stand behind "could not"."""
+        """`what` describes the operation in words that follow "could not"."""
         self._what, self._timeout_s = what, timeout_ms / 1000
         self.progressed()
 
     def progressed(self) -> None:
-        """It went well: the next trouble has all the time again."""
+        """Reset the backoff and the timeout after a success."""
         self._deadline: float | None = None
         self._pause_s = FIRST_PAUSE_S
 
     def wait(self, trouble: ConnectionFailed) -> None:
-        """Let some time pass. Raises Unavailable with the trouble's words where there has been enough."""
+        """Sleep before the next attempt. Raises Unavailable with the last failure after the timeout."""
         now = time.monotonic()
         if self._deadline is None:
             self._deadline = now + self._timeout_s

@@ -1,4 +1,4 @@
-"""The connections of this process, kept for the next task: Spark uses its Python workers again."""
+"""The connection pool of a process: Spark reuses its Python workers for further tasks."""
 
 import os
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ IDLE_PER_BROKER_MAX = 4
 
 _idle: dict[Address, list[BrokerConnection]] = {}
 
-# A forked worker would share the sockets, and take the answers, of the process that it came from.
+# A forked worker would share its parent's sockets and receive its responses.
 os.register_at_fork(after_in_child=_idle.clear)
 
 
 @contextmanager
 def leased(address: Address, settings: ClientSettings) -> Iterator[BrokerConnection]:
-    """A connection that nobody else uses meanwhile. It is kept afterwards, unless it failed or has answers to come.
+    """Lease a connection exclusively. Return it to the pool unless it failed or has responses outstanding.
 
-    Raises Trouble, Refused.
+    Raises ConnectionFailed, RequestRefused.
     """
     timeout_s = settings.request_timeout_ms / 1000
     idle = _idle.setdefault(address, [])
@@ -39,7 +39,7 @@ def leased(address: Address, settings: ClientSettings) -> Iterator[BrokerConnect
 
 
 def _drop_idle(address: Address) -> None:
-    """A broker that has just failed was perhaps restarted: its other connections are no better."""
+    """Close the idle connections to a broker. If one connection failed, the others are probably broken, too."""
     idle = _idle.get(address, [])
     while idle:
         idle.pop().close()

@@ -1,4 +1,4 @@
-"""How a reader talks to a cluster: plain values that travel from the driver to the executors."""
+"""Kafka client settings: plain values, pickled from the driver to the executors."""
 
 import re
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from cordwood.spark.ranges import Isolation
 
 DEFAULT_PORT = 9092
 ADDRESS = re.compile(r"(?:(?P<name>[^:\[\]\s]+)|\[(?P<number>[^\[\]\s]+)\])(?::(?P<port>\d{1,5}))?")
-"""A name, or a number of IPv6 in brackets, and perhaps a port."""
+"""A host name, an IPv4 address or an IPv6 address in brackets, with an optional port."""
 
 
 class Address(NamedTuple):
-    """Where a broker takes connections."""
+    """The host and port of a broker."""
 
     host: str
     port: int
@@ -23,10 +23,10 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Everything that a `Cluster` needs to know.
+    """The settings of a `ClusterReader`.
 
-    `request_timeout_ms` is how long one broker may be silent, `retry_timeout_ms` how long there may be no progress at
-    all: it has to outlast an election. `fetch_bytes_max` is what one answer carries, but for a larger first batch.
+    `request_timeout_ms` limits a broker's silence. `retry_timeout_ms` limits the time without progress; an election has
+    to fit in it. `fetch_bytes_max` limits one response, except for a larger first batch.
     """
 
     bootstrap: tuple[Address, ...]
@@ -39,7 +39,7 @@ class ClientSettings:
 
 
 def addresses(text: str) -> tuple[Address, ...]:
-    """The brokers of `host:port,host:port`. Raises ValueError with a sentence."""
+    """Parse `host:port,host:port`. Raises ValueError with a message."""
     found = tuple(_address(part.strip()) for part in text.split(",") if part.strip())
     if not found:
         raise ValueError("there is no broker in it: give at least one as host:port")

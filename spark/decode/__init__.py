@@ -1,1 +1,1 @@
-"""Whole batches to Arrow columns, with numpy: nothing is done for each record in Python that can be done for all."""
+"""Vectorized decoding of record batches to Arrow columns, with numpy instead of a Python loop over records."""

@@ -1,4 +1,4 @@
-"""Records as Arrow columns, and only the columns that somebody wants."""
+"""Arrow RecordBatches of decoded records, with the selected columns only."""
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ TIME_MS_MAX = (1 << 63) // US_PER_MS - 1
 
 
 class Builder:
-    """Makes RecordBatches of one partition's records, of at most `rows_max` rows each."""
+    """The RecordBatch builder of one partition, for at most `rows_max` rows per RecordBatch."""
 
     def __init__(self, columns: Columns, place: TopicPartition, rows_max: int) -> None:
         self._columns = columns
@@ -23,7 +23,7 @@ class Builder:
         self._partition = pa.array(np.full(rows_max, place.partition, dtype=np.int32))
 
     def build(self, records: Records, buffer: bytes | bytearray) -> pa.RecordBatch:
-        """All these records, every byte copied out of `buffer`. Raises CorruptBatch."""
+        """Build a RecordBatch; all bytes are copied from `buffer`. Raises CorruptBatch."""
         made: dict[Column, pa.Array] = {}
         wanted = set(self._columns)
         if wanted & {Column.KEY, Column.VALUE, Column.HEADERS}:
@@ -46,7 +46,7 @@ class Builder:
 
 
 def _binary(source: pa.Buffer, spans: Spans) -> pa.Array:
-    """The byte strings, copied together: Arrow sees them and what lies between as one array, and takes each second."""
+    """Copy byte strings with one Arrow `take`: the strings alternate with the gaps between them in one array."""
     count = len(spans.starts)
     if spans.is_null.all():
         return pa.nulls(count, pa.binary())
@@ -60,12 +60,12 @@ def _binary(source: pa.Buffer, spans: Spans) -> pa.Array:
 
 
 def _microseconds(times_ms: NDArray[np.int64]) -> pa.Array:
-    """Times beyond what 64 bits hold in microseconds, 292,000 years from now, become the last that they hold."""
+    """Convert ms to microseconds. Times beyond 64 bits of microseconds (292,000 years) are clipped."""
     return pa.array(np.clip(times_ms, -TIME_MS_MAX, TIME_MS_MAX) * US_PER_MS).view(ARROW_TYPES[Column.TIMESTAMP])
 
 
 def _headers(source: pa.Buffer, headers: Headers) -> pa.Array:
-    """A list for each record; null, as in Spark's Kafka source, where there are none."""
+    """Return the headers as lists; null for a record without headers, as in Spark's Kafka source."""
     count = len(headers.counts)
     kind = ARROW_TYPES[Column.HEADERS]
     if not headers.counts.any():

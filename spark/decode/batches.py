@@ -1,4 +1,4 @@
-"""What a fetch's answer consists of: whole batches, checked, and those of them that a reader may see."""
+"""Record batches of a Fetch response: splitting, CRC checks, and filtering of aborted transactions (read_committed)."""
 
 import struct
 from collections import deque
@@ -13,30 +13,30 @@ from cordwood.storage.records import decode
 
 LENGTH_AT, MAGIC_AT = 8, 16
 ABORT = b"\x00\x00"
-"""The type of an abort marker: the second two bytes of its key, behind a version (KIP-98)."""
+"""The type of an abort marker: the second two bytes of its key, after a version (KIP-98)."""
 
 _LENGTH = struct.Struct(">i")
 
 
 class Aborted(NamedTuple):
-    """A transaction that was given up: its producer, and the first offset that it wrote."""
+    """An aborted transaction: its producer id and its first offset."""
 
     producer_id: int
     first_offset: int
 
 
 class Framed(NamedTuple):
-    """A batch and where in the answer it begins."""
+    """A batch header, and the batch's position in the response."""
 
     position: int
     header: BatchHeader
 
 
 def split(data: bytes, place: TopicPartition, offset: int) -> list[Framed]:
-    """The whole batches of an answer to a fetch from `offset` on, each with its checksum proved.
+    """Return the whole batches of a response to a fetch at `offset`, with checksums verified.
 
-    A broker cuts off where the size that was asked for ends, so the last batch may be there in part and is left out;
-    the first may not. Raises CorruptRecords, Refused for the formats of before 2017.
+    A broker cuts the response at the requested size: an incomplete last batch is left out, unless it is the first.
+    Raises CorruptRecords, and RequestRefused for the message formats before Kafka 0.11.
     """
     batches: list[Framed] = []
     position = 0
@@ -67,11 +67,11 @@ def _is_whole(data: bytes, position: int) -> bool:
 
 
 def visible(data: bytes, batches: Iterable[Framed], aborted: Iterable[Aborted]) -> Iterator[Framed]:
-    """The batches without control batches and without those of aborted transactions.
+    """Yield the batches without control batches and without aborted transactions.
 
-    A producer's transactional batches count as aborted from the first offset of an aborted transaction of his to the
-    abort marker that ends it (KIP-98). `aborted` is what came with the same answer; there is none for a reader of the
-    uncommitted. Raises CorruptBatch.
+    A producer's transactional batches are aborted from the first offset of its aborted transaction to the abort marker
+    that ends it (KIP-98). `aborted` comes from the same response, and is empty for read_uncommitted.
+    Raises CorruptBatch.
     """
     to_begin = deque(sorted(aborted, key=lambda each: each.first_offset))
     giving_up: set[int] = set()

@@ -1,4 +1,4 @@
-"""Batches out of their compression, many into one buffer, so that they can be decoded together."""
+"""Decompression of record batches (gzip, snappy, lz4, zstd), many into one buffer for vectorized decoding."""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ DecompressInto = Callable[[memoryview, memoryview], int]
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Where the records of one batch lie in the buffer that it shares with others."""
+    """The position of one batch's decompressed records in a shared buffer."""
 
     header: BatchHeader
     start: int
@@ -28,21 +28,21 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """Some batches' records side by side: `buffer` is good until the next ones are asked for."""
+    """The decompressed records of several batches. `buffer` is valid until the next ones are requested."""
 
     buffer: bytes | bytearray
     batches: list[Body]
 
 
 class Unpacker:
-    """Unpacks into one buffer again and again. It grows to what the largest batch needs, up to 64 MiB."""
+    """A decompressor with a reused buffer, which grows to the size of the largest batch, up to 64 MiB."""
 
     def __init__(self, room: int = 8 << 20) -> None:
         self._room = room
         self._buffer = bytearray()
 
     def bodies(self, data: bytes, batches: Iterable[Framed]) -> Iterator[Bodies]:
-        """The same batches in order: as they came where nothing is packed, else as many as have room at a time.
+        """Yield the batches' records in order: without a copy if no batch is compressed, else one buffer at a time.
 
         Raises CorruptBatch.
         """
@@ -74,7 +74,7 @@ class Unpacker:
         self._buffer = bytearray(min(2 * len(self._buffer), UNPACKED_BYTES_MAX))
 
     def _unpack(self, data: bytes, batch: Framed, start: int) -> int | None:
-        """Where the records end that were put at `start`; None where they found no room, or do not unpack."""
+        """Decompress a batch to `start` and return its end; None if it does not fit, or is invalid."""
         packed = memoryview(data)[batch.position + HEADER_BYTES : batch.position + batch.header.size]
         codec = batch.header.attributes & CODEC_MASK
         if codec > Compression.ZSTD:
@@ -112,7 +112,7 @@ def _copy(plain: memoryview, room: memoryview) -> int:
 
 
 def _decompress_snappy(packed: memoryview, room: memoryview) -> int:
-    """Snappy as the Java client frames it (xerial's blocks), or one bare block as some others send."""
+    """Decompress snappy: in the Java client's framing (xerial blocks), or one raw block, as some other clients send."""
     if packed[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         return int(cramjam.snappy.decompress_raw_into(packed, room))
     position, filled = XERIAL_HEADER_BYTES, 0

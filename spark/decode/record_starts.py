@@ -1,6 +1,6 @@
-"""Where each record begins: the one thing that follows only from the record before it.
+"""The start position of every record in a batch, which depends on the length of the record before it.
 
-A walk need not be right. What it finds is held against the lengths in the records by `records.py`, for all at once.
+The walk may return wrong positions for invalid bytes: `records.py` checks all of them against the records' lengths.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from cordwood.storage.contents import RECORD_BYTES_MIN
 from cordwood.storage.errors import CorruptBatch
 
 ABREAST_RECORDS_PER_STEP = 100
-"""A step of numpy over all batches takes as long as about so many in a loop of Python."""
+"""A numpy step over all batches takes about as long as this many records in a Python loop."""
 
 RUN_MIN = 8
 PROBE = 64
@@ -20,7 +20,7 @@ LENGTH_BITS_MAX = 35
 
 
 def walk(bodies: Bodies, octets: Octets) -> Places:
-    """The place of every record's length, batch after batch. Raises CorruptBatch, IndexError."""
+    """Return the position of every record's length, batch after batch. Raises CorruptBatch, IndexError."""
     counts = np.array([body.header.record_count for body in bodies.batches], dtype=np.int64)
     for body in bodies.batches:
         if not 0 < body.header.record_count <= (body.end - body.start) // RECORD_BYTES_MIN:
@@ -31,7 +31,7 @@ def walk(bodies: Bodies, octets: Octets) -> Places:
 
 
 def _abreast(bodies: Bodies, octets: Octets, counts: Places) -> Places:
-    """All batches at once, record by record: the more batches, the better."""
+    """Walk all batches in parallel, record by record. Efficient for many batches."""
     longest_first = np.argsort(-counts, kind="stable")
     falling = counts[longest_first]
     begins = (np.cumsum(counts) - counts)[longest_first]
@@ -50,7 +50,7 @@ def _abreast(bodies: Bodies, octets: Octets, counts: Places) -> Places:
 
 
 def _one_by_one(buffer: bytes | bytearray, octets: Octets, body: Body) -> Places:
-    """One batch: at one stroke where many records in a row have the same length, else in a loop."""
+    """Walk one batch: runs of records of equal length with numpy, others in a loop."""
     count, place = body.header.record_count, body.start
     found = np.empty(count, dtype=np.int64)
     done = 0
@@ -66,7 +66,7 @@ def _one_by_one(buffer: bytes | bytearray, octets: Octets, body: Body) -> Places
 
 
 def _run(buffer: bytes | bytearray, octets: Octets, place: int, end: int, count_max: int) -> tuple[int, int]:
-    """How many records from here on begin with the same length, at least one, and what each takes."""
+    """Return the number of records from `place` on with the same length field, at least one, and their size."""
     length, content = _length_at(buffer, place)
     width, stride = content - place, content - place + length
     fitting = max(1, min(count_max, (end - place) // stride))
@@ -81,7 +81,7 @@ def _run(buffer: bytes | bytearray, octets: Octets, place: int, end: int, count_
 
 
 def _begin_alike(octets: Octets, place: int, stride: int, width: int, begin: int, end: int) -> int:
-    """The first of the records from `begin` to `end`, were all of one length, that does not begin as they all do."""
+    """Return the first record from `begin` to `end` whose length field differs from the one at `place`, else `end`."""
     alike = np.ones(end - begin, dtype=bool)
     for at in range(place, place + width):
         alike &= octets[at + begin * stride : at + (end - 1) * stride + 1 : stride] == octets[at]
@@ -89,7 +89,7 @@ def _begin_alike(octets: Octets, place: int, stride: int, width: int, begin: int
 
 
 def _length_at(buffer: bytes | bytearray, place: int) -> tuple[int, int]:
-    """A record's length, taken to be positive, and the place behind it."""
+    """Return a record's length, assumed to be positive, and the position after it. Raises CorruptBatch."""
     number = 0
     for shift in range(0, LENGTH_BITS_MAX, 7):
         octet = buffer[place]
@@ -101,7 +101,7 @@ def _length_at(buffer: bytes | bytearray, place: int) -> tuple[int, int]:
 
 
 def _loop(buffer: bytes | bytearray, place: int, count: int) -> tuple[list[int], int]:
-    """The places of so many records, and the place behind the last."""
+    """Return the positions of `count` records, and the position after the last. Raises CorruptBatch."""
     found = []
     for _ in range(count):
         found.append(place)

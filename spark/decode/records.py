@@ -1,4 +1,4 @@
-"""The fields of many records at once: where each key, value and header lies, every length proved."""
+"""Vectorized record decoding: positions of keys, values and headers, with every length checked."""
 
 from dataclasses import dataclass
 
@@ -12,12 +12,12 @@ from cordwood.storage.batch import LOG_APPEND_TIME
 from cordwood.storage.errors import CorruptBatch
 
 HEADER_BYTES_MIN = 2
-"""The lengths of its key and its value."""
+"""Minimum size of a header: the lengths of its key and its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Byte strings in a buffer: where each starts and how long it is. Those that are null have length 0."""
+    """Byte strings in a buffer, by start and length. Null strings have length 0."""
 
     starts: Places
     lengths: Numbers
@@ -26,7 +26,7 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """The headers of all records in a row: the first `counts[0]` are the first record's, and so on."""
+    """The headers of all records, concatenated: the first `counts[0]` belong to the first record, and so on."""
 
     counts: Numbers
     keys: Spans
@@ -35,9 +35,9 @@ class Headers:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records with offsets and times, their contents not yet looked at. All arrays have one item a record.
+    """Records with offsets and timestamps, not yet decoded further. All arrays have one item per record.
 
-    `contents` is where the key's length begins, `ends` the place behind the record. Times are in ms.
+    `contents` is the position of the key's length, `ends` the position after the record. Timestamps are in ms.
     """
 
     octets: Octets
@@ -51,7 +51,7 @@ class Records:
         return len(self.offsets)
 
     def within(self, start: int, end: int) -> "Records":
-        """Those with offsets from `start` up to and without `end`."""
+        """Return the records with offsets from `start` (inclusive) to `end` (exclusive)."""
         first, behind = np.searchsorted(self.offsets, (start, end))
         return self[int(first) : int(behind)]
 
@@ -66,13 +66,13 @@ class Records:
         )
 
     def key_and_value(self) -> tuple[Spans, Spans, Places]:
-        """The keys, the values, and the places behind them, where the headers are counted. Raises CorruptBatch."""
+        """Return the keys, the values, and the positions of the header counts after them. Raises CorruptBatch."""
         keys, behind = _spans(self.octets, self.contents, self.ends)
         values, behind = _spans(self.octets, behind, self.ends)
         return keys, values, behind
 
     def headers(self, places: Places) -> Headers:
-        """The headers that begin with their count at `places`. Raises CorruptBatch."""
+        """Return the headers, whose counts are at `places`. Raises CorruptBatch."""
         counts, behind = _numbers(self.octets, places)
         if (counts < 0).any() or (counts > (self.ends - behind) // HEADER_BYTES_MIN).any():
             raise CorruptBatch("a number of headers that cannot be")
@@ -94,7 +94,7 @@ class Records:
 
 
 def read_records(bodies: Bodies) -> Records:
-    """All records of these batches. Raises CorruptBatch where a length is not what the next record says."""
+    """Return all records of decompressed batches. Raises CorruptBatch if lengths, offsets or counts do not fit."""
     octets = np.frombuffer(bodies.buffer, dtype=np.uint8)
     batches = bodies.batches
     counts = _array([body.header.record_count for body in batches])
@@ -129,7 +129,7 @@ def _array(numbers: list[int]) -> Numbers:
 
 
 def _spans(octets: Octets, places: Places, ends: Places) -> tuple[Spans, Places]:
-    """The byte string at each place, its length in front, and the place behind it. Raises CorruptBatch."""
+    """Return the length-prefixed byte string at each position, and the position after it. Raises CorruptBatch."""
     lengths, starts = _numbers(octets, places)
     is_null = lengths < 0
     lengths = np.where(is_null, 0, lengths)
@@ -139,7 +139,7 @@ def _spans(octets: Octets, places: Places, ends: Places) -> tuple[Spans, Places]
 
 
 def _numbers(octets: Octets, places: Places) -> tuple[Numbers, Places]:
-    """As `varints`, but what is behind the buffer is a CorruptBatch too."""
+    """Return `varints`. Raises CorruptBatch also for a position past the end of the buffer."""
     try:
         return varints(octets, places)
     except IndexError as error:

@@ -1,4 +1,4 @@
-"""Kafka's numbers of variable length, read at many places of a buffer at once."""
+"""Vectorized decoding of zigzag varints at many positions of a buffer."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,9 @@ VARINT_BYTES_MAX = 10
 
 
 def varints(octets: Octets, places: Places) -> tuple[Numbers, Places]:
-    """The zigzag number at each place, and the place behind it, which may be behind the buffer if the bytes are bad.
+    """Return the varint at each position, and the position after it, which is past the buffer for invalid bytes.
 
-    Raises CorruptBatch for numbers of more than ten bytes, IndexError for places behind the buffer.
+    Raises CorruptBatch for a varint of more than ten bytes, IndexError for a position past the end of the buffer.
     """
     pairs = two_octets(octets, places)
     numbers, widths = _NUMBERS.take(pairs), _WIDTHS.take(pairs)
@@ -26,13 +26,13 @@ def varints(octets: Octets, places: Places) -> tuple[Numbers, Places]:
 
 
 def two_octets(octets: Octets, places: Places) -> NDArray[np.uint16]:
-    """The octet at each place and, above it, the next one: enough for most numbers. Raises IndexError."""
+    """Return the octet at each position and the next octet as its high byte. Raises IndexError."""
     second = octets.take(places + 1, mode="clip").astype(np.uint16)
     return second << np.uint16(8) | octets.take(places)
 
 
 def _read_longer(octets: Octets, places: Places) -> tuple[Numbers, Numbers]:
-    """The numbers, and how many octets each takes, seven bits at a time."""
+    """Decode varints seven bits at a time. Return the numbers and their sizes in octets. Raises CorruptBatch."""
     numbers = np.zeros(len(places), dtype=np.uint64)
     widths = np.zeros(len(places), dtype=np.int64)
     rest = np.arange(len(places))
@@ -52,7 +52,7 @@ def _unzigzag(numbers: NDArray[np.uint64]) -> Numbers:
 
 
 def _tables() -> tuple[Numbers, Numbers]:
-    """For every two octets the number that they begin with and how many of them it takes, 0 where it takes more."""
+    """Return for every pair of octets the varint that it begins with, and its size; 0 for more than two octets."""
     pairs = np.arange(1 << 16, dtype=np.uint64)
     first, second = pairs & np.uint64(0xFF), pairs >> np.uint64(8)
     is_one, is_two = first < 0x80, second < 0x80
@@ -62,4 +62,4 @@ def _tables() -> tuple[Numbers, Numbers]:
 
 _NUMBERS, _WIDTHS = _tables()
 RECORD_BYTES = np.where((_WIDTHS > 0) & (_NUMBERS >= 0), _NUMBERS + _WIDTHS, 0)
-"""For every two octets what a record takes that begins with them, its length included; 0 where they do not tell."""
+"""For every pair of octets the total size of a record that begins with it; 0 if two octets are not sufficient."""
