@@ -1,1 +1,1 @@
-"""Programs that use Cordwood as anybody would: through an ordinary Kafka client."""
+"""Example programs that use Cordwood through ordinary Kafka clients and Spark."""

@@ -1,7 +1,7 @@
 """The request decoder: kio schemas, decoded in steps, with every array length checked against the remaining bytes.
 
-kio's native reader decodes a message as a whole: it blocks the event loop meanwhile, and allocates by an array's
-claimed length. Here arrays are decoded item by item; an entity without arrays is decoded by kio.
+kio's native reader decodes a message in one call, which blocks the event loop, and allocates by an array's claimed
+length. Here arrays are decoded item by item; an entity without arrays is decoded by kio.
 """
 
 import dataclasses

@@ -1,1 +1,1 @@
-"""Every flight that left New York in 2013, through three brokers of which one is killed half-way."""
+"""The flights demo: all flights from New York in 2013 through three brokers, one of which is killed half-way."""

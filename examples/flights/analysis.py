@@ -1,4 +1,4 @@
-"""Delays per carrier as Spark finds them in the committed log: by a stream that runs all along, and by one read."""
+"""Delays by carrier, computed by Spark: with a streaming query during the demo, and with one batch query."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,7 +12,7 @@ FLIGHT = "carrier string, dep_delay double, arr_delay double"
 
 
 def delays_of(records: DataFrame) -> DataFrame:
-    """A row for each carrier: its two letters, and the columns of `Delays`."""
+    """Return a row for each carrier: its two-letter code, and the columns of `Delays`."""
     flights = records.select(from_json(col("value").cast("string"), FLIGHT).alias("flight")).select("flight.*")
     return flights.groupBy("carrier").agg(
         functions.count("*"),
@@ -24,18 +24,18 @@ def delays_of(records: DataFrame) -> DataFrame:
 
 
 def read_delays(spark: SparkSession, bootstrap: str, topic: str) -> dict[str, Delays]:
-    """What the whole topic says now."""
+    """Return the delays of all records in the topic, by carrier."""
     reader = spark.read.format("cordwood").option("kafka.bootstrap.servers", bootstrap)
     return _by_carrier(delays_of(reader.option("subscribe", topic).load()).collect())
 
 
 class DelaysStream:
-    """The same of every record so far, kept up to date as they are committed."""
+    """A streaming query that keeps the delays by carrier up to date."""
 
     def __init__(
         self, spark: SparkSession, bootstrap: str, topic: str, checkpoint: Path, seen: Callable[[int], object]
     ) -> None:
-        """`seen` is told after each micro-batch how many records there were so far."""
+        """Start the query. `seen` is called after each micro-batch with the number of records so far."""
         self.delays: dict[str, Delays] = {}
         self._seen = seen
         reader = spark.readStream.format("cordwood").option("kafka.bootstrap.servers", bootstrap)
@@ -44,7 +44,7 @@ class DelaysStream:
         self._query = writer.option("checkpointLocation", str(checkpoint)).start()
 
     def finish(self) -> None:
-        """Go on to the end of what is committed, and stop. Raises what ended the stream before, if anything did."""
+        """Process all committed records and stop. Raises the query's error if the query has failed."""
         self._query.processAllAvailable()
         self._query.stop()
 

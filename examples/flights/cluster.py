@@ -1,4 +1,4 @@
-"""Three brokers on this machine, by `cordwood up` and `cordwood down` as anybody would start and stop them."""
+"""A local cluster of three brokers, started with `cordwood up` and stopped with `cordwood down`."""
 
 import json
 import os
@@ -14,7 +14,7 @@ PORT_END = 1 << 16
 
 
 class Cluster:
-    """A local cluster with its data below `directory`. A context manager that stops what is left of it."""
+    """A local cluster with its data below `directory`: a context manager that stops the running brokers."""
 
     def __init__(self, directory: Path, brokers: int = BROKERS) -> None:
         self.directory = directory
@@ -22,11 +22,11 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """host:port of every broker, running or not."""
+        """The bootstrap servers: host:port of every broker, running or not."""
         return ",".join(broker["kafka"] for broker in self._written().values())
 
     def kill(self, broker_id: int) -> None:
-        """SIGKILL: no goodbye, nothing flushed, nothing handed over."""
+        """Kill a broker with SIGKILL: without a flush and without a controlled shutdown."""
         os.kill(self._written()[broker_id]["pid"], signal.SIGKILL)
 
     def __enter__(self) -> "Cluster":
@@ -39,7 +39,7 @@ class Cluster:
         self._cordwood("down")
 
     def _cordwood(self, command: str, *options: str) -> None:
-        """One command to its end. Raises SystemExit with its own words where it fails."""
+        """Run one command. Raises SystemExit with its error message if it fails."""
         words = [command, "--data-dir", str(self.directory), *options]
         done = subprocess.run(
             [sys.executable, "-m", "cordwood.cluster.cli", *words],
@@ -53,13 +53,13 @@ class Cluster:
             raise SystemExit(done.stderr.strip() or f"cordwood {command} ended with exit code {done.returncode}")
 
     def _written(self) -> dict[int, dict[str, Any]]:
-        """What `cordwood up` has written of each broker, by its number."""
+        """Return the brokers in the file that `cordwood up` has written, by broker id."""
         written = json.loads((self.directory / "cluster.json").read_text())
         return {broker["id"]: broker for broker in written["brokers"]}
 
 
 def free_ports(count: int) -> int:
-    """The first of `count` ports in a row that nobody listens on now."""
+    """Return the first of `count` consecutive free ports."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

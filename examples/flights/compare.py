@@ -1,4 +1,4 @@
-"""What came back, held against what was sent."""
+"""Comparison of the records read back with the records sent: missing, duplicate, changed, out of order."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from examples.flights.source import Delays
 
 @dataclass(slots=True)
 class Sums:
-    """One carrier's delays, added up record by record."""
+    """One carrier's delays, collected record by record."""
 
     flights: int = 0
     departures: list[float] = field(default_factory=list)
@@ -21,10 +21,10 @@ class Sums:
 
 @dataclass(slots=True)
 class ReadBack:
-    """Takes in the records as they are consumed, and notes whatever is not as it was sent."""
+    """The consumed records, with counts of all differences from the records sent."""
 
     sent: list[bytes]
-    """The value of each row."""
+    """The sent value of each row."""
     seen: bytearray = field(init=False)
     last_row_of_key: dict[bytes, int] = field(default_factory=dict)
     by_carrier: dict[str, Sums] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class ReadBack:
         self.seen = bytearray(len(self.sent))
 
     def take(self, key: bytes | None, value: bytes) -> None:
-        """One record, in the order of its partition."""
+        """Add one record, in partition order."""
         flight = json.loads(value)
         row: int = flight["row"]
         self.changed += value != self.sent[row]
@@ -54,16 +54,16 @@ class ReadBack:
 
     @property
     def missing(self) -> int:
-        """Rows that never came back."""
+        """The number of rows that were not read back."""
         return self.seen.count(0)
 
     def delays(self) -> dict[str, Delays]:
-        """As `source.delays_by_carrier`, from the records."""
+        """Return the delays of the consumed records, as `source.delays_by_carrier` does for the table."""
         return {carrier: sums.delays() for carrier, sums in self.by_carrier.items()}
 
 
 def same(left: Delays | None, right: Delays | None) -> bool:
-    """Equal but for the order in which floating-point numbers were added."""
+    """Return whether delays are equal, up to the rounding of floating-point sums."""
     if left is None or right is None:
         return left is right
     return all(

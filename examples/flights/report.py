@@ -1,4 +1,4 @@
-"""The end of the demo: a table and a chart of delays per carrier, and a verdict on everything that was read."""
+"""The report of the demo: a table and a chart of delays by carrier, and a verdict on all records read."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ CHART_COLUMNS = 40
 
 
 def show_delays(console: Console, expected: dict[str, Delays], found: Mapping[str, dict[str, Delays]]) -> int:
-    """Print what pandas says of the table, and which readers say otherwise. Returns how often one does."""
+    """Print the delays computed by pandas, and the readers that differ. Return the number of differences."""
     names = carrier_names()
     table = Table(
         title=f"Delays in minutes, and whether {', '.join(found)} agree with pandas", box=SIMPLE, pad_edge=False
@@ -34,7 +34,7 @@ def show_delays(console: Console, expected: dict[str, Delays], found: Mapping[st
 
 
 def show_chart(console: Console, delays: dict[str, Delays]) -> None:
-    """Print the carriers by their mean delay at departure, the latest first."""
+    """Print the carriers by mean departure delay, the largest first."""
     names = carrier_names()
     means = {carrier: each.departure_mean for carrier, each in delays.items() if each.departure_mean is not None}
     chart = Table(title="Mean delay at departure in minutes", box=None, pad_edge=False, show_header=False)
@@ -45,7 +45,7 @@ def show_chart(console: Console, delays: dict[str, Delays]) -> None:
 
 
 def show_verdict(console: Console, findings: Mapping[str, int]) -> int:
-    """Print how often each thing that must not happen did. Returns the exit code."""
+    """Print the count of each kind of failure. Return the exit code."""
     for what, count in findings.items():
         console.print(f"  {what}: {count:,}", style="bold red" if count else "green")
     return int(any(findings.values()))

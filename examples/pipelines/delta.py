@@ -1,4 +1,4 @@
-"""Delta tables without a jar: one transaction a micro-batch, numbered as the batch is, so that none counts twice."""
+"""Delta tables without a jar: one transaction per micro-batch, with the batch id, so that no batch is applied twice."""
 
 from collections.abc import Callable
 
@@ -6,16 +6,16 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame
 
 Write = Callable[[DataFrame, int], None]
-"""What `foreachBatch` calls with a micro-batch and its number."""
+"""The callback of `foreachBatch`, with a micro-batch and its batch id."""
 
 IS_GONE = "is_gone"
-"""The column that tells a removal from a new row."""
+"""The column that marks a deleted row."""
 
 
 def appends(path: str, application: str) -> Write:
-    """Add each batch's rows to a table, which is made on first use.
+    """Return a callback that appends each batch's rows to a table, which is created on first use.
 
-    `application` stands for one checkpoint, for that is where batches are numbered.
+    `application` stands for one checkpoint, because batch ids are unique within a checkpoint.
     """
 
     def append(batch: DataFrame, batch_id: int) -> None:
@@ -27,9 +27,9 @@ def appends(path: str, application: str) -> Write:
 
 
 def upserts(path: str, key: str, application: str) -> Write:
-    """As `appends`, but rows have a boolean `is_gone`, and join, replace or leave the table by their key.
+    """Return a callback that inserts, updates or deletes rows by key; the column `is_gone` marks deletions.
 
-    A batch has each key once.
+    A batch must have each key at most once. `application` is as for `appends`.
     """
 
     def upsert(batch: DataFrame, batch_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Table-table join: a view of where each registered aircraft is, kept up to date from two changelogs."""
+"""Table-table join: a materialized view of each registered aircraft's location, maintained from two changelogs."""
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
@@ -11,11 +11,11 @@ from examples.pipelines.workplace import Workplace, own_workplace
 
 
 def fleet(planes: DataFrame, flights: DataFrame) -> DataFrame:
-    """The view's row of each aircraft of which something is known; one that changes comes again.
+    """Return the changed rows of the view, one for each aircraft that is on either side.
 
-    The join is an aggregate over both changelogs: its state is what each side last said of a key. Rows of the other
-    side have no offset of this one, and `max_by` passes over them. Where a side is missing, or gone again, the view has
-    no row.
+    The join is an aggregate over both changelogs; its state is the last row of each key on each side. Rows of one side
+    have a null offset for the other side, and `max_by` ignores them. If a side is missing or deleted, the view has no
+    row.
     """
     plane = planes.select(col("key").alias("tailnum"), col("row").alias("plane"), col("offset").alias("plane_offset"))
     landing = struct(col("row.dest").alias("airport"), col("row.time_hour").alias("since"))
@@ -29,7 +29,7 @@ def fleet(planes: DataFrame, flights: DataFrame) -> DataFrame:
 
 
 def run(place: Workplace) -> DeltaTable:
-    """Bring the view up to date with both topics, and return it."""
+    """Update the view from both topics, and return it."""
     changed = fleet(place.read_stream("planes", PLANE), place.read_stream("flights", FLIGHT))
     view = place.table("fleet")
     place.run(changed.writeStream.outputMode("update").foreachBatch(upserts(view, "tailnum", "fleet")), "fleet")
@@ -37,7 +37,7 @@ def run(place: Workplace) -> DeltaTable:
 
 
 def main() -> None:
-    """Where the fleet is after a week, and again when the register was corrected."""
+    """Print the fleet's locations after a week, and again after corrections of the register."""
     console, planes = Console(), read_planes()
     with own_workplace() as place:
         place.send("planes", registrations(planes))

@@ -1,4 +1,4 @@
-"""Stream-table join: each flight with its aircraft as the register's changelog has it when the flight is processed."""
+"""Stream-table join: each flight with its aircraft, as in the register's changelog when the flight is processed."""
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
@@ -12,15 +12,15 @@ from examples.pipelines.workplace import Workplace, own_workplace
 
 
 def with_planes(flights: DataFrame, planes: DataFrame) -> DataFrame:
-    """Every flight; nothing about the aircraft where the register does not have it."""
+    """Return every flight, with nulls for an aircraft that is not in the register."""
     return flights.select("row.*").join(table_of(planes).withColumnRenamed("key", "tailnum"), "tailnum", "left")
 
 
 def enrichment(place: Workplace) -> DataStreamWriter:
-    """The query.
+    """Return the streaming query.
 
-    Each micro-batch reads the changelog to its end: so there is no state, and a correction of the register concerns the
-    flights that come after it.
+    Each micro-batch reads the changelog to its end. So the query has no state, and a correction of the register affects
+    only later flights.
     """
     append = appends(place.table("flights_with_planes"), "flights_with_planes")
 
@@ -31,13 +31,13 @@ def enrichment(place: Workplace) -> DataStreamWriter:
 
 
 def run(place: Workplace) -> DeltaTable:
-    """Enrich what there is of flights, and return the table that grew."""
+    """Enrich all available flights, and return the table."""
     place.run(enrichment(place), "flights_with_planes")
     return DeltaTable(place.table("flights_with_planes"))
 
 
 def main() -> None:
-    """Who built the aircraft that left New York, and how many seats they had."""
+    """Print the manufacturers of the aircraft that left New York, with flights and seats."""
     with own_workplace() as place:
         place.send("planes", registrations(read_planes()))
         place.send("flights", records(read_flights("2013-01-01", "2013-01-08"), key="tailnum"))

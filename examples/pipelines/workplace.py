@@ -1,4 +1,4 @@
-"""Where a pipeline works: brokers, a Spark session, and a directory for its tables and checkpoints."""
+"""The environment of a pipeline: brokers, a Spark session, and a directory for tables and checkpoints."""
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,19 +20,19 @@ PARTITIONS = 3
 ANSWER_S = 30.0
 
 FOR_EVER = {"retention.ms": "-1"}
-"""The flights are of 2013: by any other retention they would be too old the moment they come."""
+"""Unlimited retention: the flights are from 2013, and any limit would delete them immediately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """What every pipeline is given, so that a test and `python -m` run the same program."""
+    """The environment passed to every pipeline, so that a test and `python -m` run the same program."""
 
     spark: SparkSession
     bootstrap: str
     directory: Path
 
     def send(self, topic: str, records: Iterable[Record]) -> None:
-        """Put records into a topic, which is made where it is missing. All are acknowledged when this returns."""
+        """Send records to a topic, which is created if missing. Return once all are acknowledged."""
         make_topic(self.bootstrap, topic)
         producer = Producer(
             {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "compression.type": "lz4"}
@@ -52,26 +52,26 @@ class Workplace:
         assert left == 0, f"{left} records were not acknowledged within {ANSWER_S:.0f} s"
 
     def read(self, topic: str, schema: str, options: Mapping[str, str] | None = None) -> DataFrame:
-        """What the topic holds now: `row` (by the schema; null in a tombstone), and the record's own columns."""
+        """Return the topic's current records: `row` (parsed by `schema`; null in a tombstone) and Kafka's columns."""
         reader = self.spark.read.format("cordwood").options(**self._options(topic, options))
         return _with_row(reader.load(), schema)
 
     def read_stream(self, topic: str, schema: str, options: Mapping[str, str] | None = None) -> DataFrame:
-        """As `read`, from the first record on and without an end."""
+        """Return a stream of the topic's records from the first one on, with the columns of `read`."""
         reader = self.spark.readStream.format("cordwood").options(**self._options(topic, options))
         return _with_row(reader.load(), schema)
 
     def run(self, writer: DataStreamWriter, name: str) -> None:
-        """Process all that is there, from where the query of this name ended the last time."""
+        """Process all available records, from the checkpoint of the query of this name."""
         checkpoint = str(self.directory / "checkpoints" / name)
         writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
 
     def append(self, rows: DataFrame, name: str) -> None:
-        """Add a stream's rows to the Parquet table of this name, each once whatever is killed."""
+        """Append a stream's rows to the Parquet table of this name, exactly once, even across failures."""
         self.run(rows.writeStream.format("parquet").option("path", self.table(name)), name)
 
     def table(self, name: str) -> str:
-        """Where a table lies."""
+        """Return the path of a table."""
         return str(self.directory / name)
 
     def _options(self, topic: str, more: Mapping[str, str] | None) -> dict[str, str]:
@@ -81,7 +81,7 @@ class Workplace:
 
 @contextmanager
 def own_workplace() -> Iterator[Workplace]:
-    """A workplace with a broker of its own, and nothing left of it afterwards."""
+    """Provide a workplace with its own broker, and delete it afterwards."""
     with tempfile.TemporaryDirectory(prefix="cordwood-pipeline-") as directory:
         place = Path(directory)
         with Cluster(place / "broker", brokers=1) as cluster, local_session() as spark:
@@ -89,7 +89,7 @@ def own_workplace() -> Iterator[Workplace]:
 
 
 def make_topic(bootstrap: str, name: str) -> None:
-    """Make a topic of a few partitions that keeps all; nothing where it is there already."""
+    """Create a topic with unlimited retention, if it does not exist."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     if name not in admin.list_topics(timeout=ANSWER_S).topics:
         admin.create_topics([NewTopic(name, PARTITIONS, 1, config=FOR_EVER)])[name].result(ANSWER_S)
