@@ -29,7 +29,7 @@ from cordwood.storage.slices import Slice
 BUFFER_BYTES_MIN = 4 << 10
 BUFFER_BYTES_USUAL = 256 << 10
 BUFFER_BYTES_KEPT = 16 << 20
-"""A buffer keeps the size of its largest request, since allocation is slow. A larger one is freed immediately."""
+"""Up to this size a buffer stays as large as its largest request, since allocation is slow. A larger one is freed."""
 BUFFER_BYTES_STEP = 4 << 20
 REQUEST_BYTES = 2 << 10
 """Memory counted for one pending request, in addition to a share of its size."""

@@ -186,7 +186,7 @@ class ConnectionMemory:
         return since is not None and self._loop.time() - since > HELD_S_MAX
 
     def _is_stuck(self, holder: Holder) -> bool:
-        """Whether an incomplete request makes too little progress, or waits after a request that is not answered."""
+        """Whether an incomplete request arrives too slowly, or waits for an earlier request that is not answered."""
         if not holder.is_arriving:
             return holder.partial_bytes > 0 and self._is_unanswered(holder)
         now = self._loop.time()

@@ -60,7 +60,7 @@ def reading(schema: Any, frame: memoryview, position: int, items_max: int) -> St
 
 @functools.cache
 def _reader(schema: Any) -> StepwiseRead:
-    """Return a stepwise reader. Tagged fields are skipped (KIP-482): the requests with arrays have none."""
+    """Return a stepwise reader that skips tagged fields (KIP-482): of requests with arrays, only Fetch has any."""
     untagged = [field for field in dataclasses.fields(schema) if "tag" not in field.metadata]
     fields = [(field.name, *_field_reader(schema, field)) for field in untagged]
     flexible = bool(schema.__flexible__)

@@ -1,4 +1,4 @@
-"""Outgoing connections to other brokers, for replication and repair."""
+"""Outgoing connections to other brokers, for replication, repair and requests of the HTTP API."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The socket server: listeners, connection limits, idle and stalled connections, and eviction (KIP-402)."""
+"""The socket server: listeners, connection limits with priority for brokers (KIP-402), and closing of idle clients."""
 
 import asyncio
 import heapq
@@ -163,7 +163,7 @@ class Server:
                 return True
 
     def _longest_idle(self) -> list[tuple[Connection, float]]:
-        """Return EVICTED_AT_ONCE candidates, so that not every new client costs a scan of all connections."""
+        """Return up to EVICTED_AT_ONCE candidates, so that not every new client costs a scan of all connections."""
         now = asyncio.get_running_loop().time()
         idle = (
             connection

@@ -70,7 +70,7 @@ class Turns:
                 yield name, item
 
     async def gather(self, function: Callable[[_Item], Awaitable[_T]], items: Collection[_Item]) -> list[_T]:
-        """Return the results of `function` for all items, in order, with AT_ONCE_MAX calls running concurrently.
+        """Return the results of `function` for all items, in order, with at most AT_ONCE_MAX concurrent calls.
 
         Each call counts as one step. `function` must not raise.
         """

@@ -244,7 +244,7 @@ class DelayedFetch:
         """Log directories that are not waited for: their read-ahead is in progress, or too many are queued."""
 
     def begin(self, *, is_enough: bool = False, may_wait: bool = False) -> None:
-        """Read all partitions, and answer if there are enough bytes or wait on."""
+        """Read all partitions. Answer if there are enough bytes; otherwise keep waiting."""
         self._is_busy = True
         steps = self._attempt(is_enough, may_wait)
         if len(self._wanted) <= PARTITIONS_AT_ONCE:
