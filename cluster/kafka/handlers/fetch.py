@@ -403,7 +403,7 @@ class DelayedFetch:
 
         An empty result comes only from a leader that knows its high watermark (`known_watermark`); otherwise a client
         that reads to the end may see the log end go back.
-        The first batch is returned whatever its size, so that a client with small limits makes progress (KIP-74).
+        The first batch is returned even above the limits, so that a client with small limits makes progress (KIP-74).
         """
         rows: list[Row] = []
         size = 0
