@@ -1,1 +1,1 @@
-"""Proof by breaking things: simulated disks, real kills and power cuts."""
+"""Chaos testing: cluster simulator, fault injection on real processes, mutation testing, history checkers."""

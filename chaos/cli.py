@@ -1,4 +1,4 @@
-"""`cordwood chaos`: prove on this machine, or on a cluster of one's own, that no promise is broken."""
+"""The command line of `cordwood chaos`: the subcommands sim, replay, run and mutants."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""Which state of the source a run tried, so that its seed can be tried on the same again."""
+"""The git commit of the source tree under test, so that a seed can be replayed on the same source."""
 
 import subprocess
 from pathlib import Path
@@ -8,15 +8,15 @@ from cordwood import __version__
 GIT_S = 10
 HERE = Path(__file__).resolve().parent
 SOURCE = (":(top)", ":(top,exclude)docs")
-"""All but the documentation, where results are written while runs go on."""
+"""All files except the documentation, into which result files are written during runs."""
 
 
 class Unclean(Exception):
-    """The source is at no commit: what runs on it could not be run again."""
+    """The source tree differs from every commit, so that the run could not be repeated."""
 
 
 def commit() -> str:
-    """The commit of the source tree, with -dirty where it has changes; for an installed package its version."""
+    """Return the commit of the source tree, with -dirty if it has changes, or the version of an installed package."""
     try:
         return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     except (OSError, subprocess.SubprocessError):
@@ -24,7 +24,7 @@ def commit() -> str:
 
 
 def clean_commit() -> str:
-    """The commit of the source tree. Raises Unclean where anything but the documentation differs from it."""
+    """Return the commit of the source tree. Raises Unclean without a git tree, or if a file outside docs/ differs."""
     try:
         changed = _git("status", "--porcelain", "--", *SOURCE).splitlines()
         if not changed:

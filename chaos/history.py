@@ -1,4 +1,4 @@
-"""What clients asked and were told, and what every replica holds in the end: rows of numbers, kept by column."""
+"""The history of a run: client operations and final replica contents, as columns of integers."""
 
 import zipfile
 from array import array
@@ -67,12 +67,12 @@ __all__ = [
 
 
 class NotAHistory(ValueError):
-    """The file holds something else. The message is a sentence for whoever named it."""
+    """The file does not hold a history of this version. The message is a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """All that is known of a run. Partitions, numbered over all topics, clients and brokers are small numbers."""
+    """All observations of one run. Partitions are numbered over all topics; clients and brokers are small integers."""
 
     sends: Sends
     polls: Polls
@@ -89,7 +89,7 @@ class History:
     replicas: Replicas
 
     def save(self, file: BinaryIO) -> None:
-        """Write it as numpy's .npz, one array a column, named table.column."""
+        """Write the history as numpy's .npz: one array per column, named table.column."""
         columns = {
             f"{table.name}.{column.name}": getattr(getattr(self, table.name), column.name)
             for table in fields(self)
@@ -99,7 +99,7 @@ class History:
 
     @classmethod
     def load(cls, file: BinaryIO) -> "History":
-        """Read what `save` wrote. Raises NotAHistory."""
+        """Read a file that `save` wrote. Raises NotAHistory."""
         try:
             with np.load(file, allow_pickle=False) as columns:
                 return cls(**{table.name: _loaded(table, columns) for table in fields(cls)})
@@ -134,10 +134,10 @@ class _Rows(Generic[AnyTable]):
 
 
 class HistoryBuilder:
-    """Write down each thing as it happens; each client's in the order in which they happened to it.
+    """Recorder of operations as they happen. Each client's operations are recorded in the client's own order.
 
-    Times are nanoseconds of one clock that all clients share, simulated or real. `leaders_end` tells, at any time, the
-    largest high watermark that any leader of a partition has had: there is such an observer in a simulated world only.
+    Times are nanoseconds of one clock, simulated or real, that all clients share. `leaders_end` returns the largest
+    high watermark that any leader of a partition has had so far. Only a simulated world has such an observer.
     """
 
     def __init__(self, leaders_end: Callable[[int], int] = lambda _partition: UNKNOWN) -> None:
@@ -166,28 +166,28 @@ class HistoryBuilder:
         timestamp: int = UNKNOWN,
         content: int = UNKNOWN,
     ) -> int:
-        """A send begins. Its outcome is INFO until another is told; returns the number to tell it by."""
+        """Record the begin of a send, with outcome INFO until another is recorded. Return the number of the send."""
         self._sends.append(
             producer, sequence, partition, at_ns, UNKNOWN, Outcome.INFO, UNKNOWN, acks, timestamp, content
         )
         return len(self._sends) - 1
 
     def sealed(self, send: int, timestamp: int, content: int) -> None:
-        """Its record has got the timestamp, and the content, that it is sent with."""
+        """Record the timestamp and the content that the record of a send is sent with."""
         self._sends.columns["timestamp"][send] = timestamp
         self._sends.columns["content"][send] = content
 
     def ok(self, send: int, offset: int, at_ns: int) -> None:
-        """It was acknowledged. `offset` is UNKNOWN for a repeat whose place the broker no longer knew."""
+        """Record an acknowledgement. `offset` is UNKNOWN for a retried batch whose offset the broker no longer knew."""
         self._end(send, Outcome.OK, at_ns)
         self._sends.columns["offset"][send] = offset
 
     def fail(self, send: int, at_ns: int) -> None:
-        """It was refused, and is certainly in no log. When in doubt it is `info`."""
+        """Record an error that guarantees that the record is in no log. In doubt, call `info`."""
         self._end(send, Outcome.FAIL, at_ns)
 
     def info(self, send: int, at_ns: int) -> None:
-        """The client gave up, and does not know."""
+        """Record that the client gave up without a known outcome."""
         self._end(send, Outcome.INFO, at_ns)
 
     def _end(self, send: int, outcome: Outcome, at_ns: int) -> None:
@@ -204,23 +204,23 @@ class HistoryBuilder:
         batch: int = 0,
         content: int = UNKNOWN,
     ) -> None:
-        """A consumer was given a record."""
+        """Record one record that a consumer received."""
         self._polls.append(consumer, partition, offset, value, at_ns, batch, content)
 
     def batch(self, partition: int, base: int, end: int, leader_epoch: int, at_ns: int) -> None:
-        """A consumer was given a batch: its offsets, and the epoch of the leader that appended it."""
+        """Record one batch that a consumer received: its offsets, and the epoch of the leader that appended it."""
         self._batches.append(partition, base, end, leader_epoch, at_ns)
 
     def assign(self, consumer: int, partition: int, at_ns: int) -> None:
-        """A consumer begins at some place of a partition; what it was given before is no longer continued."""
+        """Record that a consumer starts at a position of a partition. Polls before and after are not consecutive."""
         self._assignments.append(consumer, partition, at_ns)
 
     def commit(self, group: int, generation: int, partition: int, offset: int, outcome: Outcome = Outcome.OK) -> None:
-        """A member of that generation committed the offset that it is to be given next."""
+        """Record that a member of this generation committed the next offset to consume."""
         self._commits.append(group, generation, partition, offset, outcome, False)
 
     def read_commit(self, group: int, generation: int, partition: int, offset: int) -> None:
-        """A member of that generation asked for the committed offset; UNKNOWN where it was told that there is none."""
+        """Record the committed offset that a member of this generation fetched; UNKNOWN where there was none."""
         self._commits.append(group, generation, partition, offset, Outcome.OK, True)
 
     def watermark(
@@ -236,7 +236,7 @@ class HistoryBuilder:
         last_stable: int = UNKNOWN,
         read_end: int = UNKNOWN,
     ) -> None:
-        """A client was told how far a partition is committed, or where it starts; see Watermarks."""
+        """Record a high watermark, a log start offset, or both, as a client received them; see Watermarks."""
         self._watermarks.append(
             client,
             partition,
@@ -251,7 +251,7 @@ class HistoryBuilder:
         )
 
     def elected(self, partition: int, leader_epoch: int, after_ns: int) -> None:
-        """A leader epoch was first seen; at that time it had not begun. Those of a partition rise."""
+        """Record a new leader epoch, which began after `after_ns`. The epochs of a partition increase."""
         self._elections.append(partition, leader_epoch, after_ns)
 
     def looked_up(
@@ -263,7 +263,7 @@ class HistoryBuilder:
         times_ns: tuple[int, int],
         leader_epoch: int = UNKNOWN,
     ) -> None:
-        """A client was told the first record at or after a time: offset and timestamp, or UNKNOWN twice."""
+        """Record an answer of ListOffsets by time: offset and timestamp, or UNKNOWN twice if no such record exists."""
         self._lookups.append(client, partition, *times_ns, leader_epoch, wanted, *answer)
 
     def epoch_end(
@@ -275,7 +275,7 @@ class HistoryBuilder:
         times_ns: tuple[int, int],
         leader_epoch: int,
     ) -> None:
-        """A client was told by a leader of this epoch where another ended: which epoch that is, and its end."""
+        """Record an answer of OffsetForLeaderEpoch by the leader of `leader_epoch`: an epoch and its end offset."""
         self._epoch_ends.append(client, partition, *times_ns, leader_epoch, wanted, *answer)
 
     def delete(
@@ -287,29 +287,29 @@ class HistoryBuilder:
         age_ms: int = UNKNOWN,
         keep_records: int = UNKNOWN,
     ) -> int:
-        """An administrator begins to allow it; see Deletions. Returns the number to tell its end by."""
+        """Record the begin of a deletion or of a change of retention; see Deletions. Return its number."""
         self._deletions.append(partition, before, age_ms, keep_records, at_ns, UNKNOWN, Outcome.INFO)
         return len(self._deletions) - 1
 
     def deleted(self, deletion: int, at_ns: int) -> None:
-        """All of it is gone for good, or may go from now on."""
+        """Record that the deletion is complete, or that retention may delete from now on."""
         self._deletions.columns["outcome"][deletion] = Outcome.OK
         self._deletions.columns["ended_ns"][deletion] = at_ns
 
     def fault(self, kind: int, since_ns: int, until_ns: int, *, is_alone: bool) -> None:
-        """A fault strikes; see Faults."""
+        """Record a fault; see Faults."""
         self._faults.append(kind, since_ns, until_ns, is_alone)
 
     def replica(
         self, broker: int, partition: int, log_start: int, high_watermark: int, records: Iterable[tuple[int, int]]
     ) -> None:
-        """The end: one in-sync replica read raw, as (offset, value). Without records too: then they are all gone."""
+        """Record an in-sync replica as read from disk at the end, as (offset, value), even without records."""
         self._logs.append(broker, partition, log_start, high_watermark)
         for offset, value in records:
             self._replicas.append(broker, partition, offset, value)
 
     def build(self) -> History:
-        """Everything up to now."""
+        """Return the history of everything recorded so far."""
         return History(
             sends=self._sends.table(),
             polls=self._polls.table(),

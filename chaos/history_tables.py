@@ -1,4 +1,4 @@
-"""Tables of a history: a column of numbers for each thing that is known of an operation."""
+"""The tables of a history: one column of integers for each fact that is known of an operation."""
 
 import re
 from collections.abc import Iterable
@@ -11,19 +11,19 @@ import numpy.typing as npt
 
 Column = npt.NDArray[np.int64]
 Operation = dict[str, int | str]
-"""One row in words: its table's name as "operation", and its cells by column."""
+"""One row as a dict: the name of the table as "operation", and the cells by column."""
 
 UNKNOWN = -1
-"""In the place of an offset or a time that nobody was told."""
+"""Placeholder of an offset or a time that no client received."""
 BY_FOLLOWER = -2
-"""In the place of a leader's epoch: a follower has answered, and may lag."""
+"""Placeholder of a leader epoch where a follower answered. A follower may lag."""
 ACKS_ALL = -1
 SEQUENCE_BITS = 40
 PRODUCERS_MAX = 1 << (63 - SEQUENCE_BITS)
 
 
 class Outcome(IntEnum):
-    """What became of an operation, as far as its client knows. INFO: it may or may not have happened, now or later."""
+    """The outcome of an operation, as its client knows it. INFO: the operation may take effect now, later or never."""
 
     OK = 1
     FAIL = 2
@@ -31,28 +31,28 @@ class Outcome(IntEnum):
 
 
 def value_of(producer: int, sequence: int) -> int:
-    """The number that a record carries: no other record of the run has it."""
+    """Return the value of a record, unique within the run."""
     assert 0 <= producer < PRODUCERS_MAX, f"there is no producer {producer}"
     assert 0 <= sequence < 1 << SEQUENCE_BITS, f"there is no sequence {sequence}"
     return producer << SEQUENCE_BITS | sequence
 
 
 def content_of(key: bytes | None, headers: Iterable[tuple[str, bytes | None]], timestamp: int) -> int:
-    """A number for all of a record but its value: equal numbers stand for equal contents."""
+    """Return a hash of the key, headers and timestamp of a record. Equal contents have equal hashes."""
     parts = (b"\0" if key is None else b"\1" + key, repr([*headers]).encode(), b"%d" % timestamp)
     return int.from_bytes(blake2b(b"\n".join(parts), digest_size=8).digest(), "big") >> 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Rows in the order in which they were written down. Every field is a column, all are of one length."""
+    """Rows in the order in which they were recorded. Every field is a column; all columns have the same length."""
 
     def __len__(self) -> int:
         first: Column = getattr(self, fields(self)[0].name)
         return len(first)
 
     def operation(self, row: int) -> Operation:
-        """One row in words."""
+        """Return one row as a dict."""
         cells = {field.name: int(getattr(self, field.name)[row]) for field in fields(self)}
         outcome = {"outcome": Outcome(cells["outcome"]).name.lower()} if "outcome" in cells else {}
         name = re.sub("(?<!^)(?=[A-Z])", "-", type(self).__name__).lower()
@@ -62,7 +62,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sends(Table):
-    """A row for each record that a producer began to send. A producer's sequences are 0, 1, 2, … in this order."""
+    """One row per record that a producer began to send. The sequences of a producer are 0, 1, 2, … in this order."""
 
     producer: Column
     sequence: Column
@@ -73,23 +73,23 @@ class Sends(Table):
     offset: Column
     acks: Column
     timestamp: Column
-    """In milliseconds, as the producer gave it; UNKNOWN where the broker sets another."""
+    """Milliseconds, as the producer set them; UNKNOWN where the broker sets the timestamp."""
     content: Column
-    """See `content_of`."""
+    """Hash by `content_of`."""
 
     @property
     def value(self) -> Column:
-        """What the records carry, see `value_of`."""
+        """The values of the records, by `value_of`."""
         return self.producer << SEQUENCE_BITS | self.sequence
 
     def operation(self, row: int) -> Operation:
-        """One row in words, with the record's value."""
+        """Return one row as a dict, with the value of the record."""
         return {**Table.operation(self, row), "value": value_of(int(self.producer[row]), int(self.sequence[row]))}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Polls(Table):
-    """A row for each record that a consumer was given; `batch` counts its calls of poll."""
+    """One row per record that a consumer received. `batch` is the number of the consumer's poll call."""
 
     consumer: Column
     partition: Column
@@ -98,12 +98,12 @@ class Polls(Table):
     polled_ns: Column
     batch: Column
     content: Column
-    """See `content_of`."""
+    """Hash by `content_of`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignments(Table):
-    """A row for each time that a consumer began at some place of a partition: by assignment, in a group, by a seek."""
+    """One row per start of a consumer at a position of a partition: by assignment, by a rebalance, or by a seek."""
 
     consumer: Column
     partition: Column
@@ -112,7 +112,7 @@ class Assignments(Table):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Commits(Table):
-    """A row for each offset that a group's member committed, or (`is_read` 1) was told as the committed one."""
+    """One row per offset that a group member committed, or (`is_read` 1) fetched as the committed offset."""
 
     group: Column
     generation: Column
@@ -124,8 +124,10 @@ class Commits(Table):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watermarks(Table):
-    """A row for each time that a client was told how far a partition is committed, or where it starts, by either of
-    Fetch and ListOffsets. UNKNOWN stands for all that was not told."""
+    """One row per high watermark or log start offset that a client received, from Fetch or ListOffsets.
+
+    UNKNOWN stands for each value that was not in the answer.
+    """
 
     client: Column
     partition: Column
@@ -133,19 +135,19 @@ class Watermarks(Table):
     log_start: Column
     at_ns: Column
     invoked_ns: Column
-    """When it was asked for."""
+    """The time at which the request was sent."""
     leader_epoch: Column
-    """Of the leader that answered; BY_FOLLOWER for another replica."""
+    """The epoch of the leader that answered; BY_FOLLOWER for another replica."""
     last_stable: Column
     read_end: Column
-    """The end of the last batch that came with it."""
+    """The end of the last batch in the same answer."""
     leaders_end: Column
-    """The largest high watermark that any leader has had until then, as seen from outside of the brokers."""
+    """The largest high watermark that any leader had had by then, as observed outside the brokers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Elections(Table):
-    """A row for each leader epoch of a partition, as seen in the metadata: it has begun after that time."""
+    """One row per leader epoch of a partition, as observed in the metadata. The epoch began after `after_ns`."""
 
     partition: Column
     leader_epoch: Column
@@ -154,9 +156,9 @@ class Elections(Table):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookups(Table):
-    """A row for each time that a client asked for the first record at or after a time, in milliseconds (ListOffsets).
+    """One row per ListOffsets request for the first record at or after a time in milliseconds.
 
-    UNKNOWN is the answer that there is none.
+    The answer is UNKNOWN where there is no such record.
     """
 
     client: Column
@@ -171,23 +173,23 @@ class Lookups(Table):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochEnds(Table):
-    """A row for each time that a client asked a leader where an epoch ended (OffsetForLeaderEpoch)."""
+    """One row per OffsetForLeaderEpoch request to a leader."""
 
     client: Column
     partition: Column
     invoked_ns: Column
     at_ns: Column
     leader_epoch: Column
-    """Of the leader that answered."""
+    """The epoch of the leader that answered."""
     wanted: Column
     epoch: Column
-    """The one that was told of: the largest that is not above `wanted`."""
+    """The epoch in the answer: the largest epoch that is not above `wanted`."""
     end: Column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches(Table):
-    """A row for each batch that a consumer was given."""
+    """One row per batch that a consumer received."""
 
     partition: Column
     base: Column
@@ -198,16 +200,18 @@ class Batches(Table):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deletions(Table):
-    """A row for each time that an administrator allowed a partition's oldest records to be deleted. UNKNOWN in every
-    column but one of `before`, `age_ms` and `keep_records`."""
+    """One row per permission to delete the oldest records of a partition.
+
+    All of `before`, `age_ms` and `keep_records` but one are UNKNOWN.
+    """
 
     partition: Column
     before: Column
-    """DeleteRecords: every record below this offset is to go."""
+    """DeleteRecords: every record below this offset is deleted."""
     age_ms: Column
-    """Retention by time: records may go whose timestamp is so far in the past, by the shared clock."""
+    """Retention by time: records with a timestamp older than this, by the shared clock, may be deleted."""
     keep_records: Column
-    """Retention by size: at least so many of the youngest records stay."""
+    """Retention by size: at least this many of the newest records stay."""
     invoked_ns: Column
     ended_ns: Column
     outcome: Column
@@ -215,20 +219,20 @@ class Deletions(Table):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Faults(Table):
-    """A row for each fault, in the order in which they struck."""
+    """One row per fault, in the order in which the faults struck."""
 
     kind: Column
-    """By its number in `checks.unavailable`."""
+    """The number of the fault's kind in `checks.unavailable`."""
     since_ns: Column
     until_ns: Column
-    """When what was done to the cluster was taken back."""
+    """The time at which the fault was undone."""
     is_alone: Column
-    """Whether everything was well when it struck."""
+    """Whether the cluster was healthy when the fault struck."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Logs(Table):
-    """A row for each replica that was read raw at the end, when it was in sync."""
+    """One row per in-sync replica that was read from disk at the end."""
 
     broker: Column
     partition: Column
@@ -238,7 +242,7 @@ class Logs(Table):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replicas(Table):
-    """A row for each record of those replicas. A control record has a number below 0 that stands for its content."""
+    """One row per record of those replicas. A control record has a value below 0 that stands for its content."""
 
     broker: Column
     partition: Column

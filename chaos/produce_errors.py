@@ -1,4 +1,4 @@
-"""Promises of the error codes of Produce about the batch: whether its sends have failed, or are open."""
+"""Meaning of Produce error codes for the batch: definitely not appended, or unknown."""
 
 from enum import Enum
 
@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 
 class Promise(Enum):
-    """What a producer knows of its batch once it has an error for it."""
+    """What an error guarantees about the batch of a Produce request."""
 
     NOTHING = "It may be in the log, now or later."
     NOT_BY_THIS_REQUEST = "This request has written nothing. An earlier one with the same batch may have."
@@ -49,8 +49,10 @@ PROMISES: dict[ErrorCode, tuple[Promise, str]] = {
     ErrorCode.unknown_server_error: (Promise.NOTHING, "The broker itself does not know what happened."),
     ErrorCode.network_exception: (Promise.NOTHING, "The connection broke: before, within or after the append."),
 }
-"""A code that is not here promises nothing. "Each time" stands for a decision by nothing but the batch and the topic's
-configuration: NEVER holds as long as that does not change.
+"""Guarantees by Kafka error code; a code that is not listed guarantees nothing.
+
+"Each time" marks a decision that depends only on the batch and the topic configuration. NEVER holds as long as that
+configuration does not change.
 """
 
 LOCAL_PROMISES: dict[int, tuple[Promise, str]] = {
@@ -60,11 +62,11 @@ LOCAL_PROMISES: dict[int, tuple[Promise, str]] = {
     KafkaError._MSG_TIMED_OUT: (Promise.NOTHING, "librdkafka does not say whether it was ever sent."),
     KafkaError._FATAL: (Promise.NOTHING, "The producer ended; what was on its way is open."),
 }
-"""By librdkafka's own numbers, which are below 0."""
+"""Guarantees by librdkafka's own error codes, which are below 0."""
 
 
 def promise_of(code: int) -> Promise:
-    """What an error code promises. Takes Kafka's numbers and, below 0, librdkafka's."""
+    """Return the guarantee of an error code: Kafka's codes and, below 0, librdkafka's."""
     if code < ErrorCode.unknown_server_error:
         return LOCAL_PROMISES.get(code, (Promise.NOTHING, ""))[0]
     try:

@@ -32,12 +32,12 @@ COUNTS = ("faults", "actions")
 
 
 def page(results: Sequence[tuple[str, Result]]) -> str:
-    """Markdown, from results by the name of their file."""
+    """Return the page as Markdown, from results with their file names."""
     return "\n".join([HEAD, *(section(name, result) for name, result in results)] if results else [HEAD, NONE])
 
 
 def section(name: str, result: Result) -> str:
-    """One run: what was asked for, what was found, how much was done."""
+    """Return the section of one run: parameters, findings, counts."""
     asked = ", ".join(f"{key} {value}" for key, value in result.about.items())
     title = f"## `{KINDS[result.kind]}`: {asked}\n\n[{name}](results/{name}): commit {result.commit}, {result.at[:10]}"
     title += f", {result.machine['cores']} cores, Python {result.machine['python']}."

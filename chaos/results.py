@@ -1,8 +1,8 @@
-"""Result files: what one run found, at one commit, in lines of JSON that are sealed.
+"""Result files: the findings of one run at one commit, as lines of JSON with chained digests.
 
-The first line says what was run and at which commit, the last how many rows there are between them. Each line has a
-digest over itself and all lines before it, so that a row that was changed, added or left out is noticed. The pages of
-docs/ that tell results are made from these files alone (`python docs/generate`).
+The first line names the run and its commit; the last line has the number of rows between the two. The seal of each line
+is a digest of that line and all lines before, so that a changed, added or missing row is detected. The result pages of
+docs/ are generated from these files only (`python docs/generate`).
 """
 
 import json
@@ -25,16 +25,16 @@ Row = dict[str, Any]
 
 
 class Broken(ValueError):
-    """A result file is not what a run wrote."""
+    """A result file is not as a run wrote it."""
 
 
 class CannotRecord(Exception):
-    """The file, or the source, is not in a state in which this run can be recorded."""
+    """The file, or the source tree, is in a state in which this run cannot be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a file holds. `about` is of the run as a whole; `is_whole` is False for a run that was broken off."""
+    """The contents of a result file. `about` describes the whole run; `is_whole` is False for an interrupted run."""
 
     kind: str
     commit: str
@@ -46,17 +46,17 @@ class Result:
 
 
 class Record:
-    """A result file that is being written, or written on."""
+    """A result file that is being written, or continued."""
 
     def __init__(self, path: Path, kind: str, about: Mapping[str, Any]) -> None:
-        """Begin it, or go on with what the same run left at the same commit. Raises CannotRecord."""
+        """Start a result file, or continue one that the same run left at the same commit. Raises CannotRecord."""
         try:
             commit = clean_commit()
         except Unclean as reason:
             raise CannotRecord(str(reason)) from None
         self._path, self._commit, self._seal = path, commit, ""
         self.rows: list[Row] = []
-        """What it has, of this run and of the calls before that were broken off."""
+        """All rows so far, including those of earlier, interrupted calls."""
         self.is_whole = False
         if path.exists() and path.stat().st_size:
             self._go_on(kind, dict(about))
@@ -66,12 +66,12 @@ class Record:
             self._write({"kind": kind, "commit": commit, "at": at, "machine": machine, "about": dict(about)})
 
     def add(self, row: Row) -> None:
-        """Write a row, sealed. It is there after a crash."""
+        """Write one sealed row. The row is in the file before `add` returns."""
         self.rows.append(row)
         self._write(row)
 
     def end(self) -> None:
-        """The run is over. Raises CannotRecord where the source has changed under it."""
+        """Complete the file. Raises CannotRecord where the source tree has changed during the run."""
         try:
             now = clean_commit()
         except Unclean as reason:
@@ -92,7 +92,7 @@ class Record:
         if (found.kind, found.about) != (kind, about):
             raise CannotRecord(f"{self._path} is of another run: {found.kind} {json.dumps(found.about)}")
         self.rows, self.is_whole = found.rows, found.is_whole
-        # A line that a crash cut short is written anew.
+        # Drop a last line that a crash cut short; the row is written again.
         whole = self._path.read_text().rpartition("\n")[0] + "\n"
         self._path.write_text(whole)
         self._seal = json.loads(whole.splitlines()[-1])[SEAL]
@@ -104,7 +104,7 @@ class Record:
 
 
 def begun(path: Path | None, kind: str, asked: Mapping[str, Any]) -> Record | None:
-    """The record of a run that begins; None where none is wanted. Raises Failure."""
+    """Return the record of a run that begins; None where `path` is None. Raises Failure."""
     if path is None:
         return None
     try:
@@ -117,7 +117,7 @@ def begun(path: Path | None, kind: str, asked: Mapping[str, Any]) -> Record | No
 
 
 def ended(record: Record | None, summary: Mapping[str, Any]) -> None:
-    """Write what came of it. Raises Failure where the source has changed under the run."""
+    """Write the summary of the run and complete the file. Raises Failure where the source tree has changed."""
     if record is None:
         return
     try:
@@ -128,7 +128,7 @@ def ended(record: Record | None, summary: Mapping[str, Any]) -> None:
 
 
 def read(path: Path) -> Result:
-    """What a run wrote. Raises Broken."""
+    """Read a result file. Raises Broken."""
     seal, lines = "", []
     for number, line in enumerate(path.read_text().split("\n")[:-1], 1):
         try:
@@ -150,6 +150,6 @@ def read(path: Path) -> Result:
 
 
 def sealed(before: str, row: Mapping[str, Any]) -> str:
-    """The digest of a line, given that of the line before it."""
+    """Return the digest of a line, chained to the digest of the line before."""
     text = json.dumps(row, sort_keys=True, separators=(",", ":"))
     return blake2b(f"{before}{text}".encode(), digest_size=SEAL_BYTES).hexdigest()

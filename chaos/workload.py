@@ -1,4 +1,4 @@
-"""What a producer appends next: records with unique values over keys and partitions, decided by a seed alone."""
+"""A producer's workload: records with unique values over keys and partitions, generated from a seed."""
 
 import random
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cordwood.chaos.history import UNKNOWN, value_of
 
 DIGITS = 16
-"""A value in hexadecimal, as often as the record is long: damage to any byte shows."""
+"""Hexadecimal digits of a value. A payload repeats the digits up to its length, so that damage to any byte shows."""
 PAYLOAD_BYTES_MIN = DIGITS
 
 
@@ -22,7 +22,7 @@ class Append:
 
 
 class AppendWorkload:
-    """One producer's records, without an end. A key is always of the same partition, so its records have one order."""
+    """One producer's endless records. A key always has the same partition, so that its records have one order."""
 
     def __init__(
         self, producer: int, partitions: int, rng: random.Random, *, keys: int = 64, payload_bytes_max: int = 2048
@@ -33,7 +33,7 @@ class AppendWorkload:
         self._sequence = 0
 
     def next(self) -> Append:
-        """The next record. Short and long ones, so that batches end anywhere within a page of the disk."""
+        """Return the next record. Lengths vary, so that batches end anywhere within a disk page."""
         sequence, self._sequence = self._sequence, self._sequence + 1
         key = self._rng.randrange(self._keys)
         value = value_of(self._producer, sequence)
@@ -47,13 +47,13 @@ class AppendWorkload:
 
 
 def encode(value: int, size_bytes: int = PAYLOAD_BYTES_MIN) -> bytes:
-    """A record's payload."""
+    """Return the payload of a record."""
     digits = b"%016x" % value
     return (digits * -(-size_bytes // DIGITS))[:size_bytes]
 
 
 def decode(payload: bytes | None) -> int:
-    """The value of a record that was read; UNKNOWN where it is not, byte for byte, what a producer may have sent."""
+    """Return the value of a record that was read; UNKNOWN unless `encode` can have made the payload, byte for byte."""
     if payload is None or len(payload) < PAYLOAD_BYTES_MIN:
         return UNKNOWN
     try:

@@ -1,4 +1,4 @@
-"""What is wrong with a history: every anomaly that clients or the replicas themselves give evidence of."""
+"""History checkers: consistency anomalies in client observations and replica contents, one module per class."""
 
 from cordwood.chaos.checks.aborted_read import aborted_reads, aborted_writes
 from cordwood.chaos.checks.altered_read import altered_reads
@@ -56,6 +56,6 @@ CHECKS = (
 
 
 def check(history: History) -> list[Anomaly]:
-    """Everything that is wrong with it, the gravest first; none means that all promises were kept."""
+    """Return every anomaly, in the order of CHECKS, most severe first. An empty list means no violation."""
     evidence = Evidence(history)
     return [anomaly for find in CHECKS for anomaly in find(evidence)]

@@ -1,4 +1,8 @@
-"""aborted-read (G1a): a value is read whose send definitely failed, by a consumer or from a replica's files."""
+"""aborted-read: a record that was read, or is committed on a replica, although its send definitely failed.
+
+The class is G1a of Jepsen's kafka workload, which takes the name from Adya. In Adya's model, a committed transaction
+reads a version that an aborted transaction wrote.
+"""
 
 from collections.abc import Iterator
 
@@ -11,16 +15,16 @@ from cordwood.chaos.history import Outcome, Table
 
 
 def aborted_reads(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is a poll; its operations are the send and the poll."""
+    """Find polls of failed sends. The operations of a case are the send and the poll."""
     history, owner = evidence.history, evidence.polled_sends
     sentence = "A value was read whose send had failed"
     yield from _accused(evidence, sentence, history.polls, owner, _refused(evidence, owner))
 
 
 def aborted_writes(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is a committed record of a replica that was in sync at the end; its operations are the send and it.
+    """Find failed sends that are committed on a replica that was in sync at the end, whether consumed or not.
 
-    What was refused must not be committed, whether a consumer has come by or not.
+    The operations of a case are the send and the record of the replica.
     """
     history, owner = evidence.history, evidence.replicated_sends
     rows = _refused(evidence, owner)
@@ -29,14 +33,14 @@ def aborted_writes(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _refused(evidence: Evidence, owner: SendRows) -> Rows:
-    """The rows that hold the record of a send that failed."""
+    """Return the rows whose record belongs to a failed send."""
     known = np.flatnonzero(owner != NO_SEND)
     refused: Rows = known[evidence.history.sends.outcome[owner[known]] == Outcome.FAIL]
     return refused
 
 
 def _is_committed(evidence: Evidence, rows: Rows) -> Bools:
-    """Which of those records of replicas lie below the watermark of their replica."""
+    """Return which of these replica records are below the high watermark of their replica."""
     logs, replicas = evidence.history.logs, evidence.history.replicas
     watermark = {
         (int(broker), int(partition)): int(end)

@@ -1,4 +1,8 @@
-"""altered-read: a value is read with another key, other headers, or another timestamp than it was sent with."""
+"""altered-read: a record that was read with another key, other headers or another timestamp than it was sent with.
+
+Jepsen's kafka workload has no such class, because it compares values only. The nearest class is the garbage read of
+Elle, Jepsen's transaction checker: a read of a version that no client wrote, which Adya's model excludes.
+"""
 
 from collections.abc import Iterator
 
@@ -10,7 +14,7 @@ from cordwood.chaos.history import UNKNOWN
 
 
 def altered_reads(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is a poll; its operations are the send and the poll."""
+    """Find polls with altered content. The operations of a case are the send and the poll."""
     sends, polls, owner = evidence.history.sends, evidence.history.polls, evidence.polled_sends
     known = np.flatnonzero((owner != NO_SEND) & (polls.content != UNKNOWN))
     sent = sends.content[owner[known]]

@@ -1,4 +1,4 @@
-"""An anomaly: one kind of broken promise, how often, and the operations that prove the first few."""
+"""Anomalies: the class, the number of cases, and the operations that prove the first cases."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ CASES_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """`operations` are those of the first CASES_SHOWN cases, one case behind the other."""
+    """One class of anomaly in a history. `operations` are those of the first CASES_SHOWN cases, case after case."""
 
     kind: str
     sentence: str
@@ -22,7 +22,7 @@ class Anomaly:
 
 
 def accuse(kind: str, meaning: str, cases: Rows, prove: Callable[[int], Proof]) -> Iterator[Anomaly]:
-    """The anomaly of that kind, unless there is no case of it. No more of them are proved than are shown."""
+    """Yield the anomaly of this class, if there are cases. Only the first CASES_SHOWN of them are proved."""
     if len(cases):
         times = "once" if len(cases) == 1 else f"{len(cases)} times"
         operations = tuple(operation for case in cases[:CASES_SHOWN] for operation in prove(int(case)))
@@ -30,13 +30,13 @@ def accuse(kind: str, meaning: str, cases: Rows, prove: Callable[[int], Proof]) 
 
 
 def accuse_pairs(kind: str, meaning: str, table: Table, earlier: Rows, later: Rows) -> Iterator[Anomaly]:
-    """The same, where each case is two rows of one table."""
+    """Yield the anomaly as `accuse` does, where each case is two rows of one table."""
     next_of = dict(zip(earlier[:CASES_SHOWN].tolist(), later[:CASES_SHOWN].tolist(), strict=True))
     yield from accuse(kind, meaning, earlier, lambda row: (table.operation(row), table.operation(next_of[row])))
 
 
 def count_by_kind(anomalies: Iterable[Anomaly]) -> dict[str, int]:
-    """How many cases there are of each kind, by name."""
+    """Return the number of cases per class, by name."""
     counts: dict[str, int] = {}
     for anomaly in anomalies:
         counts[anomaly.kind] = counts.get(anomaly.kind, 0) + anomaly.count

@@ -1,4 +1,4 @@
-"""Columns of numbers: rows that follow each other within a group, and numbers without gaps for groups and places."""
+"""Column operations for the checkers: consecutive rows of a group, running maxima, dense numbers for offsets."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -12,11 +12,11 @@ Bools = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]
 
 NOTHING = np.iinfo(np.int64).min
-"""In the place of a value where there is none."""
+"""Placeholder where there is no value."""
 
 
 def consecutive(*keys: Column) -> tuple[Rows, Rows]:
-    """Each row but its group's last, and the next row of that group. Rows of a group have the same keys."""
+    """Return the rows that have a successor in their group, and those successors. Rows of a group have equal keys."""
     group = _group_numbers(keys)
     order = np.argsort(group, kind="stable")
     follows = np.flatnonzero(group[order[1:]] == group[order[:-1]])
@@ -24,7 +24,7 @@ def consecutive(*keys: Column) -> tuple[Rows, Rows]:
 
 
 def _group_numbers(keys: Sequence[Column]) -> npt.NDArray[np.unsignedinteger]:
-    """One number for each combination of keys; numpy sorts numbers of 16 bits in linear time."""
+    """Return one number per combination of keys. numpy sorts 16-bit integers in linear time."""
     numbers: Column = np.zeros(len(keys[0]), np.int64)
     groups = 1
     for key in keys:
@@ -39,12 +39,12 @@ def _group_numbers(keys: Sequence[Column]) -> npt.NDArray[np.unsignedinteger]:
 
 
 def per_partition(partitions: int, start: int) -> Column:
-    """A number for each partition, to begin with."""
+    """Return a column with the same initial number for each partition."""
     return np.full(partitions, start, np.int64)
 
 
 class RunningMax:
-    """The largest number that each partition has reached by a time, out of (partition, time, number) in any order."""
+    """The largest number per partition up to a time, from (partition, time, number) in any order."""
 
     def __init__(self, partition: Column, time: Column, number: Column) -> None:
         order = np.lexsort((time, partition))
@@ -56,7 +56,7 @@ class RunningMax:
             np.maximum.accumulate(self._number[begin:end], out=self._number[begin:end])
 
     def before(self, partition: Column, time: Column) -> Column:
-        """By row: the largest number of a time that is earlier; NOTHING for none."""
+        """Return, by row, the largest number at an earlier time; NOTHING where there is none."""
         found = np.full(len(partition), NOTHING, np.int64)
         for each, begin, end in self._spans:
             rows = np.flatnonzero(partition == each)
@@ -67,15 +67,15 @@ class RunningMax:
 
 
 class Places:
-    """Numbers without gaps for all places, which are (partition, offset), in that order."""
+    """Dense numbers for all places. A place is (partition, offset); numbers follow that order."""
 
     def __init__(self, partitions: int, claims: Sequence[tuple[Column, Column]]) -> None:
-        """`claims` are columns of partitions and of offsets."""
+        """Number the places of `claims`, which are columns of partitions and offsets."""
         self._distinct: Column | None = None
         self._lay_out(partitions, claims)
         rows = sum(len(offset) for _, offset in claims)
         if self.count > 4 * rows + partitions:
-            # An offset far from all others, as damage makes them, must not take memory for those between.
+            # An offset far from all others, as corruption makes it, must not allocate memory for the offsets between.
             self._distinct = _distinct([offset for _, offset in claims])
             self._lay_out(partitions, claims)
 
@@ -92,7 +92,7 @@ class Places:
         self._base = np.array([base if size else 0 for base, size in zip(bases, sizes, strict=True)], np.int64)
 
     def numbers(self, partition: Column, offset: Column) -> Column:
-        """The place of each row. Offsets that no claim has are taken for the next one that has."""
+        """Return the place of each row. An offset without a claim maps to the place of the next claimed offset."""
         return self._base[partition] + self._rank(offset)
 
     def _rank(self, offset: Column) -> Column:
@@ -100,7 +100,7 @@ class Places:
 
 
 def _distinct(columns: Sequence[Column]) -> Column:
-    # np.unique hashes integers since numpy 2.3, which takes a hundred times as long for millions of them.
+    # np.unique hashes integers since numpy 2.3, which is a hundred times slower for millions of them.
     ordered: Column = np.sort(np.concatenate(columns))
     distinct: Column = ordered[np.append(True, ordered[1:] != ordered[:-1])]
     return distinct

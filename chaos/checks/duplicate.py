@@ -1,4 +1,8 @@
-"""duplicate: one value at more than one offset, over all polls and acknowledged sends."""
+"""duplicate: one value at more than one offset, over all polls and acknowledged sends.
+
+The class is `duplicate` of Jepsen's kafka workload. Adya has no such class: in Adya's model a write creates one version
+at one place of the version order.
+"""
 
 from collections.abc import Iterator
 
@@ -9,9 +13,10 @@ from cordwood.chaos.checks.evidence import NO_SEND, Evidence
 
 
 def duplicates(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is a send; its operations are the send, and polls at two of its places, or at the one it was not told.
+    """Find sends whose record has two offsets. All producers are idempotent, or send nothing twice.
 
-    Producers are idempotent, or send nothing twice.
+    The operations of a case are the send, and polls at two of its offsets, or at one that differs from the acknowledged
+    offset.
     """
     sends, polls, owner = evidence.history.sends, evidence.history.polls, evidence.polled_sends
     known = np.flatnonzero(owner != NO_SEND)

@@ -1,4 +1,4 @@
-"""What several checks need of a history, worked out once: which send a record is, where it landed, what may be gone."""
+"""Facts that several checkers derive from a history, computed once: the send of a record, its offset, deletions."""
 
 from functools import cached_property
 
@@ -17,7 +17,7 @@ FOREVER_NS = 1 << 62
 
 
 class Evidence:
-    """A history and what follows from it. Only what was acknowledged with acks=all, or read, is a claim."""
+    """A history with its derived facts. Only records that were acknowledged with acks=all, or read, must be kept."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -35,30 +35,33 @@ class Evidence:
 
     @cached_property
     def is_acknowledged(self) -> Bools:
-        """By send. A record that fewer replicas were to have may be lost, and may have been elsewhere before."""
+        """By send: whether it was acknowledged with acks=all.
+
+        A record with fewer acks may be lost, and its acknowledged offset may be taken by another record.
+        """
         sends = self.history.sends
         is_acknowledged: Bools = (sends.outcome == Outcome.OK) & (sends.acks == ACKS_ALL)
         return is_acknowledged
 
     @cached_property
     def brokers(self) -> list[int]:
-        """Those whose replicas were read raw."""
+        """The brokers whose replicas were read from disk."""
         return sorted({int(broker) for broker in self.history.logs.broker})
 
     @cached_property
     def placed(self) -> Rows:
-        """The acknowledged sends that were told their offset."""
+        """The acknowledged sends whose offset is known."""
         return np.flatnonzero(self.is_acknowledged & (self.history.sends.offset != UNKNOWN))
 
     @cached_property
     def polled_sends(self) -> SendRows:
-        """By poll: whose record it is."""
+        """By poll: the send of its record."""
         polls = self.history.polls
         return self._find.rows(polls.value, polls.partition)
 
     @cached_property
     def replicated_sends(self) -> SendRows:
-        """By record of a replica: whose it is."""
+        """By replica record: the send of the record."""
         replicas = self.history.replicas
         return self._find.rows(replicas.value, replicas.partition)
 
@@ -68,14 +71,14 @@ class Evidence:
 
     @cached_property
     def is_polled(self) -> Bools:
-        """By send: whether any consumer was given its record."""
+        """By send: whether any consumer received its record."""
         is_polled = np.zeros(len(self.history.sends) + 1, np.bool_)
         is_polled[self.polled_sends] = True
         return is_polled[:-1]
 
     @cached_property
     def landed(self) -> Column:
-        """By send: the offset that it was told, else one that a consumer was given its record at, else UNKNOWN."""
+        """By send: the acknowledged offset, else an offset at which a consumer received the record, else UNKNOWN."""
         landed = np.full(len(self.history.sends) + 1, UNKNOWN, np.int64)
         landed[self.polled_sends] = self.history.polls.offset
         landed[self.placed] = self.history.sends.offset[self.placed]
@@ -83,7 +86,7 @@ class Evidence:
 
     @cached_property
     def log_start(self) -> Column:
-        """By partition: the highest that was seen and that somebody had allowed. What is below may be gone."""
+        """By partition: the highest observed log start offset that a deletion allows. Records below may be deleted."""
         start, watermarks, logs = per_partition(self.partitions, 0), self.history.watermarks, self.history.logs
         allowed = self.is_allowed_start(watermarks.partition, watermarks.log_start, watermarks.at_ns)
         np.maximum.at(start, watermarks.partition[allowed], watermarks.log_start[allowed])
@@ -92,14 +95,14 @@ class Evidence:
         return start
 
     def is_allowed_start(self, partition: Column, log_start: Column, at_ns: Column) -> Bools:
-        """By row: whether a log may begin there at that time: at 0, by DeleteRecords, or by retention."""
+        """By row: whether a log may start at this offset at this time: at 0, by DeleteRecords, or by retention."""
         deletions = self.history.deletions
         is_allowed: Bools = log_start <= 0
         if not len(deletions) or is_allowed.all():
             return is_allowed
         rows = np.flatnonzero(~is_allowed)
         partition, start, at_ns = partition[rows], log_start[rows], at_ns[rows]
-        # At the very time that it is asked for counts too.
+        # `+ 1`: a deletion that was requested at this very time counts.
         by_offset = _since(deletions.partition, deletions.invoked_ns, deletions.before).before(partition, at_ns + 1)
         keep = _since(deletions.partition, deletions.invoked_ns, -deletions.keep_records, deletions.keep_records)
         kept = -keep.before(partition, at_ns + 1)
@@ -119,16 +122,17 @@ class Evidence:
 
     @cached_property
     def _youngest_ns(self) -> RunningMax:
-        """By partition, up to an offset: when the youngest record there was sent."""
+        """By partition, up to an offset: the latest send time of the records below."""
         sends = self.history.sends
         known = np.flatnonzero(self.landed != UNKNOWN)
         return RunningMax(sends.partition[known], self.landed[known], sends.invoked_ns[known])
 
     def bound_until(self, partition: Column, leader_epoch: Column, invoked_ns: Column) -> Column:
-        """By answer of a leader: what had ended before this time, the leader must have known. NOTHING: that is open.
+        """By answer of a leader: the time up to which the leader must know all completed operations.
 
-        What had ended before it was asked, unless a successor had been elected by then: a deposed leader that nobody
-        has told answers as of the time when it led. A follower may lag by as much as it likes.
+        The time is when the request was sent, or when a successor may have been elected, if that is earlier: a deposed
+        leader that has not learned of its successor answers as of the time when it led. A follower may lag without a
+        bound: NOTHING.
         """
         elections = self.history.elections
         until = invoked_ns.copy()
@@ -144,14 +148,14 @@ class Evidence:
 
     @cached_property
     def last_ns(self) -> int:
-        """When the last thing happened that has a time."""
+        """The time of the last timed event."""
         sends, watermarks = self.history.sends, self.history.watermarks
         times = (sends.invoked_ns, sends.ended_ns, watermarks.at_ns, self.history.polls.polled_ns)
         return max(int(column.max(initial=0)) for column in times)
 
     @cached_property
     def known_end(self) -> RunningMax:
-        """By partition and time: how far some client then knew that all is committed, by sends, reads or watermarks."""
+        """By partition and time: the largest committed end known to a client, by acknowledgement, read or watermark."""
         sends, watermarks, placed = self.history.sends, self.history.watermarks, self.placed
         return RunningMax(
             np.concatenate([sends.partition[placed], watermarks.partition, watermarks.partition]),
@@ -160,7 +164,7 @@ class Evidence:
         )
 
     def known_before(self, partition: int, until_ns: int, end: int) -> tuple[Operation, ...]:
-        """An operation that ended before that time, and by which the log is committed beyond `end`."""
+        """Return an operation that completed before `until_ns` and proves that the log is committed beyond `end`."""
         sends, watermarks, placed = self.history.sends, self.history.watermarks, self.placed
         sent = placed[(sends.partition[placed] == partition) & (sends.ended_ns[placed] < until_ns)]
         beyond = sent[sends.offset[sent] >= end]
@@ -172,14 +176,14 @@ class Evidence:
 
     @cached_property
     def highest_polled(self) -> Column:
-        """By partition: the highest offset that a consumer was given; UNKNOWN for none."""
+        """By partition: the highest offset that a consumer received; UNKNOWN for none."""
         highest = per_partition(self.partitions, UNKNOWN)
         np.maximum.at(highest, self.history.polls.partition, self.history.polls.offset)
         return highest
 
     @cached_property
     def has_consumer(self) -> Bools:
-        """By partition: whether anybody read it, or was to read it."""
+        """By partition: whether a consumer read it or was assigned to it."""
         has_consumer = np.zeros(self.partitions, np.bool_)
         has_consumer[self.history.polls.partition] = True
         has_consumer[self.history.assignments.partition] = True
@@ -187,7 +191,7 @@ class Evidence:
 
     @cached_property
     def places(self) -> Places:
-        """Numbers for all places that anybody spoke of."""
+        """Numbers for all places in sends, polls and replicas."""
         sends, polls, replicas = self.history.sends, self.history.polls, self.history.replicas
         return Places(
             self.partitions,
@@ -200,7 +204,7 @@ class Evidence:
 
     @cached_property
     def irregular_polls(self) -> tuple[Rows, Rows]:
-        """Each two polls that follow each other, by one consumer without reassignment, but not by a step of one."""
+        """Pairs of consecutive polls of one consumer, without reassignment between, with nonconsecutive offsets."""
         polls = self.history.polls
         earlier, later = consecutive(polls.consumer, polls.partition)
         is_irregular = polls.offset[later] - polls.offset[earlier] != 1
@@ -209,7 +213,7 @@ class Evidence:
         return earlier[goes_on], later[goes_on]
 
     def _is_reassigned(self, earlier: Rows, later: Rows) -> Bools:
-        """Whether the consumer was assigned anew between two polls; at the very time of one of them counts too."""
+        """Return whether the consumer was reassigned between two polls, at the time of either poll included."""
         polls, assignments = self.history.polls, self.history.assignments
         times = np.sort(assignments.since_ns)
         assigned = assignments.consumer * self.partitions + assignments.partition
@@ -220,19 +224,19 @@ class Evidence:
         return np.searchsorted(begins, reader + after) < np.searchsorted(begins, reader + until)
 
     def poll_of(self, send: int) -> tuple[Operation, ...]:
-        """A poll that was given that send's record, where there is one."""
+        """Return a poll that received the record of this send, where there is one."""
         rows = np.flatnonzero(self.polled_sends == send)[:1]
         return tuple(self.history.polls.operation(int(row)) for row in rows)
 
 
 def _since(partition: Column, time: Column, number: Column, told: Column | None = None) -> RunningMax:
-    """Of the rows that tell a number, see RunningMax."""
+    """Return the running maximum of the rows whose number is known."""
     rows = np.flatnonzero((number if told is None else told) != UNKNOWN)
     return RunningMax(partition[rows], time[rows], number[rows])
 
 
 class _SendsByValue:
-    """Finds the send that a value belongs to. Values are numbered without gaps, so nothing has to be sorted."""
+    """Index from a value to its send. Values are numbered densely, so no sort is needed."""
 
     def __init__(self, history: History) -> None:
         sends = self._sends = history.sends
@@ -245,7 +249,7 @@ class _SendsByValue:
         assert np.count_nonzero(self._row != NO_SEND) == len(sends), "a value is sent once"
 
     def rows(self, value: Column, partition: Column) -> SendRows:
-        """The send of each value, NO_SEND where that partition was sent no such value. In pieces, to save memory."""
+        """Return the send of each value; NO_SEND if its partition was sent no such value. Chunks save memory."""
         found = np.empty(len(value), np.int32)
         for start in range(0, len(value), CHUNK):
             piece = slice(start, start + CHUNK)

@@ -1,4 +1,8 @@
-"""group-regress: a committed group offset goes back within a generation, or is read lower than it was committed."""
+"""group-regress: a committed offset that goes back within a generation, or is fetched lower than it was committed.
+
+Neither Jepsen's kafka workload nor Adya has this class. The nearest class is a violation of monotonic reads, a session
+guarantee (Terry et al., 1994), with the consumer group as the session.
+"""
 
 from collections.abc import Iterator
 
@@ -14,10 +18,10 @@ Place = tuple[int, int, int]
 
 
 def group_regresses(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is a commit or a read, and the next one that is lower.
+    """Find commits and fetches that are lower than the one before. The operations of a case are the two.
 
-    A generation begins only when commits of the one before are refused, so what it reads includes all of them.
-    A commit of unknown outcome may land late, behind those that its generation made after it.
+    A generation begins only once commits of the generation before are refused, so that its fetches include all of them.
+    A commit of unknown outcome may take effect late, after later commits of its generation.
     """
     commits = evidence.history.commits
     known = np.flatnonzero(commits.outcome == Outcome.OK)
@@ -41,7 +45,7 @@ def group_regresses(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _generations_of_open_commits(commits: Commits) -> dict[Place, int]:
-    """The last generation that may still have committed an offset, without anybody being told."""
+    """Return the last generation that may have committed each offset with unknown outcome."""
     generations: dict[Place, int] = {}
     for row in np.flatnonzero(commits.outcome == Outcome.INFO):
         place, generation = _place(commits, row), int(commits.generation[row])

@@ -1,4 +1,8 @@
-"""inconsistent-offsets: two values at one place, over all polls and acknowledged sends."""
+"""inconsistent-offsets: two values at one offset of a partition, over all polls and acknowledged sends.
+
+The class is `inconsistent-offsets` of Jepsen's kafka workload. Adya has no such class: Adya's model assumes one total
+order of the versions of an object.
+"""
 
 from collections.abc import Iterator
 
@@ -10,7 +14,7 @@ from cordwood.chaos.checks.evidence import Evidence
 
 
 def inconsistent_offsets(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is a place; its operations are two that differ."""
+    """Find offsets with two values. The operations of a case are two that disagree."""
     sends, polls, placed = evidence.history.sends, evidence.history.polls, evidence.placed
     sent_at = evidence.places.numbers(sends.partition[placed], sends.offset[placed])
     polled_at = evidence.places.numbers(polls.partition, polls.offset)

@@ -1,4 +1,8 @@
-"""wrong-last-stable: a leader's last stable offset is not its high watermark, though there are no transactions."""
+"""wrong-last-stable: a last stable offset that is not the high watermark, although there are no transactions.
+
+Neither Jepsen's kafka workload nor Adya has this class. With transactions, a last stable offset that is too high would
+appear as G1a, and one that is too low as `unseen`.
+"""
 
 from collections.abc import Iterator
 
@@ -10,7 +14,7 @@ from cordwood.chaos.history import UNKNOWN
 
 
 def wrong_last_stables(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is an answer."""
+    """Find answers with a wrong last stable offset. The operation of a case is the answer."""
     watermarks = evidence.history.watermarks
     is_told = (watermarks.last_stable != UNKNOWN) & (watermarks.high_watermark != UNKNOWN)
     yield from accuse(

@@ -1,6 +1,7 @@
-"""Anomalies of log starts: log-start-regress, and invented-log-start where no deletion or retention explains it.
+"""invented-log-start and log-start-regress: a log start offset that no deletion allows, or that goes back.
 
-A checker that trusts every log start excuses every record that is lost below it.
+Neither Jepsen's kafka workload nor Adya has these classes. A checker that trusts every log start offset excuses every
+`lost-write` below that offset.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from cordwood.chaos.history import UNKNOWN, Outcome
 
 
 def invented_log_starts(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is an answer, or a replica's log at the end, that begins above what DeleteRecords or retention allow."""
+    """Find answers, and replicas at the end, whose log start offset is above what DeleteRecords or retention allows."""
     watermarks, logs = evidence.history.watermarks, evidence.history.logs
     sentence = "A log began above what an administrator or retention had allowed"
     told = ~evidence.is_allowed_start(watermarks.partition, watermarks.log_start, watermarks.at_ns)
@@ -24,9 +25,9 @@ def invented_log_starts(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def log_start_regresses(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is two answers of a leader in one epoch, to any clients, of which the later was asked for after the other.
+    """Find pairs of answers in one leader epoch, to any clients, of which the later request got the lower log start.
 
-    The next leader may begin earlier: followers delete by retention when they come to it.
+    The next leader may have a lower log start offset: each follower applies retention at its own time.
     """
     watermarks = evidence.history.watermarks
     told = np.flatnonzero(
@@ -51,7 +52,7 @@ def log_start_regresses(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def undone_deletions(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is a leader that begins below what was deleted for good before it was asked (KIP-107)."""
+    """Find leaders whose log start offset is below a deletion that had completed before the request (KIP-107)."""
     watermarks, deletions = evidence.history.watermarks, evidence.history.deletions
     done = np.flatnonzero((deletions.outcome == Outcome.OK) & (deletions.before != UNKNOWN))
     if not len(done):

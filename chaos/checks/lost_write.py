@@ -1,4 +1,8 @@
-"""lost-write: acknowledged or read, and then gone: passed over by every poll, or missing from a replica at the end."""
+"""lost-write: a record that was acknowledged or read, and is skipped by all polls or missing from a replica at the end.
+
+The class is `lost-write` of Jepsen's kafka workload, extended to replica logs. Adya has no such class, because Adya's
+classes describe isolation and not durability.
+"""
 
 from collections.abc import Iterator
 
@@ -11,9 +15,9 @@ from cordwood.chaos.history import UNKNOWN
 
 
 def lost_writes(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is an acknowledged send, at or below the highest offset read, that no poll has seen.
+    """Find acknowledged sends at or below the highest offset read that no poll received.
 
-    Its operations are the send, and the poll of what is highest.
+    The operations of a case are the send, and the poll with the highest offset.
     """
     sends, polls, landed = evidence.history.sends, evidence.history.polls, evidence.landed
     is_passed = (landed <= evidence.highest_polled[sends.partition]) & (landed >= evidence.log_start[sends.partition])
@@ -28,9 +32,9 @@ def lost_writes(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def lost_from_replicas(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is a send that was acknowledged or polled, and is not where it landed in a replica that was in sync.
+    """Find sends that were acknowledged or polled and are not at their offset in a replica that was in sync.
 
-    Its operations are the send, a poll that was given its record, and the replica's log.
+    The operations of a case are the send, a poll of its record, and the log of the replica.
     """
     for broker in evidence.brokers:
         yield from _lost_from(evidence, broker)
@@ -41,7 +45,7 @@ def _lost_from(evidence: Evidence, broker: int) -> Iterator[Anomaly]:
     own = np.flatnonzero(logs.broker == broker)
     log_of, start = per_partition(evidence.partitions, -1), per_partition(evidence.partitions, 0)
     log_of[logs.partition[own]], start[logs.partition[own]] = own, logs.log_start[own]
-    # Where a send of unknown place landed may have been deleted, unless nothing was.
+    # A send of unknown offset may have been deleted, unless the log still starts at 0.
     place = np.where(evidence.landed == UNKNOWN, 0, evidence.landed)
     is_due = (log_of[sends.partition] >= 0) & (place >= start[sends.partition])
     is_committed = evidence.is_acknowledged | evidence.is_polled
@@ -60,7 +64,7 @@ def _lost_from(evidence: Evidence, broker: int) -> Iterator[Anomaly]:
 
 
 def _sends_in_place(evidence: Evidence, broker: int) -> Rows:
-    """The sends that a broker has where they landed, or anywhere where that is unknown."""
+    """Return the sends that a broker holds at their offset, or at any offset where theirs is unknown."""
     replicas = evidence.history.replicas
     rows = np.flatnonzero((replicas.broker == broker) & (evidence.replicated_sends != NO_SEND))
     found = evidence.replicated_sends[rows].astype(np.intp)

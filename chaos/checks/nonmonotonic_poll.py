@@ -1,4 +1,8 @@
-"""nonmonotonic-poll: a consumer that was not reassigned is given the same record again, or an earlier one."""
+"""nonmonotonic-poll: a consumer that was not reassigned receives the same record again, or an earlier one.
+
+The class is `nonmonotonic-poll` of Jepsen's kafka workload. Adya has no such class, because Adya's classes do not order
+the reads of one session.
+"""
 
 from collections.abc import Iterator
 
@@ -7,7 +11,7 @@ from cordwood.chaos.checks.evidence import Evidence
 
 
 def nonmonotonic_polls(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is two consecutive polls."""
+    """Find pairs of consecutive polls that do not advance. The operations of a case are the two polls."""
     polls = evidence.history.polls
     earlier, later = evidence.irregular_polls
     goes_back = polls.offset[later] <= polls.offset[earlier]

@@ -1,4 +1,8 @@
-"""nonmonotonic-send: one producer's later send lands at a lower or equal offset of the partition."""
+"""nonmonotonic-send: a later send of one producer has a lower or equal offset in the partition.
+
+The class is `nonmonotonic-send` of Jepsen's kafka workload. Adya has no such class, because Adya's classes do not order
+the writes of one session.
+"""
 
 from collections.abc import Iterator
 
@@ -11,7 +15,7 @@ from cordwood.chaos.history import UNKNOWN
 
 
 def nonmonotonic_sends(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is two consecutive acknowledged sends. Others may land at any time, once their producer has given up."""
+    """Find pairs of consecutive acknowledged sends out of order. Other sends may be appended at any later time."""
     sends, landed = evidence.history.sends, evidence.landed
     known = np.flatnonzero(evidence.is_acknowledged & (landed != UNKNOWN))
     earlier, later = (known[rows] for rows in consecutive(sends.producer[known], sends.partition[known]))

@@ -1,4 +1,8 @@
-"""poll-skip: a consumer that was not reassigned is given a later record than the next one."""
+"""poll-skip: a consumer that was not reassigned receives a later record than the next one.
+
+The class is `poll-skip` of Jepsen's kafka workload. Adya has no such class, because Adya's classes do not order the
+reads of one session.
+"""
 
 from collections.abc import Iterator
 
@@ -11,9 +15,9 @@ from cordwood.chaos.history import Column
 
 
 def poll_skips(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is two consecutive polls with a place between them that is known to have a record.
+    """Find pairs of consecutive polls with an offset between them that is known to have a record.
 
-    Offsets that nobody ever saw a record at are none: control records and compaction leave such gaps.
+    Offsets without any observed record do not count: control records and compaction leave such gaps.
     """
     sends, polls, replicas = evidence.history.sends, evidence.history.polls, evidence.history.replicas
     earlier, later = evidence.irregular_polls

@@ -1,4 +1,8 @@
-"""replica-divergence: two replicas differ below the smaller of their watermarks."""
+"""replica-divergence: two replicas that differ below the smaller of their high watermarks.
+
+Neither Jepsen's kafka workload nor Adya has this class, because both observe clients only. Clients observe such
+replicas as `inconsistent-offsets` or `lost-write` once another replica leads.
+"""
 
 from collections.abc import Iterator
 from itertools import permutations
@@ -12,9 +16,9 @@ from cordwood.chaos.history import Column, Operation, Replicas
 
 
 def replica_divergences(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is a place at which one of two brokers has something else or nothing; control records count too.
+    """Find places at which one of two brokers has another record or none. Control records count too.
 
-    Its operations are both records, or one and the log that misses it.
+    The operations of a case are both records, or one record and the log that lacks it.
     """
     for one, other in permutations([_Copy(evidence, broker) for broker in evidence.brokers], 2):
         yield from _differences(evidence.history.replicas, one, other)
@@ -23,7 +27,7 @@ def replica_divergences(evidence: Evidence) -> Iterator[Anomaly]:
 def _differences(replicas: Replicas, one: "_Copy", other: "_Copy") -> Iterator[Anomaly]:
     is_bound = one.is_between(np.maximum(one.start, other.start), np.minimum(one.end, other.end))
     rows, theirs = one.rows[is_bound], other.value_at[one.places[is_bound]]
-    # Both brokers get their turn to be held against the other: what both have is compared in the first.
+    # Each pair of brokers comes in both orders: records that both have are compared in the first order only.
     is_other = (theirs != replicas.value[rows]) & (one.broker < other.broker)
     yield from accuse(
         "replica-divergence",
@@ -34,9 +38,9 @@ def _differences(replicas: Replicas, one: "_Copy", other: "_Copy") -> Iterator[A
 
 
 class _Copy:
-    """All that one broker holds: rows of the table of replicas, and the value at each place.
+    """The replicas of one broker: rows of the table of replicas, and the value at each place.
 
-    `start` and `end` (by partition) bound what it says is committed.
+    `start` and `end` (by partition) bound the committed range, by the broker's own log start offset and high watermark.
     """
 
     def __init__(self, evidence: Evidence, broker: int) -> None:
@@ -52,13 +56,13 @@ class _Copy:
         self.value_at[self.places] = self._replicas.value[self.rows]
 
     def is_between(self, start: Column, end: Column) -> Bools:
-        """Which of the rows are between those bounds, which are by partition."""
+        """Return which of the rows are between these bounds, which are by partition."""
         partition, offset = self._replicas.partition[self.rows], self._replicas.offset[self.rows]
         is_between: Bools = (offset >= start[partition]) & (offset < end[partition])
         return is_between
 
     def instead_of(self, row: int) -> Operation:
-        """The record at the same place as that of another, else the log that has none there."""
+        """Return this broker's record at the offset of another broker's record, else its log without that record."""
         partition, offset = self._replicas.partition[row], self._replicas.offset[row]
         is_there = (self._replicas.partition == partition) & (self._replicas.offset == offset)
         mine = np.flatnonzero(is_there & (self._replicas.broker == self.broker))

@@ -1,4 +1,4 @@
-"""A program: how long the checks of a large history take, and how much memory."""
+"""Benchmark of the checkers on a large synthetic history: time and memory."""
 
 import json
 import resource
@@ -60,7 +60,7 @@ def main(
 
 
 def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers: int) -> History:
-    """Producers send in turn to partitions by chance, each consumer reads all of it, each broker holds it."""
+    """Return a history without anomalies: random partitions, each consumer reads all records, each broker holds all."""
     rng = np.random.default_rng(1)
     number = np.arange(sends, dtype=np.int64)
     producer, sequence = number % producers, number // producers
@@ -71,7 +71,7 @@ def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers
         offset[rows] = np.arange(len(rows))
     value = producer << SEQUENCE_BITS | sequence
     is_open = rng.random(sends) < OPEN_SHARE
-    # Consumers take turns, a batch each, as they do while the log is written.
+    # Consumers alternate batch by batch, as they do while the log is written.
     batches = np.array_split(number, -(-sends // BATCH_RECORDS))
     read = np.concatenate([batch for batch in batches for _ in range(consumers)])
     reader = np.concatenate([np.full(len(batch), each) for batch in batches for each in range(consumers)])
@@ -99,7 +99,7 @@ def healthy(sends: int, partitions: int, producers: int, consumers: int, brokers
 
 
 def _asked(reader: Column, partition: Column, offset: Column, read: Column) -> History:
-    """Each reader asks for everything that can be asked for, once in a batch."""
+    """Return the answers of one request of each kind per reader and batch."""
     told = np.arange(0, len(reader), BATCH_RECORDS)
     client, partition, offset, asked_ns = reader[told], partition[told], offset[told], read[told]
     zeros = np.zeros(len(told), np.int64)

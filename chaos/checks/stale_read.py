@@ -1,4 +1,7 @@
-"""stale-read (real-time order): a leader's log end lies below what a client knew to be committed before it asked.
+"""stale-read: a leader's log end is below an end that a client knew to be committed before the request.
+
+The class violates real-time order (linearizability), which Adya's classes do not cover. Jepsen's kafka workload
+measures such lag (`worst-realtime-lag`) without a class for it.
 
 Allowances: a follower may lag (KIP-392). A deposed leader that has not learned of its successor answers with the
 offsets of its own time. An acknowledgement with acks=1 proves no commit. Without transactions both isolation levels
@@ -15,13 +18,13 @@ from cordwood.chaos.history import UNKNOWN, Column, EpochEnds, Watermarks
 
 
 def stale_reads(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is an answer of Fetch or ListOffsets; its operations are what was known, and the answer."""
+    """Find stale answers of Fetch and ListOffsets. The operations of a case are the prior knowledge and the answer."""
     watermarks = evidence.history.watermarks
     yield from _accused(evidence, watermarks, watermarks.high_watermark)
 
 
 def stale_epoch_ends(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is an answer about the end of the epoch in which the leader leads, which is the end of its log."""
+    """Find stale answers of OffsetForLeaderEpoch about the leader's current epoch, whose end is the log end."""
     ends = evidence.history.epoch_ends
     yield from _accused(evidence, ends, np.where(ends.wanted == ends.leader_epoch, ends.end, UNKNOWN))
 

@@ -1,7 +1,10 @@
-"""unavailable: a send waits longer for its acknowledgement than the fault that struck last explains.
+"""unavailable: a send waits longer for its acknowledgement than the bound of the last fault allows.
 
-A fault counts that strikes a cluster in which nothing else is wrong, until the next one strikes. Times hold for the
-sessions that simulated brokers have (`broker.session.timeout.ms` 2 s), and for clients that wait 5 s for an answer.
+Neither Jepsen's kafka workload nor Adya has this class. Their classes are violations of safety; this class is a
+violation of bounded liveness.
+
+Only a fault that strikes a healthy cluster has a bound, until the next fault strikes. The bounds hold for the sessions
+of simulated brokers (`broker.session.timeout.ms` 2 s), and for clients with a request timeout of 5 s.
 """
 
 from collections.abc import Iterator
@@ -19,7 +22,7 @@ NO_BOUND = -1
 
 
 class Bound(NamedTuple):
-    """How long a send may wait, counted from the fault or from its end, if it was sent earlier."""
+    """The longest allowed wait of a send, counted from the fault or from its end, or from the send if that is later."""
 
     seconds: float
     is_from_end: bool
@@ -53,18 +56,18 @@ BOUNDS = {
     "bit-flip": Bound(12, False, "A leader that finds damage resigns; clients get an error at once."),
     "wipe": Bound(5, False, "As a kill."),
 }
-"""By the name of a fault. A fault that is not listed has no bound."""
+"""Bounds by fault name. A fault that is not listed has no bound."""
 NUMBERS = {name: number for number, name in enumerate(BOUNDS)}
-"""What a history calls them."""
+"""The numbers of the faults in a history."""
 
 
 def number_of(fault: str) -> int:
-    """A fault's number in a history; NO_BOUND for one that nothing is expected of."""
+    """Return the number of a fault in a history; NO_BOUND for a fault without a bound."""
     return NUMBERS.get(fault, NO_BOUND)
 
 
 def unavailables(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is a send; its operations are the fault and the send."""
+    """Find overdue sends. The operations of a case are the fault and the send."""
     sends, faults = evidence.history.sends, evidence.history.faults
     by_time = np.argsort(faults.since_ns, kind="stable")
     bounds = list(BOUNDS.values())
@@ -84,7 +87,7 @@ def unavailables(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _overdue(evidence: Evidence, fault: int, bound: Bound, next_ns: int) -> Rows:
-    """The sends that were not acknowledged in time. One that its producer gave up claims nothing."""
+    """Return the sends that were not acknowledged in time. A send that its producer gave up has no bound."""
     sends, faults = evidence.history.sends, evidence.history.faults
     origin_ns = int(faults.until_ns[fault] if bound.is_from_end else faults.since_ns[fault])
     due_ns = np.maximum(sends.invoked_ns, origin_ns) + int(bound.seconds * NS_PER_S)

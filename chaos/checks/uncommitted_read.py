@@ -1,6 +1,9 @@
-"""uncommitted-read (a dirty read, Adya's G1b for a log): a consumer is given what no leader had committed.
+"""uncommitted-read (dirty read): a consumer receives records above the high watermark.
 
-Most such records are committed a moment later, so that no other check misses them.
+The nearest class of Jepsen's kafka workload is `precommitted-read`, a read of a transaction's own uncommitted sends. In
+Adya's model the read becomes G1a (aborted read) if the record is never committed.
+
+Most such records are committed a moment later, so that no other checker detects them.
 """
 
 from collections.abc import Iterator
@@ -13,7 +16,7 @@ from cordwood.chaos.history import UNKNOWN
 
 
 def uncommitted_reads(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is an answer: its records go beyond its own high watermark, or beyond those of all leaders until then."""
+    """Find answers whose records end above their own high watermark, or above that of every leader so far."""
     watermarks = evidence.history.watermarks
     is_beyond_its_own = (watermarks.high_watermark != UNKNOWN) & (watermarks.read_end > watermarks.high_watermark)
     is_beyond_all = (watermarks.leaders_end != UNKNOWN) & (watermarks.read_end > watermarks.leaders_end)

@@ -1,4 +1,8 @@
-"""watermark-regress: one client sees the high watermark of a partition go back."""
+"""watermark-regress: the high watermark of a partition goes back, as one client observes it.
+
+Neither Jepsen's kafka workload nor Adya has this class. The class violates monotonic reads, a session guarantee (Terry
+et al., 1994), with the client as the session.
+"""
 
 from collections.abc import Iterator
 
@@ -11,7 +15,7 @@ from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN
 
 
 def watermark_regresses(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is what the client was told, and what it was told next."""
+    """Find pairs of consecutive answers with a lower high watermark. The operations of a case are the two answers."""
     watermarks = evidence.history.watermarks
     told = np.flatnonzero((watermarks.high_watermark != UNKNOWN) & (watermarks.leader_epoch != BY_FOLLOWER))
     earlier, later = (told[rows] for rows in consecutive(watermarks.client[told], watermarks.partition[told]))

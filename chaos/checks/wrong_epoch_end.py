@@ -1,6 +1,7 @@
-"""wrong-epoch-end: OffsetForLeaderEpoch contradicts the epochs of batches that had been read before it was asked.
+"""wrong-epoch-end: an answer of OffsetForLeaderEpoch that contradicts the epochs of batches read before the request.
 
-A consumer with such an answer takes what it has read for truncated, or misses a truncation (KIP-320).
+Neither Jepsen's kafka workload nor Adya has this class. With such an answer a consumer takes records that it has read
+for truncated, or misses a truncation (KIP-320).
 """
 
 from collections.abc import Iterator
@@ -14,8 +15,11 @@ from cordwood.chaos.history import Column
 
 
 def wrong_epoch_ends(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is an answer; its operations are the answer, and before it a batch on the wrong side of the end, or of a
-    later epoch than the answer's."""
+    """Find wrong answers of OffsetForLeaderEpoch.
+
+    The operations of a case are a batch that contradicts the answer, where known, and the answer. A batch contradicts
+    an answer if it is on the wrong side of the end, or of a later epoch than the answer's.
+    """
     ends, batches = evidence.history.epoch_ends, evidence.history.batches
     until = evidence.bound_until(ends.partition, ends.leader_epoch, ends.invoked_ns)
     wrong: list[Rows] = [np.flatnonzero(ends.epoch > ends.wanted)]
@@ -49,7 +53,7 @@ def wrong_epoch_ends(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _largest(evidence: Evidence, rows: Rows, number: Column, until: Column) -> Column:
-    """By answer: the largest of the numbers of these batches of one partition that had been read by then."""
+    """Return, by answer, the largest number of these batches of one partition that had been read by that time."""
     batches = evidence.history.batches
     zeros = np.zeros_like(until)
     return RunningMax(np.zeros(len(rows), np.int64), batches.at_ns[rows], number[rows]).before(zeros, until)

@@ -1,4 +1,8 @@
-"""wrong-lookup: ListOffsets by time names a record that is not the first at or after that time, or none."""
+"""wrong-lookup: ListOffsets by time returns a record that is not the first at or after that time, or none.
+
+Neither Jepsen's kafka workload nor Adya has this class. A lookup by time is a predicate read in Adya's terms: the
+answer misses a matching version, or returns one that does not match.
+"""
 
 from collections.abc import Iterator
 
@@ -11,9 +15,9 @@ from cordwood.chaos.history import UNKNOWN, Column
 
 
 def wrong_lookups(evidence: Evidence) -> Iterator[Anomaly]:
-    """A case is an answer that passes over a record, names one that is too old, or denies one that was acknowledged.
+    """Find answers that skip a record, name a record that is too old, or deny one that was acknowledged.
 
-    Its operations are a record that contradicts it, where one is known, and the answer.
+    The operations of a case are a record that contradicts the answer, where one is known, and the answer.
     """
     lookups, sends = evidence.history.lookups, evidence.history.sends
     if not len(lookups):
@@ -44,7 +48,7 @@ def wrong_lookups(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _at(partition: Column, offset: Column, of_partition: Column, of_offset: Column, number: Column) -> Column:
-    """By row: the number at that place, out of rows of (partition, offset, number); NOTHING where there is none."""
+    """Return, by row, the number at that place, from rows of (partition, offset, number); NOTHING if there is none."""
     found = np.full(len(partition), NOTHING, np.int64)
     for each in np.unique(partition):
         own, rows = np.flatnonzero(of_partition == each), np.flatnonzero(partition == each)

@@ -1,1 +1,1 @@
-"""What came of a run under faults, as one HTML file that needs nothing but itself."""
+"""The report of a run under faults: one self-contained HTML file."""

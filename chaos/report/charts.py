@@ -1,4 +1,4 @@
-"""The timeline as one drawing (SVG): a lane for each kind of fault, and below them what the cluster did meanwhile."""
+"""The timeline of a run as one SVG: fault lanes above throughput, latency and unavailability."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -18,7 +18,7 @@ Scale = Linear | Logarithmic
 
 
 def timeline(story: RunReport) -> str:
-    """The whole drawing."""
+    """Return the whole SVG."""
     lanes = list(dict.fromkeys(span.fault for span in story.faults))
     top = GAP_PX // 2 + len(lanes) * LANE_PX
     panels: list[str] = []
@@ -68,14 +68,14 @@ def _panel(title: str, scale: Scale, written: Callable[[float], str], content: s
 
 
 def _outline(values: Sequence[float], scale: Scale, name: str) -> str:
-    """A filled stair: each slice has one height."""
+    """Return a filled step function with one height per slice."""
     width = PLOT_PX / len(values)
     stairs = " ".join(f"V{scale.y(value):.1f}H{(slot + 1) * width:.2f}" for slot, value in enumerate(values))
     return f'<path class="{name}" d="M0 {scale.y(0):.1f}{stairs}V{scale.y(0):.1f}Z"/>'
 
 
 def _line(values: Sequence[float | None], scale: Scale, name: str) -> str:
-    """A line that has a gap where nothing is known."""
+    """Return a line with a gap where the value is None."""
     width = PLOT_PX / len(values)
     points = [
         None if value is None else f"{(slot + 0.5) * width:.2f} {scale.y(value):.1f}"

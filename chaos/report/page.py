@@ -1,4 +1,4 @@
-"""The report as a page: text, tables and the timeline, put into a template that loads nothing from anywhere."""
+"""The HTML page of a report: text, tables and the timeline in a template without external resources."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ ANOMALIES_SHOWN = 200
 
 
 def page(story: RunReport) -> str:
-    """The whole HTML document."""
+    """Return the whole HTML document."""
     template = Template(files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8"))
     return template.substitute(
         title=escape(f"Cordwood under faults: seed {story.seed}"),
@@ -37,7 +37,7 @@ def page(story: RunReport) -> str:
 
 def _series(story: RunReport) -> str:
     drawn = {"width_px": WIDTH_PX, "left_px": LEFT_PX, "plot_px": PLOT_PX}
-    # No string of ours is in it, so nothing in it can end the element that it stands in.
+    # The JSON has no strings from outside, so that it cannot end the script element around it.
     return json.dumps(asdict(story.series) | drawn)
 
 
@@ -72,7 +72,7 @@ def _anomaly(anomaly: Anomaly) -> str:
 
 
 def _operations(operations: tuple[Mapping[str, object], ...]) -> str:
-    """A table with a column for every field that any of them has."""
+    """Return a table with one column per field that any operation has."""
     if not operations:
         return ""
     names = list(dict.fromkeys(name for operation in operations for name in operation))

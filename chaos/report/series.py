@@ -1,4 +1,4 @@
-"""A run in slices of time: what was acknowledged in each, how long that took, and which partitions took nothing."""
+"""Time series of a run: throughput, latency quantiles and unavailable partitions per slice."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Seconds = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What producers were told, a place in each column for each record. Times in seconds from the start of the run."""
+    """The outcomes of sends, one row per record. Times are seconds from the start of the run."""
 
     partition: Numbers
     sent_s: Seconds
@@ -25,23 +25,23 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A place in each list for each slice of `slice_s` seconds. A latency is None where nothing was acknowledged."""
+    """One entry per slice of `slice_s` seconds. A latency is None where nothing was acknowledged."""
 
     slice_s: int
     acknowledged_per_s: list[float]
     p50_ms: list[float | None]
     p99_ms: list[float | None]
     partitions_unserved: list[int]
-    """How many partitions acknowledged nothing."""
+    """The number of partitions without an acknowledgement in the slice."""
 
     @property
     def duration_s(self) -> int:
-        """Where the last slice ends."""
+        """The end of the last slice, in seconds."""
         return self.slice_s * len(self.acknowledged_per_s)
 
 
 def series(answers: Answers, partitions: int, duration_s: float) -> Series:
-    """The answers of so long a run, in whole slices, wide enough that a screen can show them all."""
+    """Return the series of a run in whole slices, at most SLICES_MAX of them."""
     slice_s = max(math.ceil(duration_s / SLICES_MAX), SLICE_S_MIN)
     count = max(int(duration_s // slice_s), 1)
     known = answers.is_acknowledged & (answers.answered_s >= 0) & (answers.answered_s < count * slice_s)
@@ -60,7 +60,7 @@ def series(answers: Answers, partitions: int, duration_s: float) -> Series:
 
 
 def longest_silence_s(answers: Answers, duration_s: float) -> float:
-    """The longest time for which some partition acknowledged nothing. 0 where nothing was ever acknowledged."""
+    """Return the longest time without an acknowledgement in any one partition; 0 if nothing was ever acknowledged."""
     times, partitions = answers.answered_s[answers.is_acknowledged], answers.partition[answers.is_acknowledged]
     longest = 0.0
     for partition in np.unique(partitions):
@@ -70,7 +70,7 @@ def longest_silence_s(answers: Answers, duration_s: float) -> float:
 
 
 def _quantiles(place: Numbers, values: Seconds, count: int, share: float) -> list[float | None]:
-    """For each slice the smallest value that at least this share of its values does not exceed."""
+    """Return, by slice, the smallest value that is not below this share of its values (nearest rank)."""
     order = np.lexsort((values, place))
     values = values[order]
     ends = np.searchsorted(place[order], np.arange(count), side="right")

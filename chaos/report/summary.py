@@ -1,4 +1,4 @@
-"""What a report tells: the verdict, the faults in their order, how the cluster fared, and the proof of each anomaly."""
+"""The contents of a report: verdict, faults, time series and the proof of each anomaly."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,18 +9,18 @@ from cordwood.chaos.report.series import Series
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A fault from its strike to its healing, in seconds from the start of the run."""
+    """A fault from its start to its end, in seconds from the start of the run."""
 
     fault: str
     what: str
-    """Who was struck and how, in words."""
+    """The target and the form of the fault, in words."""
     start_s: float
     end_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """One run. `facts` are the numbers of the verdict, `settings` what it was told to do, by their names in words."""
+    """The report of one run. `facts` are the numbers of the verdict; `settings` are the parameters of the run."""
 
     seed: int
     commit: str
@@ -32,4 +32,4 @@ class RunReport:
     faults: Sequence[Span] = field(default=())
     anomalies: Sequence[Anomaly] = field(default=())
     log: Sequence[str] = field(default=())
-    """What happened line by line, where that is known."""
+    """The event log of the run, line by line; empty where there is none."""
