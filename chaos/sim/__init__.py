@@ -1,1 +1,1 @@
-"""The simulated world: everything behind the seams, driven by a seed."""
+"""The deterministic cluster simulator: real brokers on simulated disks, network and clocks, driven by a seed."""

@@ -1,4 +1,4 @@
-"""What clients and the administrator of a simulated world do, by the names under which it is counted."""
+"""The catalogue of counted actions of simulated clients and administrators."""
 
 ACTIONS = {
     "2-batches-in-flight": "an idempotent producer sends a second batch to a partition before the first is answered",
@@ -44,5 +44,5 @@ ACTIONS = {
 
 
 def counted(actions: dict[str, int]) -> dict[str, int]:
-    """All of them, also those that never happened."""
+    """Return the counts of all actions, including those with count 0."""
     return {name: actions.get(name, 0) for name in ACTIONS}

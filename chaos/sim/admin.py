@@ -1,4 +1,4 @@
-"""What an operator does before anybody produces: have the topic created, however often it has to be asked for."""
+"""The operator's setup step before producers start: create the topic, with retries."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ RETRY_S = 0.2
 
 
 async def prepare(client: Client, partitions: int, replication_factor: int, min_isr: int) -> None:
-    """Raises TimeoutError where the cluster does not come to it."""
+    """Create the topic. Raises TimeoutError if the cluster does not create it in time."""
     async with asyncio.timeout(PREPARED_S):
         while not await _asked(client, _topic(client.topic, partitions, replication_factor, min_isr)):
             await asyncio.sleep(RETRY_S)

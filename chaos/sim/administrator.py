@@ -1,6 +1,6 @@
-"""The administrator of a simulated world: topics, their configs, their replicas and leaders, by Kafka's own requests.
+"""The simulated administrator: topics, configs, replicas and leader elections, by Kafka's admin requests.
 
-A request that is refused is not repeated: an administrator who is told no goes on with the next thing.
+A refused request is not repeated; the administrator continues with the next chore.
 """
 
 import asyncio
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 TIMEOUT_S = 5.0
 ASKED_MAX = 3
 WAIT_S = 12.0
-"""How long a broker's replicas are waited for until they are elsewhere, or others until they notice that it is down."""
+"""The longest wait for a broker to lose its replicas, or for other brokers to notice that a broker is down."""
 RETRY_S = 0.5
 PREFERRED, UNCLEAN = 0, 1
-"""Types of elections."""
+"""Election types of ElectLeaders."""
 OF_TOPIC, OF_BROKER = 2, 4
-"""Kinds of resources that have configs."""
+"""Resource types of IncrementalAlterConfigs."""
 SET = 0
 PARTITIONS_MAX = 5
 
 Doing = Callable[[random.Random], Coroutine[Any, Any, bool]]
-"""One thing that is done. Whether it was, or the broker has refused it."""
+"""One chore. Returns whether it was done, or refused by the broker."""
 
 
 class Administrator:
-    """Does what is due, while other things may still be under way, until `is_resting`."""
+    """Executor of due chores, concurrently, until `is_resting`."""
 
     def __init__(self, world: "World", client: Client) -> None:
         self._world, self._client = world, client
         self.is_resting = False
         self.under_way = 0
-        """Things that are begun and not done."""
+        """The number of chores that have started and not finished."""
         self._made: set[str] = set()
         self._chores: dict[Chore, Doing] = {
             Chore.TOPIC_MADE: self._make_topic,
@@ -64,7 +64,7 @@ class Administrator:
         }
 
     async def run(self, chores: tuple[Due, ...]) -> None:
-        """Let them be done in their time, counted from now."""
+        """Start each chore at its time, counted from now."""
         began_s = self._world.now_s
         for due in chores:
             await asyncio.sleep(max(0.0, began_s + due.at_s - self._world.now_s))
@@ -82,7 +82,7 @@ class Administrator:
             self.under_way -= 1
 
     async def put_right(self) -> None:
-        """What was changed for a time is as before, and what has no leader has one, by name."""
+        """Restore `min.insync.replicas` of TOPIC, and elect leaders for LOSSY_TOPIC, unclean if need be."""
         while not await self._configure(OF_TOPIC, TOPIC, {"min.insync.replicas": str(MIN_ISR)}):
             await asyncio.sleep(1.0)
         while LOSSY_TOPIC in self._world.image.topics_by_name and any(
@@ -149,7 +149,7 @@ class Administrator:
         return await self._ask(message(api, topics=(topic,), timeout=duration(TIMEOUT_S), validate_only=False))
 
     async def _delete_records(self, dice: random.Random) -> bool:
-        """Up to somewhere between the start of a partition and its end, in the midst of a batch too."""
+        """Delete records up to an offset between 0 and the committed end, which may lie inside a batch."""
         api, name = ApiKey.DELETE_RECORDS, dice.choice((TOPIC, TOPIC, SIDE_TOPIC))
         partitions = self._partitions(name)
         if not partitions:
@@ -168,7 +168,7 @@ class Administrator:
         return is_done
 
     async def _move_replicas(self, dice: random.Random) -> bool:
-        """To others, where there are more brokers than replicas; otherwise another of them is preferred from now on."""
+        """Reassign the replicas of a partition. Without spare brokers only the preferred replica changes."""
         name = dice.choice((TOPIC, SIDE_TOPIC, LOSSY_TOPIC))
         partitions = self._partitions(name)
         if not partitions:
@@ -191,11 +191,11 @@ class Administrator:
         rows = part(api, "TopicPartitions", topic=name, partitions=indexes)
         request = message(api, election_type=election, topic_partitions=(rows,), timeout=duration(TIMEOUT_S))
         answer = await self._answer(request)
-        # Of several partitions some may need no election.
+        # Some of several partitions may need no election.
         return answer is not None and ErrorCode.none in set(_codes(answer.replica_election_results))
 
     async def _lose_leader(self, dice: random.Random) -> bool:
-        """Have a partition led by a replica that was down while it lost its leader, and lacks what was committed."""
+        """Elect a replica that was down while its leader accepted records, so that it lacks committed records."""
         world = self._world
         pairs = [partition for partition in self._partitions(LOSSY_TOPIC) if len(partition.replicas) == 2]
         if not pairs:
@@ -243,7 +243,7 @@ class Administrator:
         return await self._ask(message(api, resources=(resource,), validate_only=False))
 
     async def _unregister(self, dice: random.Random) -> bool:
-        """Have a broker that does not vote lose its replicas, stop it, and have it forgotten; then it comes back."""
+        """Move all replicas away from a broker that is not a voter, kill it, unregister it, and start it again."""
         world = self._world
         others = [broker for broker in world.plan.broker_ids if broker > world.plan.voters]
         if not others:
@@ -259,7 +259,7 @@ class Administrator:
             world.start(broker)
 
     async def _drain(self, broker: int) -> bool:
-        """Have all replicas of a broker moved to those that have none of the partition."""
+        """Move all replicas of a broker to brokers without one. Return whether it has none left."""
         deadline_s = self._world.now_s + WAIT_S
         while self._world.now_s < deadline_s and not self.is_resting:
             held = [
@@ -280,12 +280,12 @@ class Administrator:
         return False
 
     def _hold(self, broker: int) -> None:
-        """Kill it, and have it stay down."""
+        """Kill a broker, and keep it down."""
         self._world.held.add(broker)
         self._world.hosts[broker].kill()
 
     async def _until(self, condition: Callable[[], bool]) -> bool:
-        """Wait for it, but not for long. Whether it came to that."""
+        """Wait for a condition, up to WAIT_S. Return whether it was met."""
 
         async def is_met() -> bool:
             return condition()
@@ -293,14 +293,14 @@ class Administrator:
         return await self._until_done(is_met)
 
     async def _until_done(self, ask: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
-        """As `_until`, for something that is tried again and again."""
+        """Retry an action as `_until` does."""
         deadline_s = self._world.now_s + WAIT_S
         while not (is_done := await ask()) and not self.is_resting and self._world.now_s < deadline_s:
             await asyncio.sleep(RETRY_S)
         return is_done
 
     def _existing(self, dice: random.Random) -> str:
-        """One of the topics that come and go, and of those one that is there, if any is."""
+        """Return SIDE_TOPIC or LOSSY_TOPIC, preferably one that exists."""
         names = [SIDE_TOPIC, LOSSY_TOPIC]
         return dice.choice([name for name in names if self._partitions(name)] or names)
 
@@ -313,12 +313,12 @@ class Administrator:
         return None if host is None else host.address
 
     async def _ask(self, request: Any, address: tuple[str, int] | None = None) -> bool:
-        """Whether it was done, all of it."""
+        """Return whether the request succeeded completely."""
         answer = await self._answer(request, address)
         return answer is not None and all(code is ErrorCode.none for code in _codes(answer))
 
     async def _answer(self, request: Any, address: tuple[str, int] | None = None) -> Any:
-        """None where nobody answers, after a few have been asked."""
+        """Return the response; None if none of ASKED_MAX brokers answered."""
         for _ in range(ASKED_MAX):
             with contextlib.suppress(OSError):
                 return await self._client.ask(address or self._client.anybody(), request)
@@ -326,7 +326,7 @@ class Administrator:
 
 
 def _codes(answer: Any) -> Iterator[ErrorCode]:
-    """Every error code in an answer."""
+    """Yield every error code in a response."""
     if isinstance(answer, ErrorCode):
         yield answer
     elif isinstance(answer, tuple):

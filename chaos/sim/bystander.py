@@ -1,4 +1,4 @@
-"""A simulated client of the topics that come and go: it writes and reads there, and knows what nobody has written."""
+"""A simulated client of the topics that are created and deleted; it detects values that no client wrote."""
 
 import asyncio
 
@@ -24,14 +24,14 @@ ACKS = (-1, -1, 1, 0)
 
 
 class Bystander:
-    """One topic's, for as long as the world lasts, whether there is such a topic or not."""
+    """The client of one topic. The client runs as long as the cluster, whether the topic exists or not."""
 
     def __init__(self, client: Client, alarm: Alarm) -> None:
         self._client, self._alarm = client, alarm
         self._values = 0
 
     async def run(self) -> None:
-        """For ever."""
+        """Run forever."""
         client, rng = self._client, self._client.rng
         while True:
             await asyncio.sleep(rng.uniform(0.0, 2 * PAUSE_S))
@@ -75,7 +75,7 @@ class Bystander:
         return answer.responses[0].partition_responses[0].error_code is ErrorCode.none
 
     async def _read(self, partition: int) -> bool:
-        """From the start, or from anywhere that may be in the log."""
+        """Fetch at a random offset that may be in the log, and check the values."""
         client, rng = self._client, self._client.rng
         address = client.leader(partition)
         if address is None:

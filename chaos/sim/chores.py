@@ -1,15 +1,15 @@
-"""What the administrator of a simulated world is going to do: drawn from the seed, like the faults."""
+"""The schedule of the administrator, drawn from the seed like the faults."""
 
 import random
 from dataclasses import dataclass
 from enum import Enum
 
 SIDE_TOPIC, LOSSY_TOPIC = "side", "lossy"
-"""Topics beside the one whose records are all accounted for. Of the second even committed records may be lost."""
+"""Topics besides TOPIC, whose records are all accounted for. LOSSY_TOPIC may lose even committed records."""
 
 
 class Chore(Enum):
-    """A thing that administrators do. The value is the name under which it is counted."""
+    """A kind of administrative action. The value is the name under which it is counted."""
 
     TOPIC_MADE = "topic-made"
     TOPIC_DELETED = "topic-deleted"
@@ -28,7 +28,7 @@ class Chore(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """One of them. What it still has to choose it chooses by `dice`."""
+    """One scheduled chore. `dice` seeds its remaining random choices."""
 
     at_s: float
     chore: Chore
@@ -36,7 +36,7 @@ class Due:
 
 
 def drawn_chores(rng: random.Random, seconds: float) -> tuple[Due, ...]:
-    """A world's own mix, in the order in which they are due; in some worlds nobody administers anything."""
+    """Draw a run's own mix, in due order. Some runs have no administrator."""
     interval_s = rng.choice((0.0, 1.0, 2.0, 5.0))
     weights = [rng.choice((0.0, 1.0, 1.0, 3.0)) for _ in Chore]
     if not interval_s or not any(weights):

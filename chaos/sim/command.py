@@ -1,4 +1,4 @@
-"""`cordwood chaos sim` and `cordwood chaos replay`: simulated clusters by the seed, and one of them told in full."""
+"""The commands `cordwood chaos sim` and `cordwood chaos replay`: run seeds, or replay one with its event log."""
 
 import json
 import time
@@ -99,7 +99,7 @@ def _chosen(seeds: str | None, minutes: float | None) -> Sequence[int]:
 
 
 def _in_time(seeds: Sequence[int], minutes: float | None, seconds: float, tally: Tally) -> Iterator[Run]:
-    """Runs, at least one, with a line of progress now and then."""
+    """Yield runs, at least one, and print progress at intervals."""
     told_s = 0.0
     for seed in seeds:
         plan = plan_of(seed, seconds)
@@ -113,7 +113,7 @@ def _in_time(seeds: Sequence[int], minutes: float | None, seconds: float, tally:
 
 
 def _timed(plan: Plan, faults: Sequence[Fault], tally: Tally) -> Run:
-    """Run it, and add it up."""
+    """Run a plan and add the run to the tally."""
     began_s = time.monotonic()
     run = run_plan(plan, faults)
     tally.add(run, time.monotonic() - began_s)
@@ -121,7 +121,7 @@ def _timed(plan: Plan, faults: Sequence[Fault], tally: Tally) -> Run:
 
 
 def _only(plan: Plan, numbers: str | None) -> Sequence[Fault]:
-    """The plan's faults, or some of them by their number in the story that `sim` tells of a failure."""
+    """Return the faults of the plan, or those with these numbers, as `sim` prints them for a failure."""
     if numbers is None:
         return plan.faults
     try:
@@ -132,13 +132,13 @@ def _only(plan: Plan, numbers: str | None) -> Sequence[Fault]:
 
 
 def _tell_failure(run: Run) -> None:
-    """How to see it again first: whatever comes behind may scroll away."""
+    """Print the replay command first, because later output may scroll it away."""
     typer.echo(f"seed {run.plan.seed} fails at commit {commit()}: {_again(run.plan)}")
     _tell_findings(run)
 
 
 def _tell_needed(run: Run) -> None:
-    """Run it again and again with fewer faults, and tell which ones it takes."""
+    """Shrink the fault list of a failed run, and print the faults that the failure needs."""
     plan, kinds = run.plan, {finding.kind for finding in run.findings}
 
     def fails(faults: Sequence[Fault]) -> bool:
@@ -153,7 +153,7 @@ def _tell_needed(run: Run) -> None:
 
 
 def _again(plan: Plan, numbers: str | None = None) -> str:
-    """The command that repeats a run, with only some of its faults if any are named."""
+    """Return the command that replays a run, with only some of its faults if `numbers` is given."""
     only = "" if numbers is None else f' --faults "{numbers}"'
     return f"cordwood chaos replay --seed {plan.seed} --seconds {plan.seconds:g}{only}"
 
@@ -170,7 +170,7 @@ def _place(report: Path | None) -> Path | None:
 
 
 def _write_report(run: Run, tally: Tally, place: Path | None, again: str) -> None:
-    """Of a run that failed, and of any other where somebody has said where to."""
+    """Write the report of a failed run, or of any run if `place` is given."""
     if place is None and not run.is_sound:
         place = writable(Path(f"cordwood-chaos-sim-{run.plan.seed}.html"))
     if place is not None:
@@ -179,7 +179,7 @@ def _write_report(run: Run, tally: Tally, place: Path | None, again: str) -> Non
 
 
 def _conclude(tally: Tally, last: Run, as_json: bool) -> None:
-    """The verdict, as one line, and as JSON if wanted. Exits with 1 where anything was found."""
+    """Print the verdict as one line, and as JSON on request. Exits with 1 if there are findings."""
     typer.echo(run_summary.sentence(tally))
     if as_json:
         typer.echo(json.dumps(run_summary.summary(tally, last.plan.seed)))

@@ -1,4 +1,4 @@
-"""A command that the metadata takes fits it: compare-and-set, living incarnations, no lost disks (rules 6 to 8)."""
+"""Admission checks of metadata commands: compare-and-set, live incarnations, no lost disks (rules 6 to 8)."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
 
 
 def misfits(before: Image, command: Command, after: Image) -> Iterator[str]:
-    """What should have been refused of a command that led from one image to the next, in sentences."""
+    """Yield a sentence for each part of an applied command that should have been refused."""
     yield from (sentence for _, sentence in changes_fit(before, after))
     if isinstance(command, RegisterBroker):
         yield from _counts_on_lost_disks(before, command, after)
@@ -38,7 +38,7 @@ def misfits(before: Image, command: Command, after: Image) -> Iterator[str]:
 
 
 def not_taken_in(before: Image, command: Command) -> Iterator[IsrChange]:
-    """Changes that are up to date, and take in a broker that is not alive, or not in that incarnation (rule 6)."""
+    """Yield current ISR changes that add a broker that is not alive, or of another incarnation (rule 6)."""
     if not isinstance(command, AlterPartitions):
         return
     for change in command.changes:
@@ -55,7 +55,7 @@ def not_taken_in(before: Image, command: Command) -> Iterator[IsrChange]:
 
 
 def _counts_on_lost_disks(before: Image, command: RegisterBroker, after: Image) -> Iterator[str]:
-    """Rule 8: who comes back with another disk has nothing."""
+    """Rule 8: a broker that registers with another disk has no data."""
     known = before.brokers.get(command.broker_id)
     if known is None or set(known.log_dirs) <= set(command.log_dirs):
         return
@@ -65,7 +65,7 @@ def _counts_on_lost_disks(before: Image, command: RegisterBroker, after: Image) 
 
 
 def _silence_empties(after: Image) -> Iterator[str]:
-    """Rule 8, KIP-966: by falling silent nobody loses anything, and the last that was in sync still has everything."""
+    """Rule 8, KIP-966: a silent broker loses no data, so the last in-sync replica stays in the in-sync set."""
     for partition in _partitions(after):
         if not partition.isr:
             yield f"rule 8: {partition} has nobody in sync, and no disk was lost"
@@ -76,7 +76,7 @@ def _partitions(image: Image) -> Iterator[PartitionImage]:
 
 
 def _counts_on_dropped(before: Image, command: DropReplicas, after: Image) -> Iterator[str]:
-    """Rule 8: whoever leads after a replica was lost does so in a new epoch, and counts on nothing of it."""
+    """Rule 8: after a replica was dropped, the leader has a new epoch, and the dropped replica is not counted."""
     for topic, index in command.partitions:
         old, new = before.partition(topic, index), after.partition(topic, index)
         if old is None or new is None or old == new:
@@ -87,7 +87,7 @@ def _counts_on_dropped(before: Image, command: DropReplicas, after: Image) -> It
 
 
 def _prefers_unflushed(command: ReportUnflushed, after: Image) -> Iterator[str]:
-    """KIP-966: who lost its memory is counted on only where nobody else is."""
+    """KIP-966: a replica with unflushed data counts only where no other replica does."""
     for topic, index in command.partitions:
         partition = after.partition(topic, index)
         counted_on = set() if partition is None else {*partition.isr, *partition.elr}

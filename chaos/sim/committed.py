@@ -1,4 +1,4 @@
-"""What was committed in one partition, batch by batch, as it was first seen on any replica: it stays what it is."""
+"""The committed batches of one partition, as first observed on any replica: they never change (rules 2 and 9)."""
 
 import weakref
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ Batch = tuple[int, int, int, int]
 
 
 class Committed:
-    """Batches by their base offset, and how far each replica has been compared with them."""
+    """Batches by base offset, and the position up to which each replica was compared."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.end = 0
-        """The largest watermark that any leader has had."""
+        """The largest high watermark of any leader."""
         self._batches: dict[int, Batch] = {}
         self._known_end = 0
         self._sequences: dict[tuple[int, int], int] = {}
         self._cursors: weakref.WeakKeyDictionary[Partition, Cursor] = weakref.WeakKeyDictionary()
 
     def compare(self, broker_id: int, partition: Partition, disk: SimulatedDisk) -> Iterator[tuple[str, str]]:
-        """Hold what a replica has committed since the last time against what is known."""
+        """Compare what a replica has committed since the last call with the known batches."""
         watermark = partition.high_watermark
         cursor = self._cursors.setdefault(partition, Cursor())
         if cursor.offset < watermark <= partition.log.log_end:
@@ -34,13 +34,13 @@ class Committed:
                 for batch in batches(disk, partition, cursor, watermark):
                     yield from self._compare_batch(broker_id, peek(batch))
             except (CorruptBatch, OSError):
-                # Damaged, and perhaps not yet found: whether it is shown to anybody is for its readers to say.
+                # Damage, which may not be detected yet. The checks of consumers show whether it is served.
                 cursor.lose_place()
         if partition.is_leader:
             self.end = max(self.end, watermark)
 
     def has_compared(self, partition: Partition) -> bool:
-        """Whether all that a replica has committed has been held against what is known."""
+        """Return whether all committed batches of a replica were compared."""
         cursor = self._cursors.get(partition)
         return cursor is not None and cursor.offset >= min(partition.high_watermark, partition.log.log_end)
 
@@ -56,7 +56,7 @@ class Committed:
         yield from self._follow_sequence(header)
 
     def _follow_sequence(self, header: BatchHeader) -> Iterator[tuple[str, str]]:
-        """Rule 9, in the order of the log."""
+        """Rule 9, in log order."""
         if header.producer_id == NO_PRODUCER or header.base_sequence < 0:
             return
         key = (header.producer_id, header.producer_epoch)

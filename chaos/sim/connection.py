@@ -1,4 +1,4 @@
-"""One end of a simulated connection: an asyncio transport whose bytes arrive late, in order, or not at all."""
+"""One end of a simulated TCP connection: an asyncio transport with delayed, ordered or blocked delivery."""
 
 import asyncio
 import socket
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 HIGH_WATER_BYTES = 64 << 10
 SOCKET_BUFFER_BYTES = 512 << 10
-"""What the system takes before it lets a program wait, for one that sets limits of its own."""
+"""Bytes that the kernel buffers before `pause_writing`, for a protocol that sets its own limits."""
 ORDER_S = 1e-6
 
 
 class _Socket:
-    """What is asked of a socket: after how long a silent peer is given up."""
+    """Socket options, as far as they are used: the TCP keepalive timeout."""
 
     def __init__(self) -> None:
         self._options: dict[int, int] = {}
@@ -38,10 +38,10 @@ class _Socket:
 
 
 class End(asyncio.Transport):
-    """What is written here is read at `other`."""
+    """One end of a connection. Data written here is read at `other`."""
 
     nobody = Context()
-    """For what the network does by itself."""
+    """The context of the network's own callbacks, outside any process."""
 
     def __init__(self, network: "Network", process: Process, context: Context, peer: tuple[str, int]) -> None:
         self._socket = _Socket()
@@ -50,15 +50,15 @@ class End(asyncio.Transport):
         self.other: End
         self.protocol: asyncio.BaseProtocol | None = None
         self._undelivered: deque[bytes | None] = deque()
-        """In order; None for the end of the stream."""
+        """Data in order; None for the end of the stream."""
         self._on_the_way = 0
-        """So many of these have left. A cut takes all of them back."""
+        """The number of `_undelivered` items in flight. A cut returns all of them to the queue."""
         self._cuts_met = 0
         self._arrives_at_s = 0.0
         self._inbox: deque[memoryview] = deque()
-        """What has arrived here and was not read yet."""
+        """Received data that the protocol has not read yet."""
         self._buffered_bytes = 0
-        """Written here and not read at the other end."""
+        """Bytes that were written here and not yet read at the other end."""
         self._high, self._low = HIGH_WATER_BYTES, HIGH_WATER_BYTES // 4
         self._is_lost = self._is_closing = self._is_write_paused = self._is_read_paused = False
 
@@ -67,7 +67,7 @@ class End(asyncio.Transport):
         return self._socket.keep_alive_s
 
     def attach(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
-        """Have the side that was dialled notice it."""
+        """Create the protocol of the accepting side."""
 
         def accept() -> None:
             self.protocol = factory()
@@ -102,7 +102,7 @@ class End(asyncio.Transport):
     def abort(self) -> None:
         self._is_closing = True
         self.lose(None)
-        # A cut swallows this too: the other side is left with half a connection.
+        # A cut link drops the reset too; the other side is left with a half-open connection.
         if not self._network.is_cut(self.process.host, self.other.process.host):
             delay_s = self._network.delay_s(self.process.host, self.other.process.host)
             self._at(self._network.loop.passed_s + delay_s, self.other.lose, None)
@@ -126,7 +126,7 @@ class End(asyncio.Transport):
         self._in_process(self._read)
 
     def flush(self) -> None:
-        """Send on its way what may go."""
+        """Send all queued data that may be sent."""
         network, here, there = self._network, self.process.host, self.other.process.host
         if network.is_cut(here, there):
             return
@@ -139,7 +139,7 @@ class End(asyncio.Transport):
             self._at(self._arrives_at_s, self._arrive, self._cuts_met)
 
     def lose(self, error: Exception | None) -> None:
-        """The connection is no more, for this end."""
+        """Close this end of the connection."""
         if not self._is_lost:
             self._is_lost = True
             self._network.forget(self)
@@ -166,7 +166,7 @@ class End(asyncio.Transport):
                 other._in_process(other._read)
 
     def _read(self) -> None:
-        """Give the program what has arrived, for as long as it wants more."""
+        """Pass received data to the protocol until it pauses reading."""
         protocol = self.protocol
         while protocol is not None and self._inbox and not self._is_read_paused and not self._is_lost:
             data = self._inbox.popleft()
@@ -185,7 +185,7 @@ class End(asyncio.Transport):
                 protocol.data_received(bytes(data))
 
     def _taken(self, size: int) -> None:
-        """The other end has read so much."""
+        """Account for bytes that the other end has read."""
         self._buffered_bytes -= size
         if self._is_write_paused and self._buffered_bytes <= self._low:
             self._is_write_paused = False

@@ -1,4 +1,4 @@
-"""Simulated consumers by assignment: from the start of a partition on, they write down all that they are given."""
+"""Simulated consumers by assignment: they read a partition from the start and record everything they receive."""
 
 from typing import Any, NamedTuple
 
@@ -14,23 +14,23 @@ from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import decode
 
 ANY_RACK = "somewhere"
-"""Followers serve only those who say where they are."""
+"""Rack id of consumers that read from followers; a follower serves only requests with a rack (KIP-392)."""
 MAX_WAIT_S = 1.0
 FETCH_BYTES = 64 << 10
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-"""In the place of a time, where ListOffsets is to tell of a place."""
+"""Special timestamps of ListOffsets."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class Asked(NamedTuple):
-    """When a fetch began, and the epoch of the leader that was asked; BY_FOLLOWER for any replica."""
+    """The start time of a fetch, and the epoch of the leader that got it; BY_FOLLOWER for any replica."""
 
     at_ns: int
     leader_epoch: int
 
 
 class Reader:
-    """One partition, as one consumer reads it."""
+    """One consumer's reader of one partition."""
 
     def __init__(
         self,
@@ -48,23 +48,23 @@ class Reader:
         self.last_epoch = NO_EPOCH
         """The leader epoch of the last batch that was read."""
         self._valid_in = NO_EPOCH
-        """The leader epoch in which the position was last known to be in the leader's log."""
+        """The leader epoch in which the position was last validated against the leader's log."""
         self._polls = 0
 
     def begin(self, position: int) -> None:
-        """Read on from there."""
+        """Continue reading at `position`."""
         self.position, self.last_epoch = position, NO_EPOCH
         self._history.assign(self._number, self.partition, self.client.now_ns)
 
     async def run(self) -> None:
-        """For ever."""
+        """Run forever."""
         self.begin(0)
         while True:
             if not await self.poll():
                 await self.client.refresh_patiently()
 
     async def poll(self) -> bool:
-        """Ask once. False where nobody could tell, and somebody else is to be asked."""
+        """Send one fetch. Return False if no broker answered it and the metadata may be stale."""
         client = self.client
         address = client.any_replica(self.partition) if self._any_replica else client.leader(self.partition)
         if address is None or not await self.is_valid():
@@ -81,12 +81,12 @@ class Reader:
         return await self.told(answer.responses[0].partitions[0], asked)
 
     def asked(self) -> Asked:
-        """A fetch begins now."""
+        """Return the parameters of a fetch that starts now."""
         epoch = BY_FOLLOWER if self._any_replica else self.client.leader_epochs[self.partition]
         return Asked(self.client.now_ns, epoch)
 
     async def told(self, row: Any, asked: Asked) -> bool:
-        """A partition's part of an answer to Fetch. False where it says why there is nothing."""
+        """Process one partition of a Fetch response. Return False for an error code."""
         if row.error_code is ErrorCode.offset_out_of_range:
             await self._start_again()
         if row.error_code is not ErrorCode.none:
@@ -96,7 +96,7 @@ class Reader:
         self._history.watermark(
             self._number,
             self.partition,
-            # A leader that has only just begun says nothing of it.
+            # A new leader does not return a high watermark before it knows one.
             int(row.high_watermark),
             int(row.log_start_offset),
             self.client.now_ns,
@@ -108,7 +108,7 @@ class Reader:
         return True
 
     def row(self) -> object:
-        """The partition's part of a request."""
+        """Return the partition's part of a Fetch request."""
         return part(
             ApiKey.FETCH,
             "FetchPartition",
@@ -120,7 +120,7 @@ class Reader:
         )
 
     async def is_valid(self) -> bool:
-        """Ask a new leader whether its log has what was read (KIP-320). False where it did not tell."""
+        """Validate the position with a new leader (KIP-320). Return False if the leader did not answer."""
         epoch = self.client.leader_epochs.get(self.partition, NO_EPOCH)
         if self._any_replica or self.last_epoch == NO_EPOCH or epoch == self._valid_in:
             return True
@@ -141,7 +141,7 @@ class Reader:
         self.client.did("offset-for-leader-epoch")
         told, times = (int(answer.leader_epoch), int(answer.end_offset)), (asked_ns, self.client.now_ns)
         self._history.epoch_end(self._number, self.partition, self.last_epoch, told, times, epoch)
-        # Where no epoch that old is known, all of it was deleted, and the fetch tells.
+        # An unknown epoch means that all its records were deleted; the fetch then returns OFFSET_OUT_OF_RANGE.
         if 0 <= answer.end_offset < self.position:
             self._alarm(
                 "truncated-read",
@@ -151,7 +151,7 @@ class Reader:
         return True
 
     async def offset_at(self, timestamp: int, isolation: int = READ_UNCOMMITTED) -> int | None:
-        """Where the partition starts, ends or stood at that time; UNKNOWN for nowhere, None where nobody tells."""
+        """Return the start, the end, or the offset at a time; UNKNOWN if there is none, None if no leader answered."""
         epoch, asked_ns = self.client.leader_epochs.get(self.partition, NO_EPOCH), self.client.now_ns
         answer = await self._ask_leader(
             ApiKey.LIST_OFFSETS,
@@ -175,7 +175,7 @@ class Reader:
         return f"{self.client.name}, partition {self.partition},"
 
     async def _ask_leader(self, api: ApiKey, topic: tuple[str, str], row: object, **more: object) -> Any:
-        """The leader's answer for the partition; None where it does not lead or does not answer."""
+        """Return the leader's answer for the partition; None if the broker does not lead or does not answer."""
         client, (of_topic, name) = self.client, topic
         address = client.leader(self.partition)
         if address is None:
@@ -189,7 +189,7 @@ class Reader:
         return told if told.error_code is ErrorCode.none else None
 
     async def _start_again(self) -> None:
-        """What lies at the position was deleted, unless the broker that was asked only lags behind."""
+        """Restart at the log start if the records at the position were deleted; a lagging broker's error is ignored."""
         start = await self.offset_at(EARLIEST)
         if start is not None and start > self.position:
             self.client.did("offset-out-of-range")
@@ -208,7 +208,7 @@ class Reader:
         )
 
     def _take(self, data: bytes) -> int:
-        """Whole batches, of which the first may begin before what was asked for. Returns their end, or UNKNOWN."""
+        """Record whole batches, of which the first may begin before the position. Return their end, or UNKNOWN."""
         self._polls += 1
         try:
             batches = [(peek(batch), decode(batch)) for batch in split(data)]

@@ -1,4 +1,4 @@
-"""What leaders count on, held against what their followers have, and on disk (rules 1, 4 and 5)."""
+"""Checks that leaders count only what their followers have on disk (rules 1, 4 and 5)."""
 
 from collections.abc import Iterator, Sequence, Set
 from typing import Protocol
@@ -19,7 +19,7 @@ Found = Iterator[tuple[str, str]]
 
 
 class Holder(Protocol):
-    """A broker that runs, as far as its replicas go."""
+    """A running broker with its replicas."""
 
     @property
     def broker_id(self) -> int: ...
@@ -30,10 +30,10 @@ class Holder(Protocol):
 
 
 def is_kept(disk: SimulatedDisk, log: Log) -> bool:
-    """What a log calls flushed would outlive any power cut (rule 1)."""
+    """Return whether everything below the flushed end of a log survives any power cut (rule 1)."""
     for segment in log.segments:
         if disk.has_harmed(segment.path):
-            # It was there, until the disk lost it.
+            # The segment was durable before the disk lost a part of it.
             continue
         end = min(log.flushed_end, segment.end_offset)
         try:
@@ -46,7 +46,7 @@ def is_kept(disk: SimulatedDisk, log: Log) -> bool:
 
 
 def everybody_has(where: str, view: LeaderView) -> Found:
-    """The watermark has moved: by what the leader knows, all members have that, those it has proposed among them."""
+    """Check, after the high watermark moved, that by the leader's view all of the maximal ISR has flushed it."""
     for member in sorted(view.maximal_isr - {view.me}):
         known = view.followers.get(member)
         if known is None or known.flushed_end < view.high_watermark:
@@ -55,9 +55,9 @@ def everybody_has(where: str, view: LeaderView) -> Found:
 
 
 def followers_are_as_counted(brokers: Sequence[Holder], image: Image, places: Set[Place] | None = None) -> Found:
-    """Each member of an in-sync set has what its leader takes it to have, by the same epochs as the leader.
+    """Check that each in-sync replica has what its leader counts, in the leader's epochs.
 
-    Only of these partitions, if any are named.
+    `places` limits the check to these partitions.
     """
     by_id = {broker.broker_id: broker for broker in brokers if not broker.damage.under_repair}
     for leader in by_id.values():
@@ -76,7 +76,7 @@ def _members_are_as_counted(leader: Partition, agreed: PartitionImage, brokers: 
     for member in agreed.isr:
         counted, broker = leader.view.followers.get(member), brokers.get(member)
         held = None if broker is None else broker.replicas.with_id(leader.topic_id, leader.index)
-        # Who has not heard of this epoch has not begun to follow, or is another incarnation that will begin anew.
+        # A follower of another epoch has not begun to follow, or belongs to a new incarnation that will begin anew.
         if counted is None or held is None or held.is_offline or held.leader_epoch != leader.leader_epoch:
             continue
         where, end = f"{leader.topic}/{leader.index}", counted.flushed_end
@@ -89,5 +89,5 @@ def _members_are_as_counted(leader: Partition, agreed: PartitionImage, brokers: 
 
 
 def _epochs_between(log: Log, start: int, end: int) -> list[tuple[int, int]]:
-    """Above where both logs begin: old segments go at a time of each replica's own."""
+    """Return the epoch starts above `start`, where both logs begin: old segments are deleted at different times."""
     return [(entry.epoch, entry.offset) for entry in log.epochs if start < entry.offset < end]

@@ -1,4 +1,4 @@
-"""The clients of a simulated world: each a program on a host of its own, with what it is like taken from the plan."""
+"""The simulated client programs: producers, consumers, group members and administrators, each on its own host."""
 
 import asyncio
 import random
@@ -32,7 +32,7 @@ Work = Callable[[Client], Coroutine[Any, Any, None]]
 
 
 class Crowd:
-    """`prepare`, then `begin`. All that clients are told goes into one history."""
+    """All clients of a run, with one shared history. Call `prepare`, then `begin`."""
 
     def __init__(self, loop: SimulatedLoop, plan: Plan, alarm: Alarm, leaders_end: Callable[[int], int]) -> None:
         self._loop, self._plan, self._alarm = loop, plan, alarm
@@ -43,15 +43,15 @@ class Crowd:
         self.members: list[SimulatedMember] = []
         self.administrator: Administrator | None = None
         self.actions: Counter[str] = Counter()
-        """How often clients did what is to be counted, by the names of docs/chaos.md."""
+        """Counts of client actions, by the names of `actions.ACTIONS`."""
 
     async def prepare(self) -> None:
-        """Have the topic created. Raises TimeoutError."""
+        """Create the topic. Raises TimeoutError."""
         partitions = self._plan.partitions
         await self._start("admin", lambda client: prepare(client, partitions, REPLICATION_FACTOR, MIN_ISR))
 
     def begin(self) -> None:
-        """Set all of them off. Producers end once they are told to and are answered, the others never."""
+        """Start all clients. Producers end after `stop`, once all sends are answered; other clients never end."""
         plan = self._plan
         for number, producer in enumerate(plan.producers):
             self._start(f"producer-{number}", self._producing(number, producer))
@@ -64,7 +64,7 @@ class Crowd:
             self._start(f"seeker-{number}", self._seeking(plan.consumers + plan.members + 1 + number))
 
     def administer(self, world: "World") -> None:
-        """Have the administrator begin, and clients of the topics that come and go."""
+        """Start the administrator, and the clients of the topics that it creates and deletes."""
 
         async def administering(client: Client) -> None:
             self.administrator = Administrator(world, client)
@@ -78,7 +78,7 @@ class Crowd:
             self._start(f"{topic}-client", standing_by, topic)
 
     def put_right(self, world: "World") -> "asyncio.Task[None] | None":
-        """Have the administrator rest, and what he has changed for a time put right."""
+        """Stop the administrator, and restore what it has changed temporarily."""
         if (administrator := self.administrator) is None:
             return None
         administrator.is_resting = True
@@ -91,7 +91,7 @@ class Crowd:
         return self._start("caretaker", putting_right)
 
     def did(self, what: str) -> None:
-        """Count it."""
+        """Count an action."""
         assert what in ACTIONS, f"{what} is to be counted, and not in the catalogue"
         self.actions[what] += 1
 
@@ -117,7 +117,7 @@ class Crowd:
         return work
 
     def _consuming(self, number: int) -> Work:
-        """Every second consumer reads from whoever has a replica (KIP-392)."""
+        """Return a consumer program. Every second consumer reads from any replica (KIP-392)."""
         any_replica = number % 2 == 1
 
         async def work(client: Client) -> None:

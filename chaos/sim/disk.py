@@ -1,4 +1,4 @@
-"""A disk that keeps only what was synced, and breaks when told to: the simulated form of `cordwood.storage.disk`."""
+"""A simulated disk that keeps only synced data, with injectable faults: a `cordwood.storage.disk.Disk` in memory."""
 
 import errno
 import os
@@ -17,12 +17,12 @@ UNLIMITED_BYTES = 1 << 50
 
 
 class SimulatedDisk:
-    """Files and directories in memory, with the page cache and the platters told apart.
+    """Files and directories in memory, with separate states for the page cache and the disk.
 
-    `power_cut` loses what was not synced: each sector of a file, each file's new size, and each directory's newest
-    entries, as the random numbers fall. `kill` loses nothing but the open handles. Neither looks at a clock, and equal
-    seeds and calls give equal disks. It is stricter than ext4 in one thing: a new file's entry is sure only once its
-    directory was synced, even if the file was.
+    `power_cut` loses unsynced data: each sector of a file, each new file size, and each directory's newest entries, by
+    random choice. `kill` loses only the open handles. Neither reads a clock; equal seeds and calls give equal disks.
+    The model is stricter than ext4 in one point: the entry of a new file is durable only once its directory was synced,
+    even if the file was.
     """
 
     def __init__(self, rng: random.Random, capacity_bytes: int = UNLIMITED_BYTES) -> None:
@@ -30,13 +30,13 @@ class SimulatedDisk:
         self.capacity_bytes = capacity_bytes
         self.rng = rng
         self.on_death: Callable[[], None] = _nothing
-        """Called as the process dies in the middle of a call."""
+        """Called when the process dies inside a disk operation."""
         self.on_sync: Callable[[str], None] = _ignored
-        """Told the path of whatever is synced."""
+        """Called with the path of each successful sync."""
         self.has_lied = False
-        """Whether anything was ever lost or spoilt, or a sync has failed: what it shows may not be what was written."""
+        """Whether data was lost or corrupted, or a sync failed, so that reads may not return what was written."""
         self._harmed: set[str] = set()
-        """Files of which something was lost, until another takes the place of one."""
+        """Files that lost data and have not been replaced since."""
         self._handles: WeakSet[_Handle] = WeakSet()
         self._tree = Tree()
         self._incarnation = self._boots = 0
@@ -115,18 +115,18 @@ class SimulatedDisk:
 
     @property
     def boot_id(self) -> str:
-        """Another one after each power cut."""
+        """A new identifier after each power cut."""
         return f"boot {self._boots}"
 
     def kill(self) -> None:
-        """The process dies: the page cache outlives it, its handles do not."""
+        """Kill the process. The page cache survives; open handles do not."""
         self._incarnation += 1
         self.faults.die_after(None)
 
     def power_cut(self, keep: float | None = None) -> None:
-        """The machine loses power. Each thing that was not synced is kept with probability `keep`.
+        """Cut the power. Each unsynced item is kept with probability `keep`.
 
-        Without `keep` the random numbers choose: nothing, everything, or any share between.
+        Without `keep` the probability is random: 0, 1, or any value between.
         """
         self.kill()
         self._boots += 1
@@ -136,9 +136,9 @@ class SimulatedDisk:
             pages.lose_power(self.rng, share)
 
     def power_cut_keeping(self, length: int) -> None:
-        """The machine loses power with every name, but only `length` unsynced bytes of each file, kept.
+        """Cut the power. All names are kept, but only the first `length` unsynced bytes of each file.
 
-        They are the first bytes in the order in which they were written since the file's last sync.
+        The bytes count in the order in which they were written since the file's last sync.
         """
         self.kill()
         self._boots += 1
@@ -152,11 +152,11 @@ class SimulatedDisk:
 
     @property
     def open_count(self) -> int:
-        """How many files and directories the living process holds open."""
+        """The number of files and directories that the live process holds open."""
         return sum(handle.is_open for handle in self._handles)
 
     def files(self) -> list[str]:
-        """The paths of all files, sorted."""
+        """Return the paths of all files, sorted."""
         return [path for path, _ in self._tree.files()]
 
     def content(self, path: str) -> bytes:
@@ -164,46 +164,46 @@ class SimulatedDisk:
         return pages.seen.read(pages.seen.size, 0)
 
     def pages(self, path: str) -> Pages:
-        """A file, to look at without anybody noticing. Raises OSError."""
+        """Return the pages of a file, without effect on the simulation. Raises OSError."""
         return self._tree.file(path)
 
     def peek(self, path: str, length: int, position: int) -> bytes:
-        """What a program would read of it. Raises OSError."""
+        """Return the bytes that a program would read. Raises OSError."""
         return self.pages(path).seen.read(length, position)
 
     def sure_content(self, path: str) -> bytes:
-        """What a power cut that loses all that it can would leave of a file; nothing where not even its name stays."""
+        """Return the content that survives the worst possible power cut; empty if the file's name does not survive."""
         pages = self._tree.find_kept(path)
         return pages.kept.read(pages.kept.size, 0) if isinstance(pages, Pages) else b""
 
     def is_sure(self, path: str, length: int) -> bool:
-        """Whether the first bytes of a file would outlive any power cut, and its name with them."""
+        """Return whether the first `length` bytes of a file, and its name, survive any power cut."""
         pages = self._tree.find_kept(path)
         return isinstance(pages, Pages) and pages is self._tree.find(path) and pages.is_kept(length)
 
     def flip(self, path: str, position: int, bit: int) -> None:
-        """Turn over one bit of a file, as it lies on the platters. Raises IndexError outside the file."""
+        """Flip one bit of a file, on the disk and in the page cache. Raises IndexError outside the file."""
         self.has_lied = True
         self._tree.file(path).flip(position, bit)
 
     def lose(self, path: str) -> None:
-        """A file is gone from its directory, from memory and from the platters. Raises FileNotFoundError."""
+        """Remove a file from the page cache and from the disk. Raises FileNotFoundError."""
         self._tree.file(path)
         self._tree.lose(path)
         self._harm(path)
 
     def shorten(self, path: str, size: int) -> None:
-        """All of a file from byte `size` on is gone."""
+        """Remove all bytes of a file from `size` on."""
         self._tree.file(path).shorten(size)
         self._harm(path)
 
     def zero(self, path: str, position: int, length: int) -> None:
-        """A range of a file reads as zeros. Raises IndexError outside the file."""
+        """Make a range of a file read as zeros. Raises IndexError outside the file."""
         self._tree.file(path).zero(position, length)
         self._harm(path)
 
     def has_harmed(self, path: str) -> bool:
-        """Whether something of this file was lost, and no other file has taken its place since."""
+        """Return whether a file lost data and has not been replaced since."""
         return path in self._harmed
 
     def _harm(self, path: str) -> None:
@@ -211,7 +211,7 @@ class SimulatedDisk:
         self._harmed.add(path)
 
     def cool(self) -> None:
-        """Empty the page cache of what is synced: `pread_cached` knows nothing until the bytes were read once."""
+        """Evict synced files from the page cache, so that `pread_cached` misses until the file is read once."""
         for _, pages in self._tree.files():
             pages.is_cached = not pages.is_synced
 
@@ -228,14 +228,14 @@ class SimulatedDisk:
         raise Died
 
     def _room_for(self, pages: Pages, end: int) -> int:
-        """How far a file that is to reach to `end` may grow."""
+        """Return the size to which a file may grow on the way to `end`."""
         if end <= pages.seen.size or self.capacity_bytes == UNLIMITED_BYTES:
             return end
         return min(end, pages.seen.size + self.free_bytes("/"))
 
 
 class _Handle:
-    """What a process holds. It dies with the process: then closing it does nothing, and all else is EBADF."""
+    """A file handle. Once its process is dead, `close` does nothing and all other operations fail with EBADF."""
 
     __slots__ = ("__weakref__", "_disk", "_incarnation", "_is_closed", "_path")
 
@@ -298,7 +298,7 @@ class _SimulatedFile(_Handle):
         self._pages.write(content, position)
 
     def _torn_length(self, position: int, length: int) -> int:
-        """How much of a write is done when its process dies: memory is copied page by page, so up to a boundary."""
+        """Return the length of an interrupted write: the kernel copies page by page, so up to a sector boundary."""
         end = self._disk.rng.randrange(position, position + length + 1)
         return length if end == position + length else max(0, end - end % SECTOR_BYTES - position)
 
@@ -354,8 +354,8 @@ class _SimulatedDirectory(_Handle):
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """Ignore the death."""
 
 
 def _ignored(_path: str) -> None:
-    """Nobody wants to know."""
+    """Ignore the sync."""

@@ -1,4 +1,4 @@
-"""Faults of the network as they strike: between whom, and how it ends. Each returns the hosts to heal the line to."""
+"""Network faults between one broker and others. Each function returns the peers to which `heal` restores the link."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -8,12 +8,12 @@ from cordwood.chaos.sim.network import Network, Slowness
 from cordwood.chaos.sim.schedule import Kind
 
 CLIENTS_SHARE = 0.3
-"""How often a broker that is cut off from the others loses its clients too: a deposed leader is worst with them."""
+"""The share of cut-off brokers that lose their clients too. A deposed leader that keeps them is the worst case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surrounding:
-    """One broker's host, by name, and whom it talks with."""
+    """One broker's host, by name, and its peers."""
 
     network: Network
     name: str
@@ -22,7 +22,7 @@ class Surrounding:
 
 
 def cut_off(around: Surrounding, dice: random.Random) -> Sequence[str]:
-    """From all other brokers."""
+    """Cut the links to all other brokers."""
     peers = [*around.others, *(around.clients if dice.random() < CLIENTS_SHARE else ())]
     for peer in peers:
         around.network.cut(around.name, peer)
@@ -30,7 +30,7 @@ def cut_off(around: Surrounding, dice: random.Random) -> Sequence[str]:
 
 
 def cut_one_way(around: Surrounding, dice: random.Random) -> Sequence[str]:
-    """It hears some others, and they do not hear it; or the other way round."""
+    """Cut one direction of the links to some other brokers."""
     peers = dice.sample(around.others, dice.randint(1, len(around.others)))
     is_deaf = dice.random() < 0.5
     for peer in peers:
@@ -46,7 +46,7 @@ def cut_clients(around: Surrounding, dice: random.Random) -> Sequence[str]:
 
 
 def reset(around: Surrounding, dice: random.Random) -> Sequence[str]:
-    """Connections break, and are made again."""
+    """Reset connections, which the peers open again."""
     for peer in _some(around, dice):
         around.network.disconnect(around.name, peer)
     return ()

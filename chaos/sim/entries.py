@@ -1,4 +1,4 @@
-"""The simulated tree of names: which entries programs see, which are on the platters, and what a power cut leaves."""
+"""The directory tree of a simulated disk: entries in memory, entries on disk, and the effect of a power cut."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from cordwood.chaos.sim.pages import Pages
 
 
 class Directory:
-    """Names, as programs see them and as the platters have them."""
+    """The entries of a directory, as programs see them (`seen`) and as they are on disk (`kept`)."""
 
     __slots__ = ("kept", "seen")
 
@@ -21,12 +21,12 @@ class Directory:
 
 Node = Directory | Pages
 Entry = tuple[Directory, str, Node | None]
-"""A name in a directory, and what it now stands for; None where it is gone."""
+"""A directory, a name in it, and its new node; None if the name is removed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """One create, rename or remove: its entries get to the platters together or not at all."""
+    """One create, rename or remove. Its entries reach the disk atomically."""
 
     entries: tuple[Entry, ...]
 
@@ -35,7 +35,7 @@ class Change:
 
 
 class Tree:
-    """Directories under a root, with the changes that await a sync, oldest first."""
+    """Directories under a root, with the changes that are not synced, oldest first."""
 
     def __init__(self) -> None:
         self.root = Directory()
@@ -50,7 +50,7 @@ class Tree:
         return node
 
     def find_kept(self, path: str) -> Node | None:
-        """What would stand there after a power cut that loses all that it can."""
+        """Return the node that survives the worst possible power cut."""
         node: Node = self.root
         for name in _names(path):
             if not isinstance(node, Directory) or name not in node.kept:
@@ -59,7 +59,7 @@ class Tree:
         return node
 
     def file(self, path: str) -> Pages:
-        """Raises FileNotFoundError or IsADirectoryError."""
+        """Return the pages of a file. Raises FileNotFoundError or IsADirectoryError."""
         node = self.find(path)
         if node is None:
             raise no_such_file(path)
@@ -68,7 +68,7 @@ class Tree:
         return node
 
     def directory(self, path: str) -> Directory:
-        """Raises FileNotFoundError or NotADirectoryError."""
+        """Return a directory. Raises FileNotFoundError or NotADirectoryError."""
         node = self.find(path)
         if node is None:
             raise no_such_file(path)
@@ -77,7 +77,7 @@ class Tree:
         return node
 
     def place(self, path: str) -> tuple[Directory, str]:
-        """The directory that a path's last name belongs in, and that name."""
+        """Return the parent directory and the last name of a path."""
         parent, name = os.path.split(path.rstrip("/"))
         return self.directory(parent), name
 
@@ -87,7 +87,7 @@ class Tree:
         self._unsynced.append(Change(entries))
 
     def lose(self, path: str) -> None:
-        """A name is gone at once, also from the platters."""
+        """Remove a name immediately, from memory and from the disk."""
         directory, name = self.place(path)
         directory.seen.pop(name, None)
         directory.kept.pop(name, None)
@@ -95,7 +95,7 @@ class Tree:
         self._unsynced = [change for change in self._unsynced if all(entry[:2] != lost for entry in change.entries)]
 
     def sync(self, directory: Directory) -> None:
-        """Put a directory's changes on the platters, and what they follow from in directories they were moved from."""
+        """Sync a directory's changes, and the changes of other directories that they depend on."""
         touched, kept, rest = [directory], [], []
         for change in reversed(self._unsynced):
             if change.touches(touched):
@@ -108,11 +108,11 @@ class Tree:
         self._unsynced = rest[::-1]
 
     def fail_sync(self, directory: Directory) -> None:
-        """The disk refused: programs still see the changes, and no later sync will write them."""
+        """Fail a sync: programs still see the changes, and no later sync writes them."""
         self._unsynced = [change for change in self._unsynced if not change.touches([directory])]
 
     def lose_power(self, rng: random.Random, keep: float) -> None:
-        """Of each directory's unsynced changes only the first few are kept: a journal has them in order."""
+        """Keep a random prefix of each directory's unsynced changes, because a journal keeps their order."""
         stopped: list[Directory] = []
         for change in self._unsynced:
             if rng.random() < keep and not change.touches(stopped):
@@ -123,7 +123,7 @@ class Tree:
         _see_what_was_kept(self.root)
 
     def files(self) -> Iterator[tuple[str, Pages]]:
-        """Every file that programs see, by path, in order."""
+        """Yield every file that programs see, with its path, in order."""
         yield from _files_below("", self.root)
 
 

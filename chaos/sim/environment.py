@@ -1,4 +1,4 @@
-"""The simulated form of what a broker has beside its loop: work off the loop that takes its time, and a slow syncer."""
+"""The simulated environment of a broker besides its loop: worker threads and syncers with disk latency."""
 
 import asyncio
 import random
@@ -9,11 +9,11 @@ from cordwood.replication.syncers import Done, Failure
 from cordwood.storage.disk import Syncable
 
 Delay = Callable[[], float]
-"""Seconds that the disk takes for what is next."""
+"""Returns the seconds that the next disk operation takes."""
 
 
 class SimulatedThreads:
-    """Runs a function somewhere between the call and its answer. Like a thread, it is not stopped on the way."""
+    """Worker threads: a function runs some time after its call and, as in a thread, cannot be cancelled."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, delay: Delay) -> None:
         self._loop, self._delay = loop, delay
@@ -34,7 +34,7 @@ class SimulatedThreads:
 
 
 class SimulatedSyncer:
-    """A disk that takes a while for each group. What is written after it began may or may not be covered."""
+    """A syncer with a delay per group of files. A write after the begin of a sync may or may not be covered."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, delay: Delay) -> None:
         self._loop, self._delay = loop, delay
@@ -43,7 +43,7 @@ class SimulatedSyncer:
         self._loop.call_later(self._delay(), self._sync, files, done)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing; there are no resources."""
 
     def _sync(self, files: Sequence[Syncable], done: Done) -> None:
         failures: list[Failure] = []
@@ -56,7 +56,7 @@ class SimulatedSyncer:
 
 
 class DiskSpeed:
-    """How long one step of a disk takes. `slow_down` is a fault: a disk that everybody waits for."""
+    """The latency of one disk operation. `factor` is raised by the slow-disk fault."""
 
     def __init__(self, rng: random.Random, usual_s: tuple[float, float]) -> None:
         self._rng, self._usual_s = rng, usual_s

@@ -1,4 +1,21 @@
-"""Faults as they strike a simulated world: at whom, whether the promises allow for it just now, and how it ends."""
+"""Fault injection into a simulated cluster: target choice, limits of the promises, and the end of each fault.
+
+| fault | how it is made | what is lost |
+|---|---|---|
+| kill, restart | SIGKILL or SIGTERM of one process | memory |
+| pause | SIGSTOP of one process | nothing |
+| power-cut, blackout | power loss of one host, or of all | memory and, by chance, unsynced data |
+| die-in-write | death at one of the next 30 disk changes, half of the time with power loss | as kill or power-cut |
+| cut-off, cut-one-way, cut-clients, reset, slow-link | see `disturbances` | nothing |
+| slow-disk | each disk operation takes 10, 100 or 500 times as long | nothing |
+| disk-full | at most 100 kB are free | nothing |
+| clock-jump | the wall clock moves by up to 10 minutes, either way | nothing |
+| sync-error | one fsync fails, the process ends; half of the time on a new disk | unsynced data, or the disk |
+| bit-flip | one bit of a file; half of the time, in a closed segment, more (LOSSES) | that range or file |
+| wipe | an empty disk | the disk |
+
+Acknowledged records must survive all of them, because only one disk at a time loses synced data.
+"""
 
 import asyncio
 import random
@@ -16,44 +33,44 @@ from cordwood.chaos.sim.schedule import Aim, Fault, Kind
 from cordwood.chaos.sim.world import World
 
 HURT_S = 45.0
-"""By then a flipped bit has been found and made good; only then another disk may lie."""
+"""The time after which a flipped bit is found and repaired. Only then may another disk lose data."""
 TRUSTED_S = 5.0
-"""A disk that was replaced is as good as any once its broker is in sync, and a voter that counts."""
+"""The time after which a replaced disk counts as good, once its broker is in sync and its voter counts."""
 CLOCK_JUMP_S = 600.0
 LOSS_SHARE = 0.5
-"""Of the flipped bits in closed segments come with more than that."""
+"""The share of bit flips in closed segments that come with a further loss."""
 SETTLED_S = 2.5
-"""A cluster with all replicas in sync so long after a fault has recovered from it: no session is about to end."""
+"""The time after the last fault after which a redundant cluster has recovered: no session is about to expire."""
 LOSSES = ("file-missing", "file-shortened", "file-zeroed", "read-error")
 MOMENTARY = {Kind.RESTART, Kind.RESET, Kind.DIE_IN_WRITE, Kind.SYNC_ERROR, Kind.BIT_FLIP, Kind.CLOCK_JUMP}
-"""Kinds that are over as they strike, whatever comes of them."""
+"""Kinds without a duration."""
 
 Strike = Callable[[Host, Fault, random.Random], None]
 
 
 @dataclass(slots=True)
 class _Injury:
-    """A disk that has lost something, or lies, and since when."""
+    """A disk that has lost data, or may return wrong data, since `since_s`."""
 
     since_s: float
     is_trusted: bool
-    """Whether it is known to be good again once the broker is in sync: a flipped bit may still be there."""
+    """Whether the disk is good once its broker is in sync. A flipped bit may remain after that."""
 
 
 class FaultInjector:
-    """Strikes, one after the other, what a plan has; `repair_copies` ends all of it."""
+    """Executor of a fault schedule. `heal` ends all faults."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.spans: list[Span] = []
-        """What struck, and until when."""
+        """The faults that struck, with their durations."""
         self._injuries: dict[int, _Injury] = {}
         self._failing: dict[int, random.Random] = {}
-        """Hosts whose next sync fails, and what decides about the disk then."""
+        """Hosts whose next sync fails, with the generator that decides the fate of the disk."""
         self._dying: dict[int, random.Random] = {}
         """Hosts whose process dies in one of its next writes."""
         self._distrusted: set[int] = set()
-        """Disks that once failed to sync: what their page cache shows may not be on them, so they keep their power."""
+        """Disks with a failed sync. Their page cache may show data that is not on disk, so they get no power cut."""
         self._strikes: dict[Kind, Strike] = {
             Kind.KILL: self._kill,
             Kind.POWER_CUT: self._power_cut,
@@ -71,7 +88,7 @@ class FaultInjector:
         world.on_exit = self._exited
 
     async def run(self, faults: Sequence[Fault]) -> None:
-        """Let them happen in their time, counted from now."""
+        """Strike each fault at its time, counted from now."""
         began_s = self._world.now_s
         for fault in faults:
             await asyncio.sleep(max(0.0, began_s + fault.at_s - self._world.now_s))
@@ -79,7 +96,7 @@ class FaultInjector:
             self._world.look()
 
     def strike(self, fault: Fault) -> None:
-        """One fault, now. One that would break more than was promised to hold does not happen."""
+        """Strike one fault now, unless it would exceed what the promises tolerate."""
         dice = random.Random(fault.dice)
         host = self._target(fault.aim, dice)
         if self._may_strike(fault.kind, host):
@@ -91,14 +108,14 @@ class FaultInjector:
             self._strikes.get(fault.kind, self._disturb)(host, fault, dice)
 
     def _record(self, kind: Kind, now_s: float, until_s: float) -> None:
-        """Put a fault into the history, for the checks that bound what it may cost."""
+        """Record a fault in the history, for the check of availability bounds."""
         self._forget_healed()
         ends_s = [0.0, *(span.end_s for span in self.spans)]
         is_alone = not self._injuries and self._world.is_redundant() and max(ends_s) + SETTLED_S < now_s
         self._world.crowd.history.fault(number_of(kind.value), int(now_s * 1e9), int(until_s * 1e9), is_alone=is_alone)
 
     def heal(self) -> None:
-        """Nothing is broken any more, but for what was lost."""
+        """End every fault. Lost data stays lost."""
         world = self._world
         self.spans = [replace(span, end_s=min(span.end_s, world.now_s)) for span in self.spans]
         world.network.heal()
@@ -110,7 +127,7 @@ class FaultInjector:
             world.start(host.broker_id)
 
     def _disturb(self, host: Host, fault: Fault, dice: random.Random) -> None:
-        """One of the network's faults."""
+        """Strike one of the network faults."""
         world = self._world
         others = [other.name for other in world.hosts.values() if other is not host]
         peers = DISTURBANCES[fault.kind](Surrounding(world.network, host.name, others, world.crowd.hosts), dice)
@@ -157,7 +174,7 @@ class FaultInjector:
         self._world.later(fault.lasts_s, lambda: setattr(disk, "capacity_bytes", UNLIMITED_BYTES))
 
     def _bit_flip(self, host: Host, _fault: Fault, dice: random.Random) -> None:
-        """One bit of something that has been written; where that is a closed segment, perhaps more of it is lost."""
+        """Flip one bit of a written file. In a closed segment, lose more of the file with probability LOSS_SHARE."""
         disk = host.disk
         written = {path: len(disk.content(path).rstrip(b"\0")) for path in disk.files()}
         paths = [path for path, length in written.items() if length and self._is_accounted_for(path)]
@@ -171,7 +188,7 @@ class FaultInjector:
                 self._lose(disk, path, position, dice)
 
     def _is_accounted_for(self, path: str) -> bool:
-        """Whether what is damaged there has another replica, from which it is repaired."""
+        """Return whether a file has other replicas from which it can be repaired."""
         topics = {str(topic.id) for topic in self._world.image.topics_by_id.values() if topic.name != LOSSY_TOPIC}
         _, is_of_topic, rest = path.partition("/topics/")
         return not is_of_topic or rest.partition("/")[0] in topics
@@ -212,7 +229,7 @@ class FaultInjector:
                 assert_never(aim)
 
     def _may_strike(self, kind: Kind, host: Host) -> bool:
-        """Only one disk may lose what it had, or lie, until everybody has everything again."""
+        """Return whether a fault may strike: until all replicas are in sync again, only one disk may lose data."""
         if kind in (Kind.SYNC_ERROR, Kind.BIT_FLIP, Kind.WIPE):
             self._forget_healed()
             return not self._injuries and self._world.is_redundant() and host.is_running
@@ -246,7 +263,7 @@ class FaultInjector:
         self._world.later(seconds, lambda: self._world.start(host.broker_id))
 
     def _exited(self, host: Host) -> None:
-        """Its process has ended by itself, perhaps because of what was planned for it."""
+        """Decide the fate of a host whose process ended: power loss or disk replacement, if a fault planned it."""
         dice = self._dying.pop(host.broker_id, None)
         if dice is not None and dice.random() < 0.5:
             self._harm(host)()
@@ -259,7 +276,7 @@ class FaultInjector:
 
 
 def _is_closed_segment(path: str, paths: Sequence[str]) -> bool:
-    """Whether another segment follows it."""
+    """Return whether a later segment exists in the same log."""
     directory = path.rpartition("/")[0]
     is_segment = path.endswith(".log") and "/topics/" in path
     return is_segment and any(other > path for other in paths if other.startswith(directory) and other.endswith(".log"))

@@ -1,4 +1,14 @@
-"""What is to go wrong on a simulated disk next: armed by a test, asked by the disk at every operation."""
+"""The fault model of a simulated disk: I/O errors, lying syncs and process death, armed in advance.
+
+| fault | how it is made | what is lost |
+|---|---|---|
+| failed open | `refuse_opens` | nothing |
+| failed sync | `fail_next_sync` | everything that the sync should have covered, once the power fails |
+| lying sync | `lie_about_syncs` | the same; no promise holds on such a disk |
+| torn or failed write | `fail_next_write` | the rest of the write |
+| read error | `fail_reads` | the bytes of the range, until another file replaces the file |
+| process death | `die_after`, `die_after_sync` | the rest of the operation |
+"""
 
 import errno
 import os
@@ -8,12 +18,12 @@ from cordwood.storage.errors import SyncFailed
 
 
 class Died(BaseException):
-    """The process ended inside this call. Nothing of it may run on; the test goes on with `kill` or `power_cut`."""
+    """The process ended inside this call. No more of its code may run; `kill` or `power_cut` follows."""
 
 
 @dataclass(slots=True)
 class Faults:
-    """Each fault strikes where its path matches: a part of a file's or directory's path, "" for all."""
+    """Armed faults of one disk. A fault strikes the paths that contain its text; "" matches all."""
 
     _opens: list[tuple[str, int]] = field(default_factory=list)
     _syncs: list[tuple[str, int]] = field(default_factory=list)
@@ -24,43 +34,42 @@ class Faults:
     _fatal_sync: tuple[str, int] | None = None
 
     def refuse_opens(self, path: str = "", *, code: int = errno.EMFILE) -> None:
-        """Opening, creating and removing trees answer `code` until `repair_copies`: the process has no descriptors
-        left."""
+        """Fail opens, creates and tree removals with `code` until `heal`, as without free file descriptors."""
         self._opens.append((path, code))
 
     def fail_next_sync(self, path: str = "", *, code: int = errno.EIO) -> None:
-        """The next sync fails, what it covered never reaches the platters, and later syncs say nothing of it."""
+        """Fail the next sync. The data that it covered never reaches the disk, and later syncs succeed without it."""
         self._syncs.append((path, code))
 
     def lie_about_syncs(self, path: str = "") -> None:
-        """Until `repair_copies`, syncs are acknowledged and do nothing: a power cut loses what they should have kept.
+        """Acknowledge file syncs without effect until `heal`, so that a power cut loses synced data.
 
         No promise holds on such a disk.
         """
         self._lying.append(path)
 
     def fail_next_write(self, path: str = "", *, after: int = 0, code: int = errno.EIO) -> None:
-        """The next write stops `after` bytes with an OSError."""
+        """Fail the next write with an OSError after `after` bytes."""
         self._writes.append((path, after, code))
 
     def fail_reads(self, path: str, start: int = 0, end: int = 1 << 62) -> None:
-        """Reads that touch these bytes answer EIO until `repair_copies`."""
+        """Fail reads that touch these bytes with EIO until `heal`."""
         self._unreadable.append((path, start, end))
 
     def replaced(self, path: str) -> None:
-        """Another file has taken the place of this one: it lies elsewhere, and can be read."""
+        """Clear the read errors of a path whose file was replaced: the new file lies elsewhere and can be read."""
         self._unreadable = [fault for fault in self._unreadable if fault[0] != path]
 
     def die_after(self, changes: int | None) -> None:
-        """Let `changes` more writes, syncs and entry changes happen; the process dies in the one behind them."""
+        """Let `changes` more writes, syncs and entry changes happen. The process dies in the next one."""
         self._steps_to_live = changes
 
     def die_after_sync(self, path: str, changes: int) -> None:
-        """As `die_after`, counted from the next sync of a file that matches."""
+        """Arm `die_after` at the next sync of a matching file."""
         self._fatal_sync = path, changes
 
     def heal(self) -> None:
-        """Take back everything that was armed and has not struck."""
+        """Disarm every fault."""
         self._opens.clear()
         self._syncs.clear()
         self._writes.clear()
@@ -69,7 +78,7 @@ class Faults:
         self._steps_to_live = self._fatal_sync = None
 
     def dies_now(self) -> bool:
-        """Counts one change to the disk; whether it is the one in which the process dies."""
+        """Count one change to the disk. Return whether the process dies in it."""
         if self._steps_to_live is None:
             return False
         self._steps_to_live -= 1
@@ -81,7 +90,7 @@ class Faults:
                 raise os_error(code, path)
 
     def sync_fails(self, path: str) -> SyncFailed | None:
-        """Why the next sync of `path` fails; None where it does not."""
+        """Return the error of the next sync of `path`; None where the sync succeeds."""
         if self._fatal_sync is not None and self._fatal_sync[0] in path:
             self._steps_to_live, self._fatal_sync = self._fatal_sync[1], None
         for fault in self._syncs:
@@ -92,11 +101,11 @@ class Faults:
         return None
 
     def sync_lies(self, path: str) -> bool:
-        """Whether a sync of `path` only says that it was done."""
+        """Return whether a sync of `path` is acknowledged without effect."""
         return any(part in path for part in self._lying)
 
     def write_stops(self, path: str) -> tuple[int, OSError] | None:
-        """After how many bytes a write of `path` stops, and why; None where it does not."""
+        """Return the number of bytes after which a write of `path` stops, and the error; None if the write succeeds."""
         for fault in self._writes:
             part, after, code = fault
             if part in path:

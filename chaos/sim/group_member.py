@@ -1,4 +1,4 @@
-"""Simulated members of one consumer group: they join, read what they are given, commit, and join again when told to."""
+"""Simulated members of one consumer group (classic protocol): join, sync, heartbeat, fetch and commit."""
 
 import asyncio
 import struct
@@ -19,11 +19,11 @@ PROTOCOL = "in-turn"
 
 
 class Rejoin(Exception):
-    """The coordinator wants something else from this member, or is somewhere else."""
+    """The coordinator returned an error, or moved: the member has to join again."""
 
 
 class SimulatedMember:
-    """One program. `number` is its number among all consumers."""
+    """One member program. `number` is its number among all consumers."""
 
     def __init__(self, client: Client, number: int, partitions: int, history: HistoryBuilder, alarm: Alarm) -> None:
         self._client, self._history, self._partitions = client, history, partitions
@@ -34,11 +34,11 @@ class SimulatedMember:
         self._coordinator: Address = client.anybody()
 
     def position(self, partition: int) -> int:
-        """How far this member has come there, in whichever generation."""
+        """Return the member's last position in a partition, in any generation."""
         return self._readers[partition].position
 
     async def run(self) -> None:
-        """For ever."""
+        """Run forever."""
         while True:
             try:
                 await self._find_coordinator()
@@ -54,7 +54,7 @@ class SimulatedMember:
         self._coordinator = (found.host, int(found.port))
 
     async def _join(self) -> list[Reader]:
-        """What this member is to read in the generation that it is now part of."""
+        """Join the group. Return the readers of the assigned partitions."""
         joined = await self._client.ask(self._coordinator, self._join_request(), JOIN_S)
         self._id = joined.member_id or self._id
         if joined.error_code is ErrorCode.unknown_member_id:
@@ -91,7 +91,7 @@ class SimulatedMember:
         )
 
     def _assignments(self, members: list[str]) -> tuple[Any, ...]:
-        """Each partition to the next member in turn."""
+        """Return round-robin assignments."""
         return tuple(
             part(
                 ApiKey.SYNC_GROUP,
@@ -103,7 +103,7 @@ class SimulatedMember:
         )
 
     async def _read(self, readers: list[Reader]) -> None:
-        """Until the coordinator has something else in mind. Raises Rejoin, OSError."""
+        """Read and commit until the coordinator returns an error. Raises Rejoin, OSError."""
         for reader in readers:
             reader.begin(max(0, await self._committed(reader.partition)))
         commit_at_s = self._client.loop.time() + COMMIT_INTERVAL_S
@@ -121,7 +121,7 @@ class SimulatedMember:
                     await self._commit(reader)
 
     async def _beat(self) -> None:
-        """If it is time to."""
+        """Send a heartbeat if one is due."""
         now_s = self._client.loop.time()
         if now_s < self._beat_at_s:
             return
@@ -183,6 +183,6 @@ class SimulatedMember:
 
 
 def _expect(code: ErrorCode) -> None:
-    """Raises Rejoin where the coordinator says anything but yes."""
+    """Raise Rejoin for any error code."""
     if code is not ErrorCode.none:
         raise Rejoin(code.name)

@@ -1,4 +1,4 @@
-"""What may happen to a consumer group, drawn from a seed: its members come and go, and its coordinators are deposed."""
+"""A random scenario for a consumer group: members join and leave, and coordinators are deposed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,9 +34,9 @@ _T = TypeVar("_T")
 
 
 def group_story(seed: int) -> float:
-    """Trouble for a while, then peace: committed offsets never go back, and who is out of the group moves nothing.
+    """Run faults for a while, then recovery. Committed offsets never go back, and former members commit nothing.
 
-    Returns how many simulated seconds it took. Raises whatever shows that something is wrong.
+    Returns the simulated seconds. Raises StoryFailed with the first failure as its cause, or AssertionError.
     """
     return tell(lambda cluster: strictly(_story(cluster)), seed)
 
@@ -67,18 +67,18 @@ def _must_be_well(working: Sequence["asyncio.Future[None]"]) -> None:
 
 
 class GroupWorld:
-    """Brokers with `__consumer_offsets` of one partition, a coordinator on each, and what was told of a group."""
+    """Brokers with a one-partition `__consumer_offsets`, a coordinator on each, and the observed state of one group."""
 
     def __init__(self, cluster: ReplicaCluster) -> None:
         self.cluster, self.rng = cluster, cluster.rng
         self.told = 0
-        """The highest offset that anyone was told is committed."""
+        """The highest offset that any member or observer saw as committed."""
         self.generation = -1
-        """The newest that anyone was told of."""
+        """The newest generation that any member has synced."""
         self.former: list[MemberIdentity] = []
-        """Who has had a share, in older generations too."""
+        """Recent members with an assignment, of older generations too."""
         self.replaced: list[MemberIdentity] = []
-        """Static members whose place somebody else has taken."""
+        """Static members whose instance id another member has taken over."""
         self._static: dict[str | None, MemberIdentity] = {}
         self._owners: dict[int, str] = {}
         self._coordinators: dict[ReplicaBroker, GroupCoordinator] = {}
@@ -87,13 +87,13 @@ class GroupWorld:
 
     @property
     def partition(self) -> PartitionImage:
-        """The one that keeps the group."""
+        """The partition that stores the group."""
         found = self.cluster.metadata.newest.partition(OFFSETS_ID, 0)
         assert found is not None, "it was created in the beginning"
         return found
 
     def of(self, broker: int) -> GroupCoordinator | None:
-        """The broker's coordinator, if it runs."""
+        """Return the coordinator of a running broker; None if the broker does not run."""
         running = self.cluster.running.get(broker)
         if running is None:
             return None
@@ -102,14 +102,14 @@ class GroupWorld:
         return self._coordinators[running]
 
     def leading(self) -> GroupCoordinator | None:
-        """That of the broker which leads, once it knows so."""
+        """Return the coordinator on the leader; None until the leader has learned of its role."""
         image = self.partition
         running = self.cluster.running.get(image.leader)
         held = None if running is None else running.replicas.get(CONSUMER_OFFSETS, 0)
         return self.of(image.leader) if held is not None and held.leads_in(image.leader_epoch) else None
 
     def has_share(self, member: MemberIdentity) -> None:
-        """The member's generation is on disk, and everybody in an earlier one is out, whoever coordinates next."""
+        """Record a synced member. Its generation is on disk, so every coordinator refuses members of earlier ones."""
         self.generation = max(self.generation, member.generation)
         if (before := self._static.get(member.instance_id)) is not None and before.member_id != member.member_id:
             self.replaced.append(before)
@@ -118,12 +118,12 @@ class GroupWorld:
         self.former = [*self.former, member][-20:]
 
     def owns(self, name: str, generation: int) -> None:
-        """This member's share of the generation is the partition."""
+        """Record that the member owns the partition in this generation. Fails if another member does too (rule 10)."""
         owner = self._owners.setdefault(generation, name)
         assert owner == name, f"rule 10: {owner} and {name} both have the partition in generation {generation}"
 
     async def happen(self) -> None:
-        """Something happens to the coordinator, or to anyone; and somebody who is out commits."""
+        """Apply one random fault, repair or stale commit."""
         cluster, rng = self.cluster, self.rng
         victim = rng.choice([int(self.partition.leader), *cluster.ids])
         down = [broker for broker in cluster.ids if broker not in cluster.running]
@@ -146,13 +146,13 @@ class GroupWorld:
                     cluster.start(broker)
 
     async def watch(self) -> None:
-        """For ever."""
+        """Check forever."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.look()
 
     def look(self) -> None:
-        """What the leading coordinator tells now is no less than what anyone was told before."""
+        """Check that the leading coordinator returns no lower offset than was observed before."""
         coordinator = self.leading()
         if coordinator is None:
             return
@@ -165,12 +165,12 @@ class GroupWorld:
         self.told = offset
 
     def is_past(self, offset: int) -> bool:
-        """Whether more has been committed, looking on."""
+        """Return whether an offset above `offset` is committed, after a check."""
         self.look()
         return self.told > offset
 
     async def _depose_twice(self) -> None:
-        """Whoever comes next goes at once, with what it has from the one before, and told of too early."""
+        """Depose two coordinators in a row, the second soon after its election."""
         cluster = self.cluster
         cluster.heal()
         first = int(self.partition.leader)
@@ -184,7 +184,7 @@ class GroupWorld:
         cluster.heal()
 
     async def _commit_stale(self) -> None:
-        """By a member of an older generation, by a stranger, or by who has taken the id of a static member."""
+        """Commit as a member of an older generation, as an unknown member, or as a replaced static member."""
         coordinator = self.leading()
         stale = [member for member in self.former if member.generation < self.generation] + self.replaced[-3:]
         if coordinator is None or not stale:
@@ -215,7 +215,7 @@ class GroupWorld:
 
 
 class Member:
-    """A consumer that commits one offset more each time, while it has the partition. Static with an `instance_id`."""
+    """A consumer that increments its committed offset while it owns the partition. Static with an `instance_id`."""
 
     def __init__(self, world: GroupWorld, name: str, instance_id: str | None = None) -> None:
         self._world, self._rng = world, world.rng
@@ -224,7 +224,7 @@ class Member:
         self._asked: GroupCoordinator | None = None
 
     async def live(self) -> None:
-        """For ever: join, do one's share until there is another generation, and sometimes forget who one was."""
+        """Run forever: join, work until the generation ends, and sometimes lose the member id."""
         while True:
             share = await self._share()
             if share is not None:
@@ -254,7 +254,7 @@ class Member:
         return synced.assignment
 
     async def _work(self, *, is_owner: bool) -> None:
-        """Until it is refused: then it is time to join again. Who gets no answer asks another broker."""
+        """Heartbeat and commit until an error. A request without an answer is sent to another broker."""
         offset = self._fetched() if is_owner else None
         for _ in range(self._rng.randrange(5, 60)):
             await asyncio.sleep(self._rng.uniform(0.02, 0.2))
@@ -273,7 +273,7 @@ class Member:
         return True
 
     def _fetched(self) -> int | None:
-        """From who gave the share: a coordinator that was deposed before would tell of earlier days."""
+        """Fetch the committed offset from the coordinator that gave the assignment; a deposed one may be outdated."""
         try:
             found = self._asked.offsets_of(GROUP) if self._asked is not None else {}
         except Refused:
@@ -289,7 +289,7 @@ class Member:
         return Join(self._id, "consumer", protocols, SESSION_MS, REBALANCE_MS, self._instance_id, self._name)
 
     async def _ask(self, ask: Callable[[GroupCoordinator], Awaitable[_T]]) -> _T | None:
-        """Of whoever is taken for the coordinator, which need not be one any more."""
+        """Ask a random coordinator, most often that of the known leader, which may be deposed."""
         coordinator = self._world.of(
             self._rng.choice([int(self._world.partition.leader)] * 5 + [*self._world.cluster.ids])
         )
@@ -298,7 +298,7 @@ class Member:
 
 
 async def answered(request: Awaitable[_T]) -> _T | None:
-    """None where it is refused, or nobody says anything."""
+    """Return the answer; None if the request is refused, or not answered in PATIENCE_S."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             return await request

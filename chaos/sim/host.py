@@ -1,4 +1,4 @@
-"""A simulated machine with the real broker on it: a disk, a clock, and a process that ends, and is started again."""
+"""A simulated machine with a real broker: a disk, a clock, and a process that can be killed and restarted."""
 
 import asyncio
 import random
@@ -18,11 +18,11 @@ DATA = "/data"
 KAFKA_PORT, RAFT_PORT = 9092, 9093
 BEGAN_MS = 1_700_000_000_000
 DESCRIPTORS_MAX = 1 << 16
-"""What the clocks showed as the world began."""
+"""Open file limit of each broker. BEGAN_MS is the wall clock, in milliseconds, at the start of the run."""
 
 
 class Host:
-    """The machine of one broker. `on_exit` is told, in a sentence, why its process has ended by itself."""
+    """The machine of one broker. `on_exit` is called with a reason, in a sentence, when its process ends by itself."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Host:
         self.speed = DiskSpeed(random.Random(rng.random()), disk_s)
         self.clock_rate, self.clock_jump_s = 1.0, 0.0
         self.on_kill: Callable[[Watched], None] = _nothing
-        """Told of the broker just before its process ends."""
+        """Called with the broker just before its process ends."""
         self.process: Process | None = None
         self.broker: Broker | None = None
         self._starting: asyncio.Task[None]
@@ -45,7 +45,7 @@ class Host:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where clients call."""
+        """The address for clients."""
         return self.name, KAFKA_PORT
 
     @property
@@ -58,11 +58,11 @@ class Host:
 
     @property
     def watched(self) -> Watched | None:
-        """What there is to be seen of its broker; None until that knows the cluster's metadata."""
+        """The observable state of the broker; None until the broker knows the cluster metadata."""
         return None if self.broker is None else self.broker.watched
 
     def insert_disk(self) -> None:
-        """An empty one, in the place of what was there."""
+        """Replace the disk with an empty one."""
         self.disk = SimulatedDisk(random.Random(self.rng.random()))
         self.disk.on_sync = self._synced
 
@@ -75,7 +75,7 @@ class Host:
         self._starting = self.loop.create_task(serving, context=process.context(), name=f"{self.name} serves")
 
     def kill(self, *, silently: bool = False) -> None:
-        """The process is gone; the page cache outlives it."""
+        """Kill the process. The page cache survives."""
         if self.watched is not None:
             self.on_kill(self.watched)
         process, self.process, self.broker = self.process, None, None
@@ -84,12 +84,12 @@ class Host:
         self.disk.kill()
 
     def power_cut(self, keep: float | None = None) -> None:
-        """The machine goes dark: nobody is told, and what was not synced may be gone."""
+        """Cut the power of the machine. No connection is reset, and unsynced data may be lost."""
         self.kill(silently=True)
         self.disk.power_cut(keep)
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         process, broker = self.process, self.broker
         if process is not None and broker is not None and not process.is_paused:
             stopping = self._stop(process, broker, self._starting)
@@ -104,7 +104,7 @@ class Host:
             self.loop.resume(self.process)
 
     def ended(self, process: Process, why: str) -> None:
-        """A process has ended by itself."""
+        """Kill a process that has ended by itself, and call `on_exit`."""
         if process is self.process:
             self.kill()
             self._on_exit(self, why)
@@ -160,7 +160,7 @@ class Host:
 
 
 def _nothing(_broker: Watched) -> None:
-    """Nobody wants to know."""
+    """Ignore the kill."""
 
 
 def host_name(broker_id: int) -> str:

@@ -1,4 +1,4 @@
-"""What may follow from one image of the metadata to the next, whatever the commands were."""
+"""Legal successors of a metadata image, independent of the commands in between."""
 
 from collections.abc import Iterator
 
@@ -6,11 +6,11 @@ from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.cluster.metadata.image import NO_LEADER, Image, PartitionImage
 
 Found = Iterator[tuple[str, str]]
-"""The kind of a violation, named for its rule, and a sentence."""
+"""The kind of a violation, named after its rule, and a sentence."""
 
 
 def changes_fit(old: Image, new: Image) -> Found:
-    """Rules 3, 6, 7 and 8, from one image to a later one."""
+    """Check rules 3, 6, 7 and 8 between an image and a later one."""
     yield from _restarts_cost_the_lead(old, new)
     for topic in new.topics_by_id.values():
         before = old.topics_by_id.get(topic.id)
@@ -41,7 +41,7 @@ def _epochs_go_on(where: str, old: PartitionImage, new: PartitionImage) -> Found
 
 
 def _joiners_are_alive(where: str, old: PartitionImage, new: PartitionImage, image: Image) -> Found:
-    """Rule 6 (KIP-841): nobody is taken in who is fenced."""
+    """Rule 6 (KIP-841): no fenced broker joins an in-sync set."""
     for broker_id in new.isr:
         broker = image.brokers.get(broker_id)
         if broker_id not in old.isr and len(new.isr) > 1 and (broker is None or broker.is_fenced):
@@ -49,20 +49,20 @@ def _joiners_are_alive(where: str, old: PartitionImage, new: PartitionImage, ima
 
 
 def _leaders_have_it_all(where: str, old: PartitionImage, new: PartitionImage) -> Found:
-    """Promise 5: elected is who was in sync, or eligible."""
+    """Promise 5: only an in-sync or eligible replica is elected."""
     is_next = new.partition_epoch == old.partition_epoch + 1
     if is_next and new.leader not in (NO_LEADER, old.leader, *old.isr, *old.elr):
         yield "rule-8", f"{where} is led by {new.leader}; in sync were {old.isr}, eligible {old.elr}"
 
 
 def _eligible_are_needed(where: str, partition: PartitionImage, min_isr: int) -> Found:
-    """KIP-966: nothing is committed without those who are out of the in-sync set and may lead all the same."""
+    """KIP-966: eligible replicas are outside the ISR, and exist only while the ISR has fewer than min ISR members."""
     if set(partition.elr) & set(partition.isr) or (partition.elr and len(partition.isr) >= min_isr):
         yield "rule-8", f"{where} has {partition.elr} eligible while {partition.isr} are in sync"
 
 
 def _restarts_cost_the_lead(old: Image, new: Image) -> Found:
-    """Rule 3, KIP-841: what a new incarnation leads, it leads in a new epoch."""
+    """Rule 3, KIP-841: a new incarnation leads in a new epoch only."""
     restarted = {
         broker_id
         for broker_id, broker in new.brokers.items()

@@ -1,4 +1,4 @@
-"""Index files, held against the segments that they are to prove: no row vouches for bytes that are not there."""
+"""Check of sparse index files against their segments: each row's checksum must match the bytes that it covers."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,9 +10,9 @@ from cordwood.storage.index import load
 
 
 def unproven(disk: SimulatedDisk, directory: str) -> Iterator[str]:
-    """Sentences about rows in a log's directory that their segment does not bear out. The disk must not have lied.
+    """Yield a sentence per index file in a log's directory with a row that its segment contradicts.
 
-    Blocks that a power cut tore have a checksum of their own, and so no rows.
+    The disk must not have lied. A block that a power cut tore fails its own checksum and yields no rows.
     """
     for path in disk.files():
         if not (path.startswith(f"{directory}/") and path.endswith(".index")):

@@ -18,18 +18,18 @@ LATEST, EARLIEST = -1, -2
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 Question = Callable[[int, int], Awaitable[bool]]
-"""Takes a partition and its leader's epoch. False where no leader has answered, and metadata is to be refreshed."""
+"""Takes a partition and its leader epoch. Returns False if no leader answered and the metadata has to be refreshed."""
 
 
 class Inquirer:
-    """One program. `number` is its number among all consumers."""
+    """One client program. `number` is its number among all consumers."""
 
     def __init__(self, client: Client, number: int, partitions: int, history: HistoryBuilder) -> None:
         self._client, self._number, self._partitions, self._history = client, number, partitions, history
         self._questions: tuple[Question, ...] = (self._latest, self._earliest, self._by_time, self._by_epoch)
 
     async def run(self) -> None:
-        """For ever."""
+        """Run forever."""
         client = self._client
         while True:
             await asyncio.sleep(client.rng.uniform(0.2, 1.8) * INTERVAL_S)
@@ -66,7 +66,7 @@ class Inquirer:
         return True
 
     async def _list_offsets(self, partition: int, epoch: int, timestamp: int) -> Any | None:
-        """The leader's answer; None where there is none."""
+        """Return the leader's answer; None if there is none."""
         api = ApiKey.LIST_OFFSETS
         row = part(
             api,
@@ -99,7 +99,7 @@ class Inquirer:
         return True
 
     async def _ask(self, partition: int, request: Any) -> Any | None:
-        """The row of the one partition that is asked about; None where the leader has no answer."""
+        """Return the row of the partition; None if the leader does not answer, or returns an error."""
         address = self._client.leader(partition)
         if address is None:
             return None

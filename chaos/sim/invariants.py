@@ -1,8 +1,8 @@
-"""The replication rules of docs/rules.md that can be seen in the brokers, checked again and again during a run.
+"""Replication invariants of docs/rules.md that are observable in the brokers, checked periodically during a run.
 
-One small function a rule. Each compares what the running brokers show right now with what was seen before, and says in
-a sentence what is wrong. The other rules show in what clients were told (cordwood.chaos.checks), or at the end, when
-everything has to come together again (rule 11).
+There is one small function per rule. Each compares the current state of the running brokers with the state observed
+before, and yields a sentence per violation. The other rules are checked in client observations (cordwood.chaos.checks),
+or at the end, when the cluster has to recover completely (rule 11).
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,39 +21,39 @@ from cordwood.cluster.metadata.image import Image
 from cordwood.replication.partition import Partition
 
 Place = tuple[UUID, int]
-"""A partition: its topic's id, and its index."""
+"""A partition: topic id and partition index."""
 
 Found = Iterator[tuple[str, str]]
-"""The kind of a violation, named for its rule, and a sentence."""
+"""The kind of a violation, named after its rule, and a sentence."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """What has been seen so far, in order to notice that it changes."""
+    """The state observed so far, to which later states are compared."""
 
     committed: dict[Place, Committed] = field(default_factory=dict)
     images: dict[int, Image] = field(default_factory=dict)
     newest: Image = field(default_factory=Image)
     leaders: dict[tuple[Place, int], int] = field(default_factory=dict)
-    """Who leads a partition in an epoch."""
+    """The leader of a partition in a leader epoch."""
     controllers: dict[int, int] = field(default_factory=dict)
-    """Who leads the metadata in a term."""
+    """The active controller of a Raft term."""
     replicas: dict[Partition, tuple[int, int, int]] = field(default_factory=dict)
-    """Of each replica its watermark, its leader epoch, and its partition epoch if it leads."""
+    """By replica: high watermark, leader epoch, and partition epoch if it leads."""
     min_isrs: dict[Partition, int] = field(default_factory=dict)
-    """Of each leader how many it needs in sync: an administrator changes that."""
+    """By leader: `min.insync.replicas`, which an administrator may change."""
     log_ends: dict[Partition, tuple[int, int]] = field(default_factory=dict)
-    """Of each leader its epoch, and the end of its log."""
+    """By leader: leader epoch and log end."""
     states: dict[Partition, tuple[object, ...]] = field(default_factory=dict)
-    """Of each replica what it was like when every rule was held against it."""
+    """By replica: its state when all rules were last checked."""
     told: ObservedOffsets = field(default_factory=ObservedOffsets)
-    """What coordinators have told of their groups."""
+    """The committed offsets that coordinators returned for their groups."""
     leaders_ends: dict[int, int] = field(default_factory=dict)
     """By partition of the one topic that clients read: the largest high watermark of any leader."""
 
     def note_leaders_ends(self, brokers: list[Watched], topic: str) -> None:
-        """Take down how far leaders have committed, those that led when we looked last among them."""
-        # Among those that led when we looked last is one whose replica has been moved away since.
+        """Record the high watermarks of leaders, including replicas that led at the previous check."""
+        # The leaders of the previous check include replicas that were moved away since.
         for partition in self.log_ends:
             if partition.topic == topic:
                 known = self.leaders_ends.get(partition.index, 0)
@@ -66,13 +66,13 @@ class Seen:
                     self.leaders_ends[partition.index] = max(known, partition.high_watermark)
 
     def leaders_end(self, brokers: list[Watched], topic: str, index: int) -> int:
-        """The largest high watermark that any leader of a partition has had."""
+        """Return the largest high watermark that any leader of a partition has had."""
         self.note_leaders_ends(brokers, topic)
         return self.leaders_ends.get(index, 0)
 
 
 def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen) -> Found:
-    """Every rule, on all brokers, once. What is as it was when it was looked at last is passed over."""
+    """Check every rule on all brokers once. A replica whose state is unchanged since the last check is skipped."""
     before = seen.newest
     for broker in brokers:
         yield from _metadata_is_one(broker, seen)
@@ -87,7 +87,7 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
             if seen.states.get(partition) != state:
                 moved.add(_place(partition))
                 yield from _look_at_replica(broker, partition, disks[broker.broker_id], seen)
-                # What could not be read for the comparison is tried again.
+                # A comparison that failed on a read error is repeated at the next check.
                 if partition.is_offline or seen.committed[_place(partition)].has_compared(partition):
                     seen.states[partition] = state
     for broker in brokers:
@@ -99,7 +99,7 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
 
 
 def _look_at_replica(broker: Watched, partition: Partition, disk: SimulatedDisk, seen: Seen) -> Found:
-    """The rules that one replica can break alone, by what has become of it since it was looked at last."""
+    """Check the rules that one replica can violate alone, by the changes since its last check."""
     yield from _one_leader_an_epoch(broker, partition, seen)
     yield from _nothing_goes_back(broker, partition, seen)
     yield from _leaders_keep_all(broker, partition, seen)
@@ -108,7 +108,7 @@ def _look_at_replica(broker: Watched, partition: Partition, disk: SimulatedDisk,
 
 
 def _state(broker: Watched, partition: Partition) -> tuple[object, ...]:
-    """All of a replica that a rule is about, but for who waits."""
+    """Return all fields of a replica that the rules depend on, except its waiters."""
     view, log = partition.view, partition.log
     counted = () if view is None else tuple(follower.flushed_end for follower in view.followers.values())
     return (
@@ -125,12 +125,12 @@ def _state(broker: Watched, partition: Partition) -> tuple[object, ...]:
 
 
 def _accounted_for(broker: Watched) -> Iterator[Partition]:
-    """Without those of which committed records may be lost."""
+    """Return the replicas that must not lose committed records."""
     return (partition for partition in broker.replicas if partition.topic != LOSSY_TOPIC)
 
 
 def _metadata_is_one(broker: Watched, seen: Seen) -> Found:
-    """Raft: every broker has the same metadata at the same index; and what follows from one image to the next."""
+    """Raft: every broker has the same image at the same index, and each image may follow from the one before."""
     image = broker.quorum.image
     known = seen.images.get(image.index)
     if known is image:
@@ -168,7 +168,7 @@ def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Fou
     before = seen.replicas.get(partition, (-1, -1, -1))
     seen.replicas[partition] = now
     where = f"{_name(partition)} on broker {broker.broker_id}"
-    # What is damaged is given up and sent again: until then the replica is in no in-sync set, and leads nothing.
+    # Damaged ranges are truncated and fetched again. Until then the replica is in no in-sync set, and leads nothing.
     is_mending = broker.damage.found > 0 and view is None
     if now[0] < before[0] and not is_mending:
         yield "rule-2", f"the watermark of {where} went from {before[0]} to {now[0]}"
@@ -189,7 +189,7 @@ def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Fou
 
 
 def _leaders_keep_all(broker: Watched, partition: Partition, seen: Seen) -> Found:
-    """Rule 4: only followers give anything up."""
+    """Rule 4: only followers truncate."""
     if not partition.is_leader:
         seen.log_ends.pop(partition, None)
         return
@@ -201,7 +201,7 @@ def _leaders_keep_all(broker: Watched, partition: Partition, seen: Seen) -> Foun
 
 
 def _committed_is_final(broker: Watched, partition: Partition, disk: SimulatedDisk, seen: Seen) -> Found:
-    """Rules 2 and 9: everybody has the same batches below the watermark, and producers' sequences leave no gap."""
+    """Rules 2 and 9: all replicas have equal batches below the high watermark, and producer sequences have no gap."""
     place = _place(partition)
     committed = seen.committed.get(place)
     if committed is None:
@@ -210,7 +210,7 @@ def _committed_is_final(broker: Watched, partition: Partition, disk: SimulatedDi
 
 
 def _in_sync_means_having_it(broker: Watched, partition: Partition, seen: Seen) -> Found:
-    """Rules 1, 6 and 8: a running member of the in-sync set has everything on disk that anybody took for committed."""
+    """Rules 1, 6 and 8: a running in-sync replica has flushed everything that any leader considered committed."""
     image = seen.newest
     agreed = image.partition(partition.topic_id, partition.index)
     me = image.brokers.get(broker.broker_id)

@@ -1,4 +1,4 @@
-"""A client's side of the Kafka protocol, small and plain: real bytes by kio's messages, over the simulated network."""
+"""A small Kafka client for the simulator: real bytes, encoded by kio, over the simulated network."""
 
 import asyncio
 import contextlib
@@ -53,21 +53,21 @@ _Read = Callable[[memoryview, int], tuple[Any, int]]
 
 
 class NoAnswer(OSError):
-    """The connection broke, or the answer did not come in time: whatever was asked may have been done, or not."""
+    """The connection broke, or the answer did not come in time. The request may or may not have been executed."""
 
 
 def message(api: ApiKey, /, **fields: Any) -> Any:
-    """A request in the version that our clients speak."""
+    """Return a request in the version of VERSIONS."""
     return _schema(api)(**fields)
 
 
 def part(api: ApiKey, name: str, /, **fields: Any) -> Any:
-    """A piece of a request, by the name of its class."""
+    """Return a nested struct of a request, by the name of its class."""
     return _classes(api)[name](**fields)
 
 
 class Line(asyncio.Protocol):
-    """One connection: requests on their way, answered in any order."""
+    """One connection with pipelined requests. Responses are matched by correlation id, in any order."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id.encode()
@@ -104,14 +104,14 @@ class Line(asyncio.Protocol):
                 future.set_result(read(frame, 4)[0])
 
     def ask(self, request: Any) -> "asyncio.Future[Any]":
-        """Raises NoAnswer."""
+        """Send a request. Return the future of its response. Raises NoAnswer."""
         read = self.tell(request)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[self._correlation] = future, read
         return future
 
     def tell(self, request: Any) -> _Read:
-        """Send a request, and return how its answer is read, if there is to be one. Raises NoAnswer."""
+        """Send a request. Return the decoder of its response, if one is due. Raises NoAnswer."""
         if self._transport is None:
             raise NoAnswer("the connection is closed")
         key, version = type(request).__api_key__, type(request).__version__
@@ -130,18 +130,18 @@ class Line(asyncio.Protocol):
             self._transport.abort()
 
     def give_up(self, answer: "asyncio.Future[Any]") -> None:
-        """It has not come in time, and nothing else is to be expected of this connection."""
+        """Fail a request whose response is late, and abort the connection."""
         if not answer.done():
             answer.set_exception(NoAnswer("no answer in time"))
         self.hang_up()
 
 
 def _ignored(_what: str) -> None:
-    """Nobody counts."""
+    """Do not count."""
 
 
 class Client:
-    """One client program: whom it is connected with, and what it believes of a topic's leaders."""
+    """One client program: its connections, and its cached metadata of one topic."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Client:
         rng: random.Random,
         did: Callable[[str], None] = _ignored,
     ) -> None:
-        """`did` is told of each thing that the program does and whoever runs it wants counted."""
+        """Create a client. `did` is called with the name of each action that is counted."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
         self.name, self.topic, self.rng, self.loop, self.did = name, topic, rng, loop, did
@@ -166,14 +166,14 @@ class Client:
 
     @property
     def now_ns(self) -> int:
-        """By the world's clock, which all clients share."""
+        """Simulated nanoseconds, by the clock that all clients share."""
         return int(self.loop.passed_s * 1e9)
 
     def leader(self, partition: int) -> Address | None:
         return self._addresses.get(self._leaders.get(partition, -1))
 
     def any_replica(self, partition: int) -> Address | None:
-        """Followers serve reads too (KIP-392)."""
+        """Return the address of a random replica (KIP-392); None if none is known."""
         known = [replica for replica in self._replicas.get(partition, ()) if replica in self._addresses]
         return self._addresses[self.rng.choice(known)] if known else None
 
@@ -181,7 +181,7 @@ class Client:
         return self.rng.choice(self._bootstrap)
 
     async def ask(self, address: Address, request: Any, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
-        """Raises OSError, of which NoAnswer means that nobody knows what has been done."""
+        """Send a request and return the response. Raises OSError; NoAnswer if the outcome is unknown."""
         line = await self._line(address)
         answer = line.ask(request)
         giving_up = self.loop.call_later(timeout_s, line.give_up, answer)
@@ -191,23 +191,23 @@ class Client:
             giving_up.cancel()
 
     async def tell(self, address: Address, request: Any) -> None:
-        """Send what is not answered. Raises OSError."""
+        """Send a request that has no response. Raises OSError."""
         (await self._line(address)).tell(request)
 
     def hang_up(self) -> None:
-        """The program ends, and begins again: it has no connection, and is in nobody's sessions."""
+        """Abort all connections, as a restart of the program does."""
         for line in self._lines.values():
             line.hang_up()
         self._lines.clear()
 
     async def refresh(self) -> None:
-        """Learn who leads, from anybody. What is older than what we know is not believed (KIP-320). Raises OSError."""
+        """Refresh the metadata from any broker, except older leader epochs (KIP-320). Raises OSError."""
         topics = (part(ApiKey.METADATA, "MetadataRequestTopic", name=self.topic, topic_id=None),)
         request = message(ApiKey.METADATA, topics=topics, allow_auto_topic_creation=False, **NO_OPERATIONS)
         answer = await self.ask(self.anybody(), request)
         self._addresses = {int(broker.node_id): (broker.host, broker.port) for broker in answer.brokers}
         if answer.topics[0].topic_id != self._topic_id:
-            # Another topic of the same name: what was known is of the one before.
+            # Another topic with the same name: the cached metadata belongs to the deleted topic.
             self._topic_id = answer.topics[0].topic_id
             for known in (self.leader_epochs, self._leaders, self._replicas):
                 known.clear()
@@ -219,13 +219,13 @@ class Client:
                 self._replicas[index] = tuple(int(replica) for replica in partition.replica_nodes)
 
     async def refresh_patiently(self) -> None:
-        """As `refresh`, and not too often; whoever cannot answer is passed over."""
+        """Refresh the metadata after a short pause. Errors are ignored."""
         await asyncio.sleep(self.rng.uniform(REFRESH_S / 2, REFRESH_S))
         with contextlib.suppress(OSError):
             await self.refresh()
 
     async def _line(self, address: Address) -> Line:
-        """One connection with each broker: what is asked on it arrives in order."""
+        """Return the one connection with a broker. A single connection keeps requests in order."""
         line = self._lines.get(address)
         if line is not None and line.is_open:
             return line

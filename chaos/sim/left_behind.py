@@ -1,4 +1,4 @@
-"""What must not be left behind: who waits for a deposed leader, batches without epochs, a replica on a failed disk."""
+"""Invariants of cleanup: waiters of deposed leaders, batches without leader epochs, replicas on failed disks."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -16,20 +16,20 @@ from cordwood.storage.log import Log
 from cordwood.storage.types import NO_EPOCH
 
 STAGED_EPOCHS = f"{state.EPOCHS_FILE}.new"
-"""What becomes the list of epochs as soon as it is synced."""
+"""The staged file of leader epochs, which replaces the old file once it is synced."""
 TOLD_S = 3.0
-"""By then a broker has told of a disk that failed, where the metadata is not late."""
+"""The time after which a broker has reported a failed disk, if metadata is not delayed."""
 LATE_SHARES = 4
-"""So many times the metadata may be late on the way there and back, and with what is asked before."""
+"""The number of metadata delays to allow for: the way there and back, and earlier requests."""
 
 
 def nobody_waits(partition: Partition) -> bool:
-    """Whether the replica leads, or has nobody wait for what a leader would confirm (promise 3)."""
+    """Return whether the replica leads, or has no waiter of a leader's acknowledgement (promise 3)."""
     return partition.is_leader or not (partition._commit_waiters or partition._flush_waiters)
 
 
 class LeftBehind:
-    """Looks at all brokers again and again; and at a disk, as it syncs what is about to be believed."""
+    """A periodic check of all brokers, and a check at each sync of staged leader epochs."""
 
     def __init__(self) -> None:
         self._ends: dict[Log, int] = {}
@@ -38,7 +38,7 @@ class LeftBehind:
         self._found: list[str] = []
 
     def look(self, brokers: Iterable[ReplicaBroker], metadata: Metadata, now_s: float) -> Iterator[str]:
-        """What is wrong, in sentences."""
+        """Yield a sentence per violation."""
         yield from self._found
         self._late_max_s = max(self._late_max_s, metadata.lag_max_s)
         for broker in brokers:
@@ -50,7 +50,7 @@ class LeftBehind:
                 yield from self._failed_and_counted(where, broker, partition, metadata, now_s)
 
     def synced(self, disk: SimulatedDisk, path: str) -> None:
-        """To be told by a disk."""
+        """Check a path that a disk has synced."""
         self._found.extend(batches_without_epochs(disk, path))
 
     def _rows_of_what_was_cut(self, broker: ReplicaBroker, log: Log) -> Iterator[str]:
@@ -61,7 +61,7 @@ class LeftBehind:
     def _failed_and_counted(
         self, where: str, broker: ReplicaBroker, partition: Partition, metadata: Metadata, now_s: float
     ) -> Iterator[str]:
-        """Rule 8: others know of a disk that failed, as soon as its broker can tell them."""
+        """Rule 8: a failed disk leaves the in-sync sets as soon as its broker can report it."""
         agreed = metadata.newest.partition(partition.topic_id, partition.index)
         can_tell = not broker.is_silent and broker.broker_id not in metadata.cut_off
         is_counted_on = agreed is not None and broker.broker_id in agreed.isr
@@ -72,9 +72,10 @@ class LeftBehind:
 
 
 def batches_without_epochs(disk: SimulatedDisk, synced: str) -> Iterator[str]:
-    """Rule 4: batches below the recovery point that a list of epochs says nothing of, which is about to be believed.
+    """Rule 4: yield committed batches that a staged file of leader epochs does not cover.
 
-    `synced` is what a disk has just synced. Should the process die now, they are not read again to find their epochs.
+    `synced` is the path that a disk has just synced. If the process died now, batches below the recovery point would
+    not be read again to recover their epochs.
     """
     if not synced.endswith(STAGED_EPOCHS):
         return

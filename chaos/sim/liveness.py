@@ -1,4 +1,4 @@
-"""Rule 11: once faults heal, every produce is answered, everybody is in sync and equal, and readers reach the end."""
+"""Liveness (rule 11): after faults end, sends are answered, replicas are in sync and equal, consumers reach the end."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,26 +15,26 @@ from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import decode
 
 SERVE_S = 20.0
-"""Logs are recovered, the quorum is formed, and every broker is unfenced."""
+"""Time to recover logs, form the quorum and unfence every broker."""
 PUT_RIGHT_S = 60.0
-"""The administrator ends what is under way, and elects whoever is left."""
+"""Time for the administrator to finish its chores and to elect leaders."""
 ANSWERED_S = 20.0
-"""A few attempts, of which each waits 5 s for its answer."""
+"""Time for a few attempts with a request timeout of 5 s each."""
 EQUAL_S = 60.0
-"""Replicas that are not in sync catch up at 64 KiB/s in some worlds."""
+"""Time to replicate: some runs limit replicas out of sync to 64 KiB/s."""
 READ_S = 30.0
-"""Members of the group join again, after a session of 3 s and a rebalance of 5 s, and read from their last commit."""
+"""Time for group members to rejoin (session 3 s, rebalance 5 s) and to read from their last committed offset."""
 MENDED_S = 120.0
-"""Damage that nobody has met yet is found and repaired by scrubbing."""
+"""Time for scrubbing to find and repair damage that no read has met."""
 LOOK_S = 0.2
 
 
 class Unhealed(Exception):
-    """It did not come to that: a sentence for the verdict."""
+    """A condition was not met in time. The message is a sentence for the verdict."""
 
 
 async def come_together(world: World) -> None:
-    """Wait for all of it, in this order, then read every replica into the history. Raises Unhealed."""
+    """Wait for every condition in turn, then read every replica into the history. Raises Unhealed."""
     await _until(world, lambda: _all_serve(world), "all brokers to serve", lambda: _who_is_out(world), SERVE_S)
     caretaker = world.crowd.put_right(world)
     await _until(world, lambda: caretaker is None or caretaker.done(), "all to be put right", world.state, PUT_RIGHT_S)
@@ -52,7 +52,7 @@ async def come_together(world: World) -> None:
     )
     await _until(world, lambda: _all_read(world), "consumers to read everything", lambda: _positions(world), READ_S)
     replicas = _Replicas(world)
-    # Looked at again, with the bytes: damage that was found in the meantime takes a replica out until it is mended.
+    # Check the replicas again with their bytes: newly detected damage takes a replica out until it is repaired.
     await _until(
         world, replicas.are_whole, "all damage to be repaired", lambda: f"{replicas.damage} {world.state()}", MENDED_S
     )
@@ -83,7 +83,7 @@ def _who_is_out(world: World) -> str:
 
 
 def _replicas(world: World) -> list[tuple[PartitionImage, list[tuple[Watched, Partition | None]]]]:
-    """Each partition of each topic, with its replica on every broker that is to have one."""
+    """Return each partition of each topic, with its replica on every assigned broker."""
     image, watched = world.image, {broker.broker_id: broker for broker in world.watched()}
     return [
         (agreed, [(watched[at], watched[at].replicas.with_id(topic.id, index)) for at in agreed.replicas])
@@ -106,7 +106,7 @@ def _all_equal(world: World) -> bool:
 
 
 def _all_read(world: World) -> bool:
-    """By each consumer, and by the group as a whole."""
+    """Return whether each consumer, and the group as a whole, has read to the committed end."""
     ends = [world.committed_end(partition) for partition in range(world.plan.partitions)]
     return all(reader.position >= ends[reader.partition] for reader in world.crowd.readers) and (
         not world.crowd.members
@@ -124,13 +124,13 @@ def _positions(world: World) -> str:
 
 
 class _Replicas:
-    """Every replica of our topic as it lies on its disk, as soon as all are in sync and readable from start to end."""
+    """The replicas of TOPIC as read from disk, once all are in sync and readable from start to end."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._read: list[tuple[int, Partition, list[tuple[int, int]]]] = []
         self.damage = ""
-        """What is wrong with the first that cannot be read."""
+        """The first replica that cannot be read, with the error."""
 
     def are_whole(self) -> bool:
         return self._world.is_redundant() and _all_equal(self._world) and self._are_readable()
@@ -149,13 +149,13 @@ class _Replicas:
         return True
 
     def write_down(self) -> None:
-        """Put what was read into the history."""
+        """Put the replicas into the history."""
         for broker_id, held, records in self._read:
             start, end = held.log.log_start, held.high_watermark
             self._world.crowd.history.replica(broker_id, held.index, start, end, records)
 
     def _records(self, broker: Watched, held: Partition) -> list[tuple[int, int]]:
-        """Offset and value of everything. Raises CorruptBatch, OSError."""
+        """Return offset and value of every record of a replica. Raises CorruptBatch, OSError."""
         disk = self._world.hosts[broker.broker_id].disk
         return [
             (record.offset, value_in(record.value))

@@ -1,6 +1,6 @@
-"""What may happen to one log on one disk, drawn from a seed: bursts, cuts, checkpoints, and a death at any write.
+"""A random scenario for one log on one disk: appends, truncations, checkpoints, and process death at any write.
 
-Whatever happens, the log is opened again as it was, up to where it was flushed, and its disk is called sound.
+After every crash the log must reopen with everything that was flushed, and without reported damage.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ STEPS_TO_LIVE_MAX = 25
 
 
 def log_story(seed: int) -> float:
-    """One log's life. Returns how many simulated seconds it took. Raises whatever shows that something is wrong."""
+    """Run the scenario. Return the simulated seconds. Raises StoryFailed with the first failure as its cause."""
     return run(strictly(_story(seed)))
 
 
@@ -50,7 +50,7 @@ async def _story(seed: int) -> float:
 
 
 class Life:
-    """The log, and what it may have: `values` in order from `start` on, of which the first `sure` have been flushed."""
+    """A log with its expected content: `values` in order from `start`, of which the first `sure` are flushed."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -62,14 +62,14 @@ class Life:
         self.values: list[str] = []
         self.start = self.sure = self.openings = self.epoch = self._written = 0
         self._may_return: list[list[str]] = []
-        """What the log had before cuts that the process died of: what was removed may be seen again after a power cut.
+        """Contents before truncations in which the process died. A power cut may bring back truncated batches.
 
-        Not any more, once something that came after was flushed.
+        The list is cleared by the next flush of new batches.
         """
         self._wrong: list[str] = []
 
     def step(self) -> None:
-        """Something happens, or the process dies of it."""
+        """Perform one random operation, in which the process may die."""
         rng = self.rng
         does = rng.choice(
             (self._append, self._append, self._flush, self._flush, self._checkpoint, self._cut, self._end)
@@ -83,7 +83,7 @@ class Life:
         assert not self._wrong, self._wrong
 
     def open(self) -> None:
-        """As a broker does it that starts; it may die of that, and start again."""
+        """Open the log as a starting broker does. Raises Died, after which the caller opens it again."""
         self.openings += 1
         loop = asyncio.get_running_loop()
         end_of_tick = EndOfTickScheduler(loop)
@@ -97,7 +97,7 @@ class Life:
         self._check()
 
     def _check(self) -> None:
-        """What was flushed is there, and nothing but what was written; each of it can be proven, and its epoch told."""
+        """Check that the log has all flushed values and no others, with a valid index and correct leader epochs."""
         log = self.partition.log
         stale = list(unproven(self.disk, log.directory))
         assert not stale, stale
@@ -112,13 +112,13 @@ class Life:
             assert epoch == header.leader_epoch, f"rule 4: offset {header.base_offset} is of another epoch than {epoch}"
 
     def _append(self) -> None:
-        """Some batches at once, perhaps of a new leader; more than a segment now and then, and all of it unsynced."""
+        """Append several batches without a sync, sometimes in a new leader epoch, sometimes over several segments."""
         if self.rng.random() < 0.3:
             self.epoch += 1
         for _ in range(self.rng.randrange(1, self.rng.choice((3, 10, BURST_MAX)))):
             self._written += 1
             batch = batch_of(f"value {self._written}")
-            # Known before it is written: a process that dies of that may have written all of it.
+            # Record the value before the append: a process that dies in the append may have written all of it.
             self.values.append(f"value {self._written}")
             self.partition.log.append(batch, check(batch), self.epoch, NOW_MS)
 
@@ -143,7 +143,7 @@ class Life:
             log.saved(state)
 
     def _cut(self) -> None:
-        """As a follower does that has another leader now: to anywhere, or all of it."""
+        """Truncate the log, at a random offset or completely, as a follower of a new leader does."""
         log = self.partition.log
         end = self.rng.randrange(self.start, log.log_end + 1)
         if end == log.log_end:
@@ -158,13 +158,13 @@ class Life:
             cut = cut_at(self.partition, end, lambda: True)
         assert not prepare([cut])
         finish(cut)
-        # Until the next group commit, a power cut may bring back what was cut.
+        # Until the next group commit, a power cut may bring back truncated batches.
         self._sync()
         del self.values[log.log_end - self.start :]
         self._may_return.clear()
 
     def _end(self) -> None:
-        """The process dies, perhaps because its machine does; and comes back, as often as it takes."""
+        """Kill the process or cut the power, and open the log until the process survives."""
         while True:
             self.rng.choice((self.disk.kill, self.disk.power_cut))()
             if self.rng.random() < 0.2:
@@ -187,10 +187,10 @@ def _found(replicas: Replicas) -> Partition:
 
 
 class _IdleFlusher(Flusher):
-    """The story itself says when there is a group commit."""
+    """A flusher without group commits of its own; the scenario calls them."""
 
     def touch(self, replica: Flushable) -> None:
-        """Nothing happens by itself."""
+        """Do nothing."""
 
 
 async def _run_here(function: Callable[..., object], *arguments: object) -> object:
@@ -198,4 +198,4 @@ async def _run_here(function: Callable[..., object], *arguments: object) -> obje
 
 
 def _ignored(*_: object) -> None:
-    """There is nobody who would want to know."""
+    """Ignore the call."""

@@ -1,7 +1,7 @@
-"""An asyncio loop that lives in a simulated world: its clock does not wait, and its processes can stop at any moment.
+"""A deterministic asyncio event loop: simulated time, and processes that can be killed or paused at any point.
 
-Time, timers and network come to our code with its loop; so what runs for real runs here unchanged, and the same seed
-gives the same run.
+Time, timers and network reach the code under test through its loop, so that production code runs unchanged and the same
+seed gives the same run.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ from cordwood.chaos.sim.trace import Trace
 _T = TypeVar("_T")
 
 PROCESS: ContextVar["Process | None"] = ContextVar("process", default=None)
-"""Whose code is running. What it starts, and whatever that starts, runs as the same process."""
+"""The process whose code is running. Tasks and callbacks inherit the process of the code that starts them."""
 
 STEPS_AT_ONE_TIME_MAX = 1_000_000
-"""More callbacks than these without any time going by: somebody waits for himself."""
+"""The limit of callbacks at one simulated time; more of them mean a busy loop."""
 ROUNDING_S = 1e-9
-"""A timer is this much late rather than early, whichever way a drifting clock is rounded."""
+"""The delay of a timer that keeps a drifting clock, rounded either way, from firing it early."""
 
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """A process on a host. One that is dead runs not a line more: no `finally`, no callback. One that is paused waits.
+    """A process on a host. A dead process runs no further line: no `finally`, no callback. A paused process waits.
 
-    `clock_rate` is how fast its clock goes, against the world's.
+    `clock_rate` is the speed of its clock relative to simulated time.
     """
 
     host: str
@@ -40,17 +40,17 @@ class Process:
     is_paused: bool = False
     clock_rate: float = 1.0
     parked: deque[asyncio.Handle] = field(default_factory=deque)
-    """What has come due while it was paused."""
+    """Callbacks that came due during the pause."""
 
     def context(self) -> Context:
-        """What its code is to be run in."""
+        """Return the context in which the process's code runs."""
         context = contextvars.copy_context()
         context.run(PROCESS.set, self)
         return context
 
 
 class NumberedTask(asyncio.Task[Any]):
-    """A task whose place in a set does not depend on where in memory it happens to be."""
+    """A task with a deterministic hash, so that its place in a set does not depend on its memory address."""
 
     def __init__(self, work: Any, *, number: int, process: Process | None, **options: Any) -> None:
         self.number, self.process = number, process
@@ -61,7 +61,7 @@ class NumberedTask(asyncio.Task[Any]):
 
 
 class _Step(asyncio.Handle):
-    """asyncio's own asks its loop each time whether it is debugged, and nothing here is made more often than these."""
+    """A cheaper asyncio.Handle, the most frequent object here: asyncio's own asks the loop for its debug mode."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class _Step(asyncio.Handle):
 
 
 class _Timer(asyncio.TimerHandle):
-    """Likewise. It does not count as scheduled, which is asyncio's word for its own heap."""
+    """A cheaper asyncio.TimerHandle. `_scheduled` stays False because the timer is not in asyncio's own heap."""
 
     __slots__ = ()
 
@@ -84,9 +84,9 @@ class _Timer(asyncio.TimerHandle):
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """Connections go where `network` says, once there is one (cordwood.chaos.sim.network).
+    """The simulated event loop. Connections go through `network` once it is set (cordwood.chaos.sim.network).
 
-    What happens is noted in `trace`, if there is one.
+    Events are added to `trace`, if there is one.
     """
 
     _ready: deque[asyncio.Handle]
@@ -98,7 +98,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.passed_s = 0.0
         self.network: Any = None
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
-        """By when they are due, and among equals in the order in which they were set."""
+        """Timers by due time; equal times keep the order of creation."""
         self._timer_count = self._steps_at_this_time = 0
         self._task_count = 0
         self._tasks: dict[NumberedTask, None] = {}
@@ -132,13 +132,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         process.is_paused = True
 
     def resume(self, process: Process) -> None:
-        """All that came due in the meantime is done at once."""
+        """Resume a process. All callbacks that came due during the pause become ready."""
         process.is_paused = False
         self._ready.extend(process.parked)
         process.parked.clear()
 
     def abandon_tasks(self) -> None:
-        """The end of the world. Whatever their `finally` still does, or fails to do, reaches nobody any more."""
+        """Close the coroutines of all tasks at the end of the run. Errors of their `finally` blocks are dropped."""
         for task in list(self._tasks):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             work = task.get_coro()
@@ -147,10 +147,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 work.close()
 
     def _asyncgen_finalizer_hook(self, agen: Any) -> None:
-        """Only the dead leave an asynchronous generator in its midst, and of them not a line runs more."""
+        """Ignore abandoned asynchronous generators: only dead processes leave them, and no code of those may run."""
 
     def _run_once(self) -> None:
-        """Turns as asyncio's, without a selector and with a look at whose turn it is, until somebody stops the loop."""
+        """Run iterations as asyncio does, without a selector and by process state, until the loop is stopped."""
         while not self._stopping:
             self._let_time_pass()
             self._take_turn()
@@ -170,7 +170,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 process.parked.append(handle)
 
     def _let_time_pass(self) -> None:
-        """Not before everything that is to be done now has been done, and then up to the next timer."""
+        """Advance time to the next timer, once no callback is ready."""
         timers, ready = self._timers, self._ready
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
@@ -185,7 +185,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             ready.append(heapq.heappop(timers)[2])
 
     def _start_task(self, _: asyncio.AbstractEventLoop, work: Any, **options: Any) -> NumberedTask:
-        """Held on to until it ends, which the task of a dead process never does."""
+        """Start a task and keep a reference until it ends. The task of a dead process never ends."""
         context: Context | None = options.get("context")
         process = PROCESS.get() if context is None else context.get(PROCESS)
         self._task_count += 1
@@ -209,7 +209,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 def run(story: Coroutine[Any, Any, _T], trace: Trace | None = None) -> _T:
-    """Run a story to its end, in no time. The processes that still run by then are left where they are."""
+    """Run a coroutine to its end in simulated time. Processes that still run then are abandoned."""
     loop = SimulatedLoop(trace)
     try:
         return loop.run_until_complete(story)

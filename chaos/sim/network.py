@@ -1,7 +1,7 @@
-"""A network in memory: hosts that listen and dial, and between each two of them latency, cuts and broken connections.
+"""A simulated TCP network: listening and connecting hosts, with latency, partitions, slow links and resets per link.
 
-It behaves as TCP does. What is sent into a cut arrives, in order, after it has healed, unless somebody gave up before;
-and who dials into a cut waits.
+Data sent into a cut link arrives, in order, after the link is restored, unless a side gave up before. A connection
+attempt into a cut link waits.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from cordwood.chaos.sim.loop import PROCESS, Process, SimulatedLoop
 Factory = Callable[[], asyncio.BaseProtocol]
 
 Way = tuple[str, str]
-"""From a host to a host."""
+"""One direction of a link: source host and target host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slowness:
-    """What a bad line adds: so many times the latency, and no more than so many bytes a second."""
+    """A slow link: a factor on the latency, and a bandwidth limit."""
 
     latency_factor: float
     bytes_per_second: float
 
 
 class Network:
-    """Made on the loop that it serves. Equal seeds and calls give equal runs."""
+    """The network of one SimulatedLoop. Equal seeds and calls give equal runs."""
 
     def __init__(
         self, loop: SimulatedLoop, rng: random.Random, latency_s: tuple[float, float] = (0.0002, 0.003)
@@ -35,7 +35,7 @@ class Network:
         self.loop, self.rng, self.latency_s = loop, rng, latency_s
         loop.network = self
         self.split_share = 0.0
-        """How often what was written in one piece arrives in two."""
+        """The share of writes that arrive in two parts."""
         self._servers: dict[tuple[str, int], Server] = {}
         self._ends: dict[End, None] = {}
         self._cuts: dict[Way, int] = {}
@@ -44,7 +44,7 @@ class Network:
         self._dark: set[str] = set()
 
     def cut(self, one: str, other: str) -> None:
-        """Nothing gets through between the two, in either direction."""
+        """Cut a link in both directions."""
         self.cut_one_way(one, other)
         self.cut_one_way(other, one)
 
@@ -60,7 +60,7 @@ class Network:
         self._slow[one, other] = self._slow[other, one] = slowness
 
     def heal(self, *hosts: str) -> None:
-        """End all cuts and slowness, or those between these hosts; what was held up arrives."""
+        """End all cuts and slowness, or those between these hosts. Delayed data then arrives."""
         self._cuts = {way: number for way, number in self._cuts.items() if hosts and not set(way) <= set(hosts)}
         self._slow = {way: slowness for way, slowness in self._slow.items() if hosts and not set(way) <= set(hosts)}
         for end in list(self._ends):
@@ -70,13 +70,13 @@ class Network:
         return (source, target) in self._cuts
 
     def disconnect(self, one: str, other: str) -> None:
-        """Break the connections between two hosts; both sides notice."""
+        """Reset the connections between two hosts. Both sides notice."""
         for end in list(self._ends):
             if {end.process.host, end.other.process.host} == {one, other}:
                 end.abort()
 
     def kill(self, process: Process, *, silently: bool = False) -> None:
-        """The process dies. Its host resets its connections, unless that loses power too."""
+        """Kill a process. Its host resets the process's connections, unless the host loses power (`silently`)."""
         process.is_alive = False
         self._servers = {at: server for at, server in self._servers.items() if server.process is not process}
         if silently:
@@ -90,7 +90,7 @@ class Network:
                 self.loop.call_at(due_s, end.other.lose, TimeoutError(), context=end.nobody)
 
     def power_on(self, host: str) -> None:
-        """The host answers again, and knows nothing of the connections that it had."""
+        """Power on a host. The host answers again, and resets the connections of its former processes."""
         self._dark.discard(host)
         for end in list(self._ends):
             if end.other.process.host == host and not end.other.process.is_alive:
@@ -129,19 +129,19 @@ class Network:
         self._ends.pop(end, None)
 
     def delay_s(self, source: str, target: str) -> float:
-        """How long the next bytes between two hosts take."""
+        """Return a random latency for the next bytes between two hosts."""
         least_s, most_s = self.latency_s
         delay_s = least_s + (most_s - least_s) * self.rng.random()
         slowness = self._slow.get((source, target)) if self._slow else None
         return delay_s if slowness is None else delay_s * slowness.latency_factor
 
     def transfer_s(self, source: str, target: str, length: int) -> float:
-        """How long the line is busy with so many bytes."""
+        """Return the time for which the link is busy with this number of bytes."""
         slowness = self._slow.get((source, target)) if self._slow else None
         return 0.0 if slowness is None else length / slowness.bytes_per_second
 
     def _give_up(self, end: End, way: Way, cut: int) -> None:
-        """The system probed the peer in vain, for as long as its program wanted."""
+        """Close the connection after its TCP keepalive probes went unanswered."""
         if self._cuts.get(way) == cut:
             end.lose(TimeoutError(110, "the peer does not answer"))
 
@@ -153,7 +153,7 @@ def current_process() -> Process:
 
 
 class Server:
-    """Stands for an asyncio.Server, and for its one socket."""
+    """A stand-in for an asyncio.Server and its one socket."""
 
     def __init__(self, network: Network, factory: Factory, address: tuple[str, int], is_serving: bool) -> None:
         self._network, self.factory, self.address, self.is_serving = network, factory, address, is_serving

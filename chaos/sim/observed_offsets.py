@@ -1,4 +1,4 @@
-"""What one coordinator has told of a group's committed offsets, the next one knows (rule 10)."""
+"""Committed group offsets as observed on coordinators; a later coordinator must not return lower ones (rule 10)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,12 +11,16 @@ from cordwood.cluster.topics import CONSUMER_OFFSETS
 
 @dataclass(slots=True)
 class ObservedOffsets:
-    """By group and partition: in which leader epoch it was told, and the offset."""
+    """By group and partition: the leader epoch of the observation, and the offset."""
 
     _offsets: dict[str, dict[tuple[str, int], tuple[int, int]]] = field(default_factory=dict)
 
     def compare(self, broker: Watched, image: Image) -> Iterator[tuple[str, str]]:
-        """Within a leader epoch a commit of which nobody knows may land late, and go back: for the checker to say."""
+        """Compare a coordinator's committed offsets with those of earlier leader epochs.
+
+        Within one leader epoch a commit of unknown outcome may take effect late, and lower an offset. The history
+        checker decides such cases.
+        """
         topic = image.topics_by_name.get(CONSUMER_OFFSETS)
         if topic is None:
             return

@@ -1,13 +1,13 @@
-"""One simulated file's bytes: what programs see of it, what is on the platters, and what a power cut leaves."""
+"""The pages of a simulated file: the content in the page cache, the content on disk, and the effect of a power cut."""
 
 import random
 
 SECTOR_BYTES = 512
-"""What a disk writes whole or not at all."""
+"""The unit that a disk writes atomically."""
 
 
 class Content:
-    """Bytes behind which zeros follow up to `size`: reserving space costs no memory."""
+    """Bytes with implicit zeros from their end to `size`, so that preallocation costs no memory."""
 
     __slots__ = ("data", "size")
 
@@ -37,10 +37,10 @@ class Content:
 
 
 class Pages:
-    """A file in the page cache (`seen`) and on the platters (`kept`), and the ranges that differ for want of a sync.
+    """A file in the page cache (`seen`) and on disk (`kept`), with the unsynced ranges between the two.
 
-    A range that a failed sync was to write is no longer unsynced, and not kept either: later syncs pass it over and
-    succeed, as on ext4, and only the power cut shows that it is gone.
+    A range whose sync failed is no longer unsynced, and not kept either: later syncs skip the range and succeed, as on
+    ext4. Only a power cut shows the loss.
     """
 
     __slots__ = ("_rotten", "_unsynced", "is_cached", "kept", "seen")
@@ -50,7 +50,7 @@ class Pages:
         self.kept = Content()
         self._unsynced: list[tuple[int, int]] = []
         self._rotten: set[int] = set()
-        """Bytes of which a bit was flipped, and that nobody has written since."""
+        """Bytes with a flipped bit that were not written since."""
         self.is_cached = True
 
     @property
@@ -58,11 +58,11 @@ class Pages:
         return not self._unsynced and self.seen.size == self.kept.size
 
     def is_kept(self, length: int) -> bool:
-        """Whether the first bytes are on the platters as programs see them."""
+        """Return whether the first `length` bytes on disk equal those in the page cache."""
         return self.seen.read(length, 0) == self.kept.read(length, 0)
 
     def is_rotten(self, start: int, end: int) -> bool:
-        """Whether any of these bytes is not what was written: some headers are covered by no checksum of their own."""
+        """Return whether any of these bytes is corrupted. Some header fields are covered by no checksum."""
         return any(start <= position < end for position in self._rotten)
 
     def write(self, content: bytes, position: int) -> None:
@@ -87,11 +87,11 @@ class Pages:
         self.kept.resize(self.seen.size)
 
     def fail_sync(self) -> None:
-        """The disk refused: the page cache still shows the bytes and believes them written."""
+        """Fail a sync: the page cache keeps the bytes and takes them for clean."""
         self._unsynced.clear()
 
     def flip(self, position: int, bit: int) -> None:
-        """Turn one bit over, on the platters and in memory. Raises IndexError outside the file."""
+        """Flip one bit on disk and in the page cache. Raises IndexError outside the file."""
         if not 0 <= position < self.seen.size:
             raise IndexError(f"byte {position} of a file of {self.seen.size}")
         for content in (self.seen, self.kept):
@@ -100,7 +100,7 @@ class Pages:
         self._rotten.add(position)
 
     def zero(self, position: int, length: int) -> None:
-        """Make a range zeros, on the platters and in memory. Raises IndexError outside the file."""
+        """Zero a range on disk and in the page cache. Raises IndexError outside the file."""
         if not 0 <= position < position + length <= self.seen.size:
             raise IndexError(f"bytes {position} to {position + length} of a file of {self.seen.size}")
         for content in (self.seen, self.kept):
@@ -108,14 +108,14 @@ class Pages:
         self._rotten.update(range(position, position + length))
 
     def shorten(self, size: int) -> None:
-        """Lose everything from byte `size` on, on the platters and in memory."""
+        """Remove everything from byte `size` on, on disk and in the page cache."""
         for content in (self.seen, self.kept):
             content.resize(min(size, content.size))
         self._unsynced = [(start, min(end, size)) for start, end in self._unsynced if start < size]
         self._rotten = {rotten for rotten in self._rotten if rotten < size}
 
     def lose_power(self, rng: random.Random, keep: float) -> None:
-        """Each unsynced sector is kept with probability `keep`, and so is a new size, or a part of what it grew by."""
+        """Keep each unsynced sector with probability `keep`, and likewise a new file size or a part of its growth."""
         size = self._size_after_power_cut(rng, keep)
         for sector in self._unsynced_sectors():
             if rng.random() < keep:
@@ -124,7 +124,7 @@ class Pages:
         self._settle(size)
 
     def lose_power_behind(self, length: int) -> None:
-        """Only the first `length` bytes written since the last sync are kept; the file grows only as far as they go."""
+        """Keep only the first `length` bytes written since the last sync. The file grows only as far as those bytes."""
         for start, end in self._unsynced:
             kept = self.seen.read(min(length, end - start), start)
             if kept:
@@ -157,5 +157,5 @@ class Pages:
 
 
 def _sectors(length: int) -> int:
-    """How many sectors hold `length` bytes."""
+    """Return the number of sectors that hold `length` bytes."""
     return -(-length // SECTOR_BYTES)

@@ -1,7 +1,7 @@
-"""What a seed stands for: how large the world is, how fast its parts are, who its clients are, and what goes wrong.
+"""The plan of a run, drawn from its seed: cluster size, speeds, clients, administrator and faults.
 
-Every seed draws its own mix ("swarm testing", Groce and others, 2012): some worlds have slow disks and no kills, others
-kill all the time. What is common to all seeds hides what only an odd mix shows.
+Every seed draws its own mix ("swarm testing", Groce and others, 2012): some clusters have slow disks and no kills,
+others are killed all the time. A mix that is common to all seeds would hide bugs that only a rare mix shows.
 """
 
 import random
@@ -21,7 +21,7 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that is decided before the run begins. Times in seconds of the simulated world."""
+    """Everything that is decided before the run begins. Times are simulated seconds."""
 
     seed: int
     seconds: float
@@ -33,23 +33,23 @@ class Plan:
     split_share: float
     clock_rates: tuple[float, ...]
     settings: dict[str, object]
-    """What the brokers are told beyond their addresses, by attribute of Settings."""
+    """Broker settings besides addresses, by attribute of Settings."""
     producers: tuple[ProducerPlan, ...]
     consumers: int
     members: int
-    """Of one consumer group."""
+    """The number of members of the one consumer group."""
     faults: tuple[Fault, ...]
     seekers: int = 0
-    """Consumers that begin anywhere, again and again."""
+    """The number of consumers that repeatedly seek and restart."""
     chores: tuple[Due, ...] = ()
-    """What the administrator does."""
+    """The actions of the administrator."""
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
         return tuple(range(1, self.brokers + 1))
 
     def broker_settings(self, broker_id: int, voters: tuple[str, ...], listener: str, data: str) -> Settings:
-        """What one broker is told."""
+        """Return the settings of one broker."""
         given: dict[str, object] = {
             "node_id": broker_id,
             "log_dirs": (data,),
@@ -61,7 +61,7 @@ class Plan:
 
 
 def plan_of(seed: int, seconds: float = 30.0) -> Plan:
-    """The plan that this seed stands for."""
+    """Return the plan of this seed."""
     rng, users = random.Random(f"plan of {seed}"), random.Random(f"users of {seed}")
     brokers = rng.choice((3, 3, 3, 3, 4, 5))
     latency_s = rng.choice(((0.0001, 0.001), (0.0002, 0.003), (0.001, 0.02)))
@@ -118,14 +118,14 @@ def _producer(rng: random.Random) -> ProducerPlan:
 
 
 def _as_users_have_it(rng: random.Random, producer: ProducerPlan) -> ProducerPlan:
-    """An idempotent producer has several batches on their way, as its client library has."""
+    """Return the plan of a producer with several batches in flight, if it is idempotent, as client libraries do."""
     if not producer.is_idempotent:
         return producer
     return replace(producer, batches_in_flight=rng.choice((1, 5, 5)), retries=rng.choice(tuple(Retries)))
 
 
 def _careless(rng: random.Random) -> tuple[ProducerPlan, ...]:
-    """A producer that does not wait for the replicas, or for nobody: its records may be lost, but not anyhow."""
+    """Return the plan of a producer with acks=1 or acks=0, or none. Its acknowledged records may be lost."""
     if rng.random() < 0.6:
         return ()
     return (ProducerPlan(False, rng.choice((0, 1)), rng.choice((0.1, 0.5)), 8, 200),)

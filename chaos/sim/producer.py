@@ -1,4 +1,4 @@
-"""Simulated producers: each keeps a few records in flight, sends again what was not answered, and writes all down."""
+"""Simulated producers: idempotent or not, with retries, several batches in flight, and a record of each outcome."""
 
 import asyncio
 from collections import deque
@@ -37,53 +37,53 @@ RETRIABLE = frozenset(
 )
 
 BEHIND_ANOTHER = frozenset({ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id})
-"""What a batch is told whose predecessor has not come yet: it is sent again behind that."""
+"""Errors of a batch whose predecessor has not been appended yet. The batch is sent again after its predecessor."""
 
 Alarm = Callable[[str, str], None]
-"""Told the kind of an anomaly, and a sentence."""
+"""Called with the kind of an anomaly and a sentence."""
 
 
 class Retries(Enum):
-    """In which order batches are sent again."""
+    """The order of retries."""
 
     OLDEST_FIRST = "as Java's client"
-    """The oldest alone, until it is answered."""
+    """The oldest batch alone, until it is answered."""
     ALL_IN_ORDER = "as librdkafka"
-    """All of them, once none is on its way."""
+    """All batches in order, once none is in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerPlan:
-    """What one producer is like."""
+    """The parameters of one producer."""
 
     is_idempotent: bool
     acks: int
     interval_s: float
     in_flight_max: int
-    """Records without an answer, over all partitions."""
+    """The limit of unanswered records, over all partitions."""
     payload_bytes_max: int
     batches_in_flight: int = 1
-    """To one partition."""
+    """The limit of batches in flight per partition."""
     retries: Retries = Retries.OLDEST_FIRST
 
 
 class _Answer(NamedTuple):
-    """What came of one Produce request."""
+    """The result of one Produce request."""
 
     code: ErrorCode | None
-    """None where the leader did not answer, or was not asked."""
+    """None if the leader did not answer, or no leader was known."""
     offset: int = UNKNOWN
     promise: Promise = Promise.NOTHING
 
     @property
     def is_final(self) -> bool:
-        """Whether the same batch would be answered so again."""
+        """Whether a retry of the same batch would get the same answer."""
         return self.code is not None and self.code not in RETRIABLE
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A record that was handed over and is not answered yet."""
+    """A record that was sent and is not answered yet."""
 
     send: int
     key: bytes
@@ -92,21 +92,21 @@ class _Waiting:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """Records that are sent together, again and again."""
+    """Records of one batch, which is sent until it is answered."""
 
     records: list[_Waiting]
     data: bytes
     is_out: bool = False
-    """Whether a request with it is on its way."""
+    """Whether a request with the batch is in flight."""
     is_resting: bool = False
-    """Whether the pause is not over in which the client learns who leads."""
+    """Whether the batch waits for the metadata refresh before its retry."""
     is_open: bool = False
-    """Whether one of its requests may have been appended."""
+    """Whether one of the batch's requests may have been appended."""
     address: Address | None = None
 
 
 class Producer:
-    """One program with a lane for each partition. `stop` ends it once everything has been answered."""
+    """One producer program with a lane per partition. `stop` ends the program once everything is answered."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Producer:
         self.is_stopping = False
 
     async def run(self) -> None:
-        """Send for as long as nobody says `stop`, and never more at once than the plan allows."""
+        """Send at random intervals until `stop`, within the plan's limit of unanswered records."""
         plan, rng = self.plan, self.client.rng
         while True:
             await asyncio.sleep(rng.uniform(0.2, 1.8) * plan.interval_s)
@@ -146,17 +146,17 @@ class Producer:
 
 
 class Lane:
-    """One partition's records of one producer: up to five batches on their way, each sent again until it is answered.
+    """The records of one producer for one partition: up to five batches in flight, each retried until it is answered.
 
-    As librdkafka and Java's client do, no new batch is sent while an older one has to be sent again, nor to another
-    leader than those that are still on their way.
+    As in librdkafka and Java's client, no new batch is sent while an older one waits for a retry, nor to another leader
+    than that of the batches in flight.
     """
 
     def __init__(self, producer: Producer, partition: int) -> None:
         self._producer, self._client, self._partition = producer, producer.client, partition
         self._queue: deque[_Waiting] = deque()
         self._window: list[_Batch] = []
-        """Batches without an answer, in the order of their sequence numbers."""
+        """Unanswered batches, in the order of their sequence numbers."""
         self._identity: tuple[int, int] | None = None
         self._is_introducing = False
         self._sequence = 0
@@ -166,7 +166,7 @@ class Lane:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Send whatever may be sent now."""
+        """Send all batches that may be sent now."""
         waiting = [batch for batch in self._window if not batch.is_out]
         for batch in self._due_again(waiting):
             self._begin(batch)
@@ -174,7 +174,10 @@ class Lane:
             self._send_new()
 
     def _due_again(self, waiting: "list[_Batch]") -> "list[_Batch]":
-        """Java's client sends the oldest batch alone, librdkafka all in order once none is on its way."""
+        """Return the batches to retry.
+
+        Java's client retries the oldest batch alone; librdkafka retries all in order, once none is in flight.
+        """
         if self._producer.plan.retries is Retries.OLDEST_FIRST:
             return [batch for batch in self._window[:1] if not (batch.is_out or batch.is_resting)]
         is_quiet = not any(batch.is_out or batch.is_resting for batch in self._window)
@@ -198,7 +201,7 @@ class Lane:
                 self._client.did(f"{len(self._window)}-batches-in-flight")
 
     def _goes_the_same_way(self) -> bool:
-        """Whether a batch would be sent to whoever has those that are not answered: none may overtake them."""
+        """Return whether the current leader is that of all unanswered batches, so that no new batch overtakes them."""
         address = self._client.leader(self._partition)
         return all(batch.address == address for batch in self._window)
 
@@ -207,7 +210,7 @@ class Lane:
         self._client.loop.create_task(self._attempt(batch))
 
     async def _attempt(self, batch: "_Batch") -> None:
-        """One request, and the pause before the next one. Without idempotence there is only one."""
+        """Send one request, then pause and retry. A producer without idempotence does not retry."""
         producer = self._producer
         answer = await self._send(batch)
         batch.is_open |= answer.promise is Promise.NOTHING
@@ -223,7 +226,7 @@ class Lane:
         self._go_on()
 
     def _end(self, batch: "_Batch", answer: _Answer) -> None:
-        """Write down the fate of a batch."""
+        """Record the outcome of a batch."""
         producer, now_ns = self._producer, self._client.now_ns
         producer.in_flight -= len(batch.records)
         for place, record in enumerate(batch.records):
@@ -276,7 +279,7 @@ class Lane:
         return encode(rows, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=self._sequence)
 
     async def _send(self, batch: "_Batch") -> _Answer:
-        """What the leader says. With acks=0 it says nothing, and the batch counts as sent."""
+        """Send a batch and return the leader's answer. With acks=0 there is no answer, and the batch counts as sent."""
         if batch.address is None:
             await self._client.refresh_patiently()
             return _Answer(None, promise=Promise.NOT_BY_THIS_REQUEST)
@@ -300,7 +303,7 @@ class Lane:
         except NoAnswer:
             return _Answer(None)
         except OSError:
-            # Nobody took the call: nothing was sent.
+            # The connection was refused: nothing was sent.
             return _Answer(None, promise=Promise.NOT_BY_THIS_REQUEST)
         told = answer.responses[0].partition_responses[0]
         if told.error_code is ErrorCode.duplicate_sequence_number:

@@ -1,4 +1,4 @@
-"""A quorum of several in a simulated world, and verbs for what happens to it."""
+"""A simulated Raft quorum, with verbs for faults and continuous checks of safety."""
 
 import asyncio
 import contextlib
@@ -28,9 +28,9 @@ DIRECTORY = "/data/metadata"
 JOURNAL = f"{DIRECTORY}/{journal.NAME}"
 PORT = 9093
 LOOKS_PER_READING = 20
-"""So often all of the journals is read."""
+"""The number of looks per complete read of the journals."""
 LOOKS_AFTER_A_CUT = 10
-"""So often one is read at every look, once its log was cut: a sync that was under way may end by then."""
+"""The number of looks, after a log truncation, at which the journal is read: a sync in progress may end by then."""
 
 
 def host(broker: int) -> str:
@@ -38,11 +38,11 @@ def host(broker: int) -> str:
 
 
 class Violation(AssertionError):
-    """The simulated quorum did what none may do."""
+    """The quorum violated a Raft invariant."""
 
 
 class SimulatedQuorum:
-    """Voters 1 to `voters`, each a process with a disk of its own. Time passes only where a verb waits."""
+    """Voters 1 to `voters`, each a process with its own disk. Time passes only inside awaited verbs."""
 
     def __init__(self, seed: int = 1, voters: int = 3, snapshot_interval_bytes: int = 1 << 20) -> None:
         loop = asyncio.get_running_loop()
@@ -57,9 +57,9 @@ class SimulatedQuorum:
         self.snapshot_interval_bytes = snapshot_interval_bytes
         self.flush_s = (0.0001, 0.002)
         self.tells_late = False
-        """Whether a sync covers only what was written until some moment before it is known to be done."""
+        """Whether a sync covers only data written until some moment before its completion is reported."""
         self.run_beside: Callable[..., Any] = _call
-        """What a thread of a voter does with a function that is to run beside the loop."""
+        """The execution of a function that a voter runs in a thread."""
         self.processes: dict[int, Process] = {}
         self.quorums: dict[int, RaftQuorum] = {}
         self.observers: dict[int, Observer] = {}
@@ -71,11 +71,11 @@ class SimulatedQuorum:
         self._foreign: set[int] = set()
         self._wiped: set[int] = set()
         self._confirmed: dict[int, int] = {}
-        """How far a voter's journal was flushed as its process ended."""
+        """By voter: the flushed end of its journal when its process ended."""
         self._votes: dict[int, tuple[int, int | None]] = {}
         self._rows: dict[int, tuple[Row, ...]] = {}
         self._cut_at: dict[int, int] = {}
-        """At which look a voter's log was last seen to be shorter, or another."""
+        """By voter: the look at which its log was last seen truncated or changed."""
         self._wrong: list[str] = []
         self._looks = self._committed = 0
 
@@ -106,7 +106,7 @@ class SimulatedQuorum:
         return observer
 
     def kill(self, *brokers: int) -> None:
-        """The process dies; the page cache outlives it."""
+        """Kill the processes. The page cache survives."""
         for broker in brokers:
             self.network.kill(self.processes[broker])
             if broker in self.disks:
@@ -115,14 +115,14 @@ class SimulatedQuorum:
             self.observers.pop(broker, None)
 
     def power_cut(self, *brokers: int, keep: float | None = None) -> None:
-        """The machine goes dark; its peers hear nothing of it."""
+        """Cut the power of the machines. Their peers get no connection reset."""
         for broker in brokers:
             self.network.kill(self.processes[broker], silently=True)
             self.disks[broker].power_cut(keep)
             self._went_down(broker)
 
     def wipe(self, *brokers: int) -> None:
-        """The process dies, and somebody puts an empty disk in."""
+        """Kill the processes, and replace their disks with empty ones."""
         self.kill(*brokers)
         for broker in brokers:
             self.disks[broker] = SimulatedDisk(random.Random(self.rng.random()))
@@ -130,7 +130,7 @@ class SimulatedQuorum:
             self._wiped.add(broker)
 
     def take_disk_of(self, broker: int, other: "SimulatedQuorum") -> None:
-        """The process dies, and comes back with the disk of another cluster's voter: no more one of ours."""
+        """Restart a voter with the disk of another cluster's voter, and exclude it from the checks."""
         self.kill(broker)
         self.disks[broker] = other.disks[broker]
         self.disks[broker].kill()
@@ -144,7 +144,7 @@ class SimulatedQuorum:
             self.network.kill(self.processes[broker])
 
     def cut_off(self, broker: int) -> None:
-        """Nothing gets from or to the others."""
+        """Cut all links of a voter."""
         for other in self.addresses:
             if other != broker:
                 self.network.cut(host(broker), host(other))
@@ -153,7 +153,7 @@ class SimulatedQuorum:
         self.network.heal()
 
     async def formed(self, *brokers: int) -> Image:
-        """Wait until these, or all, have all that was committed. The image of the first."""
+        """Wait until these brokers, or all, have every committed entry. Return the image of the first."""
         everyone = self._everyone
         chosen = brokers or tuple(everyone)
         await asyncio.wait_for(
@@ -162,24 +162,24 @@ class SimulatedQuorum:
         return everyone[chosen[0]].image
 
     async def put(self, broker: int, *keys: str) -> Image:
-        """Have this broker propose something that can be seen in the image."""
+        """Propose configs through this broker. The keys are visible in the image."""
         image = self._everyone[broker].image
         for key in keys:
             image = await self.propose(broker, setting(key))
         return image
 
     async def propose(self, broker: int, command: Command) -> Image:
-        """Have this broker propose anything. Raises as Quorum.propose does."""
+        """Propose a command through this broker. Raises as Quorum.propose does."""
         proposing = self._everyone[broker]
         found: Image = await self._in_process(broker, proposing.propose(command))
         return found
 
     async def take_back(self, broker: int, key: str) -> Image:
-        """Have this broker propose that what was put is gone."""
+        """Propose the removal of a key through this broker."""
         return await self.propose(broker, setting(key, None))
 
     def deliver_again(self, rng: random.Random) -> None:
-        """Some entry that was committed gets to the leader once more, as from another voter's connection."""
+        """Deliver a committed entry to the leader again, as from another voter's connection."""
         leaders = [at for at, voter in self.quorums.items() if voter.is_leader]
         if leaders and self._final:
             entry, _ = self._final[rng.choice(sorted(self._final))]
@@ -193,11 +193,11 @@ class SimulatedQuorum:
         return {**self.quorums, **self.observers}
 
     def keys(self, broker: int) -> list[str]:
-        """What was put, in the order in which it was committed, as this broker has it."""
+        """Return the keys in commit order, by this broker's image."""
         return list(self._everyone[broker].image.configs_of_all_brokers)
 
     async def leader(self, *among: int) -> int:
-        """Wait for an active controller, among these if any are named."""
+        """Wait for an active controller, among these brokers if any are given. Return the one with the highest term."""
         await self.until(lambda: any(self.quorums[at].is_leader for at in among or self.quorums if at in self.quorums))
         leaders = [at for at in among or self.quorums if at in self.quorums and self.quorums[at].is_leader]
         return max(leaders, key=lambda at: self.quorums[at].term)
@@ -210,7 +210,7 @@ class SimulatedQuorum:
         return self.quorums[broker]._standings.own
 
     async def until(self, condition: Callable[[], object], seconds: float = 30.0) -> None:
-        """Let time pass until it holds, and no longer than that."""
+        """Wait for a condition. Raises Violation after `seconds`."""
         deadline = self.loop.time() + seconds
         while not condition():
             if self.loop.time() > deadline:
@@ -218,14 +218,14 @@ class SimulatedQuorum:
             await self.wait(0.01)
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass, looking on closely."""
+        """Let time pass, with a check of all invariants every 10 ms."""
         end = self.loop.time() + seconds
         while self.loop.time() < end:
             await asyncio.sleep(min(0.01, end - self.loop.time()))
             self.look()
 
     def look(self) -> None:
-        """Hold what is seen right now against what must always hold. Raises Violation."""
+        """Check all invariants on the current state. Raises Violation."""
         for broker, quorum in self.quorums.items():
             node = getattr(quorum, "_node", None)
             if node is None or broker in self._foreign:
@@ -252,13 +252,13 @@ class SimulatedQuorum:
             self._confirmed[broker] = quorum._log.flushed_end
 
     def _check_remembered(self, broker: int) -> None:
-        """Who votes has all that it had confirmed: whoever has lost any of it has to say so (docs/adr/0011)."""
+        """Check that a restarted member has every entry it confirmed: a voter that lost one is an amnesiac (ADR 11)."""
         has, had = self.quorums[broker]._log.end, self._confirmed.get(broker, 0)
         if has < had and self.standing(broker) is Standing.MEMBER and broker not in self._foreign:
             raise Violation(f"broker {broker} had confirmed entry {had}, has {has}, and goes on as a member")
 
     def _check_wiped(self, broker: int) -> None:
-        """Whoever lost its disk admits to it as soon as it has heard of the cluster that there is."""
+        """Check that a voter with a new disk becomes an amnesiac once it has heard of the existing cluster."""
         standing = self.standing(broker)
         if broker not in self._wiped or standing is Standing.EMPTY:
             return
@@ -268,7 +268,7 @@ class SimulatedQuorum:
             raise Violation(f"broker {broker} has lost its disk, and stands as {standing.name}")
 
     def _check_majority(self, index: int) -> None:
-        """What has just been committed is on most of the disks that count. Who is not running may have it."""
+        """Check that a committed entry is flushed on a majority that counts. Voters that do not run may have it."""
         self._committed = index
         lacking = [
             at
@@ -279,13 +279,13 @@ class SimulatedQuorum:
             raise Violation(f"entry {index} is committed, and on brokers {lacking} it is not, or does not count")
 
     def _check_own_term(self, broker: int, quorum: RaftQuorum, _old: Image, new: Image) -> None:
-        """A leader commits entries of earlier terms together with one of its own (Raft, 5.4.2)."""
+        """Check that a leader commits entries of earlier terms only with one of its own (Raft, 5.4.2)."""
         node, term = getattr(quorum, "_node", None), quorum._machine.term
         if node is not None and node.is_leader and node.others and term != node.term:
             self._wrong.append(f"broker {broker} leads term {node.term}, and has committed {new.index} of term {term}")
 
     def _check_cut(self, broker: int, node: RaftNode) -> None:
-        """A log is truncated only where it really differs from its leader's."""
+        """Check that a log is truncated only where it differs from its leader's."""
         before, rows = self._rows.get(broker, ()), rows_of(node.log)
         self._rows[broker] = rows
         if (cut := first_cut(before, rows)) is not None:
@@ -294,7 +294,7 @@ class SimulatedQuorum:
                 raise Violation(f"broker {broker}: {sentence}")
 
     def _check_counted(self) -> None:
-        """Followers that remember have what their leader counts, and what they confirm is the leader's."""
+        """Check that follower members have what their leader counts, and confirm only the leader's entries."""
         nodes = {
             broker: node
             for broker, quorum in self.quorums.items()
@@ -306,7 +306,7 @@ class SimulatedQuorum:
                     self._wrong.extend(counted_in_vain(leader, BrokerId(broker), follower))
 
     def _check_kept(self, broker: int, node: RaftNode) -> None:
-        """What a voter promised by its vote, or confirmed, would outlive any power cut."""
+        """Check that a voter's vote and confirmed entries survive any power cut."""
         vote = node.log.getCurrentTerm(), node.log.getVotedForNodeId()
         if self.standing(broker) is Standing.AMNESIAC and vote[1] is not None:
             raise Violation(f"broker {broker} has forgotten what it promised, and votes {vote}")
@@ -318,7 +318,7 @@ class SimulatedQuorum:
         try:
             kept = journal.parse(JOURNAL, self.disks[broker].sure_content(JOURNAL))
         except DamagedLog:
-            # Bits have turned over, and it runs on what it has in memory.
+            # The journal has flipped bits; the voter runs on its state in memory.
             return
         if (kept.term, kept.vote) != (vote[0], None if vote[1] is None else str(vote[1])):
             raise Violation(f"broker {broker} has voted {vote}, and may forget it")
@@ -332,7 +332,7 @@ class SimulatedQuorum:
             raise Violation(f"broker {broker} has confirmed entry {node.log.flushed_end}, and may have another there")
 
     def _check_replaced(self, broker: int, path: str) -> None:
-        """A file may have taken the place of the journal: it has the term that was promised, whatever happens now."""
+        """Check, after a directory sync, that a replaced journal is durable and has the promised term."""
         promised = self._votes.get(broker)
         if path != DIRECTORY:
             return
@@ -352,7 +352,7 @@ class SimulatedQuorum:
             raise Violation(f"entry {index} of broker {broker} is not what was committed there")
 
     def stored_by(self, index: int) -> list[int]:
-        """The voters, running ones, that have this entry on disk."""
+        """Return the running voters that have flushed this entry."""
         return [voter for voter, quorum in self.quorums.items() if quorum._log.flushed_end >= index]
 
     def _open(self, broker: int, options: dict[str, Any]) -> RaftQuorum:
@@ -382,7 +382,7 @@ class SimulatedQuorum:
         return self.loop.create_task(work, context=process.context())
 
     async def _in_process(self, broker: int, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run in the broker's process, and wait for it in ours; one whose process dies never answers."""
+        """Run a coroutine in the broker's process and wait for its result; forever, if the process dies."""
         answer: asyncio.Future[Any] = self.loop.create_future()
 
         def answered(task: asyncio.Task[Any]) -> None:
@@ -404,13 +404,13 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def setting(key: str, value: str | None = "1") -> AlterConfigs:
-    """From no value to this one; None from the usual value to none."""
+    """Return a command that sets a config from no value to `value`, or removes one whose value is "1"."""
     expected = "1" if value is None else None
     return AlterConfigs(ResourceType.BROKER, "", (ConfigChange(key, expected, value),))
 
 
 async def formed(**options: Any) -> SimulatedQuorum:
-    """A quorum that has found together."""
+    """Return a quorum that has formed."""
     quorum = SimulatedQuorum(**options).start()
     await quorum.formed()
     return quorum

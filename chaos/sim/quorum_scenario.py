@@ -1,4 +1,4 @@
-"""What may happen to a quorum, drawn from a seed: voters die, forget and rot, and the network between them fails."""
+"""A random scenario for a Raft quorum: voters crash, lose their disks and have flipped bits; the network fails."""
 
 import asyncio
 import contextlib
@@ -15,15 +15,15 @@ from cordwood.cluster.metadata.raft.messages import Standing
 TROUBLE_S = 25.0
 BLOCK = 10
 READMITTED_S = 12.0
-"""So long nobody else forgets, after somebody has."""
+"""The time after a voter's data loss in which no other voter loses data."""
 ALONE_S = 1.2
-"""By then a leader that hears nobody has stepped down."""
+"""The time in which a leader without followers steps down."""
 HELD_UP_S = (2.0, 2.8)
-"""So long the answers to a leader are held up: longer than it may take to lead again, not long enough to hang up."""
+"""The delay of responses to a leader: long enough to lead again, too short for the connection to be given up."""
 
 
 class QuorumFaultInjector:
-    """Random faults and proposals for a while, then peace; and what was acknowledged meanwhile."""
+    """Random faults and proposals for a while, then recovery, with a record of what was acknowledged."""
 
     def __init__(self, quorum: SimulatedQuorum, seed: int) -> None:
         self.quorum, self.rng = quorum, random.Random(seed * 7919)
@@ -32,7 +32,7 @@ class QuorumFaultInjector:
         self.acknowledged: list[str] = []
         self.taken_back: list[str] = []
         self.blocks: list[int] = []
-        """Where the blocks of producer ids begin that somebody was given."""
+        """The first ids of the allocated producer id blocks."""
         self.proposed = 0
         self._forgot_at = self._left_alone_until = float("-inf")
         self.proposing: set[asyncio.Task[None]] = set()
@@ -83,7 +83,7 @@ class QuorumFaultInjector:
             self.taken_back.append(key)
 
     async def allocate(self, broker: int) -> None:
-        """As brokers do it: who was not told whether it has its block asks for the one that is next by then."""
+        """Allocate a block of producer ids. Without an answer, a broker later asks for the block that is then next."""
         first = self.quorum.quorums[broker].image.next_producer_id
         with contextlib.suppress(CommandRefused):
             await self.quorum.propose(broker, AllocateProducerIds(BrokerId(broker), first, BLOCK))
@@ -91,7 +91,7 @@ class QuorumFaultInjector:
             self.blocks.append(first)
 
     def do_harm(self) -> None:
-        """Often to the leader."""
+        """Apply a random fault, often to the leader."""
         one, other = self.rng.sample(self.voters, 2)
         leaders = [at for at, voter in self.quorum.quorums.items() if voter.is_leader]
         if leaders and self.rng.random() < 0.4:
@@ -116,7 +116,7 @@ class QuorumFaultInjector:
             self.later(1.0, one)
 
     def rot(self, one: int, _: int) -> None:
-        """A bit turns over while the voter is down: it has to notice, or not to need it."""
+        """Flip a bit while the voter is down. The voter has to detect the damage, or not need the byte."""
         if not self.may_wipe(one):
             return
         self.quorum.kill(one)
@@ -138,9 +138,9 @@ class QuorumFaultInjector:
                 self.quorum.cut_off(one)
 
     def hold_up_answers(self, leader: int, follower: int) -> None:
-        """A leader hears nobody, steps down, and perhaps leads again: only then arrives what a follower said before.
+        """Delay a follower's responses until their leader has stepped down and perhaps leads again.
 
-        The follower has not heard of that, and will not before its answers have been taken, or not.
+        The follower does not learn of the new term before its responses are delivered.
         """
         network, call_later = self.quorum.network, self.quorum.loop.call_later
         network.heal()
@@ -156,7 +156,7 @@ class QuorumFaultInjector:
         self._left_alone_until = self.quorum.loop.time() + held_up_s + 0.2
 
     def _let_through(self, source: str, target: str) -> None:
-        """What was held up one way arrives, and nothing the other way."""
+        """Deliver delayed data in one direction only."""
         if self.quorum.loop.time() < self._left_alone_until:
             self.quorum.network.heal(source, target)
             self.quorum.network.cut_one_way(target, source)
@@ -165,7 +165,7 @@ class QuorumFaultInjector:
         self.quorum.network.heal()
 
     def may_wipe(self, broker: int) -> bool:
-        """A majority remembers, without this one: more is not survivable, and not promised."""
+        """Return whether a majority without this voter has its data; a larger loss is not survivable, nor promised."""
         running = self.quorum.quorums
         if len(running) < len(self.voters) or self.quorum.loop.time() < self._forgot_at + READMITTED_S:
             return False
@@ -182,9 +182,9 @@ class QuorumFaultInjector:
 
 
 def quorum_story(seed: int) -> float:
-    """Trouble for a while, then peace: what was acknowledged is in everybody's image, and all images are equal.
+    """Run faults, then recovery. Everything acknowledged is in every image, and all images are equal.
 
-    Returns how many simulated seconds it took. Raises whatever shows that something is wrong.
+    Returns the simulated seconds. Raises StoryFailed with the first failure as its cause.
     """
     return run(strictly(_story(seed)))
 
@@ -214,7 +214,7 @@ async def _story(seed: int) -> float:
 
 
 async def _is_left_alone(quorum: SimulatedQuorum) -> None:
-    """Who only misses the leader, and comes back, does not make an end of its term (pre-vote)."""
+    """Check that a voter that rejoins after a partition does not end the leader's term (pre-vote)."""
     leader = await quorum.leader()
     absent = (await quorum.followers())[0]
     term = quorum.quorums[leader].term

@@ -1,4 +1,4 @@
-"""Raft's rules as they show in the voters themselves: what is cut, what is counted, and what is agreed. Pure."""
+"""Raft invariants between voters' logs: truncation, match index and agreed entries. Pure functions."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,14 +9,14 @@ from cordwood.cluster.metadata.raft.node import RaftNode
 
 
 def rows_of(log: RaftLog) -> tuple[Row, ...]:
-    """All that it has behind its base. A row that was cut and written again is another object."""
+    """Return all entries after the snapshot index. An entry that was truncated and written again is another object."""
     return log.between(log.base_index, log.end)
 
 
 def first_cut(before: Sequence[Row], now: Sequence[Row]) -> tuple[Row, Row | None] | None:
-    """The first row that was cut between two looks at one log, and what stands in its place, if anything does.
+    """Return the first entry truncated between two looks at a log, with its replacement, if there is one.
 
-    None where nothing was cut; what a snapshot has taken over was not.
+    None if nothing was truncated. Entries that a snapshot has compacted do not count.
     """
     if not before or not now:
         return None
@@ -34,15 +34,15 @@ def first_cut(before: Sequence[Row], now: Sequence[Row]) -> tuple[Row, Row | Non
 
 
 def cut_for_nothing(cut: tuple[Row, Row | None]) -> str:
-    """A sentence where an entry was cut and written again: a log is truncated only where it really differs."""
+    """Return a sentence if an entry was truncated and written again with the same term; otherwise ""."""
     (_, index, term), instead = cut
     return f"entry {index} of term {term} was cut, and is back" if instead and instead[2] == term else ""
 
 
 def counted_in_vain(leader: RaftNode, follower_id: BrokerId, follower: RaftNode) -> Iterator[str]:
-    """What a leader counts of a follower, and the follower takes to be its leader's, both logs have alike.
+    """Yield violations of a leader's match index, and of the entries that a follower takes for its leader's.
 
-    The follower has to be one that remembers what it has confirmed.
+    The follower must not be an amnesiac.
     """
     progress = leader.progress_of(follower_id)
     stored = 0 if progress is None else progress.stored

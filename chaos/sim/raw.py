@@ -1,4 +1,4 @@
-"""A replica's batches as they lie on its simulated disk, read past the broker: whoever watches must leave no trace."""
+"""Raw reads of a replica's batches from its simulated disk, without effect on the broker."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ NOWHERE = -1
 
 @dataclass(slots=True)
 class Cursor:
-    """How far a replica has been read: the offset that comes next, and where its batch begins if that is known."""
+    """A read position: the next offset, and the position of its batch if known."""
 
     offset: int = 0
     segment: int = NOWHERE
     position: int = 0
 
     def lose_place(self) -> None:
-        """The files may have been rewritten: the offset has to be looked for again."""
+        """Drop the file position, because the files may have been rewritten."""
         self.segment = NOWHERE
 
 
 def batches(disk: SimulatedDisk, partition: Partition, cursor: Cursor, end: int) -> Iterator[bytes]:
-    """Whole batches from the one that contains the cursor on, up to offset `end`; the cursor goes along.
+    """Yield whole batches from the one at the cursor, up to offset `end`, and advance the cursor.
 
-    Raises CorruptBatch where something lies there that is none, and OSError where there is no such file.
+    Raises CorruptBatch where the bytes are no valid batch, and OSError where a file is missing.
     """
     for segment in partition.log.segments:
         if segment.end_offset <= cursor.offset:

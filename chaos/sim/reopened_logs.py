@@ -1,4 +1,4 @@
-"""What a replica's log had as its broker went down, held against what the next incarnation finds when it opens it."""
+"""Checks at the reopening of logs: flushed batches, producer states and indexes after a restart."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ from cordwood.storage.producers import Producers
 from cordwood.storage.state import load
 
 Place = tuple[UUID, int]
-"""A partition: its topic's id, and its index."""
+"""A partition: topic id and partition index."""
 
 LastBatches = dict[int, tuple[int, int]]
-"""By producer: its epoch, and the offset behind its last batch."""
+"""By producer id: the producer epoch, and the end offset of the last batch."""
 
 NOTHING = (-1, -1)
 MARKS_PATH, TOPICS_PATH = f"/data/{MARKS_FILE}", "/data/topics/"
@@ -28,7 +28,7 @@ MARKS_PATH, TOPICS_PATH = f"/data/{MARKS_FILE}", "/data/topics/"
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What a log knew of its producers, and where it ended."""
+    """The log end of a replica and its producer states."""
 
     end: int
     producers: LastBatches
@@ -36,7 +36,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A whole batch: its file, position, bytes and base offset."""
+    """A whole batch: file, position, bytes and base offset."""
 
     path: str
     position: int
@@ -45,24 +45,24 @@ class Batch:
 
 
 class ReopenedLogs:
-    """Of all brokers' logs: `went_down` as a process ends, `open` as the next one begins."""
+    """The logs of all brokers. Call `went_down` when a process ends, and `open` when the next one starts."""
 
     def __init__(self) -> None:
         self._before: dict[int, dict[Place, Remembered]] = {}
 
     def went_down(self, broker: ReplicaBroker) -> None:
-        """Keep in mind what its logs knew."""
+        """Record the state of the broker's logs."""
         self._before[broker.broker_id] = {
             (held.topic_id, held.index): Remembered(held.log.log_end, _last_batches(held.log.producers))
             for held in broker.replicas
         }
 
     def disk_is_gone(self, broker_id: int) -> None:
-        """Nothing is to be expected of the next one."""
+        """Forget the logs of a broker whose disk was replaced."""
         self._before.pop(broker_id, None)
 
     def open(self, broker: ReplicaBroker) -> None:
-        """Have the broker open its logs. Raises AssertionError where they lack what they should have, and Died."""
+        """Open the logs of a broker. Raises AssertionError if they lack data, and Died."""
         flushed = list(_flushed_batches(broker.disk))
         _check_checkpoints(broker.disk)
         broker.register()
@@ -75,7 +75,7 @@ class ReopenedLogs:
 
 
 def _flushed_batches(disk: SimulatedDisk) -> Iterator[Batch]:
-    """What a disk has of logs, as far as it can be made out, and as far as the flush marks cover it."""
+    """Yield the readable batches of all logs that the flushed offsets cover."""
     if not disk.exists(MARKS_PATH):
         return
     marks = FlushedOffsets(disk.open(MARKS_PATH))
@@ -88,7 +88,7 @@ def _flushed_batches(disk: SimulatedDisk) -> Iterator[Batch]:
 
 
 def _check_checkpoints(disk: SimulatedDisk) -> None:
-    """They know of no batch that a restart might not find: it would be taken for a repeat (rule 9)."""
+    """Check that no checkpoint has a batch above its recovery point: a retry would seem a duplicate (rule 9)."""
     for directory in {path.rpartition("/")[0] for path in disk.files() if path.startswith(TOPICS_PATH)}:
         state = load(disk, directory)
         for producer, (_, end) in _last_batches(state.producers).items():
@@ -99,14 +99,14 @@ def _check_checkpoints(disk: SimulatedDisk) -> None:
 
 
 def _check_indexes(broker: ReplicaBroker) -> None:
-    """Rows of what a power cut took are gone as a log is opened: others will lie in its place (promise 4)."""
+    """Check that a reopened index has no rows of lost bytes, because other bytes will take their place (promise 4)."""
     for held in [] if broker.disk.has_lied else broker.replicas:
         wrong = list(unproven(broker.disk, held.log.directory))
         assert not wrong, wrong
 
 
 def _check_nothing_was_cut(disk: SimulatedDisk, before: list[Batch]) -> None:
-    """Opening keeps what was flushed, whatever has become of the bytes beside it (rule 8)."""
+    """Check that recovery truncates no flushed batch, whatever damage is next to it (rule 8)."""
     contents = {path: disk.content(path) for path in disk.files()}
     for found in before:
         has_it = contents.get(found.path, b"").startswith(found.batch, found.position)
@@ -114,12 +114,12 @@ def _check_nothing_was_cut(disk: SimulatedDisk, before: list[Batch]) -> None:
 
 
 def _check_producers(log: Log, before: Remembered) -> None:
-    """A log that has all that it had knows what each producer sent last (rule 9)."""
+    """Check that a log without losses knows the last batch of each producer (rule 9)."""
     if log.damage or log.log_end != before.end:
         return
     known = _last_batches(log.producers)
     for producer, last in before.producers.items():
-        # A process that died in a truncation had forgotten what was still there.
+        # A process that died in a truncation may have removed the state of producers whose batches are still there.
         assert known.get(producer, NOTHING) >= last, (
             f"rule 9: producer {producer} was at {last}, and after a restart is at {known.get(producer)}"
         )
@@ -133,7 +133,7 @@ def _last_batches(producers: Producers) -> LastBatches:
 
 
 def whole_batches(path: str, content: bytes) -> Iterator[Batch]:
-    """Batch by batch, past those that are damaged inside, up to the first whose length cannot be."""
+    """Yield the valid batches of a segment, past invalid ones, up to the first with an impossible length."""
     position = due = 0
     while len(content) - position >= HEADER_BYTES:
         size = peek(content, position).size
@@ -142,7 +142,8 @@ def whole_batches(path: str, content: bytes) -> Iterator[Batch]:
         batch = content[position : position + size]
         with contextlib.suppress(CorruptBatch):
             header = check(batch)
-            # No checksum covers a batch's offset: a torn write may have lost it with the sector that it ends in.
+            # No checksum covers the base offset: a torn write may have lost it with the sector in which the write
+            # ended.
             if header.base_offset >= due:
                 yield Batch(path, position, batch, header.base_offset)
                 due = header.end

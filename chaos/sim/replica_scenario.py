@@ -1,4 +1,4 @@
-"""What may happen to replicas, drawn from a seed: brokers die, disks lie, wires lose, producers are impatient."""
+"""A random scenario for replicas: brokers crash, disks lose data, links drop, producers send invalid batches."""
 
 import asyncio
 import contextlib
@@ -14,24 +14,24 @@ from cordwood.storage.batch import CRC_COVERS_FROM
 from cordwood.storage.errors import DiskFailed, DiskFull, StorageError
 
 REPEATS = 5
-"""Of an idempotent producer's batches, so many may arrive again."""
+"""The number of an idempotent producer's last batches that may be sent again."""
 HURT_S = 25.0
-"""By then damage has been found, and made good; only then somebody else is hurt."""
+"""The time in which damage is found and repaired. Only then is another disk damaged."""
 TROUBLE_S = 30.0
 ALONE_S = (2.0, 13.0)
-"""The last is time enough for a checkpoint."""
+"""Durations of a leader's isolation. The last one is long enough for a checkpoint."""
 BEHIND_S = LAG_MAX_S + 1.0
-"""Who hears nothing for so long is not in sync any more."""
+"""The time without contact after which a replica is out of sync."""
 SYNCS_MAX_S = (0.01, 0.05, 0.5)
 LATE_S = (0.5, 4.0)
-"""So late is news of the metadata at most."""
+"""Maximum delays of metadata changes."""
 HAPPENINGS = ("down", "dying", "hurt", "network", "metadata", "all down", "elect", "diverge")
 
 
 def replica_story(seed: int, seconds: float = TROUBLE_S) -> float:
-    """Trouble for a while, then peace: whatever was acknowledged is there, once, in order, on everybody's disk.
+    """Run faults, then recovery. Everything acknowledged is on every replica's disk, once and in order.
 
-    Returns how many simulated seconds it took. Raises whatever shows that something is wrong.
+    Returns the simulated seconds. Raises StoryFailed with the first failure as its cause, or AssertionError.
     """
     rng = random.Random(seed)
     return tell(lambda cluster: strictly(_story(cluster, seconds)), seed, brokers=rng.choice((3, 3, 4)), partitions=3)
@@ -57,19 +57,19 @@ async def _story(cluster: ReplicaCluster, seconds: float) -> None:
 
 
 class ReplicaFaultInjector:
-    """At most one broker is down at a time, and one disk hurt; any number may be cut off."""
+    """Random faults: at most one broker down and one disk damaged at a time, and any number of brokers cut off."""
 
     def __init__(self, cluster: ReplicaCluster) -> None:
         self.cluster, self.rng = cluster, cluster.rng
         self.pause_max_s = self.rng.choice((1.0, 2.0, 6.0))
-        # Each seed has a mix of its own: what always happens hides what only shows where it does not.
+        # Each seed has its own mix: a fault that always happens hides bugs that only its absence shows.
         self._mix = [*self.rng.sample(HAPPENINGS, self.rng.randrange(2, len(HAPPENINGS))), "restart"]
         self._hurt_until = -math.inf
         self._hurt_ever: set[int] = set()
         self._written = 0
 
     async def produce(self, partition: int, stopping: asyncio.Event) -> None:
-        """One value after the other, and between them what must not be taken."""
+        """Produce values one by one, with invalid and duplicate batches in between."""
         cluster, number = self.cluster, 0
         while not stopping.is_set():
             await cluster.produce(f"{partition}-{number}", partition)
@@ -81,7 +81,7 @@ class ReplicaFaultInjector:
             await asyncio.sleep(self.rng.uniform(0, 0.1))
 
     def _send_badly(self, partition: int) -> None:
-        """To anyone. Who only believes that it leads may take it, and gives it up later."""
+        """Send an invalid, duplicate or acks=1 batch to any broker. A deposed leader may append it."""
         cluster = self.cluster
         broker = self.rng.choice([cluster.leader(partition), *cluster.ids])
         sequence = cluster.sequence(partition)
@@ -102,7 +102,7 @@ class ReplicaFaultInjector:
                 self._send_loose(broker, partition)
 
     def _send_loose(self, broker: int, partition: int) -> None:
-        """What no idempotent producer sends, and nobody is told of."""
+        """Append a batch without a producer id and without acknowledgement."""
         self._written += 1
         with contextlib.suppress(StorageError):
             self.cluster.try_append(broker, batch_of(f"loose-{self._written}"), partition)
@@ -113,7 +113,7 @@ class ReplicaFaultInjector:
             assert appended is None or self.cluster.leader(partition) != broker, what
 
     def _must_recognise(self, broker: int, batch: bytes, partition: int) -> None:
-        """Who leads knows what was acknowledged last, and answers with where it is."""
+        """Check that the leader recognises an acknowledged batch as a duplicate."""
         try:
             appended = self.cluster.try_append(broker, batch, partition)
         except (DiskFull, DiskFailed):
@@ -125,7 +125,7 @@ class ReplicaFaultInjector:
             assert appended.is_duplicate, "rule 9: sent again, and appended again"
 
     async def happen(self) -> None:
-        """Something happens to somebody."""
+        """Apply one random fault or repair."""
         cluster, rng = self.cluster, self.rng
         victim = rng.choice([cluster.leader(rng.randrange(cluster.partitions)), *cluster.ids])
         down = [broker for broker in cluster.ids if broker not in cluster.running]
@@ -163,21 +163,21 @@ class ReplicaFaultInjector:
                 cluster.heal()
 
     async def _diverge(self) -> None:
-        """A leader is left alone with records that nobody else will have, and perhaps dies as it gives them up."""
+        """Isolate a leader with records that no other replica gets, and perhaps kill it during the truncation."""
         cluster, rng, partition = self.cluster, self.rng, self.rng.randrange(self.cluster.partitions)
         leader = cluster.leader(partition)
         cluster.cut_off(leader)
         for _ in range(rng.randrange(1, 40)):
             self._send_loose(leader, partition)
         await asyncio.sleep(rng.choice(ALONE_S))
-        # With what is still on its way to the disk.
+        # One more batch, which is not flushed yet when the truncation begins.
         self._send_loose(leader, partition)
         cluster.heal()
         if leader in cluster.running and rng.random() < 0.7:
             rng.choice((cluster.die_soon, cluster.die_in_cut))(leader, rng.randrange(15))
 
     async def _delay_metadata(self, victim: int | None) -> None:
-        """Perhaps a broker dies again as it is about to be in sync: what is said of it was of another incarnation."""
+        """Delay the metadata, perhaps with restarts, so that ISR changes name an old incarnation of a broker."""
         cluster, rng = self.cluster, self.rng
         cluster.metadata.lag_max_s = rng.choice(LATE_S)
         if victim is not None and victim in cluster.running and rng.random() < 0.5:
@@ -190,7 +190,7 @@ class ReplicaFaultInjector:
                 cluster.start(victim)
 
     async def _strand(self) -> None:
-        """One replica falls behind, perhaps when it was one of the last two; then all others vanish, and it stays."""
+        """Leave one replica behind, perhaps as one of the last two in sync, and then cut off all others."""
         cluster, rng, partition = self.cluster, self.rng, self.rng.randrange(self.cluster.partitions)
         leader = cluster.leader(partition)
         near, far = rng.sample([one for one in cluster.image(partition).replicas if one != leader], 2)
@@ -213,7 +213,7 @@ class ReplicaFaultInjector:
         return self.cluster.is_redundant() and asyncio.get_running_loop().time() > self._hurt_until
 
     async def _hurt(self, victim: int) -> None:
-        """One disk loses something that counted."""
+        """Lose data on one disk."""
         self._hurt_until = asyncio.get_running_loop().time() + HURT_S
         self._hurt_ever.add(victim)
         match self.rng.choice(["wipe", "wipe", "flip", "flip", "flip", "lose", "lose", "sync"]):
@@ -224,7 +224,7 @@ class ReplicaFaultInjector:
             case "flip":
                 self._flip(victim)
                 if self.rng.random() < 0.5:
-                    # What is found as a log is opened is another matter than what is found in use.
+                    # Damage found on opening a log takes another path than damage found in use.
                     await self.cluster.kill(victim)
             case "lose":
                 self._lose(victim)
@@ -234,7 +234,7 @@ class ReplicaFaultInjector:
                 self.cluster.disks[victim].faults.fail_next_sync(PARTITIONS_PATH)
 
     async def _wipe_in_the_dark(self, victim: int) -> None:
-        """Everybody loses power, one of them its disk too, and they come back in any order."""
+        """Cut the power of all brokers, replace one disk, and restart the brokers in random order."""
         cluster, rng = self.cluster, self.rng
         for broker in list(cluster.running):
             await cluster.power_cut(broker)
@@ -244,7 +244,7 @@ class ReplicaFaultInjector:
             await asyncio.sleep(rng.choice((0.0, 0.5)))
 
     async def is_healed(self) -> None:
-        """Wait until damage that was done late has been found and made good."""
+        """Wait until late damage is found and repaired."""
         await asyncio.sleep(max(self._hurt_until - asyncio.get_running_loop().time(), 0.0))
 
     def _flip(self, victim: int) -> None:
@@ -258,7 +258,7 @@ class ReplicaFaultInjector:
         disk.flip(path, self.rng.randrange(len(disk.content(path).rstrip(b"\0"))), self.rng.randrange(8))
 
     def _lose(self, victim: int) -> None:
-        """A closed segment is gone, with its index or without, or is cut short, or a part of it reads as zeros."""
+        """Lose, shorten or zero a closed segment, with or without its index."""
         disk, rng = self.cluster.disks[victim], self.rng
         logs = [held.log for held in self.cluster.running[victim].replicas if len(held.log.segments) > 1]
         if not logs:
@@ -291,7 +291,7 @@ class ReplicaFaultInjector:
         self.cluster.metadata.commit(ElectLeaders(Election.PREFERRED, places))
 
     def check(self, partition: int) -> None:
-        """Every replica has what was acknowledged, once and in order; what nobody was told of is there at most once."""
+        """Check that every replica has acknowledged values once and in order, and other values at most once."""
         cluster = self.cluster
         for broker in cluster.image(partition).replicas:
             values = cluster.values(broker, partition)

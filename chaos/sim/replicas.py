@@ -1,4 +1,4 @@
-"""Several brokers' replicas told what to do in verbs, and watched: what was committed once stays what it is."""
+"""A simulated cluster of replicas, with verbs for faults and continuous checks of the replication rules."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from cordwood.storage.log import Appended
 TOPIC, TOPIC_ID = "t", UUID(int=7)
 PARTITIONS_PATH = f"/data/topics/{TOPIC_ID}"
 STAGED = ".new"
-"""What a small file is called until it is synced."""
+"""The suffix of a small file until it is synced."""
 SESSION_S = 1.0
 LOOK_S = 0.02
 ACK_TIMEOUT_S = 3.0
@@ -37,7 +37,7 @@ PRODUCER = 77
 
 
 class ReplicaCluster:
-    """Brokers with one topic. Made on a running loop; `begin` before anything else, and `end` after."""
+    """Brokers with one topic, on a running loop. Call `begin` first and `end` last."""
 
     def __init__(
         self, seed: int = 1, brokers: int = 3, partitions: int = 1, min_isr: int = 2, policy: str | None = None
@@ -48,7 +48,7 @@ class ReplicaCluster:
         policies = () if policy is None else (("flush.policy", policy),)
         self._configs = (("min.insync.replicas", str(min_isr)), *policies)
         self.sync_max_s: tuple[float, ...] = (SYNC_MAX_S,)
-        """How long a sync takes at most: each start of a broker draws one of these."""
+        """Maximum sync durations, of which each start of a broker draws one."""
         self.wires = Wires(self.rng)
         self.metadata = Metadata(self.rng, self.ids)
         self.disks = {broker: SimulatedDisk(random.Random(seed * 100 + broker)) for broker in self.ids}
@@ -57,7 +57,7 @@ class ReplicaCluster:
         self.committed: dict[int, dict[int, str]] = {partition: {} for partition in range(partitions)}
         self._seen: dict[tuple[ReplicaBroker, int], int] = {}
         self.batches: dict[int, list[bytes]] = {partition: [] for partition in range(partitions)}
-        """Those of `acked`, as they were sent."""
+        """The batches of `acked`, as they were sent."""
         self._shown: dict[int, int] = {}
         self._sequences = dict.fromkeys(range(partitions), 0)
         self._producer_epochs = dict.fromkeys(range(partitions), 0)
@@ -83,7 +83,7 @@ class ReplicaCluster:
             await self.kill(broker)
 
     async def produce(self, value: str, partition: int = 0) -> None:
-        """Have one value acknowledged, however often it has to be sent: an idempotent producer, one at a time."""
+        """Send a value as an idempotent producer, one at a time, until it is acknowledged."""
         sequence, self._sequences[partition] = self._sequences[partition], self._sequences[partition] + 1
         batch = self.numbered(value, partition, sequence)
         while not await self._send(batch, partition):
@@ -92,21 +92,21 @@ class ReplicaCluster:
         self.batches[partition].append(batch)
 
     def numbered(self, value: str, partition: int, sequence: int, epochs_ago: int = 0) -> bytes:
-        """A batch of the partition's idempotent producer, or of one that it has replaced."""
+        """Return a batch of the partition's idempotent producer, or of a former epoch of that producer."""
         epoch = self._producer_epochs[partition] - epochs_ago
         return batch_of(value, PRODUCER, epoch, sequence)
 
     def replace_producer(self, partition: int) -> None:
-        """A new epoch of the producer takes over, between two of its batches, and begins to count anew."""
+        """Start a new epoch of the producer, with sequence numbers from 0."""
         self._producer_epochs[partition] += 1
         self._sequences[partition] = 0
 
     def sequence(self, partition: int) -> int:
-        """That of the producer's next batch."""
+        """Return the sequence number of the producer's next batch."""
         return self._sequences[partition]
 
     def try_append(self, broker: int, batch: bytes, partition: int = 0) -> Appended | None:
-        """A broker takes a batch that nobody waits for (acks=1). None where it does not lead. Raises StorageError."""
+        """Append a batch with acks=1. Return None if the broker does not lead. Raises StorageError."""
         running = self.running.get(broker)
         if running is None:
             return None
@@ -116,11 +116,11 @@ class ReplicaCluster:
             return None
 
     async def append_unacknowledged(self, broker: int, value: str, partition: int = 0) -> None:
-        """A record in a leader's log that nobody was told is safe (acks=1)."""
+        """Append a record to a leader's log with acks=1."""
         self.replica(broker, partition).append(batch_of(value), NOW_MS, must_be_safe=False)
 
     def cut_off(self, *brokers: int) -> None:
-        """From all others, and from the metadata."""
+        """Cut brokers off from all others, and from the metadata."""
         for broker in brokers:
             self.metadata.cut_off.add(broker)
             for other in self.ids:
@@ -129,7 +129,7 @@ class ReplicaCluster:
                     self.wires.cut(other, broker)
 
     def cut(self, here: int, there: int) -> None:
-        """One way only, and only what replicas say to each other."""
+        """Cut replication from one broker to another, in this direction only."""
         self.wires.cut(here, there)
 
     def heal(self) -> None:
@@ -138,15 +138,15 @@ class ReplicaCluster:
         self.metadata.heal()
 
     def die_soon(self, broker: int, changes: int) -> None:
-        """In the midst of something, so many changes to the disk from now on; perhaps for want of power."""
+        """Let the broker die at a later disk change, perhaps by a power loss."""
         self.disks[broker].faults.die_after(changes)
 
     def die_in_cut(self, broker: int, changes: int) -> None:
-        """As `die_soon`, so many changes after the next small file was written: a log's state, as it is cut."""
+        """Let the broker die a few changes after the next sync of a staged file, as a truncation writes one."""
         self.disks[broker].faults.die_after_sync(STAGED, changes)
 
     async def kill(self, broker: int) -> None:
-        """SIGKILL: what is in memory of the operating system stays."""
+        """Kill the process. The page cache survives."""
         await self._end(broker)
         self.disks[broker].kill()
 
@@ -155,7 +155,7 @@ class ReplicaCluster:
         self.disks[broker].power_cut(keep)
 
     async def wipe(self, broker: int) -> None:
-        """The broker comes back with an empty disk."""
+        """Replace the broker's disk with an empty one."""
         if broker in self.running:
             await self._end(broker)
         self._reopening.disk_is_gone(broker)
@@ -166,7 +166,7 @@ class ReplicaCluster:
         try:
             running = ReplicaBroker(broker, self.disks[broker], self.metadata, self.wires, self.rng, sync_max_s)
         except Died:
-            # Before anybody heard of it.
+            # The broker died before any other broker knew of it.
             return
         self.running[broker] = running
         self.disks[broker].on_death = running.fall_silent
@@ -181,7 +181,7 @@ class ReplicaCluster:
         await running.die()
 
     async def peace(self) -> None:
-        """Everybody is back, on a disk that works, and nothing is cut."""
+        """End all faults, and start all brokers on working disks."""
         for broker in list(self.running):
             if any(replica.is_offline for replica in self.running[broker].replicas):
                 await self.kill(broker)
@@ -192,7 +192,7 @@ class ReplicaCluster:
         self.heal()
 
     async def settled(self, producers: Sequence["asyncio.Future[None]"] = ()) -> None:
-        """Everybody is back, in sync and equal, and whoever still produced has been answered (rule 11)."""
+        """End all faults, and wait until producers are answered and all replicas are in sync and equal (rule 11)."""
         await self.peace()
         await self.until(lambda: all(one.done() for one in producers), "every producer is answered")
         await asyncio.gather(*producers)
@@ -214,7 +214,7 @@ class ReplicaCluster:
         return set(map(int, self.image(partition).isr))
 
     def is_redundant(self) -> bool:
-        """Whether every partition has everybody in sync: one disk may be lost, and then no other before it is back."""
+        """Return whether every replica is in sync, so that one disk may be lost, and no other before it is back."""
         return all(self.isr(one) == set(map(int, self.image(one).replicas)) for one in range(self.partitions))
 
     def image(self, partition: int = 0) -> PartitionImage:
@@ -228,7 +228,7 @@ class ReplicaCluster:
         return found
 
     def values(self, broker: int, partition: int = 0, end: int | None = None) -> list[str]:
-        """All that the broker's log holds, or what is below `end`."""
+        """Return all values of the broker's log, or those below `end`."""
         log = self.replica(broker, partition).log
         return [value for _, value in values_between(log, log.log_start, log.log_end if end is None else end)]
 
@@ -263,7 +263,7 @@ class ReplicaCluster:
         except (PartitionRefused, StorageError, TimeoutError, Died):
             return False
         if self.running.get(leader) is not running:
-            # Whoever died in the meantime has answered nobody.
+            # The broker died in the meantime, and sent no answer.
             return False
         self._check_acknowledged(appended.end_offset, partition)
         return True
@@ -297,7 +297,7 @@ class ReplicaCluster:
             assert running is not None, "only another incarnation can be in the way"
 
     def _check(self) -> None:
-        """Rules 1 to 5, as far as they can be seen from outside."""
+        """Check rules 1 to 5, as far as they are observable."""
         for partition in range(self.partitions):
             image = self.image(partition)
             assert image.leader == -1 or image.leader in image.isr, "rule 3: the leader is in the ISR"
@@ -320,7 +320,7 @@ class ReplicaCluster:
         assert not left, left
 
     def _check_acknowledged(self, end: int, partition: int) -> None:
-        """Whoever is not running may have it."""
+        """Check that enough replicas have an acknowledged batch. Brokers that do not run may have it."""
         have = [broker for broker in self.image(partition).replicas if self._ack_end(broker, partition, end) >= end]
         least = min(self.min_isr, len(self.image(partition).replicas))
         assert len(have) >= least, f"rule 5: acknowledged below {end} with {have} alone"
@@ -332,13 +332,13 @@ class ReplicaCluster:
             assert ack_end >= end, f"rule 1: {end} is committed, broker {member} is in sync and has {ack_end}"
 
     def _ack_end(self, broker: int, partition: int, unknown: int) -> int:
-        """On disk, or with `flush.policy=os` in memory."""
+        """Return the end that counts for acknowledgements: flushed, or in memory with `flush.policy=os`."""
         running = self.running.get(broker)
         replica = None if running is None else running.replicas.get(TOPIC, partition)
         return unknown if replica is None or replica.is_offline else replica.ack_end
 
     def _check_shown(self, image: PartitionImage, partition: int) -> None:
-        """What the leader tells clients of its watermark never goes back, not even from leader to leader."""
+        """Check that the high watermark that clients get never goes back, even across leaders."""
         running = self.running.get(image.leader)
         replica = None if running is None else running.replicas.get(TOPIC, partition)
         if replica is None or not replica.leads_in(image.leader_epoch):
@@ -359,14 +359,14 @@ class ReplicaCluster:
         may_lose = not running.is_silent and not is_kept(running.disk, log)
         assert not may_lose, f"rule 1: broker {running.broker_id} calls {log.flushed_end} flushed, and may lose it"
         assert log.flushed_end <= log.log_end, f"rule 1: flushed to {log.flushed_end}, and it ends at {log.log_end}"
-        # Somebody begins to read anew now and then.
+        # Some checks reread the log from its start.
         seen = 0 if self.rng.random() < REREAD_SHARE else self._seen.get((running, partition), 0)
         start = max(seen, replica.log.log_start)
         known = self.committed[partition]
         try:
             readable = values_between(replica.log, start, replica.high_watermark)
         except DamagedLog:
-            # A read that is refused shows nobody anything.
+            # A refused read returns no data.
             return
         for offset, value in readable:
             if offset >= start:
@@ -393,7 +393,7 @@ class ReplicaCluster:
 
 
 def tell(story: Callable[[ReplicaCluster], Coroutine[Any, Any, None]], seed: int = 1, **options: Any) -> float:
-    """Run a story on a cluster of its own, in virtual time. Returns how long it was, in seconds."""
+    """Run a scenario on a new cluster in simulated time. Return its simulated seconds."""
 
     async def told() -> float:
         cluster = await ReplicaCluster(seed, **options).begin()

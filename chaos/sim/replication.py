@@ -1,7 +1,7 @@
-"""Several brokers' replicas in one process: real logs on simulated disks, real links and fetchers over simulated wires.
+"""Replication of several brokers in one process: real logs and connections over simulated disks and wires.
 
-The metadata is a list of images that every broker gets one after the other, as late as the wires say; who is fenced and
-when is for the story to tell. Runs on a loop with virtual time: equal seeds give equal runs.
+The metadata is a list of images. Every broker receives them in order, with a random delay. The scenario decides about
+fencing. Everything runs in simulated time; equal seeds give equal runs.
 """
 
 import asyncio
@@ -53,26 +53,26 @@ NOW_MS = 1_700_000_000_000
 LISTENER = "PLAINTEXT"
 PROPOSAL_TIMEOUT_S = 2.0
 LOST_SHARE = 0.3
-"""Of the answers to proposals, while the metadata is late."""
+"""The share of lost answers to proposals, while metadata is delayed."""
 LAG_MAX_S = 4.0
 SYNC_MAX_S = 0.01
 SCRUB_BYTES_PER_SECOND = 1 << 20
 
 Listener = Callable[[Image, Image], None]
 InVain = dict[IsrChange, Mapping[BrokerId, BrokerImage]]
-"""Changes of in-sync sets that were not made because of whom they take in, and the brokers as they were then."""
+"""Rejected ISR changes, because of the members they add, and the registered brokers at that time."""
 Decided = tuple[int, CommandRefused | None, InVain]
 
 
 class Metadata:
-    """The agreed commands. Every broker has them in order up to some point, and proposes while it is not cut off."""
+    """The metadata log. A broker has a prefix of it, and can propose while it is not cut off."""
 
     def __init__(self, rng: random.Random, brokers: Sequence[int]) -> None:
         self._rng = rng
         self.images: list[Image] = [Image(cluster_id="simulated")]
         self.cut_off: set[int] = set()
         self.lag_max_s = 0.0
-        """How much later than usual brokers hear of anything; while it is late, answers to proposals get lost too."""
+        """The maximum extra delay of metadata. While it is above 0, answers to proposals may be lost too."""
         self._followers: dict[int, Member] = {}
         self._brokers = brokers
 
@@ -81,7 +81,7 @@ class Metadata:
         return self.images[-1]
 
     def commit(self, command: Command) -> Image:
-        """Raises CommandRefused."""
+        """Apply a command. Raises CommandRefused."""
         before = self.newest
         self.images.append(apply(before, command, len(self.images)))
         wrong = list(misfits(before, command, self.newest))
@@ -91,7 +91,7 @@ class Metadata:
         return self.newest
 
     def join(self, broker_id: int) -> "Member":
-        """A broker that starts has all that is committed, as `formed` sees to it."""
+        """Register a starting broker, which has everything committed, as `Quorum.formed` guarantees."""
         member = self._followers[broker_id] = Member(self, broker_id, self._rng)
         return member
 
@@ -106,7 +106,7 @@ class Metadata:
 
 
 class Member:
-    """The metadata as one broker has it: what replication asks of a Quorum."""
+    """One broker's view of the metadata: the part of Quorum that replication uses."""
 
     def __init__(self, metadata: Metadata, broker_id: int, rng: random.Random) -> None:
         self._metadata, self._broker_id, self._rng = metadata, broker_id, rng
@@ -123,11 +123,11 @@ class Member:
         self._listeners.append(listener)
 
     async def propose(self, command: Command) -> Image:
-        """As Quorum.propose: what is lost on the way there or back is not known to have happened."""
+        """Propose as Quorum.propose does. Raises QuorumUnavailable if a message was lost, CommandRefused if refused."""
         loop = asyncio.get_running_loop()
         decided: asyncio.Future[Decided] = loop.create_future()
         if not self.is_cut_off:
-            # On its way, whatever becomes of who sent it.
+            # The proposal is delivered even if the proposing process ends.
             loop.call_later(self._delay_s(0.001, 0.02), self._decide, command, decided)
             wanted, refusal, in_vain = await decided
             is_lost = self._metadata.lag_max_s > 0 and self._rng.random() < LOST_SHARE
@@ -166,7 +166,7 @@ class Member:
         return self._rng.uniform(least_s, usual_max_s) + self._rng.uniform(0.0, self._metadata.lag_max_s)
 
     def _catch_up(self, index: int) -> None:
-        """One image after the other, or several at once: then what was in between is never seen."""
+        """Apply images up to `index`, one by one or several in one step. Skipped images are never seen."""
         while not self.is_cut_off and self.image.index < index:
             following = self._rng.randrange(self.image.index, index) + 1
             old, self.image = self.image, self._metadata.images[following]
@@ -175,7 +175,7 @@ class Member:
 
 
 class SlowSyncer:
-    """A disk that takes a while for each group, up to `sync_max_s`, or fails it."""
+    """A syncer with a random delay per group of files, up to `sync_max_s`."""
 
     def __init__(self, rng: random.Random, sync_max_s: float) -> None:
         self._rng, self._sync_max_s, self._is_dead = rng, sync_max_s, False
@@ -198,11 +198,11 @@ class SlowSyncer:
         done(failures)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing; there are no resources."""
 
 
 class ReplicaBroker:
-    """One incarnation of one broker, as far as replication goes."""
+    """One incarnation of a broker, limited to replication."""
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ class ReplicaBroker:
         self.assignments = Assignments(self.replicas, self.log_maintenance, self.repairs, settings, lambda: NOW_MS)
 
     def register(self) -> None:
-        """As a broker does that has found the quorum: a new incarnation, and the roles that follow from it."""
+        """Register as a broker does that has found the quorum: a new incarnation, and the roles that follow."""
         me = BrokerId(self.broker_id)
         endpoint = Endpoint(LISTENER, "host", self.broker_id)
         self._metadata.commit(RegisterBroker(me, self.incarnation, (endpoint,), None, (self.disk_id,)))
@@ -285,7 +285,7 @@ class ReplicaBroker:
 
     @property
     def disk_id(self) -> str:
-        """A new one where the disk has been wiped."""
+        """The id of the disk; a new one after a wipe."""
         path = "/data/id"
         if not self.disk.exists(path):
             file = self.disk.open(path, create=True)
@@ -296,7 +296,7 @@ class ReplicaBroker:
         return self.disk.open(path).pread(16, 0).hex()
 
     def fall_silent(self) -> None:
-        """The process is gone: nobody hears of it any more."""
+        """End the process for its peers: no message leaves or arrives."""
         if not self.is_silent:
             self.is_silent = True
             self._metadata.leave(self.broker_id)
@@ -305,7 +305,7 @@ class ReplicaBroker:
             self._wires.unplug(self.broker_id)
 
     async def die(self) -> None:
-        """As `fall_silent`, and nothing of it acts any more."""
+        """End the process, and stop all of its tasks."""
         self.fall_silent()
         await self.leader_connections.close()
         await self.truncations.close()
@@ -320,11 +320,11 @@ class ReplicaBroker:
         self._metadata.commit(FenceBroker(BrokerId(self.broker_id), self._epoch()))
 
     def is_fit(self, image: BrokerImage) -> bool:
-        """Whether this incarnation is registered, and has told what it may have lost."""
+        """Return whether this incarnation is registered, and has declared its possible losses."""
         return image.incarnation == self.incarnation and self.has_declared
 
     def unfence(self) -> None:
-        """Once the broker is ready for it: it says nothing before."""
+        """Unfence the broker, if it has declared its possible losses."""
         if self._declared is not None and self._declared.done():
             self._metadata.commit(UnfenceBroker(BrokerId(self.broker_id), self._epoch()))
 
@@ -345,7 +345,7 @@ def _must_be_decodable(partition: Partition, found: Undecodable) -> None:
 
 
 async def _nothing() -> None:
-    """There is nothing beside the logs."""
+    """Do nothing; there is nothing to scrub besides the logs."""
 
 
 async def _run_here(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""One simulated run from begin to end: trouble, peace, everything together again, and what was wrong with any of it."""
+"""One simulated run: faults, recovery of the whole cluster, and the check of invariants and history."""
 
 import asyncio
 import gc
@@ -20,27 +20,27 @@ from cordwood.chaos.sim.world import World
 
 LOOK_S = 0.05
 COLLECT_S = 30.0
-"""The garbage collector runs only at these times, so that what it ends, it ends at the same moment in each run."""
+"""Interval of garbage collections. A fixed interval makes finalizers run at the same simulated time in each run."""
 VIOLATIONS_MAX = 20
-"""A run that has broken so many rules has been understood."""
+"""The number of violations after which the periodic check of invariants stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of a plan."""
+    """The result of a plan."""
 
     plan: Plan
     trace_hash: str
     findings: tuple[Anomaly, ...]
-    """What must never be: by the kinds of the checker, or by the rules of docs/rules.md."""
+    """Anomalies of the checkers and violations of the rules of docs/rules.md."""
     history: History
     faults: tuple[Span, ...]
-    """Those that struck."""
+    """The faults that struck."""
     actions: Counter[str]
-    """How often clients and the administrator did what is counted."""
+    """The number of times that clients and the administrator did each action of `actions.ACTIONS`."""
     simulated_s: float
     story: tuple[str, ...]
-    """What happened, in lines with the time in front."""
+    """The event log: one line per event, with the simulated time first."""
 
     @property
     def is_sound(self) -> bool:
@@ -56,13 +56,13 @@ class Run:
 
 
 def run_seed(seed: int, seconds: float) -> Run:
-    """All that the seed stands for, with `seconds` of trouble."""
+    """Run the plan of a seed, with faults for `seconds`."""
     plan = plan_of(seed, seconds)
     return run_plan(plan, plan.faults)
 
 
 def run_plan(plan: Plan, faults: Sequence[Fault]) -> Run:
-    """As planned, but with these faults. Equal arguments give equal runs, to the last byte."""
+    """Run a plan with these faults instead of its own. Equal arguments give byte-identical runs."""
     trace = Trace()
     with undisturbed():
         world = simulated.run(_live(plan, faults), trace)
@@ -92,7 +92,7 @@ async def _live(plan: Plan, faults: Sequence[Fault]) -> "_Lived":
 
 
 async def _watch(world: World) -> None:
-    """Hold the rules against what there is, all the time."""
+    """Check the invariants periodically, and collect garbage at fixed times."""
     collect_at_s = COLLECT_S
     while len(world.violations) < VIOLATIONS_MAX:
         await asyncio.sleep(LOOK_S)

@@ -1,4 +1,4 @@
-"""What simulated runs tell in the end: a sentence, an object for other programs, and the story for the report."""
+"""Summaries of simulated runs: the verdict as a sentence and as JSON, and the report of one run."""
 
 import json
 from collections import Counter
@@ -21,10 +21,10 @@ NS_PER_S = 1e9
 
 @dataclass(slots=True)
 class Tally:
-    """The runs of several seeds, added up. `wall_s` is what they took of our own time."""
+    """The totals over the runs of several seeds. `wall_s` is real time."""
 
     found: list[tuple[int, Anomaly]] = field(default_factory=list)
-    """Each with its seed."""
+    """The findings, each with its seed."""
     hashes: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     actions: Counter[str] = field(default_factory=Counter)
@@ -39,12 +39,12 @@ class Tally:
 
     @property
     def speed(self) -> float:
-        """Simulated seconds in one of ours."""
+        """Simulated seconds per real second."""
         return self.simulated_s / self.wall_s if self.wall_s else 0.0
 
     @property
     def trace_hash(self) -> str:
-        """Of one run its own; of several one over all of them."""
+        """The hash of a single run, or one hash over those of all runs."""
         if len(self.hashes) == 1:
             return self.hashes[0]
         return blake2b("".join(self.hashes).encode(), digest_size=8).hexdigest()
@@ -65,7 +65,7 @@ class Tally:
 
 
 def sentence(tally: Tally) -> str:
-    """The verdict in one line."""
+    """Return the verdict in one line."""
     found = ", ".join(f"{kind} {count}" for kind, count in tally.kinds.items()) or "no anomaly"
     return (
         f"{found}: {tally.faults.total()} faults in {_seeds(tally)} and {tally.simulated_s:.1f} simulated seconds, "
@@ -75,7 +75,7 @@ def sentence(tally: Tally) -> str:
 
 
 def summary(tally: Tally, last_seed: int) -> dict[str, object]:
-    """The verdict for other programs."""
+    """Return the verdict as a JSON object."""
     return {
         "seed": last_seed,
         "seeds": tally.seeds,
@@ -94,7 +94,7 @@ def summary(tally: Tally, last_seed: int) -> dict[str, object]:
 
 
 def story(run: Run, told: str, again: str) -> RunReport:
-    """All that the report shows of one run: a sentence says what came of it, and a command repeats it."""
+    """Return the report of a run. `told` is the verdict and `again` the replay command."""
     plan, answers, lasted_s = run.plan, _answers(run.history.sends), _sending_s(run)
     return RunReport(
         seed=plan.seed,
@@ -119,7 +119,7 @@ def story(run: Run, told: str, again: str) -> RunReport:
 
 
 def described(plan: Plan) -> str:
-    """The world of a seed, without its faults, as a line of JSON."""
+    """Return the plan without its faults, as a line of JSON."""
     return json.dumps(asdict(replace(plan, faults=())), default=str)
 
 
@@ -138,7 +138,7 @@ def _answers(sends: Sends) -> Answers:
 
 
 def _sending_s(run: Run) -> float:
-    """Until when somebody was sending. The readers' way to the end, behind that, is no silence."""
+    """Return the time until which producers were active. The time in which consumers catch up is not counted."""
     ended_ns = run.history.sends.ended_ns
     if (ended_ns == UNKNOWN).any():
         return run.simulated_s

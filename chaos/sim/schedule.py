@@ -1,4 +1,4 @@
-"""Faults as a list, drawn from a seed: when, what, at whom, for how long. Any of them can be left out of a replay."""
+"""The fault schedule: a list drawn from a seed of times, kinds, targets and durations. A replay may omit any fault."""
 
 import random
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What goes wrong. The value is its name in reports."""
+    """Kinds of faults. The value is the name in reports."""
 
     KILL = "kill"
     POWER_CUT = "power-cut"
@@ -28,7 +28,7 @@ class Kind(Enum):
 
 
 class Aim(Enum):
-    """At whom, decided when it strikes."""
+    """The choice of target, resolved when the fault strikes."""
 
     LEADER = "leader"
     CONTROLLER = "controller"
@@ -37,7 +37,7 @@ class Aim(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One of them. What it still has to choose as it strikes it chooses by `dice`, whatever else has happened."""
+    """One scheduled fault. `dice` seeds its remaining random choices, independently of all other events."""
 
     at_s: float
     kind: Kind
@@ -47,7 +47,7 @@ class Fault:
 
 
 def drawn(rng: random.Random, seconds: float) -> tuple[Fault, ...]:
-    """A world's own mix of faults, in the order in which they strike."""
+    """Draw a run's own mix of faults, in the order in which they strike."""
     weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in Kind]
     if not any(weights):
         weights[0] = 1.0

@@ -1,4 +1,4 @@
-"""Simulated consumers that begin anywhere, seek, restart, and read all partitions in fetch sessions (KIP-227)."""
+"""Simulated consumers that seek, restart, and fetch all partitions in fetch sessions (KIP-227)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from cordwood.chaos.sim.producer import Alarm
 from cordwood.cluster.kafka.api_keys import ApiKey
 
 MAX_WAIT_S = 0.3
-"""Of all leaders in turn, each is waited for only so long."""
+"""The maximum wait of each fetch, because the leaders are asked in turn."""
 POLLS = range(3, 40)
-"""How often it asks until it seeks."""
+"""The number of polls between two seeks."""
 RESTART_SHARE = 0.3
 PAUSE_S = 1.0
 INITIAL, NO_SESSION = 0, 0
@@ -34,16 +34,16 @@ LOST = frozenset({ErrorCode.fetch_session_id_not_found, ErrorCode.invalid_fetch_
 
 @dataclass(slots=True)
 class _Session:
-    """What one broker remembers of this consumer."""
+    """One broker's fetch session with this consumer."""
 
     id: int = NO_SESSION
     epoch: int = INITIAL
     known: dict[int, object] = field(default_factory=dict)
-    """Of each partition the row that the broker has."""
+    """By partition: the row that the broker has cached."""
 
 
 class Seeker:
-    """One consumer of all partitions, by their leaders."""
+    """One consumer of all partitions, with one fetch session per leader."""
 
     def __init__(self, client: Client, number: int, partitions: int, history: HistoryBuilder, alarm: Alarm) -> None:
         self._client = client
@@ -51,7 +51,7 @@ class Seeker:
         self._sessions: dict[Address, _Session] = {}
 
     async def run(self) -> None:
-        """For ever."""
+        """Run forever."""
         client, rng = self._client, self._client.rng
         while True:
             for reader in self._readers:
@@ -66,7 +66,7 @@ class Seeker:
                 await asyncio.sleep(rng.uniform(0.0, PAUSE_S))
 
     async def _seek(self, reader: Reader) -> None:
-        """To the start, the end, a time or the record with the latest one, however often it takes to learn where."""
+        """Seek to the start, the end, a time, or the record with the latest timestamp, once a leader answers."""
         client, rng = self._client, self._client.rng
         now_ms = BEGAN_MS + client.now_ns // 1_000_000
         name, timestamp = rng.choice(
@@ -87,7 +87,7 @@ class Seeker:
             reader.begin(offset)
 
     async def _poll(self) -> bool:
-        """Ask each leader once. False where somebody did not answer, or leads no more."""
+        """Fetch once from each leader. Return False if one did not answer or does not lead."""
         by_leader: dict[Address, list[Reader]] = {}
         for reader in self._readers:
             address = self._client.leader(reader.partition)
@@ -97,7 +97,7 @@ class Seeker:
         return bool(are_well) and all(are_well)
 
     async def _fetch(self, address: Address, readers: Sequence[Reader]) -> bool:
-        """Only what has changed is asked for, and only news are answered."""
+        """Send an incremental fetch: only changed partitions are requested, and only new data is returned."""
         session = self._sessions.setdefault(address, _Session())
         asked = {reader.partition: reader.asked() for reader in readers}
         request = _request(session, {reader.partition: reader.row() for reader in readers}, self._client.topic)
@@ -122,7 +122,7 @@ class Seeker:
 
 
 def _request(session: _Session, rows: dict[int, object], topic: str) -> Any:
-    """What is new against the session; all of it where there is none yet."""
+    """Return the changes relative to the session, or a full fetch request for a new session."""
     is_new = session.epoch == INITIAL
     changed = [row for partition, row in rows.items() if is_new or session.known.get(partition) != row]
     gone = [] if is_new else [partition for partition in session.known if partition not in rows]

@@ -1,4 +1,4 @@
-"""From many faults under which a run fails to few: leave some out for as long as it still fails (Zeller, ddmin)."""
+"""Shrinking of a failing fault schedule to a minimal one by delta debugging (Zeller, ddmin)."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ RUNS_MAX = 60
 def shrunk(
     faults: Sequence[Fault], fails: Callable[[Sequence[Fault]], bool], runs_max: int = RUNS_MAX
 ) -> Sequence[Fault]:
-    """A shorter list under which `fails` still holds. Runs no more than `runs_max` times."""
+    """Return a shorter list for which `fails` still returns True. Calls `fails` at most `runs_max` times."""
     pieces, runs = 1, 0
     while faults and pieces <= len(faults):
         size = -(-len(faults) // pieces)

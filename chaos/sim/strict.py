@@ -1,4 +1,4 @@
-"""A story fails where anything under it does: a failed assertion in a callback would else only become a log line."""
+"""Strict scenarios: an exception in a callback or task fails the scenario instead of becoming a log line."""
 
 import asyncio
 import errno
@@ -9,7 +9,7 @@ _T = TypeVar("_T")
 
 
 class StoryFailed(Exception):
-    """Something went wrong `at_s` simulated seconds after the beginning: the cause says what."""
+    """A failure `at_s` simulated seconds after the start. The cause is the first error."""
 
     def __init__(self, at_s: float) -> None:
         super().__init__(f"after {at_s:.1f} simulated seconds")
@@ -17,7 +17,7 @@ class StoryFailed(Exception):
 
 
 async def strictly(story: Awaitable[_T]) -> _T:
-    """Await the story. Raises StoryFailed, because of the first failure that only the loop was told of, if any."""
+    """Await a scenario. Raises StoryFailed from the first exception that only the loop saw, else from its own."""
     loop = asyncio.get_running_loop()
     unheard: list[Exception] = []
 
@@ -37,5 +37,5 @@ async def strictly(story: Awaitable[_T]) -> _T:
 
 
 def _is_of_the_dead(error: Exception) -> bool:
-    """A process that died in the middle of something has handles that died with it."""
+    """Return whether the error is EBADF: the handles of a dead process are closed."""
     return any(isinstance(known, OSError) and known.errno == errno.EBADF for known in (error, error.__cause__))

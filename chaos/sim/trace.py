@@ -1,4 +1,4 @@
-"""What happened in a simulated run, as one number: two runs with the same hash did the same, byte by byte."""
+"""The trace hash of a simulated run: two runs with the same hash did the same, byte by byte."""
 
 import hashlib
 import struct
@@ -8,12 +8,12 @@ PENDING_BYTES_MAX = 64 << 10
 
 
 class Trace:
-    """A hash over everything that happens, in order: time going by, what arrives, what is synced, what is applied."""
+    """A hash over all events in order: passage of time, received data, syncs, faults and metadata indexes."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=8)
         self._pending = bytearray()
-        """What is still to be hashed: by large pieces, as the small ones cost more than their bytes."""
+        """Bytes that are not hashed yet. Large pieces are cheaper than many small ones."""
 
     def time_passed(self, now_s: float) -> None:
         self._pending += _TIME(now_s)
@@ -25,11 +25,11 @@ class Trace:
         self._pending += data
 
     def happened(self, what: str) -> None:
-        """Anything else, in words: `synced`, `applied`, a fault."""
+        """Add any other event: a synced path, a metadata index, a fault."""
         self._pending += what.encode()
 
     def hexdigest(self) -> str:
-        """16 hexadecimal digits."""
+        """Return the hash as 16 hexadecimal digits."""
         self._digest()
         return self._hash.hexdigest()
 

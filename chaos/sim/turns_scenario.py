@@ -1,7 +1,7 @@
-"""Two leaders take turns, each with records that nobody else has, and then meet: one has to walk back (KIP-279).
+"""A scenario for KIP-279: two leaders alternate, each with unreplicated records, and one has to walk back.
 
-A random story seldom gets there: the first has to come back as the only one that may lead, before it has heard of what
-the second one wrote.
+A random scenario seldom gets there: the first leader has to be re-elected as the only candidate, before it has
+replicated the second leader's records.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ FENCED_S = 20.0
 
 
 def turns_story(seed: int) -> float:
-    """Returns how many simulated seconds it took. Raises whatever shows that something is wrong."""
+    """Run the scenario; return its simulated seconds. Raises StoryFailed (with the cause) or AssertionError."""
     return tell(lambda cluster: strictly(_story(cluster)), seed)
 
 

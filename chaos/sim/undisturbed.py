@@ -1,4 +1,4 @@
-"""What keeps the interpreter's own doings out of a simulated run, so that it repeats."""
+"""Isolation of a simulated run from the interpreter: no log output, no automatic garbage collection."""
 
 import gc
 import logging
@@ -10,7 +10,7 @@ import structlog
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """No logs, and no garbage collector at a moment of its own choice."""
+    """Disable logging and the garbage collector within the context."""
     configured, was_collecting = structlog.get_config(), gc.isenabled()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     gc.disable()

@@ -1,4 +1,4 @@
-"""What stories write into logs and find there again: one value a batch."""
+"""Test values in logs: one value per batch."""
 
 from cordwood.chaos.sim.replication import NOW_MS
 from cordwood.storage.batch import NO_PRODUCER, NO_SEQUENCE, split
@@ -9,13 +9,13 @@ READ_BYTES = 1 << 20
 
 
 def batch_of(value: str, producer: int = NO_PRODUCER, epoch: int = -1, sequence: int = NO_SEQUENCE) -> bytes:
-    """As a producer sends it; one that is not idempotent, if nothing is said about it."""
+    """Return a batch as a producer sends it, by default a producer without idempotence."""
     record = Record(0, NOW_MS, b"k", value.encode())
     return encode([record], producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
 
 
 def values_between(log: Log, start: int, end: int) -> list[tuple[int, str]]:
-    """Offsets and values. Raises DamagedLog."""
+    """Return the offsets and values of a range. Raises DamagedLog."""
     found = []
     offset = start
     while offset < end and (data := log.read(offset, READ_BYTES, end)):

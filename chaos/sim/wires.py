@@ -1,4 +1,4 @@
-"""Connections between brokers in one process: bytes arrive late, in order, and not at all where a wire is cut."""
+"""Simulated replication channels between brokers in one process: latency, ordered delivery, cuts and bit flips."""
 
 import asyncio
 import random
@@ -15,11 +15,11 @@ Received = Callable[[memoryview], None]
 LATENCY_MAX_S = 0.02
 ORDER_S = 1e-6
 EPOCH_AT = 12
-"""Where a batch's leader epoch stands."""
+"""The position of the leader epoch in a batch."""
 
 
 class Wire:
-    """One end of a connection. What is pushed is read from the logs at the end of the turn, as real ones do."""
+    """One end of a channel. `push` reads the chunks from the logs immediately."""
 
     def __init__(self, wires: "Wires", here: int, there: int, received: Received) -> None:
         self._wires, self.here, self.there, self._received = wires, here, there, received
@@ -27,7 +27,7 @@ class Wire:
         self.is_open = True
         self.other: Wire | None = None
         self.is_left = False
-        """Whether the other end is closed, and a cut wire has kept that from this one."""
+        """Whether the other end is closed and a cut has hidden that from this end."""
         self._arrives_at = 0.0
 
     def push(self, chunks: list[Chunk]) -> None:
@@ -39,12 +39,12 @@ class Wire:
             self.close()
             return
         loop = asyncio.get_running_loop()
-        # The loop calls those that are due at the same moment in no particular order.
+        # The loop calls timers with equal due times in no particular order.
         self._arrives_at = max(self._arrives_at + ORDER_S, loop.time() + self._wires.latency())
         loop.call_at(self._arrives_at, self._deliver, data)
 
     def close(self, _reason: str | None = None) -> None:
-        """Both ends learn of it, unless the wire is cut: then the other one goes on waiting."""
+        """Close both ends, unless the wire is cut: then the other end stays open."""
         if self.is_open:
             self.is_open = False
             self._wires.forget(self)
@@ -73,7 +73,7 @@ class Wire:
 
 
 class Wires:
-    """The network. Cuts are one-way: `cut(1, 2)` loses what broker 1 sends to broker 2."""
+    """The network of one-way wires. `cut(1, 2)` loses data from broker 1 to broker 2."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -81,7 +81,7 @@ class Wires:
         self._open: list[Wire] = []
         self._cut: set[tuple[int, int]] = set()
         self.flips = 0
-        """So many of the next pushes have one bit of a batch turned over."""
+        """The number of next pushes that get one flipped bit in a batch."""
 
     def latency(self) -> float:
         return self._rng.uniform(0.0001, LATENCY_MAX_S)
@@ -90,7 +90,7 @@ class Wires:
         self._handlers[broker_id] = handle
 
     async def dial(self, here: int, there: int, received: Received) -> Wire:
-        """Raises OSError where nobody is there, or the wires are cut."""
+        """Connect to a broker. Raises OSError where the broker does not listen, or a wire is cut."""
         await asyncio.sleep(self.latency())
         handle = self._handlers.get(there)
         if handle is None or self.is_cut(here, there) or self.is_cut(there, here) or here not in self._handlers:
@@ -102,7 +102,7 @@ class Wires:
         return mine
 
     def spoilt(self, batches: bytes) -> bytes:
-        """As it arrives: the first batch may have lost its checksum's blessing, or its leader epoch all likeness."""
+        """Return the batches as they arrive. The first may have a flipped bit in its leader epoch or checked part."""
         if not self.flips or not batches:
             return batches
         self.flips -= 1
@@ -112,7 +112,7 @@ class Wires:
         return bytes(changed)
 
     def unplug(self, broker_id: int) -> None:
-        """The process is gone, and the system ends its connections."""
+        """Close the connections of a broker whose process has ended."""
         self._handlers.pop(broker_id, None)
         for wire in [wire for wire in self._open if wire.here == broker_id]:
             wire.on_closed = None
@@ -125,7 +125,7 @@ class Wires:
         return (here, there) in self._cut
 
     def heal(self) -> None:
-        """Connections that lost something are of no more use: TCP would notice, and so both ends do."""
+        """End all cuts, and close the connections that lost data, as TCP would reset them."""
         for wire in [wire for wire in self._open if wire.is_left or self.is_cut(wire.here, wire.there)]:
             self._cut.discard((wire.here, wire.there))
             wire.close()

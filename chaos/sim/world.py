@@ -1,4 +1,4 @@
-"""The whole of a simulated world: machines with brokers, clients, a network between them, and what was found wrong."""
+"""A simulated cluster: hosts with brokers, clients, the network between them, and the invariant violations found."""
 
 import asyncio
 import random
@@ -24,7 +24,7 @@ RESTART_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Something that must never be, and was seen."""
+    """An invariant violation that was observed."""
 
     kind: str
     sentence: str
@@ -32,7 +32,7 @@ class Violation:
 
 
 class World:
-    """Made on a SimulatedLoop. `begin` before anything else."""
+    """The simulated cluster of one plan, on a SimulatedLoop. Call `begin` before anything else."""
 
     def __init__(self, plan: Plan) -> None:
         loop = asyncio.get_running_loop()
@@ -45,22 +45,22 @@ class World:
         self.seen = Seen()
         self.hosts = {broker_id: self._host(broker_id) for broker_id in plan.broker_ids}
         self.held: set[int] = set()
-        """Hosts that stay down until somebody starts them."""
+        """Hosts that stay down until `start` is called for them."""
         self.crowd = Crowd(loop, plan, self.alarm, self._leaders_end)
         self._elected: dict[int, int] = {}
         """By partition: the newest leader epoch in the history."""
         self._looked_ns = 0
         self.on_exit: Callable[[Host], None] = _nothing
-        """Told of a process that has ended by itself, before it is started again."""
+        """Called with a host whose process has ended by itself, before the process is restarted."""
         loop.set_exception_handler(self._unheard)
 
     @property
     def now_s(self) -> float:
-        """Seconds since the world began."""
+        """Simulated seconds since the start of the run."""
         return self.loop.passed_s
 
     async def begin(self) -> "World":
-        """Start the brokers, have the topic created, and set the clients off."""
+        """Start the brokers, create the topic, and start the clients."""
         for host in self.hosts.values():
             host.start()
         await self.crowd.prepare()
@@ -70,46 +70,46 @@ class World:
         return self
 
     def alarm(self, kind: str, sentence: str) -> None:
-        """Something must never be, and is. What is seen again and again is kept once."""
+        """Record a violation. A violation that is observed repeatedly is recorded once."""
         if not any(known.kind == kind and known.sentence == sentence for known in self.violations):
             self.violations.append(Violation(kind, sentence, self.now_s))
 
     def later(self, seconds: float, step: Callable[[], object]) -> None:
-        """Have something happen to the world, whoever's end has led to it."""
+        """Run `step` after a delay and outside any process, so that the caller's death does not cancel it."""
         self.loop.call_at(self.loop.passed_s + seconds, step, context=Context())
 
     def note(self, what: str) -> None:
-        """Something that belongs to the story of the run."""
+        """Append a line to the event log of the run, and to the trace."""
         self.story.append(f"{self.now_s:9.3f} {what}")
         if self.loop.trace is not None:
             self.loop.trace.happened(what)
 
     def watched(self) -> list[Watched]:
-        """The brokers that run and know the cluster's metadata."""
+        """The running brokers that have the cluster metadata."""
         return [host.watched for host in self.hosts.values() if host.watched is not None]
 
     @property
     def image(self) -> Image:
-        """The newest metadata that any of them has."""
+        """The newest metadata image of any running broker."""
         return max((broker.quorum.image for broker in self.watched()), key=lambda image: image.index, default=Image())
 
     def leader(self, partition: int) -> int:
-        """Who leads, by the newest metadata; NO_LEADER for nobody."""
+        """Return the leader of a partition of TOPIC by the newest metadata; NO_LEADER for none."""
         topic = self.image.topics_by_name.get(TOPIC)
         return int(topic.partitions[partition].leader if topic is not None else NO_LEADER)
 
     def controller(self) -> int:
-        """The active controller; NO_LEADER for nobody."""
+        """Return the active controller; NO_LEADER for none."""
         active = [broker for broker in self.watched() if broker.quorum.is_leader]
         return int(max(active, key=lambda broker: broker.quorum.term).broker_id if active else NO_LEADER)
 
     def committed_end(self, partition: int, topic: str = TOPIC) -> int:
-        """How far the partition is committed, by the broker that has come furthest."""
+        """Return the largest high watermark of the partition on any running broker."""
         held = [broker.replicas.get(topic, partition) for broker in self.watched()]
         return max((replica.high_watermark for replica in held if replica is not None), default=0)
 
     def state(self) -> str:
-        """Everything about every replica, for a sentence that says what is not as it should be."""
+        """Return the state of every replica, for error messages."""
         rows = []
         for topic in self.image.topics_by_id.values():
             for index, agreed in enumerate(topic.partitions):
@@ -123,7 +123,10 @@ class World:
         return "; ".join(rows)
 
     def is_redundant(self) -> bool:
-        """Whether everybody runs, and every replica is in sync: one disk may be lost, and then no other."""
+        """Return whether all brokers run, unfenced, with every replica in sync, so that one disk may be lost.
+
+        LOSSY_TOPIC does not count.
+        """
         image = self.image
         return (
             len(self.watched()) == len(self.hosts)
@@ -137,7 +140,7 @@ class World:
         )
 
     def look(self) -> None:
-        """Hold every rule against what there is right now."""
+        """Check every invariant on the current state."""
         self._note_elections()
         disks = {broker_id: host.disk for broker_id, host in self.hosts.items()}
         for kind, sentence in look(self.watched(), disks, self.seen):
@@ -146,7 +149,7 @@ class World:
             self.loop.trace.happened(f"metadata {self.seen.newest.index}")
 
     def _note_elections(self) -> None:
-        """Put new leader epochs into the history: when we looked last, nobody knew of them."""
+        """Record new leader epochs in the history. They began after the previous call, when no broker knew of them."""
         image, now_ns = self.image, int(self.now_s * 1e9)
         topic = image.topics_by_name.get(TOPIC)
         for index, partition in enumerate(() if topic is None else topic.partitions):
@@ -156,11 +159,11 @@ class World:
         self._looked_ns = now_ns
 
     def _leaders_end(self, partition: int) -> int:
-        """The largest high watermark that any leader has had until now."""
+        """Return the largest high watermark that any leader of the partition has had."""
         return self.seen.leaders_end(self.watched(), TOPIC, partition)
 
     def start(self, broker_id: int) -> None:
-        """Have it running, if it is not."""
+        """Start the broker of a host, unless its process runs."""
         self.held.discard(broker_id)
         if not self.hosts[broker_id].is_running:
             self.hosts[broker_id].start()
@@ -176,11 +179,11 @@ class World:
         return host
 
     def _last_look(self, broker: Watched) -> None:
-        """A broker ends in a moment: what its leaders have committed may be on its way to clients."""
+        """Record the high watermarks of a broker before its process ends: clients may still receive them."""
         self.seen.note_leaders_ends([broker], TOPIC)
 
     def _exited(self, host: Host, why: str) -> None:
-        """A process has ended by itself: whoever looks after it starts it again."""
+        """Record that a process has ended by itself, and schedule its restart."""
         if "broken invariant" in why:
             self.alarm("broken-invariant", f"broker {host.broker_id}: {why}")
         self.note(f"{host.name} ends: {why}")
@@ -193,7 +196,7 @@ class World:
             host.start()
 
     def _unheard(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception that nobody caught: it ends what it was part of, and if an invariant was broken, the broker."""
+        """Record an exception that no code caught, unless it is an OSError or the simulated death of a process."""
         error = context.get("exception")
         if error is not None and not isinstance(error, OSError | Died):
             process = _process_of(context)
@@ -205,11 +208,11 @@ class World:
 
 
 def _nothing(_host: Host) -> None:
-    """Nobody wants to know."""
+    """Ignore the exit."""
 
 
 def _process_of(context: dict[str, Any]) -> Process | None:
-    """Whose task or callback it was that failed, as asyncio tells it to an exception handler."""
+    """Return the process of the task or callback that failed, from asyncio's exception context."""
     task, handle = context.get("future"), context.get("handle")
     if isinstance(task, NumberedTask):
         return task.process
