@@ -166,7 +166,7 @@ class HistoryBuilder:
         timestamp: int = UNKNOWN,
         content: int = UNKNOWN,
     ) -> int:
-        """Record the begin of a send, with outcome INFO until another is recorded. Return the number of the send."""
+        """Record the start of a send, with outcome INFO until another is recorded. Return the number of the send."""
         self._sends.append(
             producer, sequence, partition, at_ns, UNKNOWN, Outcome.INFO, UNKNOWN, acks, timestamp, content
         )
@@ -287,7 +287,7 @@ class HistoryBuilder:
         age_ms: int = UNKNOWN,
         keep_records: int = UNKNOWN,
     ) -> int:
-        """Record the begin of a deletion or of a change of retention; see Deletions. Return its number."""
+        """Record the start of a deletion or of a change of retention; see Deletions. Return its number."""
         self._deletions.append(partition, before, age_ms, keep_records, at_ns, UNKNOWN, Outcome.INFO)
         return len(self._deletions) - 1
 

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 
 class Promise(Enum):
-    """What an error guarantees about the batch of a Produce request."""
+    """The guarantee of an error code about the batch of a Produce request."""
 
     NOTHING = "It may be in the log, now or later."
     NOT_BY_THIS_REQUEST = "This request has written nothing. An earlier one with the same batch may have."

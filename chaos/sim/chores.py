@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 SIDE_TOPIC, LOSSY_TOPIC = "side", "lossy"
-"""Topics besides TOPIC, whose records are all accounted for. LOSSY_TOPIC may lose even committed records."""
+"""Topics besides TOPIC, the one with a full history. LOSSY_TOPIC may lose even committed records."""
 
 
 class Chore(Enum):

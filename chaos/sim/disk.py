@@ -32,7 +32,7 @@ class SimulatedDisk:
         self.on_death: Callable[[], None] = _nothing
         """Called when the process dies inside a disk operation."""
         self.on_sync: Callable[[str], None] = _ignored
-        """Called with the path of each successful sync."""
+        """Called with the path of each acknowledged sync."""
         self.has_lied = False
         """Whether data was lost or corrupted, or a sync failed, so that reads may not return what was written."""
         self._harmed: set[str] = set()

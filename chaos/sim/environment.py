@@ -34,7 +34,7 @@ class SimulatedThreads:
 
 
 class SimulatedSyncer:
-    """A syncer with a delay per group of files. A write after the begin of a sync may or may not be covered."""
+    """A syncer with a delay per group of files. A write after the start of a sync may or may not be covered."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, delay: Delay) -> None:
         self._loop, self._delay = loop, delay

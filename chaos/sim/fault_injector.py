@@ -2,8 +2,8 @@
 
 | fault | how it is made | what is lost |
 |---|---|---|
-| kill, restart | SIGKILL or SIGTERM of one process | memory |
-| pause | SIGSTOP of one process | nothing |
+| kill | SIGKILL of one process | memory |
+| restart, pause | SIGTERM or SIGSTOP of one process | nothing |
 | power-cut, blackout | power loss of one host, or of all | memory and, by chance, unsynced data |
 | die-in-write | death at one of the next 30 disk changes, half of the time with power loss | as kill or power-cut |
 | cut-off, cut-one-way, cut-clients, reset, slow-link | see `disturbances` | nothing |
@@ -14,7 +14,7 @@
 | bit-flip | one bit of a file; half of the time, in a closed segment, more (LOSSES) | that range or file |
 | wipe | an empty disk | the disk |
 
-Acknowledged records must survive all of them, because only one disk at a time loses synced data.
+Records acknowledged with acks=all must survive every fault: only one disk at a time loses synced data.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class FaultInjector:
         """The faults that struck, with their durations."""
         self._injuries: dict[int, _Injury] = {}
         self._failing: dict[int, random.Random] = {}
-        """Hosts whose next sync fails, with the generator that decides the fate of the disk."""
+        """Hosts whose next sync fails, with the generator that decides whether the disk is replaced."""
         self._dying: dict[int, random.Random] = {}
         """Hosts whose process dies in one of its next writes."""
         self._distrusted: set[int] = set()
@@ -263,7 +263,7 @@ class FaultInjector:
         self._world.later(seconds, lambda: self._world.start(host.broker_id))
 
     def _exited(self, host: Host) -> None:
-        """Decide the fate of a host whose process ended: power loss or disk replacement, if a fault planned it."""
+        """Cut the power or replace the disk of a host whose process ended, if a fault planned it."""
         dice = self._dying.pop(host.broker_id, None)
         if dice is not None and dice.random() < 0.5:
             self._harm(host)()

@@ -57,7 +57,7 @@ class Faults:
         self._unreadable.append((path, start, end))
 
     def replaced(self, path: str) -> None:
-        """Clear the read errors of a path whose file was replaced: the new file lies elsewhere and can be read."""
+        """Clear the read errors of a path whose file was replaced by another file."""
         self._unreadable = [fault for fault in self._unreadable if fault[0] != path]
 
     def die_after(self, changes: int | None) -> None:

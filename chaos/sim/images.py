@@ -56,7 +56,7 @@ def _leaders_have_it_all(where: str, old: PartitionImage, new: PartitionImage) -
 
 
 def _eligible_are_needed(where: str, partition: PartitionImage, min_isr: int) -> Found:
-    """KIP-966: eligible replicas are outside the ISR, and exist only while the ISR has fewer than min ISR members."""
+    """KIP-966: eligible replicas are outside the ISR, and exist only while the ISR has fewer than `min_isr` members."""
     if set(partition.elr) & set(partition.isr) or (partition.elr and len(partition.isr) >= min_isr):
         yield "rule-8", f"{where} has {partition.elr} eligible while {partition.isr} are in sync"
 

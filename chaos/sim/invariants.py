@@ -168,7 +168,7 @@ def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Fou
     before = seen.replicas.get(partition, (-1, -1, -1))
     seen.replicas[partition] = now
     where = f"{_name(partition)} on broker {broker.broker_id}"
-    # Damaged ranges are truncated and fetched again. Until then the replica is in no in-sync set, and leads nothing.
+    # A replica with a damaged end is truncated and fetched again. Until then it is in no in-sync set (rule 8).
     is_mending = broker.damage.found > 0 and view is None
     if now[0] < before[0] and not is_mending:
         yield "rule-2", f"the watermark of {where} went from {before[0]} to {now[0]}"

@@ -28,9 +28,9 @@ DIRECTORY = "/data/metadata"
 JOURNAL = f"{DIRECTORY}/{journal.NAME}"
 PORT = 9093
 LOOKS_PER_READING = 20
-"""The number of looks per complete read of the journals."""
+"""The number of checks per complete read of the journals."""
 LOOKS_AFTER_A_CUT = 10
-"""The number of looks, after a log truncation, at which the journal is read: a sync in progress may end by then."""
+"""The number of checks, after a truncation, that read the journal: a sync in progress may end by then."""
 
 
 def host(broker: int) -> str:
@@ -75,7 +75,7 @@ class SimulatedQuorum:
         self._votes: dict[int, tuple[int, int | None]] = {}
         self._rows: dict[int, tuple[Row, ...]] = {}
         self._cut_at: dict[int, int] = {}
-        """By voter: the look at which its log was last seen truncated or changed."""
+        """By voter: the number of the check at which its log was last found truncated or changed."""
         self._wrong: list[str] = []
         self._looks = self._committed = 0
 

@@ -14,7 +14,7 @@ def rows_of(log: RaftLog) -> tuple[Row, ...]:
 
 
 def first_cut(before: Sequence[Row], now: Sequence[Row]) -> tuple[Row, Row | None] | None:
-    """Return the first entry truncated between two looks at a log, with its replacement, if there is one.
+    """Return the first entry truncated between two checks of a log, with its replacement, if there is one.
 
     None if nothing was truncated. Entries that a snapshot has compacted do not count.
     """

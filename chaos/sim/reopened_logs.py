@@ -142,8 +142,7 @@ def whole_batches(path: str, content: bytes) -> Iterator[Batch]:
         batch = content[position : position + size]
         with contextlib.suppress(CorruptBatch):
             header = check(batch)
-            # No checksum covers the base offset: a torn write may have lost it with the sector in which the write
-            # ended.
+            # No checksum covers the base offset: a torn write may have lost it with the last sector of the write.
             if header.base_offset >= due:
                 yield Batch(path, position, batch, header.base_offset)
                 due = header.end

@@ -1,7 +1,8 @@
 """Replication of several brokers in one process: real logs and connections over simulated disks and wires.
 
-The metadata is a list of images. Every broker receives them in order, with a random delay. The scenario decides about
-fencing. Everything runs in simulated time; equal seeds give equal runs.
+The metadata is a list of images. Every broker receives them in order, with a random delay. The cluster
+(`replicas.ReplicaCluster`) plays the controller and decides about fencing. Everything runs in simulated time; equal
+seeds give equal runs.
 """
 
 import asyncio
