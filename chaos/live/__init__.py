@@ -1,1 +1,1 @@
-"""Faults on real processes and real disks."""
+"""Fault injection on real broker processes and real disks."""

@@ -1,4 +1,4 @@
-"""What producers were promised, and whether it is what readers find: each record, once, in order, where it was said."""
+"""Log of acknowledged sends, and its check against the records read back: each once, in order, at its offset."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 UNSAID = -1
-"""In the place of an offset: acknowledged as a repeat of a batch that the broker no longer knew the place of."""
+"""In place of an offset: the acknowledgement of a duplicate batch whose offset the broker no longer had."""
 
 
 class Sent(NamedTuple):
-    """A record's name: its producer, its partition, and its place among what that producer sent there."""
+    """A record's identity: its producer, its partition, and its index among that producer's records there."""
 
     producer: int
     partition: int
@@ -37,13 +37,13 @@ class AckLog:
     """Sends, acknowledgements and failures as clients saw them."""
 
     acknowledged: dict[Sent, int] = field(default_factory=dict)
-    """The offset each acknowledged record was said to have; UNSAID for none."""
+    """The acknowledged offset of each record; UNSAID where the acknowledgement had none."""
     failed: dict[Sent, str] = field(default_factory=dict)
-    """Why a send was given up. Its record may or may not be in the log."""
+    """The reason of each failed send. Its record may or may not be in the log."""
     _numbers: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def next(self, producer: int, partition: int) -> Sent:
-        """The name of the record that this producer sends to this partition next."""
+        """Return the identity of this producer's next record in this partition."""
         number = self._numbers[producer, partition]
         self._numbers[producer, partition] += 1
         return Sent(producer, partition, number)
@@ -55,7 +55,7 @@ class AckLog:
         self.failed[sent] = reason
 
     def compare(self, found: dict[int, list[tuple[int, Sent]]]) -> list[Anomaly]:
-        """What was broken. `found` has each partition's records in the order of a read from start to end."""
+        """Return the anomalies. `found` has each partition's records in the order of a read from start to end."""
         anomalies: list[Anomaly] = []
         for partition, records in sorted(found.items()):
             anomalies += _misplaced(partition, records, self.acknowledged)
@@ -83,7 +83,7 @@ def _misplaced(partition: int, records: list[tuple[int, Sent]], promised: dict[S
 
 
 def _disordered(partition: int, records: list[tuple[int, Sent]]) -> Iterator[Anomaly]:
-    """An idempotent producer's records have neither a gap nor a step back, whether acknowledged or not."""
+    """Yield gaps and steps back among an idempotent producer's records, acknowledged or not."""
     due: Counter[int] = Counter()
     for offset, sent in records:
         if sent.number > due[sent.producer]:

@@ -1,4 +1,4 @@
-"""Somebody else's cluster, found by an address: it can be worked on and checked, and not be harmed from here."""
+"""A target known by its address only: clients can load and check the cluster, but no fault is possible."""
 
 from cordwood.chaos.live.broker_views import NoAnswer, addresses_seen_by
 from cordwood.chaos.live.brokers import REPLICAS_MAX, LiveCluster
@@ -8,7 +8,7 @@ WHY_NOT = "a cluster that is known by its address alone cannot be harmed from he
 
 
 class AddressedBroker:
-    """A broker that nobody here may start or end."""
+    """A broker that this program can neither start nor stop."""
 
     is_running = True
     has_ended = False
@@ -17,30 +17,30 @@ class AddressedBroker:
         self.address = address
 
     def begin(self) -> None:
-        """It runs."""
+        """Do nothing: the broker runs already."""
 
     def wait(self) -> None:
-        """It runs."""
+        """Do nothing: the broker runs already."""
 
     def kill(self) -> None:
-        """It is not ours: this leaves it alone."""
+        """Do nothing: the broker is not ours."""
 
     def stop(self) -> None:
-        """It is not ours: this leaves it alone."""
+        """Do nothing: the broker is not ours."""
 
     def pause(self) -> None:
-        """It is not ours: this leaves it alone."""
+        """Do nothing: the broker is not ours."""
 
     def resume(self) -> None:
-        """It is not ours: this leaves it alone."""
+        """Do nothing: the broker is not ours."""
 
     def last_words(self) -> str:
-        """Only who runs it knows."""
+        """Return nothing: the output is not available here."""
         return ""
 
 
 class AddressedCluster(LiveCluster):
-    """The brokers that one of them, at host:port, knows of. Raises NoAnswer."""
+    """The brokers in the metadata of the broker at host:port. Raises NoAnswer."""
 
     def __init__(self, address: str) -> None:
         self.brokers = {id_: AddressedBroker(each) for id_, each in addresses_seen_by(address).items()}
@@ -48,12 +48,12 @@ class AddressedCluster(LiveCluster):
 
 
 def reasons() -> dict[str, str]:
-    """Why no fault can be done, by their names."""
+    """Return every fault with the reason why it is not possible."""
     return dict.fromkeys(FAULTS, WHY_NOT)
 
 
 def found(address: str) -> Target:
-    """The cluster at host:port. Raises CannotHarm where nobody answers there."""
+    """Return the cluster at host:port. Raises CannotHarm where no broker answers there."""
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isdecimal()):
         raise CannotHarm(f"--target {address}: give local, compose or HOST:PORT")

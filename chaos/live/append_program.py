@@ -1,4 +1,4 @@
-"""A program: an idempotent producer of the append workload, until its standard input ends."""
+"""Program: an idempotent producer of the append workload, which sends until its standard input ends."""
 
 import random
 import select
@@ -33,7 +33,7 @@ def main(
     per_second: Annotated[int, typer.Option(help="Records to send.")],
     setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for librdkafka.")] = None,
 ) -> None:
-    """Prints how many sends were never answered."""
+    """Send until standard input ends. Print how many sends were never answered."""
     options = dict(each.split("=", 1) for each in setting or ())
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0, **options})
     workload = AppendWorkload(
@@ -43,7 +43,7 @@ def main(
         began, due = time.monotonic(), 0
         while not select.select([sys.stdin], [], [], 0)[0]:
             before, due = due, int((time.monotonic() - began) * per_second)
-            # What cannot be queued now is not made up for later: a cluster that comes back meets the usual load.
+            # Records that cannot be queued now are dropped, so that a cluster that comes back gets the usual load.
             for _ in range(min(due - before, QUEUED_MAX - len(producer))):
                 _send(producer, topic, workload.next(), file.write)
             producer.poll(TICK_S)

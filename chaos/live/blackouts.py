@@ -1,4 +1,4 @@
-"""Power cuts below a whole cluster or one broker, under load: `python -m cordwood.chaos.live.blackouts --rounds 50`."""
+"""Power cuts of a whole cluster or of one broker, under load: `python -m cordwood.chaos.live.blackouts --rounds 50`."""
 
 import contextlib
 import time
@@ -30,9 +30,9 @@ def main(
 ) -> None:
     """Cut the power of the brokers' disks while idempotent producers write, and start the brokers again.
 
-    Each disk is an ext4 file system in a file, so this needs root. At the end everything that was acknowledged must be
-    there, once, in order, and the same on every replica. Exits with 1 where it is not, with 2 where no file system can
-    be mounted.
+    Each disk is an ext4 file system in a file, so this needs root. At the end every acknowledged record must be there,
+    once, in order, and the same on every replica. Exits with 1 where it is not, with 2 where no file system can be
+    mounted.
     """
     try:
         with workplace(keep) as place, contextlib.ExitStack() as stack:
@@ -62,7 +62,7 @@ def _run_on(
 
 
 def cut_power(run: ClusterRounds, disks: dict[int, LoopFileSystem], victims: list[int]) -> None:
-    """Cut the power of these brokers' disks in the same instant, and start them again on what is left there."""
+    """Cut the power of these brokers' disks together, and start the brokers again on what their disks kept."""
     for victim in victims:
         disks[victim].cut_power()
     cut_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""One broker asked directly what it believes of the cluster, where a client would ask whichever it likes."""
+"""One broker's own view of the cluster: Metadata and DescribeQuorum, asked of exactly that broker."""
 
 import io
 import socket
@@ -20,7 +20,7 @@ ANSWER_S = 2.0
 
 
 class NoAnswer(Exception):
-    """The broker is not there, says nothing in time, or says that it does not know."""
+    """The broker is unreachable, does not answer in time, or answers with an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +36,22 @@ class PartitionView:
 
     @property
     def is_in_sync(self) -> bool:
-        """Whether it has a leader, and every replica is in the in-sync set."""
+        """Whether the partition has a leader, and every replica is in the ISR."""
         return self.leader >= 0 and set(self.isr) == set(self.replicas)
 
 
 def brokers_seen_by(address: str) -> set[int]:
-    """The ids of the brokers that are alive. Raises NoAnswer."""
+    """Return the ids of the live brokers. Raises NoAnswer."""
     return {broker.node_id for broker in _metadata(address).brokers}
 
 
 def addresses_seen_by(address: str) -> dict[int, str]:
-    """The host:port of each broker that is alive, as clients are told it. Raises NoAnswer."""
+    """Return host:port of each live broker, as clients get it. Raises NoAnswer."""
     return {broker.node_id: f"{broker.host}:{broker.port}" for broker in _metadata(address).brokers}
 
 
 def partitions_seen_by(address: str) -> tuple[PartitionView, ...]:
-    """Every partition of every topic. Raises NoAnswer."""
+    """Return every partition of every topic. Raises NoAnswer."""
     return tuple(
         PartitionView(
             topic.name, each.partition_index, each.leader_id, each.leader_epoch, each.replica_nodes, each.isr_nodes
@@ -62,7 +62,7 @@ def partitions_seen_by(address: str) -> tuple[PartitionView, ...]:
 
 
 def controller_seen_by(address: str) -> int:
-    """The id of the active controller, the leader of the metadata quorum. Raises NoAnswer."""
+    """Return the id of the active controller, the leader of the metadata quorum. Raises NoAnswer."""
     wanted = quorum.TopicData(topic_name=METADATA_TOPIC, partitions=(quorum.PartitionData(partition_index=0),))
     answer = _ask(address, *DESCRIBE_QUORUM, quorum.DescribeQuorumRequest(topics=(wanted,)))
     leaders = [partition.leader_id for topic in answer.topics for partition in topic.partitions]
@@ -82,7 +82,7 @@ def _metadata(address: str) -> Any:
 
 
 def _ask(address: str, api_key: int, version: int, request: Any) -> Any:
-    """One request on a connection of its own."""
+    """Send one request on a connection of its own. Return the response. Raises NoAnswer."""
     schema = load_request_schema(api_key, version)
     body = io.BytesIO()
     entity_writer(schema)(body, request)
@@ -102,7 +102,7 @@ def _ask(address: str, api_key: int, version: int, request: Any) -> Any:
 
 
 def _receive(connection: socket.socket, length: int) -> bytes:
-    """Exactly so many bytes. Raises OSError."""
+    """Receive exactly `length` bytes. Raises OSError."""
     received = bytearray()
     while len(received) < length:
         piece = connection.recv(length - len(received))

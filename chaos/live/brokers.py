@@ -1,4 +1,4 @@
-"""The brokers of a cluster, wherever they run: started, ended, and asked what they believe, in verbs."""
+"""A live cluster and its brokers, wherever they run: start, stop, and the metadata that each broker returns."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType, TracebackType
@@ -25,52 +25,52 @@ Answer = TypeVar("Answer")
 
 
 class NotInTime(Exception):
-    """The cluster did not come to where it should be. The message has what each broker said last."""
+    """The cluster did not reach the expected state in time. The message has each broker's last answer."""
 
 
 class LiveBroker(Protocol):
-    """One broker: a process, a container, or somebody else's. Its address stays the same over restarts."""
+    """One broker: a process, a container, or a remote broker. Its address stays the same over restarts."""
 
     @property
     def address(self) -> str:
-        """host:port, as clients want it."""
+        """host:port, as clients take it."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not ended by us. It may have ended by itself."""
+        """Whether we started the broker and did not end it. It may have ended by itself."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether it ended by itself."""
+        """Whether the broker ended by itself."""
 
     def begin(self) -> None:
-        """Start it, and do not wait for it."""
+        """Start the broker without waiting for it."""
 
     def wait(self) -> None:
-        """Wait until it takes connections. Raises BrokerEnded."""
+        """Wait until the broker accepts connections. Raises BrokerEnded."""
 
     def kill(self) -> None:
-        """End it in the midst of whatever it does. Does nothing where it has ended already."""
+        """End the broker with SIGKILL. Does nothing where it has ended already."""
 
     def stop(self) -> None:
-        """Have it end by itself, and wait for that. Raises StillRuns."""
+        """Shut the broker down cleanly, and wait for the end. Raises StillRuns."""
 
     def pause(self) -> None:
-        """Have it stand still with its connections open."""
+        """Suspend the broker; its connections stay open."""
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume the broker."""
 
     def last_words(self) -> str:
-        """The end of what it printed."""
+        """Return the last lines of its output."""
 
 
 class LiveCluster:
-    """Brokers by their ids. Whoever leaves the block finds all of them killed."""
+    """Brokers by their ids. All brokers are killed at the end of the `with` block."""
 
     brokers: Mapping[int, LiveBroker]
     replicas: int
-    """How many each partition of a topic that is created here gets."""
+    """The replication factor of the topics that `create_topic` creates."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -87,11 +87,11 @@ class LiveCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Every broker's address, as clients want it."""
+        """Every broker's address, in the form of `bootstrap.servers`."""
         return ",".join(broker.address for broker in self.brokers.values())
 
     def start(self, ids: Iterable[int] | None = None) -> None:
-        """Start these, or all that are not running, at once, and wait until all know them to be alive.
+        """Start `ids`, or all that are not running, in parallel. Wait until every running broker sees them alive.
 
         Raises BrokerEnded, NotInTime.
         """
@@ -101,7 +101,7 @@ class LiveCluster:
             raise NotInTime(f"brokers {wanted} are not alive within {ALIVE_S:.0f} s:\n{self.beliefs()}")
 
     def begin(self, ids: Iterable[int]) -> None:
-        """Start these at once, and wait until they take connections, whatever the others do. Raises BrokerEnded."""
+        """Start `ids` in parallel. Wait until they accept connections, whatever the others do. Raises BrokerEnded."""
         started = [self.brokers[id_] for id_ in ids]
         for broker in started:
             broker.begin()
@@ -109,38 +109,38 @@ class LiveCluster:
             broker.wait()
 
     def stop(self) -> None:
-        """Stop all of them cleanly, one after the other."""
+        """Shut down all brokers cleanly, one after the other."""
         for broker in self.brokers.values():
             broker.stop()
 
     def kill(self) -> None:
-        """SIGKILL to all of them, whatever state they are in."""
+        """Send SIGKILL to all brokers, whatever state they are in."""
         for broker in self.brokers.values():
             broker.kill()
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] = MappingProxyType({})) -> None:
-        """With three replicas if there are so many brokers, and in sync. Raises KafkaException, NotInTime."""
+        """Create a topic with `replicas` replicas. Wait until they are in sync. Raises KafkaException, NotInTime."""
         topic = NewTopic(name, partitions, self.replicas, config=dict(configs))
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         admin.create_topics([topic], request_timeout=ANSWER_S)[name].result(ANSWER_S)
         self.wait_in_sync(partitions={name: partitions})
 
     def elect_preferred(self, topic: str) -> None:
-        """Have every partition of a topic led by the first of its replicas again. Raises NotInTime."""
+        """Run a preferred leader election for every partition of a topic. Raises NotInTime."""
         elected = run_cordwood("partition", "elect", topic, "-b", self.bootstrap)
         if elected.returncode:
             raise NotInTime(f"no election for {topic}: {elected.stderr}")
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """Who leads, once somebody does and a broker that runs says so. Raises NotInTime."""
+        """Return a partition's leader, once a running broker reports one. Raises NotInTime."""
         return self.partition(topic, partition).leader
 
     def led_by(self, id_: int, topic: str) -> set[int]:
-        """The partitions of a topic that a broker leads, as some running broker has it. Raises NotInTime."""
+        """Return the partitions of a topic that a broker leads, by some running broker's metadata. Raises NotInTime."""
         return {view.index for view in self.partitions() if view.topic == topic and view.leader == id_}
 
     def partition(self, topic: str, partition: int) -> PartitionView:
-        """As a running broker sees it, once it has a leader. Raises NotInTime."""
+        """Return a partition by some running broker's metadata, once it has a leader. Raises NotInTime."""
 
         def seen() -> PartitionView | None:
             views = (view for view in self.partitions() if (view.topic, view.index) == (topic, partition))
@@ -149,17 +149,17 @@ class LiveCluster:
         return self._asked(seen, f"a leader of {topic}-{partition}")
 
     def partitions(self) -> tuple[PartitionView, ...]:
-        """All partitions, as the first running broker that answers sees them. Raises NotInTime."""
+        """Return all partitions by the metadata of the first running broker that answers. Raises NotInTime."""
         return self._asked(lambda: self._first_answer(partitions_seen_by), "an answer to Metadata")
 
     def controller(self) -> int:
-        """The id of the broker that is the active controller. Raises NotInTime."""
+        """Return the id of the active controller. Raises NotInTime."""
         return self._asked(lambda: self._first_answer(controller_seen_by), "a controller")
 
     def wait_in_sync(self, seconds: float = IN_SYNC_S, partitions: Mapping[str, int] | None = None) -> None:
-        """Wait until every running broker sees every replica of every partition in sync. Raises NotInTime.
+        """Wait until every running broker sees all replicas of every partition in the ISR. Raises NotInTime.
 
-        `partitions` are topics that must be seen, with the number of their partitions.
+        `partitions` are topics that every broker must know, with their partition counts.
         """
         due = {(topic, index) for topic, count in (partitions or {}).items() for index in range(count)}
 
@@ -179,7 +179,7 @@ class LiveCluster:
             raise NotInTime(f"not in sync within {seconds:.0f} s:\n{self.beliefs()}")
 
     def beliefs(self) -> str:
-        """What each running broker says of the partitions that are not in sync."""
+        """Return, for each running broker, the partitions that it does not see in sync."""
         lines = []
         for id_, broker in self.brokers.items():
             if broker.is_running:
@@ -191,13 +191,13 @@ class LiveCluster:
         return "\n".join(lines)
 
     def check_alive(self) -> None:
-        """Raises BrokerEnded where a broker has ended by itself."""
+        """Raise BrokerEnded where a broker has ended by itself."""
         for id_, broker in self.brokers.items():
             if broker.has_ended:
                 raise BrokerEnded(f"broker {id_} ended by itself:\n{broker.last_words()}")
 
     def _are_known(self, ids: set[int]) -> bool:
-        """Whether every running broker has all of these for alive."""
+        """Return whether every running broker sees all of `ids` alive."""
         try:
             return all(ids <= brokers_seen_by(broker.address) for broker in self._running())
         except NoAnswer:

@@ -1,4 +1,4 @@
-"""A well-behaved client beside the trouble: it produces, reads back and heartbeats, and records each wait and error."""
+"""A control client beside an attack or a fault: it produces, consumes, heartbeats, and records waits and errors."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ LAST_RECORDS_S = 20.0
 
 @dataclass(slots=True)
 class Observed:
-    """What the bystander has seen so far."""
+    """The bystander's observations so far."""
 
     acknowledged: int = 0
     read: int = 0
@@ -25,10 +25,10 @@ class Observed:
     heartbeats: int = 0
     errors: list[str] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    """Those that were not short: for an acknowledgement, for a record to be read, for the answer to a heartbeat."""
+    """Waits longer than NOTED_S: for an acknowledgement, for a record to be read, for the answer to a heartbeat."""
 
     def waited(self, kind: str, began_s: float, ended_s: float) -> None:
-        """Times in seconds of the monotonic clock."""
+        """Add a wait, with its start and end in seconds of the monotonic clock."""
         if ended_s - began_s > NOTED_S:
             self.waits.append(Wait(kind, began_s, ended_s))
 
@@ -42,7 +42,7 @@ class Bystander:
         self._stopping = threading.Event()
         self._is_broker_gone = False
         self._sent_s: dict[int, float] = {}
-        """When each record was sent that has not been read yet."""
+        """The send time of each record that has not been read yet."""
         self._assignments = 0
         common = {"bootstrap.servers": bootstrap, "error_cb": self._failed, "log_level": 0}
         self._producer = Producer({**common, "enable.idempotence": True, "linger.ms": 0})
@@ -58,13 +58,13 @@ class Bystander:
             thread.start()
 
     def wait_until_steady(self, seconds: float) -> None:
-        """Wait until records are read and heartbeats answered, and forget the waits up to then. Raises TimeoutError."""
+        """Wait until records are read and heartbeats answered, and drop the waits up to then. Raises TimeoutError."""
         if not wait_for(lambda: self.observed.read > 0 and self.observed.heartbeats > 0, seconds):
             raise TimeoutError(f"the bystander was not served within {seconds:.0f} s: {self.observed.errors[:3]}")
         self.observed.waits.clear()
 
     def stop(self, *, is_broker_gone: bool = False) -> Observed:
-        """Wait until the reader has all that was acknowledged, if it can come, and return what was observed."""
+        """Wait until the consumer has every acknowledged record, where it can get them. Return the observations."""
         self._is_broker_gone = is_broker_gone
         self._stopping.set()
         self._member.stop()
@@ -124,7 +124,7 @@ class Bystander:
         if error is not None:
             return self._failed(error)
         if self._assignments > 1 and int(message.value() or b"-1") < self.observed.read:
-            # It begins again at the offset that was committed last.
+            # The consumer begins again at the last committed offset.
             return None
         if message.value() != str(self.observed.read).encode():
             self.observed.errors.append(f"record {message.value()!r} came where {self.observed.read} was due")

@@ -1,4 +1,4 @@
-"""A run: clients work on a cluster, faults strike and are healed, and in the end all that was said is checked."""
+"""One chaos run: clients load a cluster, faults are injected and undone, and the served partitions are checked."""
 
 import random
 import time
@@ -24,12 +24,12 @@ IN_SYNC_S = 60.0
 TOPIC_CONFIGS = {"segment.bytes": str(1 << 20)}
 
 WENT_WRONG = (BrokerEnded, StillRuns, NotInTime, TimeoutError, KafkaException, CannotMount, CannotCut)
-"""How a cluster shows that it does not do as it should, or that it cannot be harmed as it should."""
+"""Errors of a cluster that fails to do what it should, or that a fault cannot be injected into."""
 
 
 @dataclass(slots=True)
 class Struck:
-    """A fault that goes on."""
+    """A fault in progress."""
 
     fault: Fault
     victims: list[int]
@@ -38,7 +38,7 @@ class Struck:
 
 
 class Campaign:
-    """One run against one target. What comes of it is in `spans` and `anomalies`, times in seconds from its start."""
+    """One run against one target. Its results are `spans` and `anomalies`, with times in seconds from its start."""
 
     def __init__(self, target: Target, load: Load, place: Path, told: Callable[[str], None]) -> None:
         self.target, self.crowd = target, Crowd(target.cluster.bootstrap, load, place / "clients")
@@ -46,7 +46,7 @@ class Campaign:
         self.spans: list[Span] = []
         self.struck: list[Struck] = []
         self.began_s = time.monotonic()
-        """When the clients were started, on the monotonic clock."""
+        """The start of the clients, on the monotonic clock."""
         self._told = told
         self._rng = random.Random(load.seed)
 
@@ -56,7 +56,7 @@ class Campaign:
         return time.monotonic() - self.began_s
 
     def run(self, minutes: float) -> None:
-        """Have clients work for so long, with one fault after the other, and heal all of them."""
+        """Run the clients for `minutes`, inject one fault after the other, and undo all of them."""
         try:
             self._run(minutes * 60)
         except WENT_WRONG as failure:
@@ -77,7 +77,7 @@ class Campaign:
         self._heal()
 
     def _take(self, step: Step, seconds: float) -> None:
-        """One step of the plan, healed only where the next one does not join it."""
+        """Run one step of the plan. Undo the previous fault first, unless this step joins it."""
         if not step.is_joined or self._state().is_alone:
             self._heal()
         time.sleep(step.quiet_s)
@@ -88,7 +88,7 @@ class Campaign:
         time.sleep(max(min(step.hold_s, seconds - self.now_s), 0))
 
     def _victims(self, fault: Fault, aim: Aim) -> list[int]:
-        """Who is in that role now, and not struck already."""
+        """Return the brokers in the role `aim` that are not under a fault yet; a random one where none is in it."""
         cluster, load = self.target.cluster, self.crowd.load
         if aim is Aim.EVERYONE and fault.may_strike_all:
             return cluster.ids
@@ -109,14 +109,14 @@ class Campaign:
 
     def _strike(self, fault: Fault, victims: list[int]) -> None:
         who = f"broker{'s' if len(victims) > 1 else ''} {', '.join(map(str, victims))}"
-        # It is noted before, so that what fails half-way is shown too.
+        # The fault is recorded before it is injected, so that the report shows one that fails half-way too.
         struck = Struck(fault, victims, who, self.now_s)
         self.struck.append(struck)
         struck.what = f"{who}: {fault.strike(victims, self._rng)}"
         self._told(f"{fault.name}: {struck.what}")
 
     def _heal(self) -> None:
-        """Undo all that goes on, and see that the cluster serves every partition and gets in sync in time."""
+        """Undo all faults in progress. Check that every partition takes records, and wait for full in-sync sets."""
         if not self.struck:
             return
         healed = ", ".join(each.fault.name for each in self.struck)
@@ -145,6 +145,6 @@ class Campaign:
 
 
 def unavailable(when: str, failure: Exception) -> Anomaly:
-    """A cluster that does not do as it should; what it said last proves it."""
+    """Return the anomaly of a cluster that fails to do what it should, with the last output as evidence."""
     what, *said = str(failure).splitlines()
     return Anomaly("unavailable", f"{when.capitalize()}: {what}", tuple({"said": line} for line in said), 1)

@@ -1,4 +1,4 @@
-"""What the clients of a run write down while it goes on: rows of numbers in a file of each, followed by us."""
+"""Log formats of the client programs: rows of int64 columns, one file per client, followed while it grows."""
 
 import struct
 from enum import IntEnum
@@ -12,49 +12,52 @@ RowArray = npt.NDArray[Any]
 """Rows with named columns, all of int64."""
 
 NONE = -1
-"""In a column that means nothing for this kind of row."""
+"""In a column that this kind of row does not use."""
 
 
 class SendKind(IntEnum):
-    """What a producer's row says of a record."""
+    """The kind of a producer's row."""
 
     INVOKED = 0
     ACKNOWLEDGED = 1
     GIVEN_UP = 2
-    """The client does not know what became of it; `error` says why."""
+    """The outcome of the send is unknown to the client; `error` is the reason."""
 
 
 class SendRow(NamedTuple):
-    """Times in nanoseconds of the monotonic clock, which processes share."""
+    """One row of a producer. Times in nanoseconds of the monotonic clock, which processes share."""
 
     kind: SendKind
     sequence: int
     partition: int
     offset: int
     error: int
-    """librdkafka's number; 0 for nothing."""
+    """librdkafka's error code; 0 for none."""
     invoked_ns: int
     at_ns: int
     content: int = NONE
-    """Of key, headers and timestamp, in INVOKED; see `history.content_of`."""
+    """The number of key, headers and timestamp, in INVOKED; see `history.content_of`."""
 
 
 class PollKind(IntEnum):
-    """What a consumer's row says."""
+    """The kind of a consumer's row."""
 
     POLLED = 0
     ASSIGNED = 1
-    """It begins at some place of the partition."""
+    """The start of reading at an offset of the partition."""
     COMMITTED = 2
     COMMIT_UNSURE = 3
     WATERMARK = 4
-    """`offset` is the high watermark, `value` where the log starts."""
+    """`offset` is the high watermark, `value` the log start offset."""
     TOLD_ERROR = 5
-    """`value` is librdkafka's number."""
+    """`value` is librdkafka's error code."""
 
 
 class PollRow(NamedTuple):
-    """`batch` counts the calls of poll; in rows about commits, and in ASSIGNED, it counts the member's assignments."""
+    """One row of a consumer.
+
+    `batch` counts the calls of poll; in ASSIGNED and in rows about commits, it counts the member's assignments.
+    """
 
     kind: PollKind
     partition: int
@@ -63,7 +66,7 @@ class PollRow(NamedTuple):
     batch: int
     at_ns: int
     content: int = NONE
-    """Of key, headers and timestamp, in POLLED; see `history.content_of`."""
+    """The number of key, headers and timestamp, in POLLED; see `history.content_of`."""
 
 
 def _dtype(row: type[NamedTuple]) -> "np.dtype[Any]":
@@ -76,14 +79,14 @@ pack_poll = struct.Struct(f"={len(PollRow._fields)}q").pack
 
 
 class Tail:
-    """Follows a file of rows while another process writes it."""
+    """A follower of a file of rows while another process writes it."""
 
     def __init__(self, path: Path, form: "np.dtype[Any]") -> None:
         self._path, self._form = path, form
         self._read_rows = 0
 
     def news(self) -> RowArray:
-        """The rows that have come since the last call."""
+        """Return the rows since the last call."""
         if not self._path.exists():
             return np.empty(0, self._form)
         whole = self._path.stat().st_size // self._form.itemsize - self._read_rows

@@ -1,4 +1,4 @@
-"""Producers and a reader beside a cluster, each in a process of its own, and all that they were told."""
+"""Producers and a reader in processes of their own, and their logs of acknowledgements and polls."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from cordwood.chaos.live.process import wait_for
 from cordwood.chaos.live.rows import ANSWERED, READ, Answered, Read, Rows
 
 END_S = 90.0
-"""More than a client takes to give up by itself."""
+"""Longer than a client's own timeouts."""
 READ_S = 300.0
 FOLLOWER_S = 20.0
 
@@ -28,7 +28,7 @@ QUICK = (
     "retry.backoff.max.ms=200",
     "topic.metadata.refresh.interval.ms=1000",
 )
-"""Producers that lose little time of their own, so that what is measured is the cluster's."""
+"""Short client timeouts, so that a measured time is the cluster's."""
 
 QUICK_READER = ("reconnect.backoff.ms=20", "reconnect.backoff.max.ms=200", "socket.timeout.ms=4000")
 
@@ -37,13 +37,13 @@ Found = dict[int, list[tuple[int, Sent]]]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is sent. `settings` are librdkafka's, for each producer; `reader_settings` for the reader."""
+    """The load. `settings` are librdkafka's, for each producer; `reader_settings` for the reader."""
 
     topic: str = "rounds"
     partitions: int = 6
     producers: int = 4
     per_second: int = 200
-    """Records of each producer."""
+    """Records per second of each producer."""
     topic_configs: Mapping[str, str] = field(default_factory=dict)
     is_group: bool = False
     """Whether the reader is a member of a group."""
@@ -52,12 +52,12 @@ class Workload:
 
 
 class Clients:
-    """Started once, stopped once. Their files are below `place`."""
+    """Producers and a reader, started once and stopped once. Their files are below `place`."""
 
     def __init__(self, bootstrap: str, workload: Workload, place: Path) -> None:
         self.workload = workload
         self.answers: list[tuple[int, Answered]] = []
-        """Each producer's number and what it was told, as far as we have looked."""
+        """Each producer's number and answer, as far as they have been read."""
         self._bootstrap, self._place = bootstrap, place
         self._producers: dict[int, subprocess.Popen[str]] = {}
         self._rows: dict[int, Rows[Answered]] = {}
@@ -65,7 +65,7 @@ class Clients:
         place.mkdir(parents=True)
 
     def start(self) -> None:
-        """All producers and the reader that follows them."""
+        """Start all producers and the reader that follows them."""
         load = self.workload
         for number in range(load.producers):
             rows = self._place / f"producer-{number}"
@@ -76,9 +76,9 @@ class Clients:
         self._reader = self._run("reader_program", {"rows": self._place / "reader"}, load.reader_settings, *group)
 
     def served_after(self, moment: float, partitions: Iterable[int], seconds: float) -> dict[int, float]:
-        """How many seconds after `moment` each partition first acknowledged a record that was sent later.
+        """Return, by partition, the seconds from `moment` to the first acknowledgement of a record sent after it.
 
-        A partition that does not within `seconds` from now is missing.
+        A partition without one within `seconds` from now is missing.
         """
         waited: dict[int, float] = {}
         wanted = set(partitions)
@@ -93,7 +93,7 @@ class Clients:
         return waited
 
     def stop_sending(self) -> list[Anomaly]:
-        """Let every producer end: what was sent is answered first. Returns what they did not manage."""
+        """End every producer once all its sends are answered. Return an anomaly for each that fails to."""
         anomalies = []
         for number, process in self._producers.items():
             try:
@@ -106,7 +106,7 @@ class Clients:
         return anomalies
 
     def stop_reading(self, found: Found) -> list[Read]:
-        """Let the reader come to where the log ends, and end. Returns all that it was given."""
+        """Wait until the reader has read to the end of `found`, and end it. Return all its rows."""
         assert self._reader is not None, "no reader was started"
         rows = Rows(self._place / "reader", READ, Read._make)
         reads: list[Read] = []
@@ -124,7 +124,7 @@ class Clients:
         return reads
 
     def read_all(self, bootstrap: str | None = None, settings: Sequence[str] = QUICK_READER) -> list[Read]:
-        """Every record from start to end, by a reader of its own. Raises TimeoutError where the end is not reached."""
+        """Read every record from start to end with a new reader. Raises TimeoutError where the end is not reached."""
         path = self._place / f"whole-{time.monotonic_ns()}"
         reading = self._run("reader_program", {"rows": path}, settings, "--until-end", bootstrap=bootstrap)
         try:
@@ -136,7 +136,7 @@ class Clients:
         return list(Rows(path, READ, Read._make).news())
 
     def ack_log(self) -> AckLog:
-        """What was promised."""
+        """Return all acknowledgements and failures so far."""
         ack_log = AckLog()
         for number, answer in self.answers:
             sent = Sent(number, answer.partition, answer.number)
@@ -147,7 +147,7 @@ class Clients:
         return ack_log
 
     def kill(self) -> None:
-        """End whatever still runs."""
+        """Kill all processes that still run."""
         for process in (*self._producers.values(), *([self._reader] if self._reader else [])):
             process.kill()
             process.wait()
@@ -179,7 +179,7 @@ class Clients:
 
 
 def by_partition(reads: Collection[Read], partitions: int) -> Found:
-    """The records of a whole read, by partition, in the order in which they came."""
+    """Return the records of a whole read, by partition, in read order."""
     found: Found = {partition: [] for partition in range(partitions)}
     for read in reads:
         if not read.error:

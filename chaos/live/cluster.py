@@ -1,4 +1,4 @@
-"""A cluster of brokers in processes of their own on this machine."""
+"""A cluster of broker processes on this machine."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ VOTERS_MAX = 3
 
 
 class LocalCluster(LiveCluster):
-    """`brokers` brokers below `place`, the first `voters` of which keep the metadata.
+    """`brokers` brokers in directories below `place`; the first `voters` of them are the metadata quorum.
 
-    Ports and directories stay the same over restarts. Broker `i` listens at `hosts[i]`, 127.0.0.1 unless given, and
-    runs inside `inside[i]`, as BrokerProcess has it. `settings` go to every broker. Whoever leaves the block finds all
-    of them killed.
+    Ports and directories stay the same over restarts. Broker `i` listens on `hosts[i]` (default: 127.0.0.1) and runs
+    inside `inside[i]`, as in BrokerProcess. `settings` go to every broker. All brokers are killed at the end of the
+    `with` block.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class LocalCluster(LiveCluster):
         disks: Mapping[int, Path] | None = None,
         has_http: bool = False,
     ) -> None:
-        """`disks` are the directories that hold a broker's data, where they are not below `place`.
+        """`disks` are the directories of the brokers' data, where they are not below `place`.
 
-        With `has_http` each broker has the HTTP API at `http_addresses[i]`.
+        With `has_http` each broker serves the HTTP API at `http_addresses[i]`.
         """
         ids = range(1, brokers + 1)
         self.replicas = min(brokers, REPLICAS_MAX)
@@ -58,7 +58,7 @@ class LocalCluster(LiveCluster):
         return {id_: broker.data for id_, broker in self.brokers.items()}
 
     def wiped(self, id_: int) -> None:
-        """Take a broker's directory away: SIGKILL, and all that it had on disk is gone. It is not started again."""
+        """Kill a broker with SIGKILL and delete its log directory. The broker is not started again."""
         self.brokers[id_].kill()
         shutil.rmtree(self.brokers[id_].data)
 
@@ -66,18 +66,18 @@ class LocalCluster(LiveCluster):
         return {"http.listen": self.http_addresses[id_]} if self.http_addresses else {}
 
     def _settings(self, voters: Sequence[str]) -> dict[str, str]:
-        """What all brokers are told. One broker by itself needs no quorum."""
+        """Return the configuration that all brokers share. A single broker needs no quorum."""
         return {
             **(_quorum_of(voters) if len(voters) > 1 else {}),
             "default.replication.factor": str(self.replicas),
             "offsets.topic.replication.factor": str(self.replicas),
             "offsets.topic.num.partitions": str(self.replicas),
             "min.insync.replicas": str(min(2, self.replicas)),
-            # When all are stopped, the last has nobody to hand over to.
+            # When all brokers stop, the last one has no broker to move its leadership to.
             "controlled.shutdown.max.wait.ms": "2000",
         }
 
 
 def _quorum_of(voters: Sequence[str]) -> dict[str, str]:
-    """In network namespaces of their own, the voters are not on loopback."""
+    """Return the quorum's configuration. Voters in network namespaces are not on loopback: they need a secret."""
     return {"controller.quorum.voters": ",".join(voters), "controller.quorum.secret": "of this run"}

@@ -1,4 +1,4 @@
-"""Faults under load on a whole cluster, again and again; then the verdict over every client and every replica."""
+"""Rounds of faults under load on a whole cluster, and their verdict over all clients and replicas."""
 
 import random
 import time
@@ -19,13 +19,13 @@ from cordwood.chaos.live.report import Report
 SERVED_S = 30.0
 IN_SYNC_S = 60.0
 QUIET_S = (0.2, 1.0)
-"""How long the load runs on undisturbed between two faults, at least and at most."""
+"""Seconds of undisturbed load between two faults, minimum and maximum."""
 
 
 class ClusterRounds:
-    """One cluster, its clients, and what came of it so far. A fault is a function that is given this.
+    """One cluster, its clients, and the results so far. A fault is a function of this object.
 
-    A fault does its harm, measures what it likes into `report`, and heals what it did.
+    A fault does its harm, adds its measurements to `report`, and undoes the harm.
     """
 
     def __init__(self, name: str, cluster: LocalCluster, place: Path, workload: Workload, seed: int) -> None:
@@ -34,9 +34,9 @@ class ClusterRounds:
         self.clients = Clients(cluster.bootstrap, workload, place / "clients")
 
     def run(self, rounds: int, fault: Callable[["ClusterRounds"], None]) -> Report:
-        """Start everything, run the fault so often, and return the verdict.
+        """Start everything, run the fault `rounds` times, and return the results.
 
-        Everything has ended when this returns, also by an exception.
+        All processes have ended when this returns or raises.
         """
         try:
             self._run(rounds, fault)
@@ -48,7 +48,7 @@ class ClusterRounds:
         return self.report
 
     def served_again(self, what: str, since: float, partitions: Iterable[int] | None = None) -> None:
-        """Wait until records sent after `since` are acknowledged by each of these partitions, and note the slowest."""
+        """Wait until each partition acknowledges a record sent after `since`. Add the slowest to `report`."""
         wanted = set(range(self.workload.partitions) if partitions is None else partitions)
         waited = self.clients.served_after(since, wanted, SERVED_S)
         if waited.keys() < wanted:
@@ -57,11 +57,11 @@ class ClusterRounds:
             self.report.took(what, max(waited.values()))
 
     def any_leader(self) -> int:
-        """The broker that leads some partition of the topic."""
+        """Return the broker that leads a random partition of the topic."""
         return self.cluster.leader_of(self.workload.topic, self.rng.randrange(self.workload.partitions))
 
     def wait_in_sync(self) -> None:
-        """Wait for it, and note how long that took. Raises NotInTime."""
+        """Wait until all replicas are in sync, and add the time to `report`. Raises NotInTime."""
         began = time.monotonic()
         self.cluster.wait_in_sync(IN_SYNC_S)
         self.report.took("in_sync_again", time.monotonic() - began)
@@ -79,7 +79,7 @@ class ClusterRounds:
         self._judge()
 
     def _judge(self) -> None:
-        """Hold all that clients were told against what is there, and the replicas against each other."""
+        """Compare all acknowledgements and polls with the log, and the replicas with each other."""
         report = self.report
         self.wait_in_sync()
         report.anomalies += self.clients.stop_sending()

@@ -1,4 +1,4 @@
-"""`cordwood chaos run`: real faults on a real cluster under load, and a verdict that names every broken promise."""
+"""`cordwood chaos run`: fault injection on a real cluster under load, and a verdict that names every broken promise."""
 
 import json
 import random
@@ -33,13 +33,13 @@ ANOMALIES_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What was asked for."""
+    """Options of one run."""
 
     target: str
     project: str
     faults: Sequence[str]
     left_out: Mapping[str, str]
-    """Why others cannot be done, where all were asked for."""
+    """Why each other fault is not possible on this target, where all faults were requested."""
     minutes: float
     load: Load
     report: Path
@@ -61,10 +61,10 @@ def run(
         Path | None, typer.Option("--record", metavar="FILE", help="Write the verdict as a result file, at a commit.")
     ] = None,
 ) -> None:
-    """Harm a cluster while clients write and read, heal it, and check that no promise was broken.
+    """Inject faults into a cluster while clients write and read, undo them, and check that no promise was broken.
 
-    `local` starts three brokers of its own; `compose` takes the deployment of this folder, which runs already; any
-    other cluster is worked on and checked without faults. Exits with 1 where a promise was broken.
+    `local` starts three brokers of its own; `compose` uses the running deployment of this folder; any other cluster is
+    loaded and checked without faults. Exits with 1 where a promise was broken.
     """
     number = random.SystemRandom().randrange(SEED_MAX) if seed is None else seed
     try:
@@ -93,7 +93,7 @@ def run(
 
 
 def _faults(words: str, target: str) -> tuple[list[str], Mapping[str, str]]:
-    """What is to be done, and why the rest is left out. Raises CannotHarm."""
+    """Return the faults to inject, and why each other fault is left out. Raises CannotHarm."""
     if target == LOCAL:
         reasons = local_target.reasons()
     else:
@@ -119,7 +119,7 @@ def _opened(asked: Run, place: Path) -> Iterator[Target]:
 
 
 def _carry_out(asked: Run, place: Path) -> bool:
-    """The whole run. False where a promise was broken."""
+    """Run the campaign, write the report and print the verdict. Return False where a promise was broken."""
     progress = Progress()
     for name, reason in asked.left_out.items():
         progress.tell(f"{name} is left out: {reason}")

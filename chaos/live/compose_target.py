@@ -1,4 +1,4 @@
-"""The brokers of a compose project, each a container, harmed through the Docker engine."""
+"""A target of the brokers of a Docker Compose project, with faults injected by the Docker engine."""
 
 import shutil
 import tarfile
@@ -25,11 +25,11 @@ DATA = "/var/lib/cordwood"
 READY_S = 60.0
 STOP_S = 40
 DEFAULT_FAULTS = ("kill", "pause", "partition", "rolling-restart")
-"""What is done where nobody names a fault: nothing that takes away what a container has stored."""
+"""The default faults: none that deletes what a container has stored."""
 
 
 class ContainerBroker:
-    """One broker's container, reached by the port that it publishes on this machine."""
+    """A broker in a container, reached on the port that the container publishes on this machine."""
 
     def __init__(self, container: Container) -> None:
         self._container = container
@@ -38,48 +38,48 @@ class ContainerBroker:
 
     @property
     def service(self) -> str:
-        """What other containers call it."""
+        """The host name of this broker for other containers."""
         return str(self._container.labels[SERVICE_LABEL])
 
     @property
     def container(self) -> Container:
-        """As the engine knows it."""
+        """The engine's container object."""
         return self._container
 
     @property
     def has_ended(self) -> bool:
-        """Whether it ended by itself."""
+        """Whether the container ended by itself."""
         self._container.reload()
         return self.is_running and self._container.status == "exited"
 
     def begin(self) -> None:
-        """Start the container on what its volume has."""
+        """Start the container on its volume."""
         self._container.start()
         self.is_running = True
 
     def wait(self) -> None:
-        """Wait until it answers: the engine itself takes connections before. Raises BrokerEnded."""
+        """Wait until the broker answers a request: the engine accepts connections earlier. Raises BrokerEnded."""
         if not wait_for(self._answers, READY_S):
             raise BrokerEnded(f"{self.service} took no connections within {READY_S:.0f} s:\n{self.last_words()}")
 
     def kill(self) -> None:
-        """SIGKILL to all of the container."""
+        """Send SIGKILL to the container."""
         if self.is_running:
             self._container.kill()
             self.is_running = False
 
     def stop(self) -> None:
-        """SIGTERM, and wait for the end."""
+        """Send SIGTERM, and wait for the end."""
         if self.is_running:
             self._container.stop(timeout=STOP_S)
             self.is_running = False
 
     def pause(self) -> None:
-        """The freezer: nothing in the container goes on."""
+        """Freeze all processes of the container."""
         self._container.pause()
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume all processes of the container."""
         self._container.unpause()
 
     def _answers(self) -> bool:
@@ -90,7 +90,7 @@ class ContainerBroker:
         return True
 
     def last_words(self) -> str:
-        """The end of what it printed."""
+        """Return the last lines of the container's output."""
         return str(self._container.logs(tail=20).decode(errors="replace"))
 
 
@@ -107,7 +107,7 @@ class ComposeCluster(LiveCluster):
 
 
 def reasons() -> dict[str, str]:
-    """Why some faults cannot be done to containers, by their names."""
+    """Return the faults that are not possible on containers, each with its reason."""
     no_disk = "a container's volume is a directory of its host's file system, which others use too"
     return {
         **dict.fromkeys(("power-cut", "disk-full", "fsync-error"), no_disk),
@@ -118,7 +118,7 @@ def reasons() -> dict[str, str]:
 
 @contextmanager
 def opened(project: str, faults: Sequence[str]) -> Iterator[Target]:
-    """The project's brokers, which run already and run again at the end of the block. Raises CannotHarm."""
+    """Yield the project's brokers, which run already and run again at the end of the block. Raises CannotHarm."""
     try:
         engine = docker.from_env()
         engine.ping()
@@ -148,7 +148,7 @@ def opened(project: str, faults: Sequence[str]) -> Iterator[Target]:
 
 
 class _Cut:
-    """The network that joins the brokers, and who is off it. Published ports are gone with it, for clients too."""
+    """The network of the brokers, and the brokers cut off from it. A cut broker loses its published port too."""
 
     def __init__(self, network: Network, cluster: ComposeCluster) -> None:
         self._network, self._cluster = network, cluster
@@ -166,7 +166,7 @@ class _Cut:
 
 
 def _restore(cluster: ComposeCluster, cut: _Cut) -> None:
-    """Leave the deployment as it was found: every broker runs, and hears the others."""
+    """Restore the deployment: every broker runs, and is on the network."""
     cut.mend()
     for broker in cluster.brokers.values():
         broker.container.reload()
@@ -177,7 +177,7 @@ def _restore(cluster: ComposeCluster, cut: _Cut) -> None:
 
 
 def _log_directories(cluster: ComposeCluster, place: Path) -> Mapping[int, Path]:
-    """Stop all brokers, and copy what their volumes hold."""
+    """Stop all brokers, and return a copy of each broker's log directory."""
     cluster.stop()
     copies = {}
     for id_, broker in cluster.brokers.items():
@@ -192,7 +192,7 @@ def _log_directories(cluster: ComposeCluster, place: Path) -> Mapping[int, Path]
 
 
 def _wipe(engine: docker.DockerClient, broker: ContainerBroker) -> None:
-    """Kill the broker and empty its volume, by a container that has nothing else to do."""
+    """Kill the broker and empty its volume, by a container made for that."""
     broker.kill()
     engine.containers.run(
         broker.container.image,
@@ -209,7 +209,7 @@ def _node_id(container: Container) -> int | None:
 
 
 def _published(container: Container) -> str:
-    """host:port of the only port that it publishes. Raises CannotHarm."""
+    """Return host:port of the first port that the container publishes. Raises CannotHarm."""
     bound = [host for hosts in container.ports.values() if hosts for host in hosts]
     if not bound:
         raise CannotHarm(f"{container.name} publishes no port, so it cannot be reached from here")

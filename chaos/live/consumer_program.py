@@ -1,4 +1,4 @@
-"""A program: a consumer, by assignment or in a group with commits, that writes down all it is told."""
+"""Program: a consumer, by assignment or as a group member that commits, which logs each poll, assignment and error."""
 
 import select
 import sys
@@ -26,17 +26,17 @@ def main(
     group: Annotated[str | None, typer.Option(help="As a member of this group, not of every partition.")] = None,
     setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for librdkafka.")] = None,
 ) -> None:
-    """Reads until its standard input ends."""
+    """Read until standard input ends."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": group or rows.name,
-            # Who reads by assignment was never told to begin anywhere but at the start.
+            # A reader by assignment begins at offset 0, so an offset reset is an error.
             "auto.offset.reset": "earliest" if group else "error",
             "enable.auto.commit": False,
             "check.crcs": True,
             "log_level": 0,
-            # Without a callback, lost connections would come as messages, and those are no news here.
+            # Without a callback, librdkafka returns lost connections as messages, which are not of interest here.
             "error_cb": lambda _error: None,
             **dict(each.split("=", 1) for each in setting or ()),
         }
@@ -56,17 +56,17 @@ def main(
 
 
 class _Reader:
-    """Polls, commits now and then what it was given, and writes a row for everything."""
+    """Polls, commits at an interval, and writes a row for each event."""
 
     def __init__(self, consumer: Consumer, file: BinaryIO, *, is_member: bool) -> None:
         self._consumer, self._file, self._is_member = consumer, file, is_member
         self._batches = self._assignments = 0
         self._next: dict[tuple[str, int], int] = {}
-        """What is to be committed, as far as it is not: the offset behind the last record of each partition."""
+        """The offset after the last record of each partition, for the next commit."""
         self._committed_at = time.monotonic()
 
     def poll(self) -> None:
-        """Take what there is, and say how far each partition is committed that had something."""
+        """Poll once. Write a row for each record, and the watermark of each partition that had records."""
         messages = self._consumer.consume(POLLED_MAX, POLL_S)
         self._batches += 1
         places = {place for place in map(self._take, messages) if place}
@@ -78,22 +78,22 @@ class _Reader:
             self._commit()
 
     def began(self, places: list[TopicPartition]) -> None:
-        """It reads these from now on, whatever it read before."""
+        """Write the start of an assignment, whatever the consumer read before."""
         self._assignments += 1
         for place in places:
             self._write(PollKind.ASSIGNED, place.partition, place.offset, number=self._assignments)
 
     def assigned(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
-        """The group gives it these."""
+        """Write the partitions that the group assigned."""
         self.began(places)
 
     def revoked(self, _consumer: Consumer, _places: list[TopicPartition]) -> None:
-        """The group takes them: the next one is to go on where this one ends."""
+        """Commit before the group revokes the partitions, so that the next member goes on at the end of this one."""
         self._commit()
         self._next.clear()
 
     def lost(self, _consumer: Consumer, _places: list[TopicPartition]) -> None:
-        """The group has given them to somebody else already."""
+        """Forget uncommitted offsets: the group has assigned the partitions to another member already."""
         self._next.clear()
 
     def _take(self, message: Message) -> tuple[str, int] | None:
@@ -135,7 +135,7 @@ class _Reader:
 
 
 def _content(message: Message) -> int:
-    """The number of all but the value; NONE where the broker has set the timestamp."""
+    """Return the number of all but the value; NONE where the broker has set the timestamp."""
     kind, timestamp = message.timestamp()
     if kind != TIMESTAMP_CREATE_TIME:
         return NONE

@@ -21,20 +21,20 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of a cluster. Every consumer by assignment reads all partitions."""
+    """The load on a cluster. Every consumer by assignment reads all partitions."""
 
     topic: str
     seed: int
     partitions: int = 6
     producers: int = 4
     per_second: int = 100
-    """Records of each producer."""
+    """Records per second of each producer."""
     consumers: int = 2
     members: int = 2
 
 
 class Crowd:
-    """Started once, stopped once. Their files are below `place`."""
+    """The client processes, started once and stopped once. Their files are below `place`."""
 
     def __init__(self, bootstrap: str, load: Load, place: Path) -> None:
         self.load = load
@@ -50,7 +50,7 @@ class Crowd:
 
     @property
     def consumer_files(self) -> list[Path]:
-        """Rows of POLLS of those that read by assignment."""
+        """Rows of POLLS of the consumers by assignment."""
         return [self._place / f"consumer-{number}" for number in range(self.load.consumers)]
 
     @property
@@ -59,7 +59,7 @@ class Crowd:
         return [self._place / f"member-{number}" for number in range(self.load.members)]
 
     def start(self) -> None:
-        """All of them."""
+        """Start all clients."""
         for number, path in enumerate(self.producer_files):
             options = {"number": number, "seed": self.load.seed, "per-second": self.load.per_second}
             self._run(PRODUCING, path, options, QUICK)
@@ -70,9 +70,9 @@ class Crowd:
         self._served = [Tail(path, SENDS) for path in self.producer_files]
 
     def served_after(self, moment_s: float, seconds: float) -> dict[int, float]:
-        """How many seconds after `moment_s` each partition first acknowledged a record that was sent later.
+        """Return, by partition, the seconds from `moment_s` to the first acknowledgement of a record sent after it.
 
-        A partition that does not within `seconds` from now is missing.
+        A partition without one within `seconds` from now is missing.
         """
         waited: dict[int, float] = {}
 
@@ -89,7 +89,7 @@ class Crowd:
         return waited
 
     def stop_sending(self) -> list[Anomaly]:
-        """Let every producer end: what was sent is answered first. Returns what they did not manage."""
+        """End every producer once all its sends are answered. Return an anomaly for each that fails to."""
         anomalies = []
         for name, said in self._end(self.producer_files).items():
             if said != "0":
@@ -98,7 +98,7 @@ class Crowd:
         return anomalies
 
     def read_to(self, ends: Mapping[int, int]) -> list[Anomaly]:
-        """Let every consumer by assignment come to where the partitions end. Returns what they did not manage."""
+        """Wait until every consumer by assignment has read to `ends`. Return an anomaly where one has not."""
         reached: dict[Path, dict[int, int]] = {path: {} for path in self.consumer_files}
         tails = {path: Tail(path, POLLS) for path in reached}
 
@@ -115,18 +115,18 @@ class Crowd:
         return [Anomaly("unread", sentence, (), 1)]
 
     def stop_reading(self) -> list[Anomaly]:
-        """Let every consumer end. Returns what they did not manage."""
+        """End every consumer. Return an anomaly for each that fails to."""
         said = self._end([*self.consumer_files, *self.member_files])
         return [Anomaly("client-ended", f"{name}: {words}.", (), 1) for name, words in said.items() if words]
 
     def kill(self) -> None:
-        """End whatever still runs."""
+        """Kill all processes that still run."""
         for process in self._processes.values():
             process.kill()
             process.wait()
 
     def _end(self, paths: Sequence[Path]) -> dict[str, str]:
-        """Tell clients to end, and return what each printed; or in words how it ended instead."""
+        """End clients by closing their standard input. Return each one's output, or in words how it ended instead."""
         processes = {path.name: self._processes[path.name] for path in paths}
         for process in processes.values():
             assert process.stdin is not None
@@ -159,17 +159,17 @@ class Crowd:
                 stderr=errors,
                 text=True,
                 cwd=self._place,
-                # Ctrl-C is for whoever started us: we end them.
+                # Ctrl-C goes to our process group only: we end the clients.
                 start_new_session=True,
             )
 
 
 def rows_of(paths: Iterable[Path], form: "np.dtype[np.void]") -> list[RowArray]:
-    """All that was written down in each file."""
+    """Return all rows of each file."""
     return [Tail(path, form).news() for path in paths]
 
 
 def _ends(rows: RowArray) -> dict[int, int]:
-    """Behind the last record of each partition that was read."""
+    """Return the offset after the last polled record of each partition."""
     polled = rows[rows["kind"] == PollKind.POLLED]
     return {int(at): int(polled["offset"][polled["partition"] == at][-1]) + 1 for at in np.unique(polled["partition"])}

@@ -1,4 +1,4 @@
-"""Brokers that do not hear each other, under load: `python -m cordwood.chaos.live.cut_networks --rounds 50`."""
+"""Network partitions between brokers under load: `python -m cordwood.chaos.live.cut_networks --rounds 50`."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ BROKERS = 3
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The brokers in their roles when the cut is made. `leader` leads one of the partitions."""
+    """The brokers by role at the start of the partition. `leader` leads one of the topic's partitions."""
 
     links: Network
     leader: int
@@ -43,7 +43,7 @@ CUTS: Mapping[str, Callable[[Scene], Iterable[Direction]]] = {
     "one_way": lambda scene: [(scene.leader, scene.other)],
     "all_apart": lambda scene: permutations(scene.links.ids, 2),
 }
-"""Who no longer hears whom. Clients reach every broker all the time."""
+"""The directions that each partition cuts. Clients reach every broker all the time."""
 
 NOBODY_MAY_ACKNOWLEDGE = "all_apart"
 
@@ -58,10 +58,10 @@ def main(
     seed: Seed = 1,
     keep: Keep = None,
 ) -> None:
-    """Cut the network between brokers in each way in turn while idempotent producers write, and heal it.
+    """Cut the network between brokers in each way in turn while idempotent producers write, and restore it.
 
-    At the end everything that was acknowledged must be there, once, in order, and the same on every replica. Exits with
-    1 where it is not, with 2 where no network can be made.
+    At the end every acknowledged record must be there, once, in order, and the same on every replica. Exits with 1
+    where it is not, with 2 where no network can be made.
     """
     turns = chosen(kinds, CUTS)
     try:
@@ -83,7 +83,7 @@ def main(
 
 
 def cut_and_heal(run: ClusterRounds, links: Network, cut: str, seconds: float) -> None:
-    """Cut for so long, heal, and wait until everything is served and in sync again."""
+    """Cut the network for `seconds`, restore it, and wait until all partitions take records and are in sync again."""
     leader = run.any_leader()
     other, third = run.rng.sample([id_ for id_ in links.ids if id_ != leader], 2)
     scene = Scene(links, leader, other, third, run.cluster.controller())

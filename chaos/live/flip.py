@@ -1,7 +1,7 @@
-"""A bit turned over anywhere in a stopped broker's data: `python -m cordwood.chaos.live.flip --flips 20`.
+"""Single bit flips anywhere in a stopped broker's data: `python -m cordwood.chaos.live.flip --flips 20`.
 
-Whatever the byte, `cordwood log verify` must name the file, and the broker must start, serve everything that the byte
-has nothing to do with, and serve no wrong byte.
+Whatever the byte, `cordwood log verify` must name the file. The broker must start, serve all records that the byte does
+not affect, and serve no wrong byte.
 """
 
 import random
@@ -24,9 +24,9 @@ TOPICS = {"flipped": 2, "beside": 1}
 RECORDS = 30
 RECORD_BYTES = 1000
 LOST_MAX = 5
-"""So many records share an interval of the index, which is served as a whole or not at all."""
+"""The most records in one index interval, which is served as a whole or not at all."""
 ZEROS_TRIED = 64
-"""How far into reserved space, behind the last byte that is not zero."""
+"""The bytes tried in the zeros after the last byte that is not zero."""
 ANSWER_S = 20.0
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -57,7 +57,7 @@ def main(
     seed: Annotated[int, typer.Option(help="Decides which.")] = 1,
     killed: Annotated[bool, typer.Option(help="Stop the broker with SIGKILL before, instead of cleanly.")] = False,
 ) -> None:
-    """Turn over single bits in a stopped broker's data, and see that each is found, named and never served.
+    """Flip single bits in a stopped broker's data, and check that each is found, named and never served.
 
     Exits with 1 where one is not.
     """
@@ -78,7 +78,7 @@ def main(
 
 
 def prepare(data: Path, *, is_killed: bool) -> dict[Place, bytes]:
-    """Fill a data directory by a broker that is then stopped. Returns what is to be read from it."""
+    """Fill a data directory through a broker, and stop the broker. Return the readable records."""
     broker = BrokerProcess(data)
     with broker:
         admin = AdminClient({"bootstrap.servers": broker.address})
@@ -89,7 +89,7 @@ def prepare(data: Path, *, is_killed: bool) -> dict[Place, bytes]:
             for topic, partition in partitions():
                 value = f"{topic} {partition} {number} ".encode().ljust(RECORD_BYTES, b".")
                 producer.produce(topic, value, partition=partition)
-            # One batch for each record: damage then costs few of them.
+            # One batch per record, so that damage affects few records.
             producer.flush(ANSWER_S)
         _commit_something(broker.address)
         served = read_what_is_served(broker.address, partitions())
@@ -103,7 +103,7 @@ def partitions() -> list[tuple[str, int]]:
 
 
 def choose(data: Path, rng: random.Random) -> Flip:
-    """Any bit of any file, each file as likely as another."""
+    """Return a random bit of a random file, each file with the same probability."""
     files = sorted(path for path in data.rglob("*") if path.is_file() and path.stat().st_size)
     path = rng.choice(files)
     content = path.read_bytes()
@@ -112,7 +112,7 @@ def choose(data: Path, rng: random.Random) -> Flip:
 
 
 def examine(pristine: Path, data: Path, flip: Flip, served: dict[Place, bytes]) -> Iterator[Anomaly]:
-    """What goes wrong with a copy of the data after one flip."""
+    """Yield the anomalies of a copy of the data after one flip."""
     shutil.rmtree(data, ignore_errors=True)
     shutil.copytree(pristine, data)
     flip.apply(data)
@@ -136,7 +136,7 @@ def examine(pristine: Path, data: Path, flip: Flip, served: dict[Place, bytes]) 
 
 
 def _commit_something(address: str) -> None:
-    """Give the internal topic of committed offsets something to lose."""
+    """Commit an offset, so that the internal topic of committed offsets has a record."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "flips"})
     try:
         consumer.commit(offsets=[TopicPartition("flipped", 0, 7)], asynchronous=False)

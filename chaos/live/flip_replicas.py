@@ -1,4 +1,4 @@
-"""Bytes and files that one replica loses, under load: `python -m cordwood.chaos.live.flip_replicas --rounds 100`."""
+"""Damaged and lost files of one replica, under load: `python -m cordwood.chaos.live.flip_replicas --rounds 100`."""
 
 import random
 import time
@@ -35,21 +35,21 @@ KINDS = {
     "journal": "metadata/journal",
     "snapshot": "metadata/*.snapshot",
 }
-"""What is harmed, by where it is in a log directory."""
+"""The files to damage, by kind, as patterns below a log directory."""
 
 WHILE_RUNNING = "_while_running"
-"""Kinds of this ending strike a closed segment of a broker that runs, and it has to be as it was before."""
+"""Suffix of the kinds that damage a sealed segment. The `bit-flip` fault leaves the broker running for them."""
 MISSING = "missing_segment"
 BYTES_MAX = 8
 PRELOADED = "preloaded"
 PRELOADED_VALUE_BYTES = 10_000
 CHECKPOINTED_S = 12.0
-"""By then a log that has come to rest is checkpointed."""
+"""The time after which an idle log has a checkpoint."""
 REPAIRED_S = 60.0
 LOOKED_AT_S = 0.5
 SETTINGS = {
     "metadata.log.max.record.bytes.between.snapshots": "4096",
-    # A pass over all closed segments well within the time that a repair may take.
+    # A pass over all sealed segments takes far less than the time that a repair may take.
     "log.scrub.bytes.per.second": str(64 << 20),
 }
 WORKLOAD_CONFIGS = {"segment.bytes": str(256 << 10)}
@@ -64,11 +64,10 @@ def main(
     keep: Keep = None,
     preload_mb: Annotated[int, typer.Option(help="Megabytes that each broker holds before the first round.")] = 0,
 ) -> None:
-    """Spoil or remove one broker's files in turn while idempotent producers write, and see that all is repaired.
+    """Damage or remove one broker's files in turn while idempotent producers write, and check that all are repaired.
 
-    What is damaged while that broker is stopped `cordwood log verify` must name. Within a minute the broker must have
-    what the others have, and a closed segment the very bytes that it had. No reader may ever be given a wrong byte.
-    Exits with 1 where it is not so.
+    The broker is stopped first, and `cordwood log verify` must name the damaged file. Within a minute the broker must
+    have what the others have. No reader may ever get a wrong byte. Exits with 1 where it is not so.
     """
     workload = Workload(per_second=per_second, topic_configs=WORKLOAD_CONFIGS)
     turns = chosen(kinds, KINDS)
@@ -85,7 +84,7 @@ def main(
 
 
 def preload(cluster: LocalCluster, megabytes: int) -> None:
-    """Fill a topic of its own, and wait until its closed segments are below the recovery point."""
+    """Fill a topic of its own, and wait until its sealed segments are below the recovery point."""
     cluster.create_topic(PRELOADED, 1, {"segment.bytes": str(16 << 20)})
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True})
     for number in range((megabytes << 20) // PRELOADED_VALUE_BYTES):
@@ -134,7 +133,7 @@ def rot(run: ClusterRounds, kind: str) -> None:
 
 
 def choose(data: Path, kind: str, rng: random.Random) -> list[Harm]:
-    """Harm to one file of this kind; none where there is no such file yet."""
+    """Return damage to one file of this kind; none where there is no such file yet."""
     files = sorted(path for path in data.glob(KINDS[kind]) if path.is_file() and path.stat().st_size)
     if kind.endswith(WHILE_RUNNING) or kind == MISSING:
         last = {max(path.parent.glob("*.log")) for path in files}
@@ -158,7 +157,7 @@ def choose(data: Path, kind: str, rng: random.Random) -> list[Harm]:
 
 
 def _ends(run: ClusterRounds, victim: int) -> dict[replica_logs.Replica, int]:
-    """How far the replicas of the others agree now, for each partition that the victim has."""
+    """Return the smallest log end offset of the others' replicas, for each partition that the victim has."""
     others = [data for id_, data in run.cluster.data.items() if id_ != victim]
     return {
         replica: min(replica_logs.end_offset(data, replica) for data in others)
@@ -179,7 +178,7 @@ def _is_as_before(path: Path, before: bytes) -> bool:
 
 
 def _is_repaired(run: ClusterRounds, victim: int, path: Path, committed: dict[replica_logs.Replica, int]) -> bool:
-    """Whether the file is sound or gone, and the victim's replica there has what another has."""
+    """Return whether the file is sound or gone, and the victim's replica is the same as another's."""
     time.sleep(LOOKED_AT_S)
     data = run.cluster.data
     try:
@@ -192,7 +191,7 @@ def _is_repaired(run: ClusterRounds, victim: int, path: Path, committed: dict[re
         logs = {id_: data[id_] for id_ in (victim, other)}
         return not list(replica_logs.differences(logs, replica, committed[replica]))
     except (OSError, DamagedLog):
-        # A file that the broker replaced or removed meanwhile.
+        # The broker replaced or removed the file meanwhile.
         return False
 
 

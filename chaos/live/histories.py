@@ -1,4 +1,4 @@
-"""From what clients wrote down, and from what lies on the brokers' disks, to a history that can be checked."""
+"""Conversion of client logs and the replicas on disk into a history for the checkers."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -24,7 +24,7 @@ LAST_GENERATION = 1 << 30
 
 
 def add_sends(history: HistoryBuilder, producers: Sequence[RowArray]) -> None:
-    """What producers sent and were told; each one's number is its place."""
+    """Add the producers' sends and acknowledgements. A producer's number is its index."""
     for number, rows in enumerate(producers):
         sends: dict[int, int] = {}
         for kind, sequence, partition, offset, error, _invoked_ns, at_ns, content in rows.tolist():
@@ -35,12 +35,12 @@ def add_sends(history: HistoryBuilder, producers: Sequence[RowArray]) -> None:
             elif promise_of(error) is Promise.NEVER:
                 history.fail(sends[sequence], at_ns)
             else:
-                # librdkafka tells what its last request was answered, and not what became of those before.
+                # librdkafka reports the answer to its last request only, not the answers to its earlier tries.
                 history.info(sends[sequence], at_ns)
 
 
 def add_polls(history: HistoryBuilder, consumers: Sequence[RowArray], left_out: Set[Place]) -> None:
-    """What consumers were given and told; each one's number is its place."""
+    """Add the consumers' polls, assignments and watermarks. A consumer's number is its index."""
     for consumer, rows in enumerate(consumers):
         for kind, partition, offset, value, batch, at_ns, content in rows.tolist():
             if kind == PollKind.POLLED and (partition, offset) not in left_out:
@@ -52,10 +52,11 @@ def add_polls(history: HistoryBuilder, consumers: Sequence[RowArray], left_out: 
 
 
 def add_commits(history: HistoryBuilder, members: Sequence[RowArray]) -> None:
-    """What the members of one group committed.
+    """Add the offset commits of the members of one group.
 
-    No client says which generation it is in. But a member that is given a partition has it in a later generation than
-    all that were given it before, or its commits are refused: so the order of their assignments will do.
+    A client does not report its generation. But a member that is assigned a partition has it in a later generation than
+    all members that were assigned it before, or its commits are refused. So the order of the assignments serves as the
+    generation.
     """
     begun = sorted(
         (at_ns, member, assignment)
@@ -72,18 +73,18 @@ def add_commits(history: HistoryBuilder, members: Sequence[RowArray]) -> None:
 
 
 def add_final_commits(history: HistoryBuilder, committed: Mapping[int, int]) -> None:
-    """What the group is told by partition once all of its members have left."""
+    """Add the group's committed offsets, by partition, as read after all of its members have left."""
     for partition, offset in committed.items():
         history.read_commit(GROUP, LAST_GENERATION, partition, offset)
 
 
 def polled_count(rows: RowArray) -> int:
-    """How many records a consumer was given."""
+    """Return how many records a consumer polled."""
     return int((rows["kind"] == PollKind.POLLED).sum())
 
 
 class RawRecord(NamedTuple):
-    """A record as it lies on disk."""
+    """A record on disk."""
 
     offset: int
     value: int
@@ -92,14 +93,14 @@ class RawRecord(NamedTuple):
 
 
 class RawReplica(NamedTuple):
-    """A replica as it lies on disk, from where its oldest segment begins to where its last batch ends."""
+    """A replica on disk, from the start of its oldest segment to the end of its last batch."""
 
     log_start: int
     log_end: int
     records: Sequence[RawRecord]
 
     def content(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Offset and value of every record between two offsets."""
+        """Return offset and value of every record from `start` to before `end`."""
         return [(record.offset, record.value) for record in self.records if start <= record.offset < end]
 
 
@@ -108,7 +109,7 @@ RawReplicas = Mapping[tuple[int, int], RawReplica]
 
 
 def replicas_on(data: Mapping[int, Path], topic_id: str) -> RawReplicas:
-    """What each broker holds of each partition of a topic."""
+    """Return each broker's replica of each partition of a topic."""
     return {
         (broker, int(directory.name)): _replica_in(directory)
         for broker, path in data.items()
@@ -117,7 +118,7 @@ def replicas_on(data: Mapping[int, Path], topic_id: str) -> RawReplicas:
 
 
 def _replica_in(directory: Path) -> RawReplica:
-    # Not where the first record is: the one that should be before it may be lost.
+    # The log start is the oldest segment's base offset, not the first record's offset: an earlier record may be lost.
     start = end = min((int(segment.stem) for segment in directory.glob("*.log")), default=0)
     records: list[RawRecord] = []
     for header, batch in batches_in(directory):
@@ -127,7 +128,7 @@ def _replica_in(directory: Path) -> RawReplica:
 
 
 def differing(replicas: RawReplicas) -> frozenset[int]:
-    """The partitions whose replicas differ in what all of them reach: the checker names the records that prove it."""
+    """Return the partitions whose replicas differ in the range that all have. The checker names the records."""
     copies: dict[int, list[RawReplica]] = {}
     for (_, partition), replica in replicas.items():
         copies.setdefault(partition, []).append(replica)
@@ -141,10 +142,11 @@ def _differ(copies: Sequence[RawReplica]) -> bool:
 
 
 def sent_again(replicas: RawReplicas) -> frozenset[Place]:
-    """The places of records that their client itself sent once more under another id or epoch.
+    """Return the places of records that the client itself sent again under another producer id or epoch.
 
-    An idempotent producer that has lost track begins a new epoch, and librdkafka then sends again what it was not told
-    of. That is no duplicate of ours, who tell them apart within an epoch only (rule 9): the last copy counts.
+    An idempotent producer that has lost track of its sequences begins a new epoch, and librdkafka then sends again the
+    records without an answer. The broker finds duplicates within one epoch only (rule 9), so these are no anomaly; the
+    last copy counts.
     """
     copies: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
     earlier: set[Place] = set()
@@ -162,7 +164,7 @@ def add_replicas(
     replicas: RawReplicas,
     left_out: Set[Place],
 ) -> None:
-    """What every replica of the topic holds. They were in sync, so each is committed to its end."""
+    """Add every replica of the topic. The replicas were in sync, so each is committed to its end."""
     for (broker, partition), replica in replicas.items():
         start, end = replica.log_start, replica.log_end
         kept = (row for row in replica.content(start, end) if (partition, row[0]) not in left_out)
@@ -170,7 +172,7 @@ def add_replicas(
 
 
 def told_errors(consumers: Sequence[RowArray]) -> Iterator[Anomaly]:
-    """The errors that no reader of committed records may get."""
+    """Yield the errors that a reader of committed records must never get."""
     told = [rows[rows["kind"] == PollKind.TOLD_ERROR] for rows in consumers]
     codes, counts = np.unique(np.concatenate([rows["value"] for rows in told]), return_counts=True)
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
@@ -179,7 +181,7 @@ def told_errors(consumers: Sequence[RowArray]) -> Iterator[Anomaly]:
 
 
 def given_up(producers: Sequence[RowArray]) -> Iterator[Anomaly]:
-    """Sends that a client gave up, though every fault was healed long before."""
+    """Yield the sends that a producer gave up although every fault had been undone long before."""
     rows = np.concatenate([rows[rows["kind"] == SendKind.GIVEN_UP] for rows in producers])
     codes, counts = np.unique(rows["error"], return_counts=True)
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):

@@ -30,8 +30,8 @@ def main(
 ) -> None:
     """Kill leaders with SIGKILL while idempotent producers write, and start them again.
 
-    At the end everything that was acknowledged must be there, once, in order, and the same on every replica. Exits with
-    1 where it is not, or where the others took too long to take over.
+    At the end every acknowledged record must be there, once, in order, and the same on every replica. Exits with 1
+    where it is not, or where a failover took too long.
     """
     workload = Workload(partitions=partitions, producers=producers, per_second=per_second)
     with workplace(keep) as place:
@@ -44,12 +44,12 @@ def main(
 
 
 def kill_leader(run: ClusterRounds) -> None:
-    """Kill a broker that leads something, wait until others lead, start it, and wait until it is in sync."""
+    """Kill a broker that leads a partition, wait for the failover, start the broker, and wait until it is in sync."""
     _kill(run, run.any_leader())
 
 
 def kill_controller(run: ClusterRounds) -> None:
-    """The same with the broker that is the active controller."""
+    """Do the same with the broker that is the active controller."""
     _kill(run, run.cluster.controller())
 
 

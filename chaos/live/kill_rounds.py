@@ -1,4 +1,4 @@
-"""SIGKILL under load, many times: `python -m cordwood.chaos.live.kill_rounds --rounds 50`."""
+"""SIGKILL of a broker under load, many times: `python -m cordwood.chaos.live.kill_rounds --rounds 50`."""
 
 import random
 import tempfile
@@ -22,7 +22,7 @@ def main(
 ) -> None:
     """Kill a broker with SIGKILL while idempotent producers write to it, and start it again.
 
-    At the end everything that was acknowledged must be there, once, in order. Exits with 1 where it is not.
+    At the end every acknowledged record must be there, once, in order. Exits with 1 where it is not.
     """
     with tempfile.TemporaryDirectory(prefix="cordwood-kills-") as place:
         broker = BrokerProcess(Path(place) / "data")

@@ -1,4 +1,4 @@
-"""Idempotent producers that keep sending through every failure, and the reader that says what is there in the end."""
+"""Idempotent producers that keep sending through every failure, and a reader of the final log."""
 
 import random
 import time
@@ -18,7 +18,7 @@ POLL_S = 0.005
 
 
 class Load:
-    """Some producers on one topic. All they are told goes into `ack_log`."""
+    """Some producers on one topic. `ack_log` has all their acknowledgements and failures."""
 
     def __init__(self, address: str, topic: str, partitions: int, producers: int, rng: random.Random) -> None:
         self.ack_log = AckLog()
@@ -27,13 +27,13 @@ class Load:
         self._producers = [Producer(_producer_settings(address)) for _ in range(producers)]
 
     def create_topic(self) -> None:
-        """Raises KafkaException where the broker refuses."""
+        """Create the topic. Raises KafkaException where the broker refuses."""
         admin = AdminClient({"bootstrap.servers": self._address, "log_level": 0})
         topic = NewTopic(self._topic, self._partitions, 1)
         admin.create_topics([topic], request_timeout=ANSWER_S)[self._topic].result(ANSWER_S)
 
     def run_for(self, seconds: float) -> None:
-        """Keep sending; what the broker does not take now stays in the producers' queues."""
+        """Keep sending; records that the broker does not take now stay in the producers' queues."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for number, producer in enumerate(self._producers):
@@ -42,7 +42,7 @@ class Load:
                 producer.poll(POLL_S)
 
     def run_until_served(self, seconds: float) -> bool:
-        """Keep sending until one more record is acknowledged. False where none is before the time is over."""
+        """Keep sending until one more record is acknowledged. Return False where none is within `seconds`."""
         before, end = len(self.ack_log.acknowledged), time.monotonic() + seconds
         while len(self.ack_log.acknowledged) == before:
             if time.monotonic() > end:
@@ -51,11 +51,11 @@ class Load:
         return True
 
     def settle(self) -> bool:
-        """Whether every record that was sent is answered before the time is over."""
+        """Return whether every record sent is answered within SETTLE_S."""
         return wait_for(lambda: not any(producer.flush(0.1) for producer in self._producers), SETTLE_S)
 
     def read_back(self) -> dict[int, list[tuple[int, Sent]]]:
-        """Each partition's records from start to end. Raises TimeoutError where the end is not reached in time."""
+        """Return each partition's records from start to end. Raises TimeoutError where the end does not come in time."""
         settings = {"bootstrap.servers": self._address, "group.id": "reader", "enable.auto.commit": False}
         consumer = Consumer({**settings, "auto.offset.reset": "error", "log_level": 0})
         try:
@@ -69,7 +69,7 @@ class Load:
             if len(producer) > 5000:
                 return
             sent = self.ack_log.next(number, partition)
-            # Long and short ones, so that batches end anywhere within a page of the disk.
+            # Long and short records, so that batches end anywhere within a page of the disk.
             padding = self._padding[: self._rng.randrange(len(self._padding))]
             producer.produce(self._topic, sent.encode(), key=padding, partition=partition, on_delivery=self._told(sent))
 

@@ -1,4 +1,4 @@
-"""Three brokers of this machine, each with a disk, a network and a clock of its own as far as the faults want them."""
+"""A target of three local brokers, each with its own disk, network and clock where the faults need them."""
 
 import os
 import shutil
@@ -20,13 +20,13 @@ BROKERS = 3
 NEED_DISKS = frozenset({"power-cut", "disk-full", "fsync-error"})
 DISK_BYTES = 2 << 30
 DISK_BYTES_PER_MINUTE = 40 << 20
-"""What a broker stores in a minute of the usual load, with room to spare."""
+"""Bytes that a broker stores in a minute of the default load, with a margin."""
 DEVICE_SHARE = 0.9
-"""A device in memory is smaller than its disk: it can run out of room while the disk still has some."""
+"""The size of a device in memory, as a share of its disk's: the device can be full while the disk has free space."""
 
 
 def reasons() -> dict[str, str]:
-    """Why some faults cannot be done here, by their names."""
+    """Return the faults that are not possible on this machine, each with its reason."""
     found = {}
     if reason := network.why_not():
         found["partition"] = reason
@@ -38,14 +38,14 @@ def reasons() -> dict[str, str]:
 
 
 def enter(faults: Sequence[str]) -> None:
-    """Run this program anew where a fault needs a network of its own. Raises CannotCut."""
+    """Restart this program in its own network namespace where a fault needs one. Raises CannotCut."""
     if "partition" in faults:
         network.enter()
 
 
 @contextmanager
 def opened(place: Path, faults: Sequence[str], minutes: float) -> Iterator[Target]:
-    """The brokers, not started yet. All that is made goes at the end of the block.
+    """Yield the brokers, not started yet. Everything made here is removed at the end of the block.
 
     Raises CannotMount, CannotCut.
     """
@@ -99,7 +99,7 @@ def _makers(
 def _disks(
     place: Path, faults: Sequence[str], minutes: float, ids: Sequence[int], stack: ExitStack
 ) -> dict[int, LoopFileSystem]:
-    """A file system for each broker, if a fault needs one."""
+    """Mount a file system for each broker, where a fault needs one."""
     if not NEED_DISKS & set(faults):
         return {}
     size_bytes = DISK_BYTES + int(minutes * DISK_BYTES_PER_MINUTE)

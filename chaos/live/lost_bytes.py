@@ -1,4 +1,4 @@
-"""What a disk loses of a file without a word: a range of it, its end, or all of it."""
+"""Silent data loss in a file: a zeroed range, a missing end, or a missing file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,19 +6,19 @@ from typing import Protocol
 
 
 class Harm(Protocol):
-    """Harm to one file, or to a segment and its index. `path` is relative to the data directory."""
+    """Damage to one file, or to a segment and its index. `path` is relative to the data directory."""
 
     @property
     def path(self) -> Path: ...
 
     def apply(self, data: Path) -> None:
-        """Do it, below a broker that may be running."""
+        """Damage the file. The broker may be running."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Zeros:
-    """A range of a file reads as zeros."""
+    """A range of a file that reads as zeros."""
 
     path: Path
     position: int
@@ -35,7 +35,7 @@ class Zeros:
 
 @dataclass(frozen=True, slots=True)
 class Shortening:
-    """A file ends too early."""
+    """A file that ends too early."""
 
     path: Path
     size: int
@@ -50,7 +50,7 @@ class Shortening:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A segment is gone, perhaps with its index."""
+    """A missing segment, with or without its index."""
 
     path: Path
     with_index: bool

@@ -1,4 +1,4 @@
-"""A flood of malformed frames on a live broker, which must neither grow, nor fall over, nor trouble a bystander.
+"""Flood of malformed frames on a live broker, which must stay up, bounded in memory, and serve a bystander.
 
     python -m cordwood.chaos.live.malformed --frames 1000000 --seed 7
 
@@ -36,13 +36,13 @@ ACK_MS_MAX = 10_000.0
 START_S = 30.0
 SETTLE_S = 3.0
 BYSTANDER_TOPIC = "bystander"
-# Every accident would otherwise make a topic, and topics are growth that was asked for.
+# Otherwise random requests would create topics, whose memory would count as growth.
 SETTINGS = ("auto.create.topics.enable=false", "group.initial.rebalance.delay.ms=0", "connections.max.idle.ms=60000")
 
 
 @dataclass(frozen=True, slots=True)
 class MalformedVerdict:
-    """What the flood did to the broker; `complaints` is empty where all is well."""
+    """The flood's effects on the broker; `complaints` is empty where the broker passed."""
 
     tally: Tally
     observed: Observed
@@ -54,9 +54,9 @@ class MalformedVerdict:
 def flood(
     port: int, pid: int, frames: int, seed: int, processes: int, taken: Callable[[int], None] = lambda _frames: None
 ) -> MalformedVerdict:
-    """Send the frames and judge; `taken` hears how many the broker has taken so far.
+    """Send the frames and judge the broker. `taken` gets the number of frames that the broker has taken so far.
 
-    The broker's memory is compared with what it was over the first chunks.
+    The broker's final memory is compared with its largest over the first chunks.
     """
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
     for created in admin.create_topics([NewTopic(name, 1, 1) for name in (TOPIC, BYSTANDER_TOPIC)]).values():
@@ -80,7 +80,7 @@ def flood(
             complaints.append(f"the broker is gone: {error}")
     try:
         if not complaints:
-            # The senders are gone, and with them what they held open.
+            # The senders have ended, and the connections that they held open are closed.
             time.sleep(SETTLE_S)
             after = resident_mb(pid)
     except ProcessLookupError as error:
@@ -95,14 +95,14 @@ def flood(
 
 
 def _chunks(port: int, seed: int, frames: int) -> Iterator[tuple[int, str, int]]:
-    """More than enough: frames behind a fatal one on the same connection do not count."""
+    """Yield more chunks than needed: frames after a fatal one on the same connection do not count."""
     for number in range(20 * (frames // FRAMES_PER_CHUNK + 1)):
         yield port, f"{seed}/{number}", FRAMES_PER_CHUNK
 
 
 @contextlib.contextmanager
 def broker(place: Path) -> Iterator[tuple[int, int]]:
-    """A broker with an empty data directory there: its port and process id."""
+    """Run a broker on an empty data directory in `place`. Yield its port and process id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -135,7 +135,7 @@ def main(
     processes: Annotated[int, typer.Option(min=1, help="Senders at once.")] = 2 * (os.cpu_count() or 1),
     keep: Annotated[Path | None, typer.Option(help="Keep the broker's data and log in this new directory.")] = None,
 ) -> None:
-    """Start a broker, flood it, and say how it bore it."""
+    """Start a broker, flood it with malformed frames, and report the result."""
     console = Console(highlight=False)
     with contextlib.ExitStack() as stack:
         place = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cordwood-malformed-")))

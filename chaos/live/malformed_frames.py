@@ -1,4 +1,4 @@
-"""Frames that no client should send: each kind of damage as a small function over a seed."""
+"""Malformed frames: each kind of damage is a small function of a request and a seeded random generator."""
 
 import random
 import struct
@@ -19,7 +19,7 @@ LENGTH = struct.Struct(">i")
 
 
 class After(Enum):
-    """What the sender does with and after the last frame of a connection."""
+    """The sender's behaviour with and after the last frame of a connection."""
 
     READ = "read until a sound request behind it is answered or the broker closes"
     HANG_UP = "close its side in the middle of a frame"
@@ -29,13 +29,13 @@ class After(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """What one connection sends: frames that it may survive, a last one, and what becomes of the connection."""
+    """The frames of one connection: some that it may survive, a last one, and the behaviour after it."""
 
     frames: tuple[bytes, ...]
     last: bytes
     after: After
     kinds: tuple[str, ...]
-    """What was done to the frames, and to the last one."""
+    """The kinds of damage to the frames and to the last one."""
 
     @property
     def all_frames(self) -> tuple[bytes, ...]:
@@ -43,17 +43,17 @@ class Burst:
 
 
 def framed(request: bytes) -> bytes:
-    """With its length in front."""
+    """Return a request with its length in front."""
     return LENGTH.pack(len(request)) + request
 
 
 def sound(_rng: random.Random, request: WildRequest) -> bytes:
-    """Well-formed, with fields that no client would send together."""
+    """Return a well-formed request, with a combination of fields that no client sends."""
     return framed(request.frame)
 
 
 def flipped(rng: random.Random, request: WildRequest) -> bytes:
-    """Some bytes of the body are others."""
+    """Change some bytes of the body."""
     damaged = bytearray(request.frame)
     for _ in range(rng.choice((1, 1, 2, 8))):
         damaged[rng.randrange(min(request.body, len(damaged) - 1), len(damaged))] = rng.randrange(256)
@@ -61,14 +61,14 @@ def flipped(rng: random.Random, request: WildRequest) -> bytes:
 
 
 def flipped_head(rng: random.Random, request: WildRequest) -> bytes:
-    """A byte of the header is another: API, version, correlation or client id."""
+    """Change a byte of the header: API, version, correlation or client id."""
     damaged = bytearray(request.frame)
     damaged[rng.randrange(request.body)] = rng.randrange(256)
     return framed(bytes(damaged))
 
 
 def nonsense_batch(rng: random.Random, _request: WildRequest) -> bytes:
-    """A Produce whose batch has a right checksum over wrong fields."""
+    """Return a Produce whose batch has a correct checksum over wrong fields."""
     produce = wild_request(rng, ApiKey.PRODUCE, rng.randrange(3, 9))
     batch = bytearray(encode([Record(0, 0, b"key", b"value", ())]))
     for _ in range(rng.randrange(1, 5)):
@@ -81,52 +81,52 @@ def nonsense_batch(rng: random.Random, _request: WildRequest) -> bytes:
 
 
 def cut_short(rng: random.Random, request: WildRequest) -> bytes:
-    """The request ends early, and its length agrees."""
+    """Cut the request short; its length agrees."""
     return framed(request.frame[: rng.randrange(len(request.frame))])
 
 
 def grown(rng: random.Random, request: WildRequest) -> bytes:
-    """Bytes follow behind the request, and its length covers them."""
+    """Append bytes to the request; its length covers them."""
     return framed(request.frame + rng.randbytes(rng.choice((1, 3, 200))))
 
 
 def giant_array(rng: random.Random, request: WildRequest) -> bytes:
-    """Somewhere in the body stands the length of an array that would fill the machine's memory."""
+    """Put the length of an array larger than the machine's memory somewhere in the body."""
     giant = rng.choice((b"\x7f\xff\xff\xff", b"\x00\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x07"))
     at = rng.randrange(request.body, len(request.frame) + 1)
     return framed(request.frame[:at] + giant + request.frame[at + len(giant) :])
 
 
 def random_body(rng: random.Random, request: WildRequest) -> bytes:
-    """The header of a known API before noise."""
+    """Return the header of a known API before random bytes."""
     return framed(request.frame[: request.body] + rng.randbytes(rng.choice((0, 1, 4, 16, 64, 300, 4000))))
 
 
 def unknown_api(rng: random.Random, request: WildRequest) -> bytes:
-    """An API or a version that nobody has, or only a newer Kafka."""
+    """Return an API or version that does not exist, or exists only in a newer Kafka."""
     key = rng.choice((request.api_key, rng.randrange(-(2**15), 2**15), rng.randrange(100)))
     version = rng.choice((-1, rng.randrange(30), rng.randrange(-(2**15), 2**15)))
     return framed(HEAD.pack(key, version, 1) + request.frame[HEAD.size :])
 
 
 def noise(rng: random.Random, _request: WildRequest) -> bytes:
-    """Nothing but noise, of the length that it claims."""
+    """Return random bytes after their correct length."""
     return framed(rng.randbytes(rng.choice((0, 1, 7, 8, 9, 30, 300, 3000))))
 
 
 def other_protocol(rng: random.Random, _request: WildRequest) -> bytes:
-    """What strangers say at the wrong door."""
+    """Return the first bytes of another protocol: HTTP, TLS or SSH."""
     return rng.choice((b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"SSH-2.0-x\r\n"))
 
 
 def bad_length(rng: random.Random, request: WildRequest) -> bytes:
-    """A length that is negative, tiny, or more than any request may have."""
+    """Return a length that is negative, tiny, or larger than any request may have."""
     length = rng.choice((-1, -(2**31), 2**31 - 1, 2**30, 200 << 20, 0, 1, 7, rng.randrange(-(2**31), 0)))
     return LENGTH.pack(length) + request.frame
 
 
 def broken_off(rng: random.Random, request: WildRequest) -> bytes:
-    """A frame of which only the beginning is sent."""
+    """Return the beginning of a frame."""
     whole = (
         framed(request.frame) if rng.random() < 0.7 else LENGTH.pack(rng.choice((1 << 20, 90 << 20))) + request.frame
     )
@@ -136,7 +136,7 @@ def broken_off(rng: random.Random, request: WildRequest) -> bytes:
 Damage = Callable[[random.Random, WildRequest], bytes]
 
 OFTEN_SURVIVED: tuple[Damage, ...] = (sound, sound, nonsense_batch, nonsense_batch, grown, grown, flipped)
-"""After these the broker mostly keeps the connection."""
+"""Damage after which the broker mostly keeps the connection."""
 USUALLY_FATAL: tuple[Damage, ...] = (
     flipped,
     flipped,
@@ -153,7 +153,7 @@ USUALLY_FATAL: tuple[Damage, ...] = (
 
 
 def bursts(seed: str, frames: int) -> list[Burst]:
-    """Connections that together send about so many frames; the same for the same seed."""
+    """Return connections that send at least `frames` frames together; the same for the same seed."""
     rng = random.Random(seed)
     served, known = served_requests(rng, POOL_OF_EACH), any_requests(rng, POOL_OF_EACH // 4)
     drawn: list[Burst] = []

@@ -1,4 +1,4 @@
-"""Puts malformed frames on the wire, and counts how the broker took them."""
+"""Senders of malformed frames, with counts of answers, closed connections and stalls."""
 
 import socket
 import struct
@@ -14,20 +14,21 @@ DRIBBLED_BYTES_MAX = 100
 DRIBBLE_PAUSE_S = 0.001
 FENCE_ID = 0x7E57FACE
 FENCE = framed(HEAD.pack(18, 0, FENCE_ID) + b"\xff\xff")
-"""A sound ApiVersions request. Answers come in order, so its answer says that all before it has been taken."""
+"""A well-formed ApiVersions request. Answers come in order, so its answer shows that all frames before it were taken.
+"""
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How the broker took the frames of some connections."""
+    """Counts over some connections."""
 
     taken: int = 0
-    """Frames that were answered, or that ended their connection, or were left incomplete."""
+    """Frames that were answered, ended their connection, or were left incomplete."""
     connections: int = 0
     closed_by_broker: int = 0
     stalled: int = 0
-    """Connections where neither an answer nor an end came in time, as after a request that may wait."""
+    """Connections with neither an answer nor a close in time, for example after a request that may wait."""
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
@@ -39,24 +40,24 @@ class Tally:
 
 
 class Ended(Exception):
-    """The broker closed the connection after so many answers."""
+    """The broker closed the connection after `answers` answers."""
 
     def __init__(self, answers: int) -> None:
         self.answers = answers
 
 
 class Stalled(Exception):
-    """The broker neither answered in time nor closed, after so many answers."""
+    """The broker neither answered in time nor closed the connection, after `answers` answers."""
 
     def __init__(self, answers: int) -> None:
         self.answers = answers
 
 
 def send(port: int, burst: Burst, kept_open: list[socket.socket]) -> Tally:
-    """One connection's frames. Raises OSError where the broker takes no connections."""
+    """Send one connection's frames. Raises OSError where the broker accepts no connections."""
     connection = socket.create_connection(("127.0.0.1", port), CONNECT_S)
     connection.settimeout(ANSWER_S)
-    # The end of a connection is a reset: a million of them would use up the ports otherwise.
+    # Close with a reset: a million connections in TIME_WAIT would use up the ports.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
     taken = 0
     try:
@@ -76,7 +77,7 @@ def send(port: int, burst: Burst, kept_open: list[socket.socket]) -> Tally:
 
 
 def _send_last(connection: socket.socket, burst: Burst) -> None:
-    """The frame that most likely ends it, in the way that the burst says. Raises Ended and Stalled."""
+    """Send the last frame in the manner of `burst.after`. Raises Ended and Stalled."""
     match burst.after:
         case After.READ:
             _exchange(connection, burst.last + FENCE)
@@ -116,7 +117,7 @@ def _exchange(connection: socket.socket, data: bytes, *, hangs_up: bool = False,
 
 
 def send_chunk(work: tuple[int, str, int]) -> Tally:
-    """One chunk, in a process of its own: (port, seed, frames)."""
+    """Send one chunk: (port, seed, frames). Runs in a process of its own."""
     port, seed, frames = work
     kept_open: list[socket.socket] = []
     tally = Tally()

@@ -1,9 +1,9 @@
-"""A network of this machine's own, one namespace a broker, whose every direction can be cut by itself.
+"""A private network on this machine, with one network namespace per broker and one-way partitions.
 
-The brokers' packets are forwarded by the namespace of the program that drives them. A cut is a routing rule there that
-drops what one broker sends to another, without a word to either: connections stay open and nothing arrives, as when a
-cable is pulled, and one way only if so wished. It needs root and iproute2, and neither netfilter nor a proxy through
-which brokers would have to be told to talk.
+The namespace of the program that drives the brokers forwards their packets. A partition is a routing rule there that
+drops packets from one broker to another silently: connections stay open and nothing arrives, as with a pulled cable.
+Each direction is cut separately. The network needs root and iproute2; it needs neither netfilter nor a proxy between
+the brokers.
 """
 
 import os
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 INSIDE = "CHAOS_NETWORK"
-"""Set in the environment of a program that has a network of its own."""
+"""Environment variable of a program that runs in its own network."""
 
 NAMESPACES = Path("/run/netns")
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
@@ -22,15 +22,15 @@ FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 ENTERING = ("unshare", "--net", "--mount")
 
 Direction = tuple[int, int]
-"""Who sends, and who does not hear."""
+"""The broker that sends, and the broker that does not receive."""
 
 
 class CannotCut(Exception):
-    """This machine or this user may not make networks."""
+    """This machine or this user may not create networks."""
 
 
 def why_not() -> str | None:
-    """Why nobody can make a network here; None where we can."""
+    """Return why no network can be created here; None where one can."""
     if INSIDE in os.environ:
         return None
     if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "ip"))):
@@ -40,9 +40,9 @@ def why_not() -> str | None:
 
 
 def enter() -> None:
-    """Run this program anew in a network of its own; return where it has one already.
+    """Restart this program in its own network namespace; return where it runs in one already.
 
-    All that is made there goes when the program does. Raises CannotCut.
+    Everything made in the namespace is removed when the program ends. Raises CannotCut.
     """
     if INSIDE in os.environ:
         return
@@ -53,13 +53,14 @@ def enter() -> None:
 
 
 class Network:
-    """A namespace for each broker, all joined by ours. To be made once, in a program that has entered its own."""
+    """One namespace per broker, all connected through ours. Made once, by a program in its own namespace."""
 
     def __init__(self, ids: Iterable[int]) -> None:
         assert INSIDE in os.environ, "rules and routes belong into a network of their own"
         self.ids = list(ids)
         self._cut: set[Direction] = set()
-        # `ip netns exec` gives each broker mounts of its own: what we unmount must go there too, or it stays in use.
+        # `ip netns exec` gives each broker its own mounts: an unmount of ours must reach them, or the mount stays in
+        # use.
         _run("mount", "--make-rshared", "/")
         NAMESPACES.mkdir(parents=True, exist_ok=True)
         _run("mount", "-t", "tmpfs", "namespaces", str(NAMESPACES))
@@ -69,28 +70,28 @@ class Network:
             self._join(id_)
 
     def address(self, id_: int) -> str:
-        """Where a broker is to listen."""
+        """Return the address that a broker listens on."""
         return f"10.77.{id_}.2"
 
     def inside(self, id_: int) -> tuple[str, ...]:
-        """What to put before a command that is to run there."""
+        """Return the command prefix that runs a command in a broker's namespace."""
         return ("ip", "netns", "exec", _name(id_))
 
     def cut(self, directions: Iterable[Direction]) -> None:
-        """From now on nothing that goes in one of these directions arrives."""
+        """Drop all packets of these directions from now on."""
         for direction in set(directions) - self._cut:
             self._rule("add", direction)
             self._cut.add(direction)
 
     def heal(self) -> None:
-        """Everything arrives again."""
+        """Remove all partitions."""
         for direction in self._cut:
             self._rule("del", direction)
         self._cut.clear()
 
     @property
     def ways(self) -> dict[str, Callable[[int], None]]:
-        """Ways to cut one broker off from all others, by what it is then."""
+        """Ways to cut one broker off from all others, by name."""
         return {
             "alone": lambda id_: self.cut(self.around(id_)),
             "deaf": lambda id_: self.cut(self.towards(id_)),
@@ -98,16 +99,16 @@ class Network:
         }
 
     def around(self, id_: int) -> Iterator[Direction]:
-        """Both ways between a broker and every other."""
+        """Return both directions between a broker and every other."""
         yield from self.towards(id_)
         yield from self.out_of(id_)
 
     def towards(self, id_: int) -> Iterator[Direction]:
-        """From every other broker to this one."""
+        """Return the directions from every other broker to this one."""
         return ((other, id_) for other in self.ids if other != id_)
 
     def out_of(self, id_: int) -> Iterator[Direction]:
-        """From this broker to every other."""
+        """Return the directions from this broker to every other."""
         return ((id_, other) for other in self.ids if other != id_)
 
     def _rule(self, action: str, direction: Direction) -> None:

@@ -1,4 +1,4 @@
-"""The options that the commands of this folder share, and the place that they work in."""
+"""Command-line options that the commands of this folder share, and their working directory."""
 
 import contextlib
 import signal
@@ -18,7 +18,7 @@ Keep = Annotated[
 
 
 def chosen(kinds: Iterable[str] | None, known: Iterable[str]) -> list[str]:
-    """Those of the known kinds that were asked for; all where none was. Raises BadParameter."""
+    """Return the requested kinds in the order of `known`; all where none was requested. Raises BadParameter."""
     wanted, names = set(kinds or known), list(known)
     if unknown := wanted - set(names):
         raise typer.BadParameter(
@@ -29,9 +29,10 @@ def chosen(kinds: Iterable[str] | None, known: Iterable[str]) -> list[str]:
 
 @contextlib.contextmanager
 def workplace(keep: Path | None) -> Iterator[Path]:
-    """A directory that is gone afterwards, unless somebody wants to keep it.
+    """Yield a working directory, which is deleted afterwards unless `keep` names it.
 
-    Within it, SIGTERM ends this program as Ctrl-C does: what it started and mounted does not outlive it.
+    Within the block, SIGTERM ends this program as Ctrl-C does, so that the processes and mounts that it made end with
+    it.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if keep is None:

@@ -21,10 +21,10 @@ def main(
     seed: Seed = 1,
     keep: Keep = None,
 ) -> None:
-    """Stop a leader's process while idempotent producers write, let others take over, and let it go on.
+    """Suspend a leader's process while idempotent producers write, wait for the failover, and resume the process.
 
-    A deposed leader acknowledges nothing and gives up what was never committed: at the end everything that was
-    acknowledged must be there, once, in order, and the same on every replica. Exits with 1 where it is not.
+    A deposed leader acknowledges nothing, and truncates what was never committed. At the end every acknowledged record
+    must be there, once, in order, and the same on every replica. Exits with 1 where it is not.
     """
     with workplace(keep) as place:
         run = ClusterRounds("pause_leaders", LocalCluster(place), place, Workload(per_second=per_second), seed)
@@ -32,7 +32,7 @@ def main(
 
 
 def pause_leader(run: ClusterRounds, seconds: float) -> None:
-    """Have a broker that leads something stand still for so long, and wait until it is in sync again."""
+    """Suspend a broker that leads a partition for `seconds`, and wait until it is in sync again."""
     victim = run.any_leader()
     led = run.cluster.led_by(victim, run.workload.topic)
     paused_at = time.monotonic()

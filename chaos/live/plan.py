@@ -1,4 +1,4 @@
-"""Which fault comes next, whom it is aimed at, and for how long: drawn from a seed, without an end."""
+"""The plan of a run: an endless sequence of faults with victims, pauses and durations, drawn from a seed."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -8,27 +8,27 @@ from enum import Enum
 QUIET_S = (0.5, 4.0)
 HOLD_S = (1.0, 12.0)
 JOINED_SHARE = 0.25
-"""So many faults come while the one before still goes on."""
+"""The share of faults that start while the previous fault is in progress."""
 
 
 class Aim(Enum):
-    """Whom a fault is to strike."""
+    """The role of the broker that a fault strikes."""
 
     LEADER = "leader"
     """A broker that leads some partition."""
     CONTROLLER = "controller"
     ANYONE = "anyone"
     EVERYONE = "everyone"
-    """All at once, where the fault may; else anyone."""
+    """All brokers together, where the fault allows it; else any broker."""
 
 
 AIMS = {Aim.LEADER: 4, Aim.CONTROLLER: 3, Aim.ANYONE: 2, Aim.EVERYONE: 1}
-"""How often each is drawn, in relation to the others."""
+"""The relative frequency of each aim."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One fault. `is_joined` where the one before is not healed first. Times in seconds."""
+    """One fault. `is_joined`: the previous fault is not undone first. Times in seconds."""
 
     fault: str
     aim: Aim
@@ -38,7 +38,7 @@ class Step:
 
 
 def steps(faults: Sequence[str], rng: random.Random) -> Iterator[Step]:
-    """Every fault once in a random order, then every fault once more in another, and so on."""
+    """Yield every fault once in a random order, then every fault once in another order, without end."""
     while faults:
         for fault in rng.sample(faults, len(faults)):
             [aim] = rng.choices(list(AIMS), list(AIMS.values()))

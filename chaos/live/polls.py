@@ -1,4 +1,4 @@
-"""What a reader was given while faults went on, held against itself and against what is there in the end."""
+"""Checks of a reader's polls during faults, against each other and against the final log."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,13 +13,13 @@ NEVER_TOLD = {
     KafkaError._LOG_TRUNCATION: "watermark-regress",
     KafkaError.OFFSET_OUT_OF_RANGE: "watermark-regress",
 }
-"""Errors that no reader of committed records may get, and what each one says of the cluster."""
+"""Errors that a reader of committed records must never get, and the anomaly that each one shows."""
 
 
 def compare(reads: Iterable[Read], found: dict[int, list[tuple[int, Sent]]]) -> Iterator[Anomaly]:
-    """What was broken for one reader that was never reassigned.
+    """Yield the anomalies of one reader that was never reassigned.
 
-    `found` has each partition's records at the end. What was once readable stays what and where it is.
+    `found` has each partition's records at the end. A record that was readable at an offset must still be there.
     """
     final = {(partition, offset): sent for partition, records in found.items() for offset, sent in records}
     due: dict[int, int] = {}
@@ -43,9 +43,9 @@ def compare(reads: Iterable[Read], found: dict[int, list[tuple[int, Sent]]]) -> 
 
 
 def compare_group(reads: Iterable[Read], found: dict[int, list[tuple[int, Sent]]]) -> Iterator[Anomaly]:
-    """What was broken for a group that read all the time with a client's default settings: no error, nothing left out.
+    """Yield the anomalies of a group that read all the time with default client settings: errors and missed records.
 
-    A record may come again after a rebalance, for offsets are committed now and then.
+    A record may come again after a rebalance, because offsets are committed at an interval.
     """
     given: set[tuple[int, int]] = set()
     for read in reads:

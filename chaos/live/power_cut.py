@@ -19,11 +19,11 @@ from cordwood.chaos.live.rounds import run
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = 2
-"""Not even the journal's last transaction gets to the disk (EXT4_GOING_FLAGS_NOLOGFLUSH)."""
+"""EXT4_GOING_FLAGS_NOLOGFLUSH: not even the journal's last transaction reaches the disk."""
 
 FILLER = "filler"
 MENDED = 1
-"""What e2fsck says of small things, such as counters, that it has put right."""
+"""e2fsck's exit code after it has corrected small errors, such as counters."""
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -33,9 +33,9 @@ class CannotMount(Exception):
 
 
 class LoopFileSystem:
-    """An ext4 file system in a file, mounted below `place`. Whoever leaves the block finds it unmounted.
+    """An ext4 file system in a file, mounted below `place`, and unmounted at the end of the `with` block.
 
-    The file is in `device`, which is to be a file system of its own where that is to run out of room.
+    The file is in `device`: a file system of its own, where the device is to run out of space.
     """
 
     def __init__(self, place: Path, size_bytes: int, device: Path | None = None) -> None:
@@ -61,7 +61,7 @@ class LoopFileSystem:
             self._unmount()
 
     def cut_power(self) -> None:
-        """From this instant nothing gets to the disk; every call on the file system fails."""
+        """Cut the power: nothing reaches the disk any more, and every call on the file system fails."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(descriptor, EXT4_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
@@ -69,26 +69,26 @@ class LoopFileSystem:
             os.close(descriptor)
 
     def restore_power(self) -> None:
-        """Mount again, as after a boot: the journal is replayed. No process may hold a file here."""
+        """Mount again, as after a boot: the journal is replayed. No process may have a file open here."""
         self._unmount()
         self._mount()
 
     def fill(self) -> None:
-        """Leave no room to anybody."""
+        """Take all free space."""
         _fill(self.path)
 
     def make_room(self) -> None:
-        """Give back what `fill` took."""
+        """Free the space that `fill` took."""
         (self.path / FILLER).unlink(missing_ok=True)
 
     def starve(self) -> None:
-        """From now on the device has no room for anything new: what is written there fails once it is synced."""
+        """Take all free space of the device below: writes of new blocks fail when they are synced."""
         _fill(self._device)
 
     def feed(self) -> None:
-        """The device takes everything again. No process may hold a file here.
+        """Free the space of the device, and mount again. No process may have a file open here.
 
-        Where what was lost was the file system's own, it is given up, and a new and empty one is in its place.
+        Where metadata of the file system itself was lost, a new, empty file system replaces it.
         """
         (self._device / FILLER).unlink(missing_ok=True)
         self._unmount()
@@ -97,7 +97,7 @@ class LoopFileSystem:
         self._mount()
 
     def _is_sound(self) -> bool:
-        # The journal is replayed first, without which the check finds fault with any file system that was in use.
+        # The journal is replayed first: without that, the check reports errors on any file system that was in use.
         replayed, checked = (_done("e2fsck", check, str(self._image)) for check in ("-p", "-fn"))
         return replayed.returncode in (0, MENDED) and checked.returncode == 0
 
@@ -109,7 +109,7 @@ class LoopFileSystem:
 
 
 class MemoryFileSystem:
-    """A file system of so many bytes at `path`, in memory. Whoever leaves the block finds it unmounted."""
+    """A file system of `size_bytes` in memory, mounted at `path`, and unmounted at the end of the `with` block."""
 
     def __init__(self, path: Path, size_bytes: int) -> None:
         self.path = path
@@ -128,10 +128,10 @@ class MemoryFileSystem:
 
 
 def _fill(path: Path) -> None:
-    """Take all the room that a file system has for anybody but root."""
+    """Take all the space that a file system has for users other than root."""
     with (path / FILLER).open("wb") as filler:
         while free_bytes := _free_bytes(path):
-            # Others may have taken some of it meanwhile.
+            # Other writers may have taken some of the space meanwhile.
             with contextlib.suppress(OSError):
                 os.posix_fallocate(filler.fileno(), filler.seek(0, os.SEEK_END), free_bytes)
 
@@ -159,8 +159,8 @@ def main(
 ) -> None:
     """Cut the power of the disk below a broker while idempotent producers write to it, and start it again.
 
-    The disk is an ext4 file system in a file, so this needs root. At the end everything that was acknowledged must be
-    there, once, in order. Exits with 1 where it is not, with 2 where no file system can be mounted.
+    The disk is an ext4 file system in a file, so this needs root. At the end every acknowledged record must be there,
+    once, in order. Exits with 1 where it is not, with 2 where no file system can be mounted.
     """
     try:
         with (

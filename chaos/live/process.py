@@ -1,4 +1,4 @@
-"""A broker in a process of its own: started, waited for, killed, and started again on the same data and port."""
+"""A broker process: start, readiness, SIGKILL, SIGTERM, SIGSTOP, and restart on the same data and port."""
 
 import os
 import random
@@ -16,15 +16,15 @@ READY_S = 30.0
 END_S = 30.0
 POLL_S = 0.01
 PORTS = range(20_000, 32_000)
-"""Below those that Linux gives to outgoing connections: none of them may sit on the port of a broker that is down."""
+"""Below Linux's ephemeral ports, so that no outgoing connection takes the port of a broker that is down."""
 
 
 class BrokerEnded(Exception):
-    """The broker's process ended by itself. The message has the end of what it printed."""
+    """The broker's process ended by itself. The message has the end of its output."""
 
 
 class StillRuns(Exception):
-    """The broker's process did not end when it was told to. It has been killed. The message has what it printed."""
+    """The broker's process did not end on the signal, and was killed. The message has the end of its output."""
 
 
 class BrokerProcess:
@@ -59,23 +59,23 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        """host:port, as clients want it."""
+        """host:port, as clients take it."""
         return f"{self.host}:{self.port}"
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not ended by us. It may have ended by itself."""
+        """Whether we started the process and did not end it. It may have ended by itself."""
         return self._process is not None
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The process id of the running broker."""
         assert self._process is not None, "the broker is not running"
         return self._process.pid
 
     @property
     def running_pid(self) -> int | None:
-        """Of the process; None while there is none. For those who watch from another thread."""
+        """The process id; None while there is no process. Safe to read from another thread."""
         process = self._process
         return None if process is None else process.pid
 
@@ -85,14 +85,14 @@ class BrokerProcess:
         return self._process is not None and self._process.poll() is not None
 
     def start(self) -> float:
-        """Start, and wait until connections are taken. Returns the seconds that took. Raises BrokerEnded."""
+        """Start the process, and wait until it accepts connections. Return the seconds. Raises BrokerEnded."""
         began = time.monotonic()
         self.begin()
         self.wait()
         return time.monotonic() - began
 
     def begin(self) -> None:
-        """Start the process, and do not wait for it."""
+        """Start the process without waiting for it."""
         assert self._process is None, "the broker is running already"
         # Outside any repository, so that only the installed package is found.
         with self.output_path.open("ab") as output:
@@ -101,33 +101,33 @@ class BrokerProcess:
             )
 
     def wait(self) -> None:
-        """Wait until connections are taken. Raises BrokerEnded."""
+        """Wait until the process accepts connections. Raises BrokerEnded."""
         if not wait_for(self._is_ready, READY_S):
             self.kill()
             raise BrokerEnded(f"no broker took connections within {READY_S:.0f} s:\n{self.last_words()}")
 
     def kill(self) -> None:
-        """SIGKILL: nothing of the process runs on. Does nothing where it has ended already."""
+        """End the process with SIGKILL. Does nothing where it has ended already."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGTERM, and wait for the clean end. Raises StillRuns."""
+        """Send SIGTERM, and wait for the clean end. Raises StillRuns."""
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """SIGSTOP: the process stands still and its connections stay open."""
+        """Send SIGSTOP: the process is suspended, and its connections stay open."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
     def output(self) -> str:
-        """All that it printed, over restarts."""
+        """Return all output, over restarts."""
         return self.output_path.read_text(errors="replace")
 
     def last_words(self) -> str:
-        """The end of what it printed."""
+        """Return the last lines of the output."""
         return "\n".join(self.output().splitlines()[-20:])
 
     def _command(self) -> list[str]:
@@ -163,7 +163,7 @@ class BrokerProcess:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether the condition came to hold before the time was over."""
+    """Return whether `condition` held before `seconds` passed."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -173,13 +173,13 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def run_cordwood(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """One `cordwood` command, its exit code and what it printed."""
+    """Run one `cordwood` command. Return its exit code and output."""
     command = [sys.executable, "-m", "cordwood.cluster.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=os.path.sep, check=False)
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now. Raises OSError where there is none."""
+    """Return a port of 127.0.0.1 that no process listens on. Raises OSError where there is none."""
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""A program: an idempotent producer that sends until its standard input ends, and writes down each answer."""
+"""Program: an idempotent producer that sends until its standard input ends, and logs each answer."""
 
 import random
 import select
@@ -29,7 +29,7 @@ def main(
     rows: Annotated[Path, typer.Option(help="The file for the answers.")],
     setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for librdkafka.")] = None,
 ) -> None:
-    """Prints how many sends were never answered."""
+    """Send until standard input ends. Print how many sends were never answered."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -54,7 +54,7 @@ def main(
 
 
 class _Sending:
-    """Names records, sends them, and writes a row for each answer."""
+    """Numbers records, sends them, and writes a row for each answer."""
 
     def __init__(self, producer: Producer, topic: str, number: int, write: Callable[[bytes], object]) -> None:
         self._producer, self._topic, self._number, self._write = producer, topic, number, write
@@ -62,7 +62,7 @@ class _Sending:
         self._next: dict[int, int] = {}
 
     def send(self, places: Iterator[tuple[int, int]]) -> None:
-        """A record for each place, which is a partition and the bytes that its record is padded with."""
+        """Send a record for each place: a partition and the bytes of the record's padding."""
         for partition, padding in places:
             number = self._next.get(partition, 0)
             self._next[partition] = number + 1
@@ -88,13 +88,13 @@ class _Sending:
 
 
 def _places(rng: random.Random, partitions: int) -> Iterator[tuple[int, int]]:
-    """Short and long records, so that batches end anywhere within a page of the disk."""
+    """Yield random partitions and paddings. Lengths vary, so that batches end anywhere within a page of the disk."""
     while True:
         yield rng.randrange(partitions), rng.randrange(PADDING_BYTES_MAX)
 
 
 def _is_told_to_stop() -> bool:
-    """Standard input has an end only once whoever started us wants us to stop, or is gone."""
+    """Return whether standard input has ended: the parent process closed it, or is gone."""
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 

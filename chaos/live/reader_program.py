@@ -1,4 +1,4 @@
-"""A program: a reader that writes down each record it is given, until it is at the end or its standard input ends."""
+"""Program: a reader that logs each record, until the end of the log or the end of its standard input."""
 
 import select
 import sys
@@ -26,7 +26,7 @@ def main(
     until_end: Annotated[bool, typer.Option(help="End where the log ended at the start.")] = False,
     group: Annotated[bool, typer.Option(help="As a member of a group, instead of every partition by itself.")] = False,
 ) -> None:
-    """Exits with 1 where the end does not come."""
+    """Read until the end. Exit with 1 where the end does not come."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -35,7 +35,7 @@ def main(
             "enable.auto.commit": group,
             "check.crcs": True,
             "log_level": 0,
-            # Without a callback, lost connections would come as messages, and those are no news here.
+            # Without a callback, librdkafka returns lost connections as messages, which are not of interest here.
             "error_cb": lambda _error: None,
             **dict(each.split("=", 1) for each in setting or ()),
         }
@@ -63,7 +63,7 @@ def _follow(consumer: Consumer, file: BinaryIO) -> None:
 
 
 def _read_to_the_end(consumer: Consumer, topic: str, partitions: int, file: BinaryIO) -> bool:
-    """Read each partition from its start to where it ends now. False where the end does not come."""
+    """Read each partition from its start to its current end. Return False where the end does not come."""
     bounds = {
         partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)
         for partition in range(partitions)

@@ -1,4 +1,4 @@
-"""The replicas of a partition held against each other, batch by batch, as their brokers left them on disk."""
+"""Batch-by-batch comparison of a partition's replicas, as stopped brokers left them on disk."""
 
 from collections.abc import Iterator, Mapping, Set
 from itertools import zip_longest
@@ -19,7 +19,7 @@ Replica = tuple[str, str]
 
 
 class RawBatch(NamedTuple):
-    """A batch as it lies on disk. `digest` covers every byte, offset and leader epoch included."""
+    """A batch on disk. `digest` covers every byte, offset and leader epoch included."""
 
     base_offset: int
     end_offset: int
@@ -28,12 +28,12 @@ class RawBatch(NamedTuple):
 
 
 def replicas_in(data: Path) -> set[Replica]:
-    """The partitions that a log directory has a replica of."""
+    """Return the partitions that a log directory has a replica of."""
     return {(path.parent.name, path.name) for path in (data / TOPICS).glob("*/*") if path.is_dir()}
 
 
 def batches_in(directory: Path) -> Iterator[tuple[BatchHeader, bytes]]:
-    """All whole batches of a partition's directory, up to the first of each segment that is none."""
+    """Yield all valid batches of a partition's directory, up to the first invalid one of each segment."""
     for segment in sorted(directory.glob("*.log")):
         content = segment.read_bytes()
         position = 0
@@ -47,18 +47,18 @@ def batches_in(directory: Path) -> Iterator[tuple[BatchHeader, bytes]]:
 
 
 def raw_batches(directory: Path) -> Iterator[RawBatch]:
-    """The same without what is inside of them."""
+    """Yield the same batches without their contents."""
     for header, content in batches_in(directory):
         yield RawBatch(header.base_offset, header.end, header.leader_epoch, crc32c(content))
 
 
 def end_offset(data: Path, replica: Replica) -> int:
-    """Where a replica's log ends, 0 where it is empty."""
+    """Return a replica's log end offset, 0 where the log is empty."""
     return max((batch.end_offset for batch in raw_batches(_directory(data, replica))), default=0)
 
 
 def divergences(data: Mapping[int, Path], left_out: Set[Replica] = frozenset()) -> Iterator[Anomaly]:
-    """Where replicas differ. The brokers must have been in sync without any load, and have stopped."""
+    """Yield the differences between replicas. The brokers must have been in sync without load, and have stopped."""
     for replica in sorted(set().union(*map(replicas_in, data.values())) - left_out):
         holders = {broker: path for broker, path in data.items() if replica in replicas_in(path)}
         longest = max(end_offset(path, replica) for path in holders.values())
@@ -66,7 +66,7 @@ def divergences(data: Mapping[int, Path], left_out: Set[Replica] = frozenset()) 
 
 
 def differences(data: Mapping[int, Path], replica: Replica, committed: int) -> Iterator[Anomaly]:
-    """Where one partition's replicas differ below the smallest end among them, which must not be below `committed`."""
+    """Yield one partition's differences below the smallest log end offset, which `committed` must not exceed."""
     logs = {broker: list(raw_batches(_directory(path, replica))) for broker, path in data.items()}
     name = "-".join(replica)
     ends = {broker: log[-1].end_offset if log else 0 for broker, log in logs.items()}
@@ -84,7 +84,7 @@ def differences(data: Mapping[int, Path], replica: Replica, committed: int) -> I
 
 
 def damage(data: Mapping[int, Path]) -> Iterator[Anomaly]:
-    """What `cordwood log verify` finds in the directories of stopped brokers."""
+    """Yield the findings of `cordwood log verify` in the directories of stopped brokers."""
     for broker, path in data.items():
         verified = run_cordwood("log", "verify", str(path))
         if verified.returncode:

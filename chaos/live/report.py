@@ -1,4 +1,4 @@
-"""How rounds of faults ended: anomalies in words, figures, and a last line of JSON for other programs."""
+"""Results of rounds of faults: anomalies in words, measured times, and a last line of JSON for other programs."""
 
 import json
 import math
@@ -14,7 +14,7 @@ ANOMALIES_SHOWN = 20
 
 @dataclass(slots=True)
 class Report:
-    """Filled while the rounds go on; `tell` is its end."""
+    """Results, filled during the rounds and printed by `tell`."""
 
     name: str
     rounds: int = 0
@@ -22,7 +22,7 @@ class Report:
     read: int = 0
     anomalies: list[Anomaly] = field(default_factory=list)
     times_s: dict[str, list[float]] = field(default_factory=dict)
-    """Measured times by what was measured."""
+    """Measured times, by what was measured."""
     figures: dict[str, float] = field(default_factory=dict)
     """Single numbers, by name with unit."""
     _this_round: dict[str, list[float]] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Report:
         self._this_round.setdefault(what, []).append(seconds)
 
     def end_round(self) -> str:
-        """Count a round, and return what was measured in it, in words."""
+        """Count a round, and return its measured times in words."""
         told = [f"{what} {', '.join(f'{time:.2f} s' for time in times)}" for what, times in self._this_round.items()]
         self.rounds += 1
         self._this_round.clear()
@@ -44,18 +44,18 @@ class Report:
         self.figures[what] = self.figures.get(what, 0) + 1
 
     def accuse(self, name: str, what: str) -> None:
-        """Add an anomaly that has its number of the round in front."""
+        """Add an anomaly, with the number of the current round."""
         self.anomalies.append(Anomaly(name, f"round {self.rounds + 1}: {what}"))
 
     def limit(self, what: str, share: float, seconds: float) -> None:
-        """A measured time that is longer than `seconds` at quantile `share` is an anomaly too."""
+        """Add an anomaly where quantile `share` of a measured time exceeds `seconds`."""
         times = self.times_s.get(what, [])
         if times and quantile(times, share) > seconds:
             measured = f"{quantile(times, share):.2f} s at p{share * 100:g}"
             self.anomalies.append(Anomaly("slow", f"{what}: {measured}, where {seconds:g} s are allowed"))
 
     def tell(self) -> None:
-        """Print it, and end the program with 1 where a promise was broken."""
+        """Print the results, and exit with 1 where a promise was broken."""
         for anomaly in self.anomalies[:ANOMALIES_SHOWN]:
             typer.echo(f"{anomaly.name}: {anomaly.what}")
         if len(self.anomalies) > ANOMALIES_SHOWN:
@@ -65,7 +65,7 @@ class Report:
             raise typer.Exit(1)
 
     def summary(self) -> dict[str, object]:
-        """What the last line says. Times in seconds."""
+        """Return the object of the last line. Times in seconds."""
         times = {what: summary_of(seconds) for what, seconds in self.times_s.items()}
         return {
             "name": self.name,
@@ -80,14 +80,14 @@ class Report:
 
 
 def quantile(values: Collection[float], share: float) -> float:
-    """The smallest value that at least this share of them does not exceed."""
+    """Return the smallest value that at least `share` of the values do not exceed."""
     assert values, "no values have no quantile"
     ordered: Sequence[float] = sorted(values)
     return ordered[max(math.ceil(share * len(ordered)) - 1, 0)]
 
 
 def summary_of(values: Collection[float]) -> dict[str, float]:
-    """Median, p99 and the largest."""
+    """Return median, p99 and maximum."""
     return {
         "p50": round(quantile(values, 0.5), 3),
         "p99": round(quantile(values, 0.99), 3),

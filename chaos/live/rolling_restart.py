@@ -1,4 +1,4 @@
-"""Every broker stopped and started in turn under load: `python -m cordwood.chaos.live.rolling_restart --rounds 10`."""
+"""Rolling restart of all brokers under load: `python -m cordwood.chaos.live.rolling_restart --rounds 10`."""
 
 import time
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from cordwood.chaos.live.report import Report, quantile
 from cordwood.chaos.live.silences import silences
 
 REST_S = 11.0
-"""librdkafka forgets a failed connection after 10 s, and until then waits ever longer with the next."""
+"""librdkafka forgets a failed connection after 10 s, and until then backs off longer with each failure."""
 
 SILENCE_S_MAX = 0.5
-"""The longest that a partition may acknowledge nothing, beside clients with default settings."""
+"""The longest time without an acknowledgement that a partition may have, with default client settings."""
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -35,8 +35,8 @@ def main(
 ) -> None:
     """Restart all brokers one after the other with SIGTERM, beside clients that have librdkafka's default settings.
 
-    No producer and no member of a group may see an error, no partition may be silent for more than 0.5 s, and all that
-    was acknowledged must be there, once, in order, and the same on every replica. Exits with 1 where it is not.
+    No producer and no member of a group may see an error, no partition may be silent for more than 0.5 s, and every
+    acknowledged record must be there, once, in order, and the same on every replica. Exits with 1 where it is not so.
     """
     workload = Workload(per_second=per_second, is_group=True, settings=(), reader_settings=())
     with workplace(keep) as place:
@@ -45,7 +45,7 @@ def main(
 
 
 def restarts(place: Path, rounds: int, workload: Workload, seed: int, rest_s: float = 0.0) -> Report:
-    """The whole run, with the longest silence of each partition and the longest acknowledgements."""
+    """Run all rounds. Report the longest silence of each partition and the longest acknowledgements."""
     cluster = LocalCluster(place)
     run = ClusterRounds("rolling_restart", cluster, place, workload, seed)
     watch = BrokerWatch(list(cluster.brokers.values()), place)
@@ -63,7 +63,7 @@ def restarts(place: Path, rounds: int, workload: Workload, seed: int, rest_s: fl
 
 
 def judge_silences(report: Report, found: Sequence[Wait], machine: MachineTime) -> None:
-    """Note the longest silence of each partition, and accuse those for which the brokers are to blame."""
+    """Report the longest silence of each partition, and accuse those that are the brokers' fault."""
     for partition in sorted({wait.kind for wait in found}):
         longest = max(wait.seconds for wait in found if wait.kind == partition)
         report.took("longest_silence", longest)
@@ -74,7 +74,7 @@ def judge_silences(report: Report, found: Sequence[Wait], machine: MachineTime) 
 
 
 def restart_each(run: ClusterRounds, rest_s: float = 0.0) -> None:
-    """One broker after the other; the next one only when the last is in sync again."""
+    """Restart one broker after the other, each once the one before is in sync again."""
     for id_, broker in run.cluster.brokers.items():
         broker.stop()
         stopped_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""Load, crash, restart, again and again; then the verdict: is all that was acknowledged there, once, in order?"""
+"""Rounds of load, crash and restart of one broker, and their verdict: every acknowledged record, once, in order."""
 
 import random
 from collections.abc import Callable
@@ -14,12 +14,12 @@ TOPIC = "rounds"
 ANOMALIES_SHOWN = 20
 SERVED_S = 20.0
 LOAD_S = (0.1, 1.0)
-"""How long the load runs on before each crash once the broker acknowledges again, at least and at most."""
+"""Seconds of load before each crash once the broker acknowledges again, minimum and maximum."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundVerdict:
-    """How some rounds ended. `slowest_start_s` is from the start of the process to the first connection."""
+    """The result of some rounds. `slowest_start_s` is from the start of the process to its first connection."""
 
     rounds: int
     acknowledged: int
@@ -28,7 +28,7 @@ class RoundVerdict:
     anomalies: list[Anomaly]
 
     def tell(self) -> None:
-        """Print it, and end the program with 1 where a promise was broken."""
+        """Print the result, and exit with 1 where a promise was broken."""
         for anomaly in self.anomalies[:ANOMALIES_SHOWN]:
             typer.echo(f"{anomaly.name}: {anomaly.what}")
         if len(self.anomalies) > ANOMALIES_SHOWN:
@@ -52,7 +52,7 @@ def run(
     producers: int = 3,
     told: Callable[[int], None] = lambda _round: None,
 ) -> RoundVerdict:
-    """Run the broker through `rounds` crashes. `crash` ends its process, and what else it likes; `told` hears of each.
+    """Run the broker through `rounds` crashes. `crash` ends its process; `told` is called after each restart.
 
     Raises BrokerEnded where the broker does not come back.
     """

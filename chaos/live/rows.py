@@ -1,4 +1,4 @@
-"""What a client saw, in rows of fixed size in a file of its own: written by its process, followed by ours."""
+"""A client's log as a file of fixed-size rows: written by the client's process, followed by ours."""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -7,20 +7,20 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 
 class Answered(NamedTuple):
-    """A producer was told what became of a record. Times in seconds of the monotonic clock, which processes share."""
+    """The outcome of one send. Times in seconds of the monotonic clock, which processes share."""
 
     partition: int
     number: int
     offset: int
-    """UNSAID for a failed send, and for a repeat that was acknowledged without an offset."""
+    """UNSAID for a failed send, and for a duplicate that was acknowledged without an offset."""
     error: int
-    """librdkafka's number for what failed; 0 for nothing."""
+    """librdkafka's error code; 0 for none."""
     sent_at: float
     answered_at: float
 
 
 class Read(NamedTuple):
-    """A reader was given a record; `error` is why it was not, the other fields are then -1."""
+    """One polled record, or an error: then `error` is its code and the other fields are -1."""
 
     partition: int
     offset: int
@@ -38,14 +38,14 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class Rows(Generic[Row]):
-    """Follows a file of rows while another process writes it."""
+    """A follower of a file of rows while another process writes it."""
 
     def __init__(self, path: Path, form: struct.Struct, make: Callable[[Iterable[Any]], Row]) -> None:
         self._path, self._form, self._make = path, form, make
         self._read_bytes = 0
 
     def news(self) -> Iterator[Row]:
-        """The rows that have come since the last call."""
+        """Yield the rows since the last call."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""What a run tells in the end: a sentence, an object for other programs, and the story for the report."""
+"""Summaries of a run: one line, a JSON object for other programs, and the contents of the HTML report."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from cordwood.chaos.report.summary import RunReport
 
 
 def sentence(campaign: Campaign, verdict: Verdict, lasted_s: float) -> str:
-    """The verdict in one line."""
+    """Return the verdict in one line."""
     kinds = count_by_kind(verdict.anomalies)
     found = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "no anomaly"
     return (
@@ -24,7 +24,7 @@ def sentence(campaign: Campaign, verdict: Verdict, lasted_s: float) -> str:
 
 
 def summary(campaign: Campaign, verdict: Verdict, lasted_s: float) -> dict[str, object]:
-    """The verdict for other programs. `trace_hash` is for what can be replayed exactly, which reality cannot."""
+    """Return the verdict for other programs. `trace_hash` is None: only a simulated run can be replayed exactly."""
     return {
         "seed": campaign.crowd.load.seed,
         "trace_hash": None,
@@ -42,7 +42,7 @@ def summary(campaign: Campaign, verdict: Verdict, lasted_s: float) -> dict[str, 
 
 
 def story(campaign: Campaign, verdict: Verdict, lasted_s: float, left_out: Mapping[str, str]) -> RunReport:
-    """All that the report shows."""
+    """Return the contents of the report."""
     load = campaign.crowd.load
     return RunReport(
         seed=load.seed,

@@ -1,4 +1,4 @@
-"""A run as it goes on, on one screen of the terminal; or a line for each fault where nobody looks at a terminal."""
+"""Progress of a run: one live screen on a terminal; without a terminal, one line for each fault."""
 
 import time
 from collections import Counter
@@ -23,14 +23,14 @@ PER_SECOND = 2
 
 
 class Progress:
-    """What was told so far. With a terminal it is shown by `screen`; without one each line is printed."""
+    """The events of a run so far. `screen` shows them on a terminal; without one, each line is printed."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True)
         self.lines: list[str] = []
 
     def tell(self, line: str) -> None:
-        """Something happened."""
+        """Add one event."""
         self.lines.append(line)
         if not self.console.is_terminal:
             typer.echo(line, err=True)
@@ -55,7 +55,7 @@ class _View:
         self._total = 0
 
     def render(self) -> Group:
-        """Everything that is to be seen now."""
+        """Return the current screen."""
         self._look()
         campaign = self._campaign
         now_ns = time.monotonic_ns()

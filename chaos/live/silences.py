@@ -1,4 +1,4 @@
-"""Silences of partitions: times in which producers that send all the time had nothing acknowledged."""
+"""Silences of partitions: periods without an acknowledgement while producers send all the time."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from cordwood.chaos.live.rows import Answered
 
 
 def silences(answers: Iterable[Answered]) -> list[Wait]:
-    """Between consecutive acknowledgements of each partition, by whichever producer; short ones are left out."""
+    """Return the periods between acknowledgements of each partition, by any producer, that exceed NOTED_S."""
     last_s: dict[int, float] = {}
     found: list[Wait] = []
     for answer in sorted((each for each in answers if not each.error), key=lambda each: each.answered_at):

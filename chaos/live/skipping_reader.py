@@ -1,4 +1,4 @@
-"""A reader that steps over what it cannot get, to find out all that a damaged log still serves."""
+"""A reader that skips unreadable offsets, to find every record that a damaged log still serves."""
 
 import time
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 ANSWER_S = 20.0
 STALLED_S = 1.0
-"""A record that has not come by then is not going to."""
+"""The time without a record after which an offset is skipped."""
 
 
 class Place(NamedTuple):
-    """Where a record is."""
+    """A record's topic, partition and offset."""
 
     topic: str
     partition: int
@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
 
 def read_what_is_served(address: str, partitions: Sequence[tuple[str, int]]) -> dict[Place, bytes]:
-    """Every record that can be read, by its place."""
+    """Return every readable record, by its place."""
     found: dict[Place, bytes] = {}
     for topic, partition in partitions:
         consumer = Consumer(_consumer_settings(address))

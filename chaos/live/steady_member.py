@@ -16,7 +16,7 @@ from cordwood.cluster.kafka.wire import Malformed
 
 HEARTBEAT_S = 0.1
 SESSION_S = 3.0
-"""Longer than any wait that is allowed, shorter than any consumer's default: an early expiry of sessions shows."""
+"""Longer than any allowed wait, shorter than any consumer's default: a session that expires early shows."""
 RETRY_S = 0.2
 FIRST_JOIN_S = 30.0
 PROTOCOL_TYPE, PROTOCOL = "consumer", "range"
@@ -27,9 +27,9 @@ class NotAMember(Exception):
 
 
 class SteadyMember:
-    """One member in a thread of its own. `waited` hears of each answered heartbeat, `failed` of each refused one.
+    """One member in its own thread. `waited` gets each answered heartbeat, `failed` each failure after the first join.
 
-    Once it is in the group, nothing that other clients do may put it out.
+    Once the member is in the group, no other client may put it out.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class SteadyMember:
         failed: Callable[[str], None],
         session_s: float = SESSION_S,
     ) -> None:
-        """`waited` is given the beginning and end of each heartbeat, in seconds of the monotonic clock."""
+        """`waited` gets the start and end of each heartbeat, in seconds of the monotonic clock."""
         self._bootstrap, self._group, self._session_s = bootstrap.partition(",")[0], group, session_s
         self._waited, self._failed = waited, failed
         self._stopping = threading.Event()
@@ -50,7 +50,7 @@ class SteadyMember:
         self._thread.start()
 
     def stop(self) -> None:
-        """The next heartbeat is the last."""
+        """Stop after the next heartbeat, and join the thread."""
         self._stopping.set()
         self._thread.join()
 
@@ -64,7 +64,7 @@ class SteadyMember:
                     has_joined = True
                     self._heartbeat(connection, member_id, generation)
             except (OSError, NotAMember, Malformed) as error:
-                # A coordinator that is just being made refuses for a moment.
+                # A coordinator that is being created refuses for a moment.
                 if has_joined or time.monotonic() > first_failure_counts_at:
                     self._failed(f"the group's member: {error}")
                 self._stopping.wait(RETRY_S)
@@ -75,7 +75,7 @@ class SteadyMember:
         return f"{answer.host}:{answer.port}"
 
     def _join(self, connection: RawConnection) -> tuple[str, int]:
-        """The member's id and generation, with the group stable. Raises NotAMember."""
+        """Join the group and wait until it is stable. Return the member's id and generation. Raises NotAMember."""
         answer = connection.ask(self._join_request(""))
         if answer.error_code is ErrorCode.member_id_required:
             answer = connection.ask(self._join_request(answer.member_id))

@@ -1,4 +1,4 @@
-"""What a run is aimed at: a cluster, the harm that can be done to it here, and whether its disks may be read."""
+"""The target of a run: a cluster, the faults that are possible on it, and access to its log directories."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,16 +19,20 @@ FAULTS = (
     "rolling-restart",
     "clock-jump",
 )
-"""All that there are, by name."""
+"""All faults, by name."""
 
 
 class CannotHarm(Exception):
-    """Something that was asked for cannot be done here. The message is a sentence."""
+    """A requested fault that is not possible on this target. The message is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`log_directories` stops all brokers and returns what each of them has on disk; None where nobody may do that."""
+    """A cluster and its faults.
+
+    `log_directories` stops all brokers and returns each broker's log directory. None where the run has no access to
+    them.
+    """
 
     name: str
     cluster: LiveCluster
@@ -37,9 +41,10 @@ class Target:
 
 
 def chosen(wanted: Iterable[str] | None, reasons: Mapping[str, str]) -> list[str]:
-    """The faults that were asked for, in a fixed order; all that can be done where none was named.
+    """Return the requested faults in the order of FAULTS; all possible faults where `wanted` is None.
 
-    `reasons` say of the others why they cannot. Raises CannotHarm.
+    `reasons` has the faults that are not possible, each with its reason. Raises CannotHarm where one of them, or an
+    unknown fault, is requested.
     """
     if wanted is None:
         return [name for name in FAULTS if name not in reasons]

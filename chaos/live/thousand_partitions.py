@@ -1,7 +1,7 @@
 """A thousand partitions with three replicas: `python -m cordwood.chaos.live.thousand_partitions`.
 
-How long they take to create, how long a broker's share of them is without a leader when it is killed, and what an idle
-broker costs.
+Measures the time to create them, the time that a killed broker's share of them has no leader, and the cost of an idle
+broker.
 """
 
 import os
@@ -39,9 +39,9 @@ def main(
     memory_mb: Annotated[float, typer.Option(help="For a broker.")] = 120.0,
     keep: Keep = None,
 ) -> None:
-    """Create the partitions, watch the brokers idle, and kill one after the other.
+    """Create the partitions, measure the idle brokers, and kill one broker after the other.
 
-    Exits with 1 where a limit is passed.
+    Exits with 1 where a limit is exceeded.
     """
     report = Report("thousand_partitions")
     with workplace(keep) as place:
@@ -66,7 +66,7 @@ def main(
 
 
 def create(cluster: LocalCluster, report: Report, partitions: int) -> None:
-    """Create the topic, and note when every broker saw every partition in sync, and when each had taken a record."""
+    """Create the topic. Report when every broker saw every partition in sync, and when each had taken a record."""
     began = time.monotonic()
     cluster.create_topic(TOPIC, partitions)
     report.took(CREATED, time.monotonic() - began)
@@ -75,7 +75,7 @@ def create(cluster: LocalCluster, report: Report, partitions: int) -> None:
 
 
 def fail_over(cluster: LocalCluster, report: Report, victim: int) -> None:
-    """Kill a broker, and note when the others lead all that it led, and when all of that takes records."""
+    """Kill a broker. Report when all partitions that it led have other leaders, and when all of them take records."""
     cluster.elect_preferred(TOPIC)
     led = cluster.led_by(victim, TOPIC)
     report.figures["led_by_the_killed"] = len(led)
@@ -95,7 +95,7 @@ def fail_over(cluster: LocalCluster, report: Report, victim: int) -> None:
 
 
 def _are_led(survivors: Iterable[str], led: set[int], victim: int) -> bool:
-    """Whether each of the survivors knows a leader that lives for each of the partitions."""
+    """Return whether each survivor sees a leader other than the victim for each of the partitions."""
     for address in survivors:
         try:
             views = partitions_seen_by(address)
@@ -107,7 +107,7 @@ def _are_led(survivors: Iterable[str], led: set[int], victim: int) -> bool:
 
 
 def _produce_to(bootstrap: str, partitions: Iterable[int]) -> None:
-    """One acknowledged record to each. Raises NotInTime."""
+    """Produce one acknowledged record to each partition. Raises NotInTime."""
     missing = set(partitions)
 
     def told(error: KafkaError | None, message: Message) -> None:
@@ -124,7 +124,7 @@ def _produce_to(bootstrap: str, partitions: Iterable[int]) -> None:
 
 
 def _watch(cluster: LocalCluster, report: Report, seconds: float) -> None:
-    """What each broker costs while nobody asks it for anything."""
+    """Report the processor time and memory of each broker without load."""
     before = {id_: _cpu_s(broker.pid) for id_, broker in cluster.brokers.items()}
     time.sleep(seconds)
     busy = {id_: (_cpu_s(broker.pid) - before[id_]) / seconds * 100 for id_, broker in cluster.brokers.items()}
@@ -137,13 +137,13 @@ def _watch(cluster: LocalCluster, report: Report, seconds: float) -> None:
 
 
 def _cpu_s(pid: int) -> float:
-    """Seconds of processor time that a process has used, in user mode and in the kernel."""
+    """Return the seconds of processor time of a process, in user mode and in the kernel."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _memory_bytes(pid: int) -> int:
-    """Resident memory."""
+    """Return the resident memory of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024
 

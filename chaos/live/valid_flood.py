@@ -1,4 +1,4 @@
-"""A flood of valid requests at their largest on live brokers, which must not freeze, grow, fall over or lose a record.
+"""Flood of valid requests of the largest size on live brokers, which must not stall, grow, crash or lose a record.
 
     python -m cordwood.chaos.live.valid_flood --minutes 60 --seed 7
     python -m cordwood.chaos.live.valid_flood --shot 7/12/3
@@ -30,7 +30,7 @@ Attack = Callable[[Stage], Sent]
 
 
 def flooded(place: Path, seed: int, seconds: float, processes: int = 2, brokers: int = 1) -> tuple[Sent, FloodVerdict]:
-    """A flood on a cluster of its own, beside a bar."""
+    """Flood a new cluster, with a progress bar."""
     with Progress(BarColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as progress:
         bar = progress.add_task("flood", total=seconds)
 
@@ -45,12 +45,12 @@ def flooded(place: Path, seed: int, seconds: float, processes: int = 2, brokers:
 
 
 def played(place: Path, name: str, brokers: int = 1) -> tuple[Sent, FloodVerdict]:
-    """A scenario on a cluster of its own."""
+    """Run a scenario on a new cluster."""
     return _attacked(place, brokers, lambda stage: attack.scenario(stage.aims(), name), SETTINGS.get(name))
 
 
 def repeated(place: Path, name: str, brokers: int = 1) -> tuple[Sent, FloodVerdict]:
-    """One shot of a flood on a cluster of its own."""
+    """Repeat one shot of a flood on a new cluster."""
     return _attacked(place, brokers, lambda stage: attack.shot(stage.aims(), name))
 
 
@@ -71,7 +71,7 @@ def main(
     processes: Annotated[int, typer.Option(min=1, help="Senders at once.")] = 2,
     keep: Keep = None,
 ) -> None:
-    """Start brokers and a bystander, send what is asked for, and say how the brokers bore it."""
+    """Start brokers and a bystander, send the flood, scenarios or shots, and report the result."""
     console = Console(highlight=False, soft_wrap=True)
     has_failed = False
 

@@ -1,4 +1,4 @@
-"""The end of a run: everything is read, every replica looked at, and all that was ever said held against it."""
+"""The verdict of a run: a full read of the topic, the replicas on disk, and the checks of the whole history."""
 
 import uuid
 from contextlib import closing
@@ -21,28 +21,28 @@ ANSWER_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`read` counts what consumers by assignment were given."""
+    """Anomalies and counts of a run. `read` counts the records that consumers by assignment polled."""
 
     anomalies: list[Anomaly]
     acknowledged: int
     read: int
     replicas: int
-    """How many log directories were looked at."""
+    """The number of brokers whose log directories were read."""
     sent_again: int
-    """Records that a client sent twice under two epochs, and that are twice in the log for that reason."""
+    """Records that are in the log twice because their client sent them under two epochs."""
     answers: Answers
 
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """How many brokers' disks were read, and where copies of a record lie that its client sent again."""
+    """The number of brokers whose log directories were read, and the places of records that their client sent again."""
 
     brokers: int = 0
     sent_again: frozenset[histories.Place] = frozenset()
 
 
 def judge(campaign: Campaign) -> Verdict:
-    """End a campaign's clients, and its brokers where that is granted, and say what was broken from start to end."""
+    """Stop the clients, and the brokers where their disks may be read. Return the verdict over the whole run."""
     crowd = campaign.crowd
     history = HistoryBuilder()
     anomalies = list(campaign.anomalies)
@@ -78,7 +78,7 @@ def judge(campaign: Campaign) -> Verdict:
 
 
 def _read_to_the_end(campaign: Campaign) -> list[Anomaly]:
-    """Have every consumer read all that there is. Returns what they did not manage."""
+    """Wait until every consumer by assignment has read to the end. Return an anomaly for each that has not."""
     cluster, crowd = campaign.target.cluster, campaign.crowd
     cluster.wait_in_sync(IN_SYNC_S)
     with closing(_reader(cluster.bootstrap, crowd.load)) as reader:
@@ -88,7 +88,7 @@ def _read_to_the_end(campaign: Campaign) -> list[Anomaly]:
 def _look_at_replicas(
     campaign: Campaign, history: HistoryBuilder, anomalies: list[Anomaly], *, is_in_sync: bool
 ) -> LookedAt:
-    """Add what the cluster itself has to what its clients say. Replicas that lag need not be alike."""
+    """Add committed offsets and replicas to `history`. Replicas that are not in sync are not compared."""
     cluster, load = campaign.target.cluster, campaign.crowd.load
     with closing(_reader(cluster.bootstrap, load)) as reader:
         histories.add_final_commits(history, _committed(reader, load))
@@ -113,19 +113,19 @@ def _reader(bootstrap: str, load: Load) -> Consumer:
 
 
 def _ends(reader: Consumer, load: Load) -> dict[int, int]:
-    """Where each partition is committed up to, now that nobody sends any more. Raises KafkaException."""
+    """Return each partition's high watermark, after all producers have ended. Raises KafkaException."""
     places = (TopicPartition(load.topic, partition) for partition in range(load.partitions))
     return {place.partition: reader.get_watermark_offsets(place, timeout=ANSWER_S)[1] for place in places}
 
 
 def _committed(reader: Consumer, load: Load) -> dict[int, int]:
-    """What the group is told as its committed offsets. Raises KafkaException."""
+    """Return the group's committed offsets by partition. Raises KafkaException."""
     places = [TopicPartition(load.topic, partition) for partition in range(load.partitions)]
     return {place.partition: place.offset for place in reader.committed(places, timeout=ANSWER_S) if place.offset >= 0}
 
 
 def _topic_id(bootstrap: str, topic: str) -> str:
-    """As directories are named by it. Raises KafkaException."""
+    """Return the topic id as the UUID that names its directory. Raises KafkaException."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     described = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_S)[topic].result(ANSWER_S)
     high, low = described.topic_id.get_most_significant_bits(), described.topic_id.get_least_significant_bits()

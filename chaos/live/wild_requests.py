@@ -1,7 +1,7 @@
-"""Requests of every API and version that kio knows, filled at random from a small vocabulary.
+"""Random well-formed requests of every API and version that kio knows, with fields from a small vocabulary.
 
-They are well-formed, though seldom sensible. The vocabulary is small so that what the broker accepts stays small: the
-same few topics and groups again, instead of a new one in each request.
+The requests are well-formed, though seldom sensible. The vocabulary is small so that the accepted state stays small:
+the same few topics and groups again, instead of a new one in each request.
 """
 
 import dataclasses
@@ -44,17 +44,17 @@ class WildRequest:
 
 
 def api_versions(keys: Sequence[int]) -> list[tuple[int, int]]:
-    """Every version that kio can write of each of the APIs."""
+    """Return every version of each of the APIs that kio can write."""
     return [(key, version) for key in keys for version in schema_name_map[api_key_map[key]]]
 
 
 def known_apis() -> list[int]:
-    """The numbers of all APIs of Kafka that clients and brokers call, served by us or not."""
+    """Return the keys of all of Kafka's APIs, for clients and between brokers, served by us or not."""
     return sorted(api_key_map)
 
 
 def encode(rng: random.Random, entity: Any) -> WildRequest:
-    """One of kio's requests behind a header."""
+    """Return one of kio's requests after a header."""
     schema = type(entity)
     body = io.BytesIO()
     entity_writer(schema)(body, entity)
@@ -65,24 +65,24 @@ def encode(rng: random.Random, entity: Any) -> WildRequest:
 
 
 def wild_request(rng: random.Random, api_key: int, version: int) -> WildRequest:
-    """A well-formed request whose fields are drawn from the vocabulary."""
+    """Return a well-formed request whose fields are drawn from the vocabulary."""
     return encode(rng, Filling(rng).entity(load_request_schema(api_key, version)))
 
 
 def served_requests(rng: random.Random, of_each: int) -> list[WildRequest]:
-    """So many of every version that our broker serves."""
+    """Return `of_each` requests of every version that our broker serves."""
     served = {(int(module.KEY), version) for module in HANDLERS for version in module.VERSIONS}
     writable = [api for api in api_versions(known_apis()) if api in served]
     return [wild_request(rng, *api) for api in writable for _ in range(of_each)]
 
 
 def any_requests(rng: random.Random, of_each: int) -> list[WildRequest]:
-    """So many of every version that is known of Kafka, for clients or between brokers."""
+    """Return `of_each` requests of every version of every API of Kafka, for clients and between brokers."""
     return [wild_request(rng, *api) for api in api_versions(known_apis()) for _ in range(of_each)]
 
 
 class Filling:
-    """Draws the fields of a message. Who wants other contents overrides `items` and `primitive`.
+    """Draws the fields of a message. A subclass with other contents overrides `items`, `primitive` and `null`.
 
     A path names the fields from the request down to one of its fields.
     """
@@ -91,25 +91,25 @@ class Filling:
         self.rng = rng
 
     def entity(self, schema: type[Any], path: Path = ()) -> Any:
-        """A whole message, or a part of one."""
+        """Return a whole message, or a part of one."""
         values = {}
         for field in dataclasses.fields(schema):
-            # Tagged fields are left out now and then, so that their absence is tried too.
+            # Tagged fields are left out at random, so that their absence is tested too.
             if "tag" in field.metadata and self.rng.random() < 0.5:
                 continue
             values[field.name] = self._value((*path, field.name), field.type, field.metadata.get("kafka_type"))
         return schema(**values)
 
     def items(self, _path: Path, item: Callable[[], Any]) -> tuple[Any, ...]:
-        """The content of an array."""
+        """Return the content of an array."""
         return tuple(item() for _ in range(self.rng.choice((0, 1, 1, 1, 2, ITEMS_MAX))))
 
     def primitive(self, path: Path, kafka_type: str) -> Any:
-        """The value of a field that has no fields of its own."""
+        """Return the value of a field that has no fields of its own."""
         return VOCABULARY[kafka_type](self.rng, path[-1])
 
     def null(self, _path: Path) -> bool:
-        """Whether a field that may be null is."""
+        """Return whether a nullable field is null."""
         return self.rng.random() < 0.2
 
     def _value(self, path: Path, annotation: Any, kafka_type: str | None) -> Any:
@@ -129,7 +129,7 @@ def _integer(bits: int) -> Callable[[random.Random, str], int]:
 
 
 def _duration(rng: random.Random, name: str) -> timedelta:
-    # A fetch that waits would only hold up the requests behind it on its connection.
+    # A fetch that waits would only delay the requests after it on its connection.
     return timedelta(milliseconds=rng.choice(WAITS_MS if name == "max_wait" else TIMES_MS))
 
 

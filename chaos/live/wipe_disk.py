@@ -1,4 +1,4 @@
-"""A broker whose directory is gone, brought back in sync under load: `python -m cordwood.chaos.live.wipe_disk`."""
+"""Loss of a broker's log directory under load, and its recovery: `python -m cordwood.chaos.live.wipe_disk`."""
 
 import time
 from collections.abc import Collection
@@ -34,10 +34,10 @@ def main(
     seed: Seed = 1,
     keep: Keep = None,
 ) -> None:
-    """Take away a broker's directory while idempotent producers write, and start it on an empty one.
+    """Delete a broker's log directory while idempotent producers write, and start the broker on an empty one.
 
-    It must be in sync again in time, without the others' acknowledgements becoming much slower, and nothing may be
-    lost. Exits with 1 where it is not so.
+    The broker must be in sync again in time, the others' acknowledgements must not become much slower, and nothing may
+    be lost. Exits with 1 where it is not so.
     """
     with workplace(keep) as place:
         run = ClusterRounds("wipe_disk", LocalCluster(place), place, Workload(per_second=per_second), seed)
@@ -46,7 +46,7 @@ def main(
 
 
 def wipe(run: ClusterRounds, ballast_bytes: int, rate_mb_s: float, p99_ratio: float) -> None:
-    """Take one broker's directory, and see how it comes back."""
+    """Delete one broker's log directory, and measure the recovery."""
     if not any(view.topic == BALLAST for view in run.cluster.partitions()):
         run.cluster.create_topic(BALLAST, BALLAST_PARTITIONS)
         fill(run.cluster.bootstrap, ballast_bytes)
@@ -76,7 +76,7 @@ def wipe(run: ClusterRounds, ballast_bytes: int, rate_mb_s: float, p99_ratio: fl
 
 
 def fill(bootstrap: str, size_bytes: int) -> None:
-    """So many bytes in the ballast topic, acknowledged. Raises TimeoutError where they are not in time."""
+    """Produce `size_bytes` to the ballast topic, acknowledged. Raises TimeoutError where they are not in time."""
     producer = Producer({"bootstrap.servers": bootstrap, "batch.size": 900_000, "linger.ms": 20, "log_level": 0})
     record = bytes(range(250)) * (BALLAST_RECORD_BYTES // 250)
     for number in range(size_bytes // BALLAST_RECORD_BYTES):
@@ -93,7 +93,7 @@ def _p99_ms(run: ClusterRounds, start: float, end: float) -> float:
 
 
 def _size_bytes(data: Path) -> int:
-    """What the files hold, without what is allocated ahead behind their ends."""
+    """Return the bytes of all files, without the space preallocated past their ends."""
     files: Collection[Path] = [path for path in data.rglob("*") if path.is_file()]
     return sum(min(path.stat().st_size, path.stat().st_blocks * 512) for path in files)
 

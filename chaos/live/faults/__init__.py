@@ -1,1 +1,1 @@
-"""Harm that is done to a running cluster and undone again, one small class for each kind."""
+"""Faults of a running cluster that can be undone, one small class for each kind."""

@@ -1,4 +1,4 @@
-"""Faults of the clock: the time of day jumps, back or ahead, below a broker that runs."""
+"""Clock faults: jumps of the time of day, back or ahead, under a running broker."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ JUMP_S_MAX = 86_400
 
 
 class Clock:
-    """A file by which a process that runs `inside` is told how far its clock is off."""
+    """The clock offset of processes that run `inside`, kept in a file that libfaketime reads."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.set_off(0)
 
     def set_off(self, seconds: int) -> None:
-        """From within a second on."""
+        """Set the offset, which takes effect within a second."""
         self._path.write_text(f"{seconds:+d}\n")
 
     @property
     def inside(self) -> tuple[str, ...]:
-        """What to put before a command that is to have this clock. Its monotonic clock stays true."""
+        """The command prefix of a process that has this clock. Its monotonic clock is not changed."""
         return (
             "env",
             f"LD_PRELOAD={LIBRARIES[-1]}",
@@ -39,7 +39,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class ClockJump(Fault):
-    """Up to a day off; healed by the right time."""
+    """A clock offset of up to a day; undone by the correct time."""
 
     clocks: Mapping[int, Clock]
     name: ClassVar[str] = "clock-jump"

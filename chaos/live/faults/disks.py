@@ -1,4 +1,4 @@
-"""Faults of one broker's disk: its power cut, no room on it, writes that fail, bits that rot, all of it gone."""
+"""Disk faults of one broker: power cut, full disk, failed fdatasync, bit rot, and a lost log directory."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from cordwood.chaos.live.power_cut import LoopFileSystem
 
 @dataclass(frozen=True, slots=True)
 class PowerCut(Fault):
-    """What was not synced is gone, and with it the process."""
+    """Loss of all unsynced writes, and of the process."""
 
     cluster: LiveCluster
     disks: Mapping[int, LoopFileSystem]
@@ -36,7 +36,7 @@ class PowerCut(Fault):
 
 @dataclass(frozen=True, slots=True)
 class DiskFull(Fault):
-    """Something else has taken all the room, and gives it back. The broker has to live through it."""
+    """A disk whose free space another program has taken, and gives back. The broker must keep running."""
 
     disks: Mapping[int, LoopFileSystem]
     name: ClassVar[str] = "disk-full"
@@ -54,7 +54,7 @@ class DiskFull(Fault):
 
 @dataclass(frozen=True, slots=True)
 class SyncError(Fault):
-    """The device below the file system takes no more: fdatasync fails once, and what it was to write is lost."""
+    """A device that takes no more writes: fdatasync fails once, and the unsynced writes are lost."""
 
     cluster: LiveCluster
     disks: Mapping[int, LoopFileSystem]
@@ -75,7 +75,7 @@ class SyncError(Fault):
 
 @dataclass(frozen=True, slots=True)
 class BitFlip(Fault):
-    """A file that is spoilt or removed while the broker is down, or a closed segment while it runs."""
+    """A file damaged or removed while the broker is down, or a sealed segment while the broker runs."""
 
     cluster: LocalCluster
     kinds: Sequence[str]
@@ -98,7 +98,7 @@ class BitFlip(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Wipe(Fault):
-    """Killed, and all that it had on disk is gone."""
+    """A killed broker whose log directory is deleted."""
 
     cluster: LiveCluster
     wipe: Callable[[int], None]

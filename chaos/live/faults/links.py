@@ -1,4 +1,4 @@
-"""Faults of the network: brokers that no longer hear the others, or are no longer heard."""
+"""Network faults: brokers that cannot receive from the others, or cannot send to them."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from cordwood.chaos.live.faults.fault import Fault
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Ways to cut a broker off from all others, by what it is then, and the way to mend every cut."""
+    """Ways to cut a broker off from all others, by name, and a function that undoes every cut."""
 
     ways: Mapping[str, Callable[[int], None]]
     mend: Callable[[], None]
@@ -18,7 +18,7 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPartition(Fault):
-    """Nothing arrives, and no connection is closed: both ways or one."""
+    """Packets dropped in one or both directions, with all connections left open."""
 
     links: Links
     name: ClassVar[str] = "partition"

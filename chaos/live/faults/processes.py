@@ -1,4 +1,4 @@
-"""Faults of a whole broker: killed, standing still, restarted one after the other."""
+"""Process faults of a broker: SIGKILL, SIGSTOP, and a rolling restart."""
 
 import random
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from cordwood.chaos.live.faults.fault import Fault
 
 @dataclass(frozen=True, slots=True)
 class Kill(Fault):
-    """SIGKILL; healed by a start on the same data."""
+    """SIGKILL; undone by a start on the same data."""
 
     cluster: LiveCluster
     name: ClassVar[str] = "kill"
@@ -28,7 +28,7 @@ class Kill(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Pause(Fault):
-    """SIGSTOP, so that a leader comes back that does not know of its end."""
+    """SIGSTOP, so that a leader comes back that does not know it was deposed."""
 
     cluster: LiveCluster
     name: ClassVar[str] = "pause"
@@ -46,7 +46,7 @@ class Pause(Fault):
 
 @dataclass(frozen=True, slots=True)
 class RollingRestart(Fault):
-    """Every broker in turn stopped cleanly and started, the victims first; the next once the last is in sync."""
+    """A clean restart of every broker, the victims first, each once the one before is in sync."""
 
     cluster: LiveCluster
     name: ClassVar[str] = "rolling-restart"
@@ -60,4 +60,4 @@ class RollingRestart(Fault):
         return "restarted, and all others after it"
 
     def heal(self, _victims: Sequence[int], /) -> None:
-        """All run again already."""
+        """Do nothing: all brokers run again already."""

@@ -1,1 +1,1 @@
-"""Valid requests at their largest, sent to a running broker beside clients whose waits are measured."""
+"""Flood of valid requests of the largest size on a running broker, beside clients whose waits are measured."""

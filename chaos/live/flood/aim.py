@@ -1,11 +1,11 @@
-"""What a flood is aimed at: the addresses of one broker, and the names that exist on it."""
+"""The target of a flood: the addresses of one broker, and the names that exist on it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Those of the flood, which it may write to and delete, and those of the bystander, which it may only read."""
+    """Names of the flood, which it may write to and delete, and of the bystander, which it may only read."""
 
     topics: tuple[str, ...]
     groups: tuple[str, ...]
@@ -15,7 +15,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Addresses are host:port."""
+    """One broker and its names. Addresses are host:port."""
 
     address: str
     http_address: str

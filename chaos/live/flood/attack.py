@@ -1,4 +1,4 @@
-"""Attacks on a cluster, from processes that leave the processors to the brokers: a scenario, a flood, or one shot."""
+"""Attacks on a cluster, from processes of low priority: a scenario, a flood, or one shot."""
 
 import multiprocessing
 import os
@@ -12,7 +12,7 @@ from cordwood.chaos.live.flood.scenarios import SCENARIOS, Served
 from cordwood.chaos.live.flood.shots import Chunk, Shot, announced, send_chunk
 
 NICE = 10
-"""Senders give way to the brokers, which are to be held up by requests and not for want of a processor."""
+"""The niceness of the senders, so that they do not take processor time from the brokers."""
 SHOTS_PER_CHUNK = 10
 SCENARIO_S = 120.0
 PATIENCE_S = 1.0
@@ -20,7 +20,7 @@ PATIENCE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What an attack sent, and what it found to be wrong."""
+    """The shots of an attack, and its complaints."""
 
     shots: tuple[Shot, ...] = ()
     complaints: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Sent:
 
 
 def scenario(aims: tuple[Aim, ...], name: str) -> Sent:
-    """One scenario, at the first broker."""
+    """Run one scenario against the first broker."""
     with _processes(1) as attacker:
         played = attacker.submit(_play, name, aims[0])
         try:
@@ -38,7 +38,7 @@ def scenario(aims: tuple[Aim, ...], name: str) -> Sent:
 
 
 def shot(aims: tuple[Aim, ...], name: str) -> Sent:
-    """One shot of a flood again."""
+    """Repeat one shot of a flood."""
     seed, number, index = map(int, name.split("/"))
     with _processes(1) as attacker:
         return Sent(tuple(attacker.submit(send_chunk, _chunk(aims, seed, number, range(index, index + 1))).result()))
@@ -52,7 +52,7 @@ def flood(
     is_over: Callable[[], bool],
     sent: Callable[[], None],
 ) -> Sent:
-    """Shots for so long, or until `is_over` says that there is nothing left to aim at. `sent` hears of each chunk."""
+    """Send shots for `seconds`, or until `is_over` returns true. `sent` is called while the flood goes on."""
     end_s = time.monotonic() + seconds
     shots: list[Shot] = []
     chunks = _chunks(aims, seed, end_s)
@@ -85,12 +85,12 @@ def _chunks(aims: tuple[Aim, ...], seed: int, end_s: float) -> Iterator[Chunk]:
 
 
 def _play(name: str, aim: Aim) -> Sent:
-    """For a process of its own."""
+    """Play a scenario; runs in a process of its own."""
     try:
         SCENARIOS[name](aim)
     except Served as served:
         return Sent(complaints=(str(served),))
     except OSError as refused:
-        # A broker may hang up on a client that asks for too much.
+        # A broker may close the connection of a client that asks for too much.
         return Sent(remark=f"not answered to the end: {refused}")
     return Sent()

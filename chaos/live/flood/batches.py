@@ -1,4 +1,4 @@
-"""Record batches that are small on the wire and large once unpacked, and batches whose header is not true."""
+"""Record batches that are small on the wire and large when decompressed, and batches with a false header."""
 
 import random
 import struct
@@ -13,43 +13,43 @@ CRC_AT = 17
 HEADER = struct.Struct(">qiibIhiqqqhii")
 BOMB_RECORDS = 3_000_000
 HONEST_RECORDS = 250_000
-"""As many as fit into one batch of the default `message.max.bytes` with their offsets in them."""
+"""As many records, with their offsets, as fit into one batch of the default `message.max.bytes`."""
 WIDE_VALUE_BYTES = 60 << 20
 NOISE_SHARE = 1 / 1500
-"""So much of what is packed cannot be packed: a batch that unpacks to 2,000 times its size is refused at once."""
+"""The share of incompressible bytes: a batch that decompresses to 2,000 times its size is refused immediately."""
 KEYED_RECORD = bytes((14, 0, 0, 0, 2, ord("k"), 0, 0))
 """Length 7, no attributes, both deltas 0, the key "k", an empty value, no headers."""
 
 
 def bomb(records: int = BOMB_RECORDS) -> bytes:
-    """Millions of keyed records in some KB of zstd. Their offset deltas are all 0, where the header says otherwise."""
+    """Return millions of keyed records in some KB of zstd. Their offset deltas are all 0, unlike the header's."""
     first = encode([Record(0, 0, b"k", _noise(records * len(KEYED_RECORD)))])
     return _batch(first[HEADER_BYTES:] + KEYED_RECORD * (records - 1), records)
 
 
 def honest_bomb(records: int = HONEST_RECORDS) -> bytes:
-    """A valid zstd batch of as many records as fit into it."""
+    """Return a valid zstd batch of as many records as fit into one."""
     return encode([Record(offset, 0, b"k", b"") for offset in range(records)], compression=Compression.ZSTD)
 
 
 def wide_bomb(value_bytes: int = WIDE_VALUE_BYTES) -> bytes:
-    """A valid zstd batch of one record, whose value is some KB on the wire and tens of MB unpacked."""
+    """Return a valid zstd batch of one record, whose value is some KB on the wire and tens of MB decompressed."""
     value = _noise(value_bytes) + bytes(value_bytes)
     return encode([Record(0, 0, b"k", value)], compression=Compression.ZSTD)
 
 
 def liar(claimed: int) -> bytes:
-    """One record behind a header that claims more of them, and offsets for all."""
+    """Return one record after a header that claims more records, and offsets for all of them."""
     return _batch(KEYED_RECORD, claimed)
 
 
 def plain(value_bytes: int) -> bytes:
-    """An uncompressed batch of one record."""
+    """Return an uncompressed batch of one record."""
     return encode([Record(0, 0, None, bytes(value_bytes))])
 
 
 def tiny() -> bytes:
-    """The smallest batch that there is."""
+    """Return the smallest possible batch."""
     return encode([Record(0, 0, None, None)])
 
 

@@ -1,4 +1,4 @@
-"""HTTP requests at their largest: every route that only reads, and the one that produces records."""
+"""HTTP requests of the largest size: every route that only reads, and the one that produces records."""
 
 import json
 import random
@@ -27,7 +27,7 @@ WORDS = ("0", "1", "1000000", "earliest", "@0", "k", "true")
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request, and what it is in words."""
+    """One request, and its description."""
 
     what: str
     method: str
@@ -37,7 +37,7 @@ class HttpRequest:
 
 
 def http_request(rng: random.Random, names: Names) -> HttpRequest:
-    """Some request."""
+    """Return a random request."""
     share = rng.random()
     if share < PLAIN_SHARE:
         path = rng.choice(PLAIN_PATHS)

@@ -1,4 +1,4 @@
-"""Valid requests of every API that a broker announces, with one of their arrays as long as a client may make it."""
+"""Valid requests of every API that a broker announces, with one array as long as a client may make it."""
 
 import functools
 import itertools
@@ -20,15 +20,15 @@ from cordwood.cluster.kafka.schema import entity_in, members
 
 COUNTS = (100, 1000, 10_000, 99_000)
 DISTINCT_MAX = 1000
-"""Longer arrays repeat their items: writing them would take longer than answering."""
+"""Longer arrays repeat their items: encoding distinct ones would take longer than answering them."""
 CREATED_MAX = 100
-"""Names that a flood may create topics or groups by: what clients ask a broker to keep is no leak."""
+"""The number of names that a flood may create topics or groups by: state that clients create is no leak."""
 HUGE_CHARS = 30_000
-"""Nearly as long as a string may be in the older versions of Kafka's messages."""
+"""Nearly the maximum length of a string in the older versions of Kafka's messages."""
 LARGE_BYTES = (0, 10, 1 << 20)
 REQUEST_BYTES_MAX = 32 << 20
 FEW = 10
-"""Up to so many batches in a request may be large ones."""
+"""The number of batches in a request that may be large."""
 
 READING = frozenset(
     {
@@ -45,11 +45,11 @@ READING = frozenset(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
     }
 )
-"""APIs that may name the topic and groups of the bystander. All others, new ones included, name those of the flood."""
+"""APIs that may name the bystander's topic and groups. All others, new ones included, name those of the flood."""
 
 
 class Naming(Enum):
-    """What the items of the long array are called."""
+    """The names in the items of the long array."""
 
     SAME = "the same"
     EXISTING = "existing"
@@ -63,7 +63,7 @@ class UnknownApi(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LargeRequest:
-    """One request with its length in front, and what it is in words."""
+    """One request with its length in front, and its description."""
 
     what: str
     frame: bytes
@@ -72,7 +72,7 @@ class LargeRequest:
 
 
 def versions_known(key: int, oldest: int, newest: int) -> list[int]:
-    """Those of the announced versions of an API that kio can write. Raises UnknownApi where there are none."""
+    """Return the announced versions of an API that kio can write. Raises UnknownApi where there are none."""
     known = schema_name_map.get(api_key_map.get(key, ""), ())
     if found := [version for version in range(oldest, newest + 1) if version in known]:
         return found
@@ -80,7 +80,7 @@ def versions_known(key: int, oldest: int, newest: int) -> list[int]:
 
 
 def arrays(schema: type[Any], path: Path = ()) -> Iterator[Path]:
-    """The path of every array in a message, nested ones included."""
+    """Yield the path of every array in a message, nested ones included."""
     for field in fields(schema):
         here = (*path, field.name)
         if any(get_origin(member) is tuple for member in members(field.type)):
@@ -91,7 +91,7 @@ def arrays(schema: type[Any], path: Path = ()) -> Iterator[Path]:
 
 
 def large_request(rng: random.Random, api_key: int, version: int, names: Names) -> LargeRequest:
-    """One that a broker may take long for."""
+    """Return a request that a broker may take long for."""
     schema = load_request_schema(api_key, version)
     naming, count = rng.choice(list(Naming)), rng.choice(COUNTS)
     array = rng.choice([*arrays(schema), ()])
@@ -108,7 +108,7 @@ def _allowed(count: int, naming: Naming) -> int:
 
 
 class LargeFilling(Filling):
-    """Draws plausible values, so that a request comes past the first check, and makes one array long."""
+    """Draws plausible values, so that a request passes the first check, and makes one array long."""
 
     def __init__(self, rng: random.Random, api_key: int, array: Path, count: int, naming: Naming, names: Names) -> None:
         super().__init__(rng)
@@ -207,7 +207,7 @@ NUMBERS: dict[str, tuple[int, ...]] = {
     "session_id": (0,),
     "timestamp": (-1, -2, -3, 0, 1),
 }
-"""Values by which a request comes past the first check, by the names of their fields."""
+"""Values with which a request passes the first check, by field name."""
 TIMES_MS = {
     "max_wait": (0, 0, 100, 30_000),
     "session_timeout": (6000, 30_000),

@@ -1,4 +1,4 @@
-"""How late the event loops of brokers were at the worst, from their own metrics."""
+"""The worst event-loop lateness of brokers, from their own metrics."""
 
 import math
 import re
@@ -10,16 +10,16 @@ ANSWER_S = 20.0
 
 
 def lateness_s(http_address: str) -> float:
-    """No timer of the broker's loop rang later than this. Raises OSError.
+    """Return an upper bound of the lateness of all timers of a broker's event loop. Raises OSError.
 
-    It includes the time that the loop waited for a processor.
+    The lateness includes the time that the event loop waited for a processor.
     """
     with urlopen(f"http://{http_address}/metrics", timeout=ANSWER_S) as answer:
         return latest_in(answer.read().decode())
 
 
 def latest_in(metrics: str) -> float:
-    """The upper bound of the last bucket that has anything, in seconds; 0 where none has."""
+    """Return the upper bound of the last bucket with a sample, in seconds; 0 where none has."""
     latest, seen = 0.0, 0.0
     for bound, count in BUCKET.findall(metrics):
         if float(count) > seen:

@@ -10,15 +10,15 @@ from cordwood.cluster.kafka.questions import decode_response, encode_request
 ANSWER_S = 60.0
 CLIENT_ID = b"flood"
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-"""A connection ends with a reset: thousands of them would use up the ports otherwise."""
+"""Close with a reset: thousands of connections in TIME_WAIT would use up the ports."""
 LENGTH = struct.Struct(">i")
 
 
 class RawConnection:
-    """Raises OSError wherever the broker does not answer in time or closes the connection."""
+    """A connection. Methods raise OSError where the broker does not answer in time or closes the connection."""
 
     def __init__(self, address: str, timeout_s: float = ANSWER_S, receive_bytes: int | None = None) -> None:
-        """`receive_bytes` is the size of the system's receive buffer, for a reader that takes nothing."""
+        """Connect. `receive_bytes` is the size of the socket's receive buffer, for a reader that reads nothing."""
         host, _, port = address.rpartition(":")
         self.socket = socket.socket()
         if receive_bytes is not None:
@@ -40,17 +40,17 @@ class RawConnection:
         self.socket.close()
 
     def send(self, request: Any) -> None:
-        """One of kio's requests; its answer is left to `receive`."""
+        """Send one of kio's requests; `receive` returns its answer."""
         self._next_id += 1
         self.socket.sendall(encode_request(request, self._next_id, CLIENT_ID))
 
     def ask(self, request: Any) -> Any:
-        """The answer to one of kio's requests."""
+        """Send one of kio's requests, and return its answer."""
         self.send(request)
         return decode_response(type(request), memoryview(self.receive()))
 
     def receive(self) -> bytes:
-        """One whole frame, without its length."""
+        """Return one whole frame, without its length."""
         return self._exactly(*LENGTH.unpack(self._exactly(LENGTH.size)))
 
     def _exactly(self, length: int) -> bytes:
@@ -65,6 +65,6 @@ class RawConnection:
 
 
 def ask(address: str, request: Any, timeout_s: float = ANSWER_S) -> Any:
-    """One request on a connection of its own."""
+    """Send one request on a connection of its own, and return its answer."""
     with RawConnection(address, timeout_s) as connection:
         return connection.ask(request)

@@ -1,4 +1,4 @@
-"""Single requests and small scripts, each of which once froze, filled or misled a broker."""
+"""Flood scenarios: single requests and small scripts, each of which once stalled, filled or misled a broker."""
 
 import contextlib
 import http.client
@@ -27,7 +27,7 @@ from cordwood.chaos.live.flood.raw_connection import RawConnection, ask
 
 TOPIC_WAIT_S = 10.0
 HOLD_S = 6.0
-"""How long connections stay open that do nothing more."""
+"""The time that idle connections stay open."""
 DUPLICATES = 99_000
 """A request of 100,000 items is refused before it is decoded."""
 SESSIONS, SESSION_PARTITIONS = 12, 98_000
@@ -39,11 +39,11 @@ TOPIC_TYPE, ANY = 2, 1
 
 
 class Served(Exception):
-    """The broker did what it has to refuse. The message says what."""
+    """The broker accepted a request that it must refuse. The message names the request."""
 
 
 def bomb_to_compacted_topic(aim: Aim) -> None:
-    """Produce 3 million records in some KB of zstd to a compacted topic, whose keys have to be looked at."""
+    """Produce 3 million records in some KB of zstd to a compacted topic, whose keys the broker must read."""
     topic = _new_topic(aim, {"cleanup.policy": "compact"})
     for _ in range(2):
         _produce(aim, topic, batches.bomb())
@@ -89,7 +89,7 @@ def describe_groups_duplicates(aim: Aim) -> None:
 
 
 def offset_fetch_duplicates(aim: Aim) -> None:
-    """Ask for one committed offset 99,000 times in one request."""
+    """Request one committed offset 99,000 times in one request."""
     topic = offset_fetch.OffsetFetchRequestTopic(name=aim.names.bystander_topic, partition_indexes=(0,) * DUPLICATES)
     ask(
         aim.address,
@@ -104,7 +104,7 @@ def describe_producers_duplicates(aim: Aim) -> None:
 
 
 def leader_epoch_duplicates(aim: Aim) -> None:
-    """Ask for the end of one epoch 99,000 times in one request."""
+    """Request the end of one leader epoch 99,000 times in one request."""
     row = leader_epochs.OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)
     topic = leader_epochs.OffsetForLeaderTopic(topic=aim.names.bystander_topic, partitions=(row,) * DUPLICATES)
     ask(aim.address, leader_epochs.OffsetForLeaderEpochRequest(replica_id=-1, topics=(topic,)))
@@ -125,20 +125,20 @@ def delete_acls_duplicates(aim: Aim) -> None:
 
 
 def list_offsets_duplicates(aim: Aim) -> None:
-    """Ask for the end of one partition 99,000 times in one request."""
+    """Request the end of one partition 99,000 times in one request."""
     partition = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
     topic = list_offsets.ListOffsetsTopic(name=aim.names.bystander_topic, partitions=(partition,) * DUPLICATES)
     ask(aim.address, list_offsets.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,)))
 
 
 def metadata_duplicates(aim: Aim) -> None:
-    """Ask for one topic 99,000 times in one request."""
+    """Request one topic 99,000 times in one request."""
     row = metadata.MetadataRequestTopic(name=aim.names.bystander_topic)
     ask(aim.address, _metadata((row,) * DUPLICATES))
 
 
 def auto_create_10000_topics(aim: Aim) -> None:
-    """Have 10,000 topics created by one request for their metadata."""
+    """Create 10,000 topics with one Metadata request."""
     prefix = uuid.uuid4().hex
     rows = tuple(metadata.MetadataRequestTopic(name=f"{prefix}-{number}") for number in range(10_000))
     ask(aim.address, _metadata(rows, creates=True))
@@ -165,7 +165,7 @@ def sessions_of_unknown_partitions(aim: Aim) -> None:
 
 
 def answers_not_read(aim: Aim) -> None:
-    """Ask 1,000 times for all that is known of the configs, on each of four connections that read no answer."""
+    """Describe all configs 1,000 times on each of four connections, without reading an answer."""
     topic = _new_topic(aim)
     resource = DescribeConfigsResource(resource_type=TOPIC_TYPE, resource_name=topic, configuration_keys=None)
     request = DescribeConfigsRequest(resources=(resource,) * 50, include_synonyms=True, include_documentation=True)
@@ -173,7 +173,7 @@ def answers_not_read(aim: Aim) -> None:
 
 
 def records_not_read(aim: Aim) -> None:
-    """Fetch 1 MB 1,000 times on each of four connections that read no answer."""
+    """Fetch 8 MB 1,000 times on each of four connections, without reading an answer."""
     topic = _new_topic(aim)
     record = batches.plain(1_000_000)
     for _ in range(8):
@@ -183,11 +183,11 @@ def records_not_read(aim: Aim) -> None:
 
 
 def half_of_large_requests(aim: Aim) -> None:
-    """Announce 100 MB on 12 connections, and send 64 MB of each."""
+    """Announce a request of 99 MiB on each of 12 connections, and send 64 MiB of it."""
     half = struct.pack(">i", 99 << 20) + bytes(HALF_BYTES)
     connections = [RawConnection(aim.address, HOLD_S) for _ in range(HALF_CONNECTIONS)]
     for connection in connections:
-        # A broker that does not read on has set a bound, which is what it should.
+        # A broker that stops reading has a bound on memory, as it should.
         with contextlib.suppress(OSError):
             connection.socket.sendall(half)
     time.sleep(HOLD_S)
@@ -250,11 +250,11 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 SETTINGS = {"auto-create-10000-topics": {"auto.create.topics.enable": "true"}}
-"""What brokers are configured with for a scenario."""
+"""Broker settings of a scenario."""
 
 
 def _new_topic(aim: Aim, configs: dict[str, str] | None = None) -> str:
-    """The name of a topic of one partition that takes records."""
+    """Create a topic of one partition. Return its name."""
     name = f"flood-{uuid.uuid4().hex}"
     rows = tuple(create_topics.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items())
     topic = create_topics.CreatableTopic(
@@ -304,7 +304,7 @@ def _fetch(
 
 
 def _hold(aim: Aim, request: object, connections: int) -> None:
-    """Send it on each connection and leave the answers alone for a while."""
+    """Send the request on each connection, and leave the answers unread for a while."""
     held = [RawConnection(aim.address) for _ in range(connections)]
     for connection in held:
         connection.send(request)
@@ -323,7 +323,7 @@ def _ask_on_many(aim: Aim, request: object, connections: int) -> None:
 
 
 def _send_unread(aim: Aim, request: object) -> None:
-    """Many times on each of some connections that read nothing, as far as the broker takes them."""
+    """Send the request many times on each of some connections that read nothing, as far as the broker takes them."""
     held = [RawConnection(aim.address, 1.0, SMALLEST_BUFFER_BYTES) for _ in range(UNREAD_CONNECTIONS)]
     for connection in held:
         with contextlib.suppress(OSError):

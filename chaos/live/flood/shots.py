@@ -17,7 +17,7 @@ from cordwood.chaos.live.flood.raw_connection import RawConnection, ask
 ANSWER_S = 10.0
 SHORTEST_S = 0.01
 SEND_S = 1.0
-"""How long a client that reads nothing tries to send on."""
+"""The time that a client that reads nothing tries to send."""
 COPIES = (2, 5, 20)
 UNREAD_COPIES_MAX = 200
 COPIES_BYTES_MAX = 32 << 20
@@ -30,7 +30,7 @@ Api = tuple[int, int]
 
 
 class Manner(Enum):
-    """How a client sends a request."""
+    """The way in which a client sends a request."""
 
     ASKED = "one request, whose answer is read"
     PIPELINED = "several at once, whose answers are read"
@@ -42,7 +42,7 @@ MANNERS = (Manner.ASKED, Manner.ASKED, Manner.PIPELINED, Manner.ABANDONED, Manne
 
 
 class ShotOutcome(Enum):
-    """What became of a shot, as far as the client sees."""
+    """The outcome of a shot, as the client sees it."""
 
     ANSWERED = "answered"
     CLOSED = "closed by the broker"
@@ -64,7 +64,7 @@ class Shot:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The shots of one process: so many from one seed, at any of the brokers."""
+    """The shots of one process: a range of one seed's, at any of the brokers."""
 
     aims: tuple[Aim, ...]
     apis: tuple[Api, ...]
@@ -72,11 +72,11 @@ class Chunk:
     number: int
     shots: range
     end_s: float = math.inf
-    """No shot begins later, in seconds of the monotonic clock, which processes share."""
+    """The time after which no shot begins, in seconds of the monotonic clock, which processes share."""
 
 
 def announced(address: str) -> tuple[Api, ...]:
-    """Every version of every API that a broker announces, newest last. Raises OSError, UnknownApi."""
+    """Return every version of every API that a broker announces, newest last. Raises OSError, UnknownApi."""
     answer = ask(address, ApiVersionsRequest())
     return tuple(
         (row.api_key, version)
@@ -86,7 +86,7 @@ def announced(address: str) -> tuple[Api, ...]:
 
 
 def send_chunk(chunk: Chunk) -> list[Shot]:
-    """One shot after the other; for a process of its own."""
+    """Send one shot after the other; runs in a process of its own."""
     held: list[RawConnection] = []
     try:
         return [_shoot(chunk, number, held) for number in chunk.shots if time.monotonic() < chunk.end_s]
@@ -133,7 +133,7 @@ def _send(address: str, large: LargeRequest, manner: Manner, copies: int, held: 
 
 
 def _leave_unread(address: str, frames: bytes, held: list[RawConnection]) -> ShotOutcome:
-    """Raises OSError."""
+    """Send without reading. Raises OSError."""
     connection = RawConnection(address, SEND_S, SMALLEST_BUFFER_BYTES)
     held.append(connection)
     if len(held) > HELD_MAX:

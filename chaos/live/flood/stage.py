@@ -22,7 +22,7 @@ NAMES = Names(
     bystander_groups=(GROUP, MEMBERS_GROUP),
 )
 FLOODED_PARTITIONS = 2
-# Its own configs: a flood may change the defaults of a broker, and is not to change what the bystander is promised.
+# Explicit configs: a flood may change the broker's defaults, and must not change the bystander's guarantees.
 TOPIC_CONFIGS = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
@@ -32,7 +32,7 @@ TOPIC_CONFIGS = {
     "segment.bytes": str(1 << 30),
     "message.timestamp.type": "CreateTime",
 }
-# Topics are growth that is asked for: only those that are created by name count as such.
+# Topics that clients create are no leak: with automatic creation off, only those created by name count as growth.
 SETTINGS = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
 STEADY_S = 30.0
 WARM_UP_S = 2.0
@@ -40,7 +40,7 @@ SETTLE_S = 3.0
 
 
 class Stage:
-    """Started on entering the block; killed on leaving it, with all that the brokers printed left in `place`."""
+    """A cluster that is started on entering the `with` block and killed on leaving it. Logs stay in `place`."""
 
     def __init__(self, place: Path, brokers: int = 1, settings: dict[str, str] | None = None) -> None:
         place.mkdir(parents=True, exist_ok=True)
@@ -71,16 +71,16 @@ class Stage:
             self._watch.stop()
 
     def aims(self) -> tuple[Aim, ...]:
-        """One for each broker."""
+        """Return an aim for each broker."""
         http_addresses = self.cluster.http_addresses
         return tuple(Aim(broker.address, http_addresses[id_], NAMES) for id_, broker in self.cluster.brokers.items())
 
     def is_broker_gone(self) -> bool:
-        """Whether one has ended by itself."""
+        """Return whether a broker has ended by itself."""
         return any(broker.has_ended for broker in self.cluster.brokers.values())
 
     def verdict(self, sent: Sent) -> FloodVerdict:
-        """Let the brokers come to rest, end the bystander and judge."""
+        """Wait until the brokers are idle, stop the bystander, and return the verdict."""
         if not self.is_broker_gone():
             time.sleep(SETTLE_S)
         late_s = self._lateness_s()
@@ -90,7 +90,7 @@ class Stage:
         return judge(observed, self._watch, sent, late_s)
 
     def _lateness_s(self) -> float:
-        """Of the latest of the brokers that still answer."""
+        """Return the lateness of the latest of the brokers that still answer."""
         late_s = 0.0
         for http_address in self.cluster.http_addresses.values():
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The verdict over a flood: what a bystander waited for, and what the brokers' memory, processes and logs show."""
+"""The verdict over a flood: the bystander's waits, and the brokers' memory, exits and tracebacks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ class FloodVerdict:
 
     acknowledged: int
     worst: Stall | None
-    """The time that the brokers are most to blame for; None where all waits were short."""
+    """The stall that the brokers are most to blame for; None where all waits were short."""
     growth_mb: float
-    """Of the resident memory, at its largest, over what it was before the flood."""
+    """The largest growth of resident memory over the baseline before the flood."""
     kept_mb: float
-    """The same after the flood."""
+    """The growth that remained after the flood."""
     lateness_s: float
-    """No timer of a broker's event loop rang later than this, the machine's share included."""
+    """An upper bound of the lateness of the event loops' timers, the machine's share included."""
     complaints: tuple[str, ...]
 
     @property
     def figures(self) -> str:
-        """In words."""
+        """The figures in words."""
         waits = "all waits of the bystander were short" if self.worst is None else f"longest wait {self.worst}"
         return (
             f"{waits}; memory +{self.growth_mb:.0f} MB at its largest, +{self.kept_mb:.0f} MB in the end; "
@@ -41,7 +41,7 @@ class FloodVerdict:
 
 
 def judge(observed: Observed, watch: BrokerWatch, sent: Sent, lateness_s: float = 0.0) -> FloodVerdict:
-    """Exits, tracebacks, errors, waits and memory, each with the requests that may be the cause."""
+    """Judge exits, tracebacks, errors, waits and memory. Each complaint names the requests that may be the cause."""
     found = stalls(observed.waits, watch.machine)
     complaints = [*watch.exits(), *watch.tracebacks(), *sent.complaints]
     complaints += [f"the bystander saw: {error}" for error in observed.errors[:SHOWN_MAX]]
@@ -63,7 +63,7 @@ def judge(observed: Observed, watch: BrokerWatch, sent: Sent, lateness_s: float 
 
 
 def _during(shots: Sequence[Shot], began_s: float, ended_s: float) -> str:
-    """The shots that were under way, the latest first."""
+    """Return the shots in progress during a period, the latest first."""
     suspects = [shot for shot in shots if shot.began_s <= ended_s and shot.ended_s >= began_s]
     suspects.sort(key=lambda shot: shot.began_s, reverse=True)
     return "".join(f"\n  --shot {shot.name}: {shot.what}, {shot.outcome.value}" for shot in suspects[:SHOWN_MAX])

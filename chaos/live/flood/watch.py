@@ -1,4 +1,4 @@
-"""What brokers do while they are flooded: memory, exits, tracebacks in their logs, and what the machine withheld."""
+"""Observation of brokers during a flood: memory, exits, tracebacks, and time that the machine withheld."""
 
 import os
 import threading
@@ -22,51 +22,51 @@ class WatchedProcess(Protocol):
 
     @property
     def running_pid(self) -> int | None:
-        """Of the process; None while there is none."""
+        """The process id; None while there is no process."""
 
     @property
     def address(self) -> str:
-        """host:port, as clients want it."""
+        """host:port, as clients take it."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether it ended by itself."""
+        """Whether the process ended by itself."""
 
     def last_words(self) -> str:
-        """The end of what it printed."""
+        """Return the last lines of its output."""
 
     def output(self) -> str:
-        """All that it printed."""
+        """Return all output."""
 
 
 class BrokerWatch:
-    """Samples the brokers from a thread of its own, from `start` to `stop`; they may be restarted meanwhile."""
+    """Samples the brokers in a thread, from `start` to `stop`; they may be restarted meanwhile."""
 
     def __init__(self, brokers: Sequence[WatchedProcess], place: Path) -> None:
         """`place` is a directory on the same disk as the brokers' data."""
         self.machine = MachineTime()
         self.baseline_mb: dict[int, float] = {}
-        """Resident memory of each process when it was warm."""
+        """Resident memory of each process at the last baseline."""
         self.peak_mb: dict[int, float] = {}
-        """The largest since."""
+        """The largest resident memory of each process since the baseline."""
         self.peak_s = 0.0
-        """When some broker last grew beyond all it had been, in seconds of the monotonic clock."""
+        """The time of the last new maximum of any broker, in seconds of the monotonic clock."""
         self.last_mb: dict[int, float] = {}
         self._brokers, self._place = brokers, place
         self._starved_s = [0.0] * len(brokers)
         self._clients_starved_s = 0.0
         self._withheld_s: dict[int, float] = {}
-        """From each thread, when it was looked at last."""
+        """The withheld time of each thread at its last sample."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
     def start(self) -> None:
-        """Sample from now on: before any client waits, or the machine's part in its wait is not known."""
+        """Start sampling. Call this before any client waits, or the machine's share of the wait is unknown."""
         self.take_baseline()
         self._thread.start()
 
     def take_baseline(self) -> None:
-        """Compare later memory with that of this moment."""
+        """Take the current memory as the baseline of later samples."""
         pids = (broker.running_pid for broker in self._brokers)
         self.baseline_mb = {pid: resident_mb(pid) for pid in pids if pid is not None}
         self.peak_mb, self.last_mb = dict(self.baseline_mb), dict(self.baseline_mb)
@@ -77,21 +77,21 @@ class BrokerWatch:
 
     @property
     def growth_mb(self) -> float:
-        """By how much some broker was larger than its baseline, at the worst moment."""
+        """The largest growth of a broker over its baseline so far."""
         return max(self.peak_mb[pid] - self.baseline_mb[pid] for pid in self.baseline_mb)
 
     @property
     def kept_mb(self) -> float:
-        """By how much some broker is larger than its baseline now."""
+        """The largest current growth of a broker over its baseline."""
         return max(self.last_mb[pid] - self.baseline_mb[pid] for pid in self.baseline_mb)
 
     def exits(self) -> list[str]:
-        """A sentence for each broker that ended by itself."""
+        """Return a sentence for each broker that ended by itself."""
         ended = [broker for broker in self._brokers if broker.has_ended]
         return [f"the broker at {broker.address} exited:\n{broker.last_words()}" for broker in ended]
 
     def tracebacks(self) -> list[str]:
-        """The first lines in the brokers' logs that have one."""
+        """Return the first lines with a traceback in the brokers' logs."""
         return [
             f"traceback in a log: {line[-TRACEBACK_CHARS_MAX:]}"
             for broker in self._brokers
@@ -105,7 +105,7 @@ class BrokerWatch:
             while not self._stopping.is_set():
                 due_s = max(due_s + SAMPLE_S, time.monotonic())
                 time.sleep(max(due_s - time.monotonic(), 0.0))
-                # It grows, as a log does: bytes written in place would need no commit of the file system's journal.
+                # The probe appends, as a log does: a write in place would need no commit of the file system's journal.
                 probe.write(b"probe")
                 os.fdatasync(probe.fileno())
                 now_s = time.monotonic()
@@ -120,13 +120,13 @@ class BrokerWatch:
                 self._see_memory(pid, now_s)
                 self._starved_s[number] += self._more_withheld_s(pid, pid)
             except ProcessLookupError:
-                # It has just ended; `exits` says so where it ended by itself.
+                # The process has just ended; `exits` reports it where it ended by itself.
                 continue
         self._clients_starved_s += max(self._more_withheld_s(os.getpid(), thread) for thread in own_threads())
         self.machine.add(now_s, tuple(self._starved_s), self._clients_starved_s, probe_s)
 
     def _more_withheld_s(self, pid: int, thread: int) -> float:
-        """Since the last sample. Raises ProcessLookupError."""
+        """Return the seconds since the last sample. Raises ProcessLookupError."""
         sum_s = withheld_s(pid, thread)
         before_s = self._withheld_s.get(thread, sum_s)
         self._withheld_s[thread] = sum_s
@@ -139,7 +139,7 @@ class BrokerWatch:
 
 
 def resident_mb(pid: int) -> float:
-    """Memory that a process has in use. Raises ProcessLookupError where it has ended, or never was."""
+    """Return the resident memory of a process. Raises ProcessLookupError where there is no such process."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
@@ -150,12 +150,12 @@ def resident_mb(pid: int) -> float:
 
 
 def own_threads() -> list[int]:
-    """The threads of this process."""
+    """Return the thread ids of this process."""
     return [int(entry.name) for entry in Path("/proc/self/task").iterdir()]
 
 
 def withheld_s(pid: int, thread: int) -> float:
-    """For how long a thread has waited for a processor; of a process, the first thread has its number.
+    """Return the seconds that a thread has waited for a processor. A process id names the process's first thread.
 
     The second number of schedstat (Linux, Documentation/scheduler/sched-stats.rst); 0 where the kernel does not count,
     or where the thread has just ended. Raises ProcessLookupError where the process has.
