@@ -55,7 +55,7 @@ class Load:
         return wait_for(lambda: not any(producer.flush(0.1) for producer in self._producers), SETTLE_S)
 
     def read_back(self) -> dict[int, list[tuple[int, Sent]]]:
-        """Return each partition's records from start to end. Raises TimeoutError where the end does not come in time."""
+        """Return each partition's records from start to end. Raises TimeoutError where the end is not reached."""
         settings = {"bootstrap.servers": self._address, "group.id": "reader", "enable.auto.commit": False}
         consumer = Consumer({**settings, "auto.offset.reset": "error", "log_level": 0})
         try:

@@ -1,1 +1,1 @@
-"""Cordwood with one rule taken out, again and again: whether the simulator notices."""
+"""Mutation testing of Cordwood: source copies with one rule taken out, and the tests or seeds that must fail."""

@@ -1,4 +1,4 @@
-"""`python -m cordwood.chaos.mutants`, for who has no `cordwood` command."""
+"""`python -m cordwood.chaos.mutants`, for an environment without the `cordwood` command."""
 
 import typer
 

@@ -1,6 +1,7 @@
-"""In a process of its own, which may be a mutant's: a story told with one seed after the other, until one fails.
+"""Child process of a hunt: runs one simulated scenario with one seed after the other, until a seed fails.
 
-The outcome is one line of JSON. A seed that needs far more time than any other does is a failure too.
+The process may run a mutant's code. The outcome is one line of JSON. A seed that takes far more processor time than any
+other fails too.
 """
 
 import json
@@ -26,14 +27,14 @@ from cordwood.chaos.sim.strict import StoryFailed
 from cordwood.chaos.sim.turns_scenario import turns_story
 
 SEED_CPU_S = 60.0
-"""A seed takes less than one on a healthy tree."""
+"""Processor seconds that a seed may take. A seed takes less than one second on the unchanged source."""
 WHAT_CHARS_MAX = 300
 HOUR_S = 3600.0
 BROKERS_TROUBLE_S = 30.0
 
 
 def brokers_story(seed: int) -> float:
-    """The whole of it. Returns how many simulated seconds it took. Raises StoryFailed."""
+    """Run the `brokers` scenario with one seed. Return the simulated seconds. Raises StoryFailed."""
     run = run_seed(seed, BROKERS_TROUBLE_S)
     if not run.is_sound:
         first = run.findings[0]
@@ -53,7 +54,7 @@ STORIES: dict[Scenario, Callable[[int], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Chase:
-    """What came of it. `seed` is the one that failed, 0 if none did; `package` is where the code came from."""
+    """The outcome. `seed` is the one that failed, 0 if none did; `package` is the path of the imported package."""
 
     package: str
     seeds: int
@@ -61,7 +62,7 @@ class Chase:
     seed: int = 0
     what: str = ""
     is_cut_short: bool = False
-    """The real time that it was given was over before the simulated time was."""
+    """Whether the real time limit ended the chase before the other limits."""
 
     @property
     def is_caught(self) -> bool:
@@ -70,7 +71,7 @@ class Chase:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where a chase ends that catches nobody: so many seeds, simulated hours or real seconds."""
+    """Limits of a chase that catches nothing: seeds, simulated hours, and real seconds."""
 
     seeds_max: int = 1_000_000
     hours: float = math.inf
@@ -79,11 +80,11 @@ class Limits:
 
 
 class Stuck(KeyboardInterrupt):
-    """The story goes round in circles. Not even a loop's handler of errors is to take it for one of many."""
+    """A seed took more than SEED_CPU_S. A KeyboardInterrupt, so that no error handler of a loop swallows it."""
 
 
 def chase(story: Callable[[int], float], limits: Limits) -> Chase:
-    """Tell a story until it fails, or until a limit is reached."""
+    """Run a scenario with one seed after the other until a seed fails, or a limit is reached."""
     package, first = cordwood.__path__[0], limits.first_seed
     simulated_s, seed, end = 0.0, first - 1, time.monotonic() + limits.real_s
     while simulated_s < limits.hours * HOUR_S and seed - first + 1 < limits.seeds_max:
@@ -113,7 +114,7 @@ def _stop(*_: object) -> None:
 
 
 def main() -> None:
-    """Arguments: the story's name, and the limits as JSON."""
+    """Run the scenario that is the first argument, with the limits in the second, as JSON."""
     story, limits = sys.argv[1:]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     signal.signal(signal.SIGPROF, _stop)

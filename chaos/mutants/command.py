@@ -1,4 +1,4 @@
-"""`cordwood chaos mutants`: lets every mutant's killer loose on it, and tells the score."""
+"""`cordwood chaos mutants`: runs every mutant's killer against the mutant, and prints the mutation score."""
 
 import asyncio
 import json
@@ -46,9 +46,9 @@ def mutants(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The verdict as an object in the last line.")] = False,
 ) -> None:
-    """Take one rule, check or sync at a time out of a copy of the source, and see whether its killer notices.
+    """Take one rule, check or sync at a time out of a copy of the source, and check that the mutant's killer fails.
 
-    Exit code 1 where a mutant survives, does not fit the source, or says nothing.
+    Exit code 1 where a mutant survives, does not fit the source, or gives no result.
     """
     wanted = _chosen(only, changed)
     if is_pinning:
@@ -76,7 +76,7 @@ def _chosen(names: Sequence[str] | None, changed: str | None) -> Sequence[Mutant
 
 
 def _differing(mutants: Sequence[Mutant], commit: str) -> Iterator[Mutant]:
-    """Those whose own file, or killer's, is not what it was at that commit."""
+    """Yield the mutants whose file, or whose killer's file, differs from that commit."""
     files, killers = _changed_files(commit), pinned()
     for mutant in mutants:
         killer = killers.get(mutant.name)
@@ -94,7 +94,7 @@ def _changed_files(commit: str) -> set[str]:
 
 
 async def _hunt_all(wanted: Sequence[Mutant], jobs: int, kept: Record | None, real_s: float) -> list[MutantOutcome]:
-    """The outcomes of all that were begun in time, in their order: those of the record, and new ones."""
+    """Return the outcomes of all mutants begun in time, in their order: those of the record, and new ones."""
     known = {} if kept is None else record.outcomes(kept.rows)
     hunt, turn, end_s = Hunt(pinned()), asyncio.Semaphore(jobs), time.monotonic() + real_s
 
@@ -114,7 +114,7 @@ async def _hunt_all(wanted: Sequence[Mutant], jobs: int, kept: Record | None, re
 
 
 async def _pin_all(wanted: Sequence[Mutant]) -> bool:
-    """Whether each of them has a killer now."""
+    """Return whether each of the mutants has a killer now."""
     killers, is_well = pinned(), True
     hunt = Hunt(killers)
     for mutant in wanted:

@@ -1,4 +1,4 @@
-"""Hunting one mutant: a copy of the package with the change in it, a process that lives on it, and its outcome."""
+"""Hunt of one mutant: a copy of the package with the change, a child process that runs the copy, and the outcome."""
 
 import asyncio
 import json
@@ -21,32 +21,32 @@ from cordwood.chaos.mutants.tested import Tested
 
 STDERR_LINES = 3
 STORY_S = 1800.0
-"""Real seconds that a story may take for its seeds."""
+"""Real seconds that a scenario may take for all its seeds."""
 TESTS_S = 300.0
-"""Real seconds that test files may take, which need a few."""
+"""Real seconds that test files may take; they need a few."""
 LEFT_OUT = shutil.ignore_patterns("bench", "spark")
-"""No story needs them."""
+"""Packages that no scenario needs."""
 
 
 class MutantVerdict(StrEnum):
-    """What is to be said of a mutant."""
+    """The result of one hunt."""
 
     CAUGHT = "caught"
     SURVIVED = "survived"
-    """Its killer did not fail: not within its seeds, or no test of its file. So did one that has no killer."""
+    """The killer did not fail: not within its seeds, or no test of its file. Also a mutant without a killer."""
     UNDECIDED = "undecided"
-    """The real time that was given to it was over before that."""
+    """The real time limit passed before a result."""
     STALE = "stale"
-    """Its text is not in the source any more."""
+    """The mutant's text is not in the source any more."""
     UNFIT = "unfit"
-    """It does not run at all, or the source fails in the same way: neither says anything about the mutant."""
+    """The mutant does not run at all, or the unchanged source fails in the same way: no result."""
 
 
 @dataclass(frozen=True, slots=True)
 class MutantOutcome:
-    """One mutant's verdict: by what it was caught, or for how long it was not.
+    """One mutant's verdict, with the failure that caught it or the effort that did not.
 
-    `seed` is the one that caught it, of `seeds` that were tried, 0 where no story did.
+    `seed` is the one that caught the mutant, of `seeds` that were tried; 0 where no scenario caught it.
     """
 
     mutant: Mutant
@@ -60,7 +60,7 @@ class MutantOutcome:
 
 
 class Hunt:
-    """Hunts mutants with the killers that are pinned for them."""
+    """Hunts of mutants with their pinned killers."""
 
     def __init__(self, killers: Mapping[str, Killer]) -> None:
         self._killers = killers
@@ -68,7 +68,7 @@ class Hunt:
         self._healthy_files: dict[str, asyncio.Task[Tested]] = {}
 
     async def run(self, mutant: Mutant) -> MutantOutcome:
-        """Let its killer loose on it."""
+        """Run the mutant's killer against the mutant. Every failure becomes a verdict."""
         killer, began_s = self._killers.get(mutant.name), time.monotonic()
         try:
             match killer:
@@ -87,7 +87,7 @@ class Hunt:
         return replace(outcome, real_s=time.monotonic() - began_s)
 
     async def told(self, mutant: Mutant, killer: Seeds) -> MutantOutcome:
-        """What a story makes of it, seed after seed. Raises Stale, ChildFailed."""
+        """Run a scenario on the mutant, seed after seed. Raises Stale, ChildFailed."""
         found = await chase_copy(mutant, killer, Limits(seeds_max=killer.budget, real_s=STORY_S))
         counts: dict[str, Any] = {"seeds": found.seeds, "simulated_s": found.simulated_s}
         if not found.is_caught:
@@ -101,7 +101,7 @@ class Hunt:
         return MutantOutcome(mutant, killer, MutantVerdict.CAUGHT, found.what, seed=found.seed, **counts)
 
     async def tested(self, mutant: Mutant, files: Sequence[str]) -> MutantOutcome:
-        """What test files make of it, until the first of them fails. Raises Stale, ChildFailed, TimeoutError."""
+        """Run test files on the mutant until the first failure. Raises Stale, ChildFailed, TimeoutError."""
         found = await test_copy(mutant, files)
         if not found.is_caught:
             return MutantOutcome(mutant, PytestFile(files[0]), MutantVerdict.SURVIVED, "")
@@ -114,7 +114,7 @@ class Hunt:
         return MutantOutcome(mutant, killer, MutantVerdict.CAUGHT, f"{found.failed.partition('::')[2]}: {found.what}")
 
     def _healthy_story(self, killer: Seeds) -> asyncio.Task[Chase]:
-        """The last of the seeds on the source as it is. Most mutants are caught by the same few."""
+        """Run the last of the seeds on the unchanged source, once: the same few seeds catch most mutants."""
         if killer not in self._healthy_seeds:
             limits = Limits(first_seed=killer.budget, seeds_max=1)
             self._healthy_seeds[killer] = asyncio.create_task(chase_copy(None, killer, limits))
@@ -127,7 +127,7 @@ class Hunt:
 
 
 class ChildFailed(Exception):
-    """The process on the copy came to no outcome."""
+    """The child process on the copy ended without an outcome."""
 
 
 async def chase_copy(change: Mutant | None, killer: Seeds, limits: Limits) -> Chase:
@@ -137,9 +137,9 @@ async def chase_copy(change: Mutant | None, killer: Seeds, limits: Limits) -> Ch
 
 
 async def test_copy(change: Mutant | None, files: Sequence[str]) -> Tested:
-    """Run test files on a copy of this package with the change in it, if any. Raises Stale, ChildFailed, TimeoutError.
+    """Run test files on a copy of this package with the change, if any. Raises Stale, ChildFailed, TimeoutError.
 
-    The files are named from the root of the source tree.
+    File names are relative to the root of the source tree.
     """
     arguments = (str(ROOT), *(str(ROOT / file) for file in files))
     return Tested(**await _in_copy(change, "cordwood.chaos.mutants.tested", arguments, TESTS_S))
@@ -148,7 +148,7 @@ async def test_copy(change: Mutant | None, files: Sequence[str]) -> Tested:
 async def _in_copy(
     change: Mutant | None, module: str, arguments: Sequence[str], timeout_s: float | None
 ) -> dict[str, Any]:
-    """The outcome of a module that runs on a copy of this package."""
+    """Run a module on a copy of this package. Return its outcome. Raises Stale, ChildFailed, TimeoutError."""
     with tempfile.TemporaryDirectory(prefix="cordwood-mutant-") as place:
         copy = copied(Path(place), change)
         child = await asyncio.create_subprocess_exec(
@@ -176,15 +176,15 @@ async def _in_copy(
 
 
 def _environment(place: str) -> dict[str, str]:
-    """Hashes of texts decide the order of sets: the seed alone is to decide what happens. No tool is required."""
+    """Return the child's environment: a fixed hash seed, so that the seed alone decides, and no CORDWOOD_ variable."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CORDWOOD_")}
     return {**kept, "PYTHONPATH": place, "PYTHONHASHSEED": "0"}
 
 
 def copied(place: Path, change: Mutant | None) -> Path:
-    """A copy of this package below `place`, with the change in it. Raises Stale."""
+    """Copy this package below `place`, with the change in it. Return the copy's path. Raises Stale."""
     source, copy = Path(cordwood.__path__[0]), place / "cordwood"
-    # With what is compiled already: only the file that is changed has to be compiled again.
+    # The copy includes compiled files: only the changed file is compiled again.
     shutil.copytree(source, copy, ignore=LEFT_OUT)
     if change is not None:
         changed = copy / change.file

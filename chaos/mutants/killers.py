@@ -1,7 +1,7 @@
-"""Killers: for each mutant the test file that fails on it, or the simulated story that fails within a number of seeds.
+"""Killers: for each mutant, the test file that fails on it, or the simulated scenario and seeds that do.
 
-They are pinned in killers.json, so that a suite or a simulator that loses power is noticed: a mutant whose killer no
-longer fails has survived, even if something else would fail. `cordwood chaos mutants --pin` looks for killers.
+Killers are pinned in killers.json, so that a weaker suite or simulator is noticed: a mutant whose killer no longer
+fails has survived, even if something else would fail. `cordwood chaos mutants --pin` searches for killers.
 """
 
 import json
@@ -13,9 +13,9 @@ from cordwood.chaos.mutants.mutant import Scenario
 
 PINNED = Path(__file__).resolve().parent / "killers.json"
 ROOT = PINNED.parents[2]
-"""The source tree: test files are named from here."""
+"""The source tree, to which the paths of test files are relative."""
 BUDGET_OF_FIRST = 3
-"""A story has this many times the seeds that it needed first."""
+"""A scenario's seed budget, as a multiple of the seed that first caught the mutant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class PytestFile:
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """A simulated story that fails on the mutant with one of the seeds 1 to `budget`."""
+    """A simulated scenario that fails on the mutant with one of the seeds 1 to `budget`."""
 
     story: Scenario
     budget: int
@@ -43,7 +43,7 @@ Killer = PytestFile | Seeds
 
 
 def parsed(text: str) -> Killer:
-    """The killer that was written as `text`. Raises ValueError."""
+    """Parse the text form of a killer. Raises ValueError."""
     if text.endswith(".py"):
         return PytestFile(text)
     story, _, budget = text.partition(" 1..")
@@ -51,7 +51,7 @@ def parsed(text: str) -> Killer:
 
 
 def pinned() -> dict[str, Killer]:
-    """The killers of killers.json, by the mutant's name."""
+    """Return the killers of killers.json, by the mutant's name."""
     return {name: parsed(text) for name, text in json.loads(PINNED.read_text()).items()}
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Scenario(StrEnum):
-    """The simulated stories that a mutant can be told in."""
+    """The simulated scenarios that a mutant can be run in."""
 
     LOGS = "logs"
     REPLICAS = "replicas"
@@ -13,19 +13,19 @@ class Scenario(StrEnum):
     QUORUM = "quorum"
     GROUPS = "groups"
     BROKERS = "brokers"
-    """Whole brokers and their clients: slower, and all of it together."""
+    """Whole brokers and their clients: slower, and everything together."""
 
 
 class Stale(Exception):
-    """The source has moved on: the text that a mutant is to replace is not there, or not there alone."""
+    """The source has changed: the text that a mutant replaces is missing, or is there more than once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`find` stands exactly once in `file`, a path within the package, and becomes `replacement`.
+    """`find` occurs exactly once in `file`, a path within the package, and is replaced by `replacement`.
 
-    `rule` is what is broken by that (by the numbers of docs/rules.md), `shows` how that is expected to come out, and
-    `story` where it is looked for if no test notices. Its killer is in killers.json.
+    `rule` is the rule that the change breaks (by the numbers of docs/rules.md), `shows` the expected symptom, and `story` the
+    scenario to search if no test fails. The mutant's killer is in killers.json.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Mutant:
     story: Scenario = Scenario.REPLICAS
 
     def applied_to(self, source: str) -> str:
-        """The file with the change. Raises Stale."""
+        """Return the file with the change. Raises Stale."""
         if (count := source.count(self.find)) != 1:
             raise Stale(f"{self.name}: its text is in {self.file} {count} times, and belongs there once")
         return source.replace(self.find, self.replacement)

@@ -1,4 +1,4 @@
-"""docs/mutants.md, made of a recorded hunt and of nothing else."""
+"""The page docs/mutants.md, made from a recorded hunt only."""
 
 from collections.abc import Iterator, Sequence
 
@@ -30,7 +30,7 @@ OTHERS = (
 
 
 def page(result: Result | None) -> str:
-    """Markdown: the score, each mutant's killer and what it cost, and by name who was not caught."""
+    """Return the page as Markdown: the score, each mutant's killer and time, and the mutants that were not caught."""
     return "\n".join([HEAD, NONE] if result is None else [HEAD, *_told(result)])
 
 

@@ -1,4 +1,4 @@
-"""The rows of a recorded hunt: one for each mutant, with all that its page tells."""
+"""Rows of a recorded hunt: one for each mutant, with all figures of the page."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ KIND = "mutants"
 
 
 def row(outcome: MutantOutcome) -> Row:
-    """What became of one."""
+    """Return the row of one outcome."""
     mutant = outcome.mutant
     return {
         "mutant": mutant.name,
@@ -29,7 +29,7 @@ def row(outcome: MutantOutcome) -> Row:
 
 
 def outcomes(rows: Sequence[Row]) -> dict[str, MutantOutcome]:
-    """The outcomes of a hunt that was broken off, by name."""
+    """Return the outcomes of an interrupted hunt, by the mutant's name."""
     return {row["mutant"]: _outcome(row) for row in rows}
 
 

@@ -1,4 +1,4 @@
-"""What is said of the hunted: a line for each, then the score, and who survived."""
+"""Report of a hunt: a line for each mutant, then the score and the survivors."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,14 +7,14 @@ from cordwood.chaos.mutants.hunt import MutantOutcome, MutantVerdict
 
 
 def line(outcome: MutantOutcome) -> str:
-    """One mutant, as soon as it is known."""
+    """Return the line of one mutant."""
     name, verdict = outcome.mutant.name, outcome.verdict
     seed = f" seed {outcome.seed}" if outcome.seed else ""
     return f"{name:48} {verdict} ({outcome.killer}){seed} {outcome.real_s:.0f} s: {outcome.what}".rstrip(": ")
 
 
 def summary(outcomes: Sequence[MutantOutcome]) -> str:
-    """The score, and by name whoever was not caught."""
+    """Return the score, and a line for each mutant that was not caught."""
     lines = [
         f"{name(outcome)}: {reason(outcome)}" for outcome in outcomes if outcome.verdict is not MutantVerdict.CAUGHT
     ]
@@ -22,12 +22,12 @@ def summary(outcomes: Sequence[MutantOutcome]) -> str:
 
 
 def score(outcomes: Sequence[MutantOutcome]) -> str:
-    """In a sentence."""
+    """Return the score as a sentence."""
     return f"{len(having(outcomes, MutantVerdict.CAUGHT))} of {len(outcomes)} mutants caught."
 
 
 def verdict(outcomes: Sequence[MutantOutcome]) -> dict[str, Any]:
-    """The same as an object for programs."""
+    """Return the summary as an object for programs."""
     caught = having(outcomes, MutantVerdict.CAUGHT)
     return {
         "mutants": len(outcomes),
@@ -43,17 +43,17 @@ def verdict(outcomes: Sequence[MutantOutcome]) -> dict[str, Any]:
 
 
 def is_well(outcomes: Iterable[MutantOutcome]) -> bool:
-    """Whether everyone was caught."""
+    """Return whether every mutant was caught."""
     return all(outcome.verdict is MutantVerdict.CAUGHT for outcome in outcomes)
 
 
 def name(outcome: MutantOutcome) -> str:
-    """The mutant's."""
+    """Return the mutant's name."""
     return outcome.mutant.name
 
 
 def reason(outcome: MutantOutcome) -> str:
-    """Why it was not caught, as far as that is known; else what should have been seen."""
+    """Return why the mutant was not caught, as far as that is known; for a survivor, the expected symptom."""
     match outcome.verdict:
         case MutantVerdict.SURVIVED:
             return f"SURVIVED {outcome.killer}. {outcome.mutant.rule} Expected: {outcome.mutant.shows}"
@@ -64,5 +64,5 @@ def reason(outcome: MutantOutcome) -> str:
 
 
 def having(outcomes: Iterable[MutantOutcome], verdict: MutantVerdict) -> list[MutantOutcome]:
-    """Those of whom just this is to be said."""
+    """Return the outcomes with this verdict."""
     return [outcome for outcome in outcomes if outcome.verdict is verdict]

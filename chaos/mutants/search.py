@@ -1,4 +1,4 @@
-"""The search for a mutant's killer: test files near what it changes, then the stories it can be told in."""
+"""Search for a mutant's killer: the test files near the changed file, then the mutant's scenarios."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,13 @@ NEAR: Mapping[str, Sequence[str]] = {
     "cluster/kafka": ("cluster/kafka", "cluster"),
     "cluster": ("cluster", "replication"),
 }
-"""The folders below tests/ that are tried for a folder of the source, the nearest first."""
+"""The folders below tests/ to try for a folder of the source, the nearest first."""
 SLOW_BYTES = 20_000
 SEEDS_MAX = 100
 
 
 async def search(hunt: Hunt, mutant: Mutant) -> tuple[Killer, MutantOutcome] | None:
-    """A killer with its pinned budget, and what it made of the mutant; None where none was found. Raises Stale."""
+    """Return a killer with its seed budget, and its outcome; None where none was found. Raises Stale."""
     for find in (_in_tests, _in_stories):
         outcome = await find(hunt, mutant)
         if outcome is not None and outcome.verdict is MutantVerdict.CAUGHT:
@@ -56,7 +56,7 @@ async def _in_stories(hunt: Hunt, mutant: Mutant) -> MutantOutcome | None:
 
 
 def candidates(file: str, folder: str) -> list[str]:
-    """The test files of a folder below tests/, those first that seem to be about `file`, then the small ones."""
+    """Return the test files of a folder below tests/: those named after `file` first, then by size."""
     stem = Path(file).stem
 
     def distance(path: Path) -> float:

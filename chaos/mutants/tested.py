@@ -1,6 +1,6 @@
-"""In a process of its own, which may be a mutant's: pytest until the first test that fails.
+"""Child process of a hunt: runs pytest until the first test that fails.
 
-The outcome is one line of JSON, the last of the output.
+The process may run a mutant's code. The outcome is one line of JSON, the last of the output.
 """
 
 import json
@@ -12,13 +12,13 @@ import pytest
 import cordwood
 
 TEST_S = 60
-"""No test of a killer takes more than a few seconds; a mutant may make it hang."""
+"""Seconds that a test may take, against hangs; no test of a killer takes more than a few."""
 WHAT_CHARS_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """What came of it. `failed` is the id of the test that failed; `package` is where the code came from."""
+    """The outcome. `failed` is the id of the test that failed; `package` is the path of the imported package."""
 
     package: str
     failed: str = ""
@@ -30,7 +30,7 @@ class Tested:
 
 
 class FirstFailure:
-    """A plugin of pytest that keeps the first failure."""
+    """A pytest plugin that keeps the first failure."""
 
     def __init__(self) -> None:
         self.failed = self.what = ""
@@ -50,7 +50,7 @@ def _sentence(message: str) -> str:
 
 
 def main() -> int:
-    """Arguments: the root of the source tree, and test files."""
+    """Run the test files of the arguments, of which the first is the root of the source tree."""
     root, *files = sys.argv[1:]
     first = FirstFailure()
     settings = ["-c", f"{root}/pyproject.toml", "--rootdir", root, "-p", "no:cacheprovider", "-p", "no:xdist"]

@@ -1,4 +1,4 @@
-"""All mutants there are, by name."""
+"""The catalogue of all mutants, also by name."""
 
 from cordwood.chaos.mutants.catalogue import (
     elections,

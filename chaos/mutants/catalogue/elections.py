@@ -1,4 +1,4 @@
-"""Mutants of the elections: who leads after a broker came, went, or lost its disk."""
+"""Mutants of leader election: the leader after a broker failed, came back, or lost its disk."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 

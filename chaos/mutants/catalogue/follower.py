@@ -1,4 +1,4 @@
-"""Mutants of the follower: what it gives up, what it takes, and what it says that it has."""
+"""Mutants of the follower: truncation, append, and the flushed end that it reports."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 

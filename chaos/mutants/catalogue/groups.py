@@ -1,4 +1,4 @@
-"""Mutants of consumer groups: who may commit, and what is told of offsets (rule 10)."""
+"""Mutants of the group coordinator: generation checks on commits, and committed offsets (rule 10)."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 

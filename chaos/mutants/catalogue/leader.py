@@ -1,4 +1,4 @@
-"""Mutants of the leader: what is committed, who is in sync, and who may still be told so."""
+"""Mutants of the leader: high watermark, in-sync set, and acknowledgements after a change of leader."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 

@@ -1,4 +1,4 @@
-"""Mutants of a single log: its offsets, segments, epochs and producers, its retention, and what may enter it."""
+"""Mutants of one log: offsets, segments, leader epochs, producers, retention, and checks on append."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 

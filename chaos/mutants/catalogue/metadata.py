@@ -1,4 +1,4 @@
-"""Mutants of the metadata: what commands may do to brokers, topics, partitions, configs and producer ids."""
+"""Mutants of metadata commands on brokers, topics, partitions, configs and producer ids."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 

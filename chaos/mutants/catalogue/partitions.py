@@ -1,4 +1,4 @@
-"""Mutants of a partition as its leader, its followers and its clients see it."""
+"""Mutants of a partition, as its leader, its followers and its clients see it."""
 
 from cordwood.chaos.mutants.mutant import Mutant
 

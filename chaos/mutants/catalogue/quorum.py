@@ -1,4 +1,4 @@
-"""Mutants of the metadata's Raft: its journal, its votes, its elections, and who may count after forgetting."""
+"""Mutants of the metadata quorum's Raft: journal, votes, elections, and voters that lost their journal."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 

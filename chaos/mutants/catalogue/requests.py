@@ -1,4 +1,4 @@
-"""Mutants of what clients ask: what a batch may be, Produce, Fetch and its sessions, offsets, deletions."""
+"""Mutants of request handling: batch validation, Produce, Fetch and its sessions, offsets, and deletions."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 

@@ -1,4 +1,4 @@
-"""Mutants of what a log knows of its idempotent producers (rule 9)."""
+"""Mutants of the idempotent producer state of a log (rule 9)."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 

@@ -1,4 +1,4 @@
-"""Mutants of the log on its disk: what has to be synced, proven, and found again after a stop."""
+"""Mutants of the log on its disk: syncs, checksums, and recovery after a stop."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
