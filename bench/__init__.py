@@ -1,1 +1,1 @@
-"""What is it worth: the same lines as Kafka's, measured by a neutral client."""
+"""Performance benchmarks of Cordwood and Apache Kafka under the same load, and budgets of what requests may cost."""

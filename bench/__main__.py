@@ -1,4 +1,4 @@
-"""`make bench`: the speed of brokers that are started for it, alone or beside Apache Kafka in the same run."""
+"""`make bench`: throughput and latency of Cordwood, alone or beside Apache Kafka in the same run."""
 
 import shutil
 import signal
@@ -27,10 +27,10 @@ ROOT = Path(__file__).resolve().parent.parent
 HOME = ROOT / "build" / "bench"
 RESULTS = ROOT / "bench" / "results"
 BROKERS = (1, 3, 5)
-# Where the output goes to a file, rich would take a terminal of 80 columns for granted.
+# In a file, rich would assume a terminal of 80 columns.
 COLUMNS = 150
 LIMITS_S_MIN = 0.3
-# Of a batch's own bytes, of indexes, and of room that is taken ahead.
+# Overhead of batch headers, indexes, and preallocated space.
 BYTES_PER_VALUE_BYTE = 1.3
 
 
@@ -63,7 +63,7 @@ def main(
     """Run the lines of bench/lines.py and print tables; bench/results/ gets the same as JSON."""
     console = Console(width=None if sys.stdout.isatty() else COLUMNS)
     progress = Console(stderr=True, style="dim")
-    # Whoever ends the benchmark ends its brokers too: SystemExit passes through the blocks that stop them.
+    # SIGTERM becomes SystemExit, which passes through the blocks that stop the brokers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         record = begun(recorded, "performance", {"rounds": rounds, "scale": scale})
@@ -96,7 +96,7 @@ def main(
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """What all parts of a run have in common."""
+    """The settings that all parts of a run share."""
 
     generator: Generator
     rounds: int
@@ -107,7 +107,7 @@ class _Bench:
     failures: list[str] = field(default_factory=list)
 
     def measure(self, systems: Sequence[System], lines: Sequence[Line], found: limits.Limits) -> Part:
-        """The systems have the same number of brokers. What the machine can do is added to `found`."""
+        """Measure systems with the same number of brokers. Add the limits of the machine to `found`."""
         brokers = systems[0].brokers
         libs = next((system.tools for system in systems if isinstance(system, Kafka)), None)
         fit = fitting(lines, brokers, has_java=libs is not None)
@@ -144,7 +144,7 @@ def _systems(
     baseline: Path | None,
     names: Sequence[str],
 ) -> list[System]:
-    """Raises ValueError where a name is none of theirs."""
+    """Return the systems to measure. Raises ValueError where a name is not among them."""
     settings = dict(each.split("=", 1) for each in overrides)
     systems: list[System] = [Cordwood(brokers, settings)]
     if baseline is not None:
@@ -160,7 +160,7 @@ def _systems(
 
 
 def _has_kafka(progress: Console) -> bool:
-    """Fetches it. Where that cannot be, a sentence says so, and Cordwood is measured without it."""
+    """Fetch Kafka, and return whether it can run. Otherwise print why, so that Cordwood is measured alone."""
     try:
         Kafka(HOME).prepare()
     except CannotRun as reason:
@@ -170,7 +170,7 @@ def _has_kafka(progress: Console) -> bool:
 
 
 def _check_room(place: Path, brokers: int, lines: Sequence[Line]) -> None:
-    """Raises CannotRun where the disk has too little room for what one system writes."""
+    """Raise CannotRun where the disk has too little space for what one system writes."""
     needed = BYTES_PER_VALUE_BYTE * (1 + WARM_UP_SHARE) * brokers * sum(line.written_gigabytes for line in lines)
     free = shutil.disk_usage(place).free / 1e9
     if free < needed:

@@ -1,4 +1,4 @@
-"""Charts as SVG text: bars side by side, and lines over a logarithmic axis. They follow the reader's light or dark."""
+"""Charts as SVG text: horizontal bars, and lines over a logarithmic axis, in the reader's light or dark colours."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -6,11 +6,11 @@ from html import escape
 
 WIDTH = 780
 SIDE = 16
-# Two of one family for what is ours, two of another for what it is compared with, then the rest.
+# Two of one hue for Cordwood, two of another for Kafka, then the rest.
 LIGHT = ("#3b6fb6", "#9dbfe8", "#c2410c", "#f0b48f", "#2f855a", "#8c959f")
 DARK = ("#5b93e0", "#2f5488", "#fb923c", "#8a4a1c", "#4fb07f", "#6e7781")
 LETTER = 6.6
-"""The width of a letter of 12 px, nearly."""
+"""The approximate width of a letter of 12 px."""
 
 
 def bars(
@@ -20,7 +20,7 @@ def bars(
     *,
     mark: tuple[str, Mapping[str, float]] | None = None,
 ) -> str:
-    """Bars to the right in groups that share one scale: group, then series, then value in `unit`.
+    """Draw horizontal bars in groups that share one scale: group, then series, then value in `unit`.
 
     `mark` is a name and, for some of the groups, a value that is drawn as a stroke across the group's bars.
     """
@@ -37,7 +37,7 @@ def bars(
             drawn.append(_box(left, y, width, 14, f"tone{series.index(name) % len(LIGHT)}"))
             told, at = number(value), left + width + 6
             if label in strokes and -6 < left + room * strokes[label] / top - at < LETTER * len(told):
-                # Else the stroke would run through the figure.
+                # Otherwise the stroke would run through the figure.
                 at = left + room * strokes[label] / top + 6
             drawn.append(_text(at, y + 11, told, "small"))
             y += 17
@@ -57,7 +57,7 @@ def lines(
     x_label: str,
     log_y: bool = False,
 ) -> str:
-    """Lines of (x, y) points, x above 0 on a logarithmic axis; y in `unit` from 0, or logarithmic and above 0 too."""
+    """Draw lines of (x, y) points, x above 0 on a logarithmic axis; y in `unit` from 0, or logarithmic and above 0."""
     drawn, top = _legend(list(series), None)
     xs = sorted({x for points in series.values() for x, _ in points})
     ys = [y for points in series.values() for _, y in points]
@@ -87,7 +87,7 @@ def lines(
 
 
 def number(value: float) -> str:
-    """Three figures that count, with a comma for each thousand: 2,700; 31.4; 0.052."""
+    """Return the number with three significant digits, and a comma for each thousand: 2,700; 31.4; 0.052."""
     if value == 0 or abs(value) >= 100:
         return f"{value:,.0f}"
     digits = 2 - math.floor(math.log10(abs(value)))
@@ -123,7 +123,7 @@ def _tones(colours: Sequence[str]) -> str:
 
 
 def _legend(series: Sequence[str], mark: str | None) -> tuple[list[str], float]:
-    """What each tone means, below the title, and where the chart may begin. One series needs no telling."""
+    """Draw the legend below the title, and return it with the top of the chart. A single series needs none."""
     drawn: list[str] = []
     x, y = float(SIDE), 40.0
     named = [(name, _box(0, 0, 12, 12, f"tone{at % len(LIGHT)}")) for at, name in enumerate(series)]
@@ -157,14 +157,14 @@ def _powers(low: float, high: float) -> list[float]:
 
 
 def _round_steps(high: float) -> list[float]:
-    """From 0 to at least `high` in four or five steps of 1, 2, 2.5 or 5 times a power of ten."""
+    """Return four or five steps from 0 to at least `high`, of 1, 2, 2.5 or 5 times a power of ten."""
     size = 10.0 ** math.floor(math.log10(high / 4)) if high > 0 else 0.25
     step = next(size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor * 4 >= high * 0.999)
     return [step * at for at in range(math.ceil(high / step - 0.001) + 1)]
 
 
 def _apart(xs: Sequence[float], across: Callable[[float], float]) -> list[float]:
-    """Those of the places that can be labelled without touching one another."""
+    """Return the places that can be labelled without overlap."""
     kept: list[float] = []
     for x in xs:
         if not kept or across(x) - across(kept[-1]) > 40:

@@ -13,13 +13,13 @@ from cordwood.bench.systems import Running
 
 KILL_AFTER_S = 2.0
 PARTITION = 0
-"""The one that the generator writes to."""
+"""The partition that the generator writes to."""
 
 
 def run(line: Line, running: Running, generator: Generator) -> LineOutcome:
     """Kill the leader's process during the load.
 
-    Raises LoadFailed where a record was never acknowledged, or the leader was alive until the load had ended.
+    Raises LoadFailed where a record was never acknowledged, or the load ended before the leader was killed.
     """
     with ThreadPoolExecutor(1) as beside:
         killed = beside.submit(_kill_leader, line.topic, running)

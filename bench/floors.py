@@ -1,8 +1,8 @@
-"""What a line could be at best with a flush before each answer: the figure without any, and what the disk alone takes.
+"""Bound on a line with a flush before each answer, from the figure without a flush and the disk's own limits.
 
-“cordwood, os” is the same code without the wait. A record that waits for the disk waits for one flush at the least, at
-the pace that the disk has with nothing else to do. A rate loses nothing where flushes go on beside the rest, but the
-disk's own pace holds it. So this is a bound, and one that is seldom reached: flushes take processors too.
+“cordwood, os” is the same code without the wait. A record that waits for the disk waits for at least one flush, in the
+time that an idle disk takes. A rate loses nothing where flushes overlap with other work, but the disk's own rate limits
+it. So this is a bound, and it is seldom reached: flushes take processor time too.
 """
 
 from dataclasses import replace
@@ -14,17 +14,17 @@ from cordwood.bench.systems import UNFLUSHED
 
 
 def at_best(part: Part, figure: str, limits: Limits) -> float | None:
-    """So many times Kafka's figure. None where no answer waits for the disk, or what it takes was not measured."""
+    """Return the bound as a multiple of Kafka's figure. None if no answer waits for the disk, or a limit is missing."""
     pair, unflushed = part.ours_and_kafkas(figure), part.results.get(figure, {}).get(UNFLUSHED)
     if pair is None or unflushed is None or (best := _with_a_flush(unflushed, limits)) is None:
         return None
     ours, kafkas = pair
-    # Two runs of the same code are not alike: what was reached can be done.
+    # Two runs of the same code differ: a reached figure is possible.
     return max(ratio(replace(ours, values=[best]), kafkas), ratio(ours, kafkas))
 
 
 def _with_a_flush(unflushed: Samples, limits: Limits) -> float | None:
-    """The figure, in its unit, of a system that waits for the disk and is otherwise like `unflushed`."""
+    """Return the figure, in its unit, of a system that flushes before each answer and is otherwise like `unflushed`."""
     flush_ms, disk_write = limits.median(FLUSH_P50), limits.median(DISK_WRITE)
     if unflushed.unit == "ms":
         return None if flush_ms is None else unflushed.median + flush_ms

@@ -1,4 +1,4 @@
-"""The load generator: our Go program where Go can build it, else the same lines from Python."""
+"""The load generator: a Go program where Go can build it, otherwise the same lines from Python."""
 
 import json
 import shutil
@@ -18,23 +18,23 @@ SOURCES = Path(__file__).resolve().parent / "load"
 
 
 class LoadFailed(Exception):
-    """A line that the generator could not do; the message is what it said."""
+    """A line failed in the generator; the message is the generator's output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """A command that takes the arguments of lines.Line, and what to call it in the results."""
+    """A command that takes the arguments of lines.Line, and its name in the results."""
 
     name: str
     command: tuple[str, ...]
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int, replicas: int) -> None:
-        """Returns when every partition has a leader and all its replicas in sync. Raises LoadFailed."""
+        """Create a topic, and wait until every partition has a leader and all replicas in sync. Raises LoadFailed."""
         size = ["--partitions", str(partitions), "--replication", str(replicas)]
         self._run(["topic", "--bootstrap", bootstrap, "--topic", topic, *size])
 
     def run(self, line: Line, bootstrap: str, pids: Sequence[int]) -> LineOutcome:
-        """Put one line on a system whose processes are `pids`. Raises LoadFailed, also where a record failed."""
+        """Run one line on a system whose processes are `pids`. Raises LoadFailed, also where a record failed."""
         cpu_before = cpu_seconds(pids)
         answer = self._run(line.arguments(bootstrap))
         outcome = LineOutcome(
@@ -64,7 +64,7 @@ class Generator:
 
 
 def load_generator(home: Path, say: Callable[[str], None]) -> Generator:
-    """The Go program, built into `home`; else the Python one, with a sentence about it to `say`."""
+    """Build the Go program into `home` and return it; otherwise the Python one, with a sentence about it to `say`."""
     program = home / "load"
     if shutil.which("go") is None:
         say("No Go on this machine: the load comes from Python, which measures itself above 0.5 M records/s.")

@@ -1,4 +1,4 @@
-"""Goals of the benchmark: ratios to Kafka and shares of what the disk can do; LinkedIn's figures of 2014 as context."""
+"""Goals of the benchmark: ratios to Kafka and shares of the disk's limits; LinkedIn's figures of 2014 as context."""
 
 from dataclasses import dataclass, replace
 
@@ -33,7 +33,7 @@ RATIOS: dict[tuple[int, str], float] = {
     (3, f"{LATENCY}, end to end p99"): 15.0,
     (3, LAST): 3.0,
 }
-"""By replicas and figure: at least so many times better than Kafka without any fsync, with our group commit."""
+"""By replicas and figure: the least ratio to Kafka without any fsync, with our group commit."""
 
 # “Benchmarking Apache Kafka: 2 Million Writes Per Second (On Three Cheap Machines)”, Jay Kreps, LinkedIn, 2014: six
 # machines of six cores and six disks each, three of them for the brokers, 100-byte records, six partitions.
@@ -51,10 +51,10 @@ LINKEDIN: dict[tuple[int, str], float] = {
 """In our units: M records/s, and ms. Context only: other machines, other disks, another Kafka."""
 
 SHARES: dict[tuple[int, str], tuple[str, float]] = {(3, "1 producer, 1 KB"): (DISK_WRITE, 0.60)}
-"""At least this share of that limit."""
+"""The least share of that limit."""
 
 LIMITS_FROM = 0.5
-"""From this share on a limit is said to hold a line back."""
+"""The share from which on a limit counts as the bottleneck of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,32 +66,32 @@ class GoalResult:
     reached: float
     asked: float
     spread: tuple[float, float]
-    """The least and the most by the rounds; twice the same in a single round, whose spread is not known."""
+    """The least and the most by the rounds; the same value twice after a single round, whose spread is unknown."""
 
     @property
     def is_level(self) -> bool:
-        """Whether the goal lies within the spread, so that another run may well end on its other side."""
+        """Whether the goal lies within the spread, so that another run may end on its other side."""
         least, most = self.spread
         return least < self.asked < most
 
     @property
     def is_passed(self) -> bool:
-        """By what was measured, not by its rounded form."""
+        """Whether the goal is passed, by the measured and not the rounded value."""
         return not self.is_level and self.reached >= self.asked
 
     @property
     def is_short(self) -> bool:
-        """Neither passed nor level."""
+        """Whether the goal is neither passed nor level."""
         return not self.is_level and not self.is_passed
 
     @property
     def word(self) -> str:
-        """For a table."""
+        """The result in a word, for a table."""
         return "level" if self.is_level else "passed" if self.is_passed else "falls short"
 
 
 def against_kafka(part: Part, figure: str) -> GoalResult | None:
-    """None where nothing was asked, or Kafka was not measured."""
+    """Return the result of a ratio to Kafka. None where the figure has no such goal, or Kafka was not measured."""
     asked, pair = RATIOS.get((part.replicas, figure)), part.ours_and_kafkas(figure)
     return None if asked is None or pair is None else GoalResult(figure, "Kafka", ratio(*pair), asked, ratios(*pair))
 
@@ -103,7 +103,7 @@ def winner(ours: Samples, theirs: Samples) -> str:
 
 
 def shares(samples: Samples, limits: Limits) -> dict[str, float]:
-    """By limit: how much of it was reached. Of a time, how much of it one flush of the disk alone takes."""
+    """Return the share of each limit that was reached. For a time: the part of it that one flush of the disk takes."""
     found: dict[str, float] = {}
     for name, each in samples.uses.items():
         if limit := limits.median(name):
@@ -113,7 +113,7 @@ def shares(samples: Samples, limits: Limits) -> dict[str, float]:
 
 
 def against_limit(part: Part, figure: str, limits: Limits) -> GoalResult | None:
-    """None where no share was asked."""
+    """Return the result of a share of a limit. None where the figure has no such goal."""
     asked, ours = SHARES.get((part.replicas, figure)), part.results.get(figure, {}).get(OURS)
     if asked is None or ours is None or asked[0] not in (reached := shares(ours, limits)):
         return None
@@ -123,7 +123,7 @@ def against_limit(part: Part, figure: str, limits: Limits) -> GoalResult | None:
 
 
 def verdicts(part: Part, limits: Limits) -> list[GoalResult]:
-    """Everything that was asked of a part, in the order of its figures."""
+    """Return the results of all goals of a part, in the order of its figures."""
     asked = [
         verdict
         for figure in part.results
@@ -136,7 +136,7 @@ def verdicts(part: Part, limits: Limits) -> list[GoalResult]:
 
 
 def held_back(part: Part, limits: Limits, *names: str) -> list[str]:
-    """The figures of ours that reach at least LIMITS_FROM of one of these limits."""
+    """Return our figures that reach at least LIMITS_FROM of one of these limits."""
     return [
         figure
         for figure, samples in part.results.items()

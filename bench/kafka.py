@@ -1,4 +1,4 @@
-"""Apache Kafka from Maven Central, in KRaft mode, to be measured beside Cordwood in the same run."""
+"""Apache Kafka from Maven Central, in KRaft mode, as a system to measure beside Cordwood."""
 
 import shutil
 import subprocess
@@ -9,10 +9,10 @@ from cordwood.bench.maven import fetch_jars
 from cordwood.bench.systems import KAFKA, CannotRun, System, SystemBroker, majority
 
 VERSION = "4.4.0"
-# ProducerPerformance. Maven Central has no kafka-tools of 4.4.0, so that they stand in a folder of their own.
+# ProducerPerformance. Maven Central has no kafka-tools of 4.4.0, so the tools have a folder of their own.
 TOOLS_VERSION = "4.3.1"
 HEAP = "1G"
-# Those of Kafka's own start script.
+# The options of Kafka's own start script.
 GARBAGE_COLLECTION = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 JAVA_MAJOR_MIN = 17
 CLUSTER_ID = "Q29yZHdvb2RCZW5jaDAwMQ"
@@ -22,10 +22,10 @@ TOOLS = (("org.apache.kafka", "kafka-tools", TOOLS_VERSION), LOGGER)
 
 
 class Kafka(System):
-    """Kafka as it comes, or with an fsync for each append, which is what Cordwood's acknowledgement means."""
+    """Kafka with default flush settings, or with an fsync for each append, as Cordwood's acknowledgement implies."""
 
     def __init__(self, home: Path, brokers: int = 1, *, is_flushing: bool = False) -> None:
-        """The jars are kept in `home`, and fetched only once."""
+        """`home` keeps the jars, which are fetched once."""
         super().__init__(brokers)
         self.name = f"{KAFKA}, fsync" if is_flushing else KAFKA
         self.libs = home / f"kafka-{VERSION}"
@@ -80,7 +80,7 @@ class Kafka(System):
 
 
 def _java_major() -> int:
-    # "17.0.15", or "1.8.0_402" of the days when the major version came second.
+    # "17.0.15", or "1.8.0_402" of the versions whose major version came second.
     told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
     numbers = told.partition('"')[2].partition('"')[0].split(".")
     return int(numbers[0]) if numbers[0].isdigit() else 0

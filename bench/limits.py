@@ -1,4 +1,4 @@
-"""What the machine itself can do, with no broker on it: its disk's pace, and that of two processes over loopback."""
+"""Limits of the machine without a broker: its disk's write, read and flush rates, and the rate of loopback."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ DISK_WRITE, DISK_READ, LOOPBACK = "disk write", "disk read", "loopback"
 FLUSHES, FLUSH_P50, FLUSH_P99 = "disk flushes", "one flush", "one flush, p99"
 UNITS = {DISK_WRITE: "MB/s", DISK_READ: "MB/s", LOOPBACK: "MB/s", FLUSHES: "1/s", FLUSH_P50: "ms", FLUSH_P99: "ms"}
 SMALL_BYTES = 4096
-# Many disks are fastest with appends larger than those of any broker. The limit is the best of these.
+# Many disks are fastest with appends larger than any broker's. The limit is the best of these sizes.
 LARGE_BYTES = (1 << 20, 16 << 20)
 SECONDS_EACH = 1.2
 FILE_BYTES_MAX = 2 << 30
@@ -22,22 +22,22 @@ PIECE_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class Limits:
-    """Each limit by name, in UNITS, measured once a round: a disk that others share is not always the same."""
+    """Each limit by name, in UNITS, measured once a round: the rate of a shared disk varies."""
 
     values: dict[str, list[float]] = field(default_factory=dict)
 
     def median(self, name: str) -> float | None:
-        """None where it was not measured."""
+        """Return the median of a limit, None where it was not measured."""
         return statistics.median(self.values[name]) if self.values.get(name) else None
 
     def measure(self, directory: Path, seconds_each: float = SECONDS_EACH) -> None:
-        """Measure each once more, with a file there that is removed again."""
+        """Measure each limit once more, with a temporary file in `directory`."""
         for name, value in {**disk(directory, seconds_each), LOOPBACK: loopback(directory, seconds_each)}.items():
             self.values.setdefault(name, []).append(value)
 
 
 def disk(directory: Path, seconds_each: float) -> dict[str, float]:
-    """Appends that are flushed one by one, and reading back what is in no cache of this system."""
+    """Measure appends that are flushed one by one, and a read of data that is not in this system's page cache."""
     path = directory / "disk-limit"
     try:
         small = _append(path, SMALL_BYTES, seconds_each)
@@ -55,9 +55,9 @@ def disk(directory: Path, seconds_each: float) -> dict[str, float]:
 
 
 def _append(path: Path, size: int, seconds: float) -> list[float]:
-    """How long each append of so many bytes took, with its fdatasync."""
+    """Return the seconds of each append of `size` bytes with its fdatasync."""
     block = os.urandom(size)
-    # macOS has no fdatasync; its fsync is the nearest there is.
+    # macOS has no fdatasync; fsync is the nearest call there.
     flush: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
     times: list[float] = []
     descriptor = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
@@ -73,7 +73,7 @@ def _append(path: Path, size: int, seconds: float) -> list[float]:
 
 
 def _read_back(path: Path, seconds: float) -> float | None:
-    """MB/s of reading the file from its start. None where the system cannot be told to forget what it has of it."""
+    """Return the MB/s of a read of the file from its start. None where it cannot be dropped from the page cache."""
     if not hasattr(os, "posix_fadvise"):
         return None
     piece = bytearray(PIECE_BYTES)
@@ -89,7 +89,7 @@ def _read_back(path: Path, seconds: float) -> float | None:
 
 
 def loopback(directory: Path, seconds: float) -> float:
-    """MB/s from a file in the page cache by sendfile to one who receives it and does nothing with it."""
+    """Return the MB/s of sendfile from a file in the page cache over loopback to a receiver that discards the bytes."""
     path = directory / "loopback-limit"
     path.write_bytes(os.urandom(PIECE_BYTES) * 64)
     try:
@@ -97,7 +97,7 @@ def loopback(directory: Path, seconds: float) -> float:
             sender = socket.create_connection(server.getsockname())
             receiver, _ = server.accept()
             with receiver:
-                # Both calls let go of the interpreter's lock, so threads are as good as processes here.
+                # Both calls release the interpreter's lock, so threads serve as well as processes here.
                 thread = threading.Thread(target=_send, args=(sender, file.fileno(), seconds))
                 begin = time.perf_counter()
                 thread.start()
@@ -122,7 +122,7 @@ def _send(sender: socket.socket, file: int, seconds: float) -> None:
 
 
 def place(directory: Path) -> str:
-    """What the directory is on: `/dev/vda (ext4), mounted at /`; else the directory itself."""
+    """Return the device of the directory: `/dev/vda (ext4), mounted at /`; otherwise the directory itself."""
     try:
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The lines of the benchmark as data: what load each puts on a system, and which figures follow from it."""
+"""The lines of the benchmark as data: each line's load, and the figures that follow from it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,12 +18,12 @@ class Mode(Enum):
     ONE_IN_FLIGHT = "one-in-flight"
     FAILOVER = "failover"
     JAVA = "ProducerPerformance"
-    """Kafka's own producer and its own measuring, in place of our generator."""
+    """Kafka's own producer and its own measurement, in place of our generator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One load. `records` are in all, over the producers; `seconds` counts where a mode runs for a time."""
+    """One load. `records` is the sum over the producers; `seconds` counts where a mode runs for a time."""
 
     name: str
     mode: Mode
@@ -37,26 +37,27 @@ class Line:
     rate: int = 0
     seconds: float = 0
     needs: tuple[str, ...] = ()
-    """Lines that must have run before, because they write what this one reads."""
+    """Lines that must run first, because they write the records that this line reads."""
     is_cold: bool = False
-    """Whether the log files are put out of the page cache before."""
+    """Whether the log files are dropped from the page cache first."""
     is_replicated: bool = False
-    """Whether it says something only where there are replicas."""
+    """Whether the line needs replicas to be of interest."""
     session_ms: int = 0
-    """Broker session timeout in ms, the same for every system, on brokers started for this line. 0: each its own."""
+    """Broker session timeout in ms, the same for every system, on brokers started for this line. 0: each system's own.
+    """
 
     @property
     def gigabytes(self) -> float:
-        """Of values, without the protocol's own bytes."""
+        """Gigabytes of values, without the protocol's own bytes."""
         return self.records * self.record_bytes / 1e9
 
     @property
     def written_gigabytes(self) -> float:
-        """Of values, by one replica."""
+        """Gigabytes of values that one replica writes."""
         return self.gigabytes if self.mode in (Mode.PRODUCE, Mode.BOTH, Mode.JAVA) else 0.0
 
     def scaled(self, factor: float) -> "Line":
-        """The same line with less work, to see that everything runs; its figures mean little."""
+        """Return the same line with less work, to test that everything runs; its figures mean little."""
         least = SECONDS_MIN.get(self.mode, 1.0) + 1.5 * self.session_ms / 1000
         seconds = max(least, self.seconds * factor) if self.seconds else 0
         return replace(self, records=int(self.records * factor), seconds=seconds)
@@ -66,7 +67,7 @@ class Line:
         return None if self.mode is Mode.FAILOVER else self.scaled(WARM_UP_SHARE)
 
     def arguments(self, bootstrap: str) -> list[str]:
-        """The load generator's command line."""
+        """Return the load generator's command line."""
         return [
             self.mode.value,
             *("--bootstrap", bootstrap),
@@ -85,7 +86,7 @@ class Line:
 SMALL, LARGE, SLOW = "bench-100b", "bench-1kb", "bench-latency"
 TOPICS = (SMALL, LARGE, SLOW)
 PARTITIONS = 6
-# A leader must have been killed, and have been missed, before the last record is sent.
+# A leader must be killed, and its session expire, before the last record is sent.
 SECONDS_MIN = {Mode.FAILOVER: 4.0}
 WARM_UP_SHARE = 0.1
 # Kafka's default broker.session.timeout.ms, and Cordwood's.
@@ -128,7 +129,7 @@ LINES = (
 
 @dataclass(frozen=True, slots=True)
 class LineOutcome:
-    """What the generator counted, and the CPU seconds of the broker's processes meanwhile."""
+    """The generator's counts, and the CPU seconds of the broker's processes meanwhile."""
 
     records: int
     failed: int
@@ -137,7 +138,7 @@ class LineOutcome:
     end_to_end_ms: dict[str, float]
     broker_cpu_s: float
     longest_gap_s: float = 0.0
-    """Between two acknowledgements, where a leader was killed."""
+    """The longest time between two acknowledgements, where a leader was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +150,11 @@ class Figure:
     unit: str
     more_is_better: bool
     uses: Mapping[str, float] = field(default_factory=dict)
-    """By limit of bench/limits.py: what one of our unit takes of it, in the unit of the limit."""
+    """By limit of bench/limits.py: how much of it one unit of this figure takes, in the unit of the limit."""
 
 
 def figures(line: Line, outcome: LineOutcome, replicas: int = 1) -> Iterator[Figure]:
-    """The rows that follow from one line, on topics of so many replicas."""
+    """Yield the rows that follow from one line, on topics with this replication factor."""
     per_second = outcome.records / outcome.seconds
     match line.mode:
         case Mode.PRODUCE | Mode.CONSUME | Mode.BOTH | Mode.JAVA if line.record_bytes >= 1000:
@@ -175,9 +176,9 @@ def figures(line: Line, outcome: LineOutcome, replicas: int = 1) -> Iterator[Fig
 
 
 def _traffic(line: Line, replicas: int, megabytes: float) -> dict[str, float]:
-    """What a rate of one takes of the disk and of loopback, in MB/s, where it stands for so many MB/s of values.
+    """Return how much of the disk and of loopback a rate of one takes, in MB/s, if it means `megabytes` MB/s of values.
 
-    All brokers have one disk. What is written goes over loopback to the leader, and from it to each of the others.
+    All brokers share one disk. Writes go over loopback to the leader, and from the leader to each of the others.
     """
     if line.is_cold:
         return {DISK_READ: megabytes, LOOPBACK: megabytes}
@@ -188,7 +189,7 @@ def _traffic(line: Line, replicas: int, megabytes: float) -> dict[str, float]:
 
 
 def chosen(words: list[str]) -> tuple[Line, ...]:
-    """The lines whose names contain one of the words, with the lines they need; all where no word is given.
+    """Return the lines whose names contain one of the words, with the lines they need; all where no word is given.
 
     Raises ValueError with a sentence where a word fits no line.
     """
@@ -203,7 +204,7 @@ def chosen(words: list[str]) -> tuple[Line, ...]:
 
 
 def fitting(lines: Sequence[Line], replicas: int, *, has_java: bool) -> list[Line]:
-    """Those of the lines that say something with so many replicas, and can be run."""
+    """Return the lines that this replication factor fits, and that can be run."""
     return [
         line for line in lines if (replicas > 1 or not line.is_replicated) and (has_java or line.mode is not Mode.JAVA)
     ]

@@ -84,7 +84,7 @@ def _is_in_sync(admin: AdminClient, topic: str) -> bool:
 
 
 def produce(work: argparse.Namespace) -> dict[str, Any]:
-    """Each producer is a process of its own: threads would share one interpreter's lock."""
+    """Produce from one process per producer: threads would share one interpreter's lock."""
     begin = time.perf_counter()
     share = work.records // work.producers
     with multiprocessing.get_context("spawn").Pool(work.producers) as pool:
@@ -123,7 +123,7 @@ def _produce_share(work: argparse.Namespace, share: int) -> int:
 
 
 def consume(work: argparse.Namespace) -> dict[str, Any]:
-    """The consumers are threads, with partitions of their own each, until they have seen enough together."""
+    """Consume from one thread per consumer, each with its own partitions, until they have read `records` together."""
     begin = time.perf_counter()
     seen = [0] * work.consumers
     threads = [
@@ -144,7 +144,7 @@ def _read(work: argparse.Namespace, consumer: Consumer, seen: list[int], number:
 
 
 def produce_and_consume(work: argparse.Namespace) -> dict[str, Any]:
-    """It ends when the consumer has everything that the producer wrote meanwhile."""
+    """Produce and consume together, until the consumer has every record that the producer wrote meanwhile."""
     seen = [0]
     consumer = _reader(work, OFFSET_END)
     begin = time.perf_counter()
@@ -156,7 +156,7 @@ def produce_and_consume(work: argparse.Namespace) -> dict[str, Any]:
 
 
 def latency(work: argparse.Namespace) -> dict[str, Any]:
-    """Waiting times count from when a record was due to be sent, so that a stall is charged for all that it delayed."""
+    """Measure latencies from the time when a record was due, so that a stall is charged for all that it delayed."""
     acks: list[float] = []
     reads: list[float] = []
     failed = 0
@@ -191,7 +191,7 @@ def latency(work: argparse.Namespace) -> dict[str, Any]:
 
 
 def one_at_a_time(work: argparse.Namespace) -> dict[str, Any]:
-    """The next record is sent when the last one was read."""
+    """Send each record when the one before has been read."""
     consumer = _reader(work, OFFSET_END)
     producer = Producer({"bootstrap.servers": work.bootstrap, "enable.idempotence": True, "linger.ms": 0})
     padding = bytes(max(0, work.record_bytes - DUE.size))
@@ -214,7 +214,7 @@ def one_at_a_time(work: argparse.Namespace) -> dict[str, Any]:
 
 
 def failover(work: argparse.Namespace) -> dict[str, Any]:
-    """Somebody else kills the leader of partition 0 meanwhile."""
+    """Measure the longest gap between acknowledgements, while the benchmark kills the leader of partition 0."""
     acks: list[float] = []
     failed = 0
 
@@ -242,9 +242,10 @@ def failover(work: argparse.Namespace) -> dict[str, Any]:
 
 
 def paced(producer: Producer, begin: float, rate: int, seconds: float, clock: Callable[[], float]) -> Iterator[float]:
-    """At a steady rate, when each record was due by that clock; behind time, one follows the other at once.
+    """Yield the due time of each record by `clock`, at a steady rate; a late record follows immediately.
 
-    Counted, not summed up: what rounding leaves of so many additions is a record more, now and then.
+    Due times are computed from the record's number: a sum would accumulate rounding errors, and sometimes yield one
+    record more.
     """
     for number in range(round(rate * seconds)):
         due = begin + number / rate
@@ -275,7 +276,7 @@ def one_in_flight(work: argparse.Namespace) -> dict[str, Any]:
 
 
 def _reader(work: argparse.Namespace, offset: int, number: int = 0) -> Consumer:
-    """That consumer of all of them, with its share of the topic's partitions; without a group."""
+    """Return the consumer with that number, with its share of the topic's partitions and without a group."""
     consumer = Consumer(
         {
             "bootstrap.servers": work.bootstrap,
@@ -290,7 +291,7 @@ def _reader(work: argparse.Namespace, offset: int, number: int = 0) -> Consumer:
     mine = [index for index in partitions if index % work.consumers == number]
     assigned = [TopicPartition(work.topic, index, offset) for index in mine]
     if offset == OFFSET_END:
-        # Where it ends now, not when the consumer gets round to asking.
+        # The end offset now, not when the consumer fetches it later.
         for each in assigned:
             each.offset = consumer.get_watermark_offsets(each, 30)[1]
     consumer.assign(assigned)

@@ -1,4 +1,4 @@
-"""The machine under the benchmark: its memory made warm, its CPU seconds counted, and what it is."""
+"""The machine under the benchmark: warm memory, page cache, CPU seconds, and its description."""
 
 import contextlib
 import mmap
@@ -13,14 +13,14 @@ WARM_GIB_MAX = 18
 HUGE_PAGE_BYTES = 2 << 20
 PAGE_REPORTING = Path("/sys/module/page_reporting/parameters/page_reporting_order")
 NO_PAGE_REPORTING = 11
-"""An order above that of the largest free block: no block is ever large enough to be given back."""
+"""An order above that of the largest free block: no block is ever large enough to be reported to the host."""
 
 
 def warm_memory(gib: int | None = None) -> int:
-    """Touch free memory once, and return how many GiB it was; with None, as much as is free within bounds.
+    """Touch free memory once, and return how many GiB; with None, as much as is free within bounds.
 
-    On virtual machines a page that the guest touches for the first time costs some 15 times a warm one. Whoever runs
-    first would pay for it, most of all in the page cache.
+    On a virtual machine, the first touch of a page costs some 15 times a warm one. The system that runs first would pay
+    for it, most of all in the page cache.
     """
     gib = _free_gib() if gib is None else gib
     if gib <= 0:
@@ -37,10 +37,10 @@ def warm_memory(gib: int | None = None) -> int:
 
 @contextlib.contextmanager
 def memory_kept(setting: Path = PAGE_REPORTING) -> Iterator[bool]:
-    """While inside, a virtual machine gives no free page back to its host, so that warm memory stays warm.
+    """Within the block, keep a virtual machine from giving free pages back to its host, so that warm memory stays warm.
 
-    Else the page cache of a deleted topic is cold again within seconds, and whoever comes next pays for it. Says
-    whether that is held off; where the kernel has no such setting, or it may not be written, nothing is done.
+    Otherwise the page cache of a deleted topic is cold again within seconds, and the next system pays for it. Yields
+    whether that is prevented; without such a kernel setting, or without write access to it, nothing is done.
     """
     try:
         before = setting.read_text().strip()
@@ -58,7 +58,7 @@ def memory_kept(setting: Path = PAGE_REPORTING) -> Iterator[bool]:
 
 
 def forget_files(directory: Path) -> bool:
-    """Put all files below the directory out of the page cache. False where the system has no means for it."""
+    """Drop all files below the directory from the page cache. Return False where the system cannot do that."""
     if not hasattr(os, "posix_fadvise"):
         return False
     for path in directory.rglob("*"):
@@ -71,7 +71,7 @@ def forget_files(directory: Path) -> bool:
 def _forget(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        # A page that is still to be written stays in memory whatever is advised.
+        # A dirty page stays in memory whatever is advised.
         os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
@@ -87,21 +87,21 @@ def _free_gib() -> int:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time of the processes since they began. 0.0 where there is no /proc."""
+    """Return the user and system time of the processes since their start. 0.0 where there is no /proc."""
     ticks = 0
     for pid in pids:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text()
         except OSError:
             continue
-        # The name in brackets may itself hold blanks and brackets; utime and stime are fields 14 and 15 of them all.
+        # The name in parentheses may itself contain blanks and parentheses; utime and stime are fields 14 and 15.
         fields = stat.rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def largest_resident_mb(pids: Iterable[int]) -> float:
-    """Resident memory in MB of the process that has most. 0.0 where there is no /proc."""
+    """Return the resident memory in MB of the largest of the processes. 0.0 where there is no /proc."""
     return max(map(_resident_mb, pids), default=0.0)
 
 
@@ -113,7 +113,7 @@ def _resident_mb(pid: int) -> float:
 
 
 def description() -> dict[str, str | int]:
-    """What a reader of the results needs to know of the machine."""
+    """Return the facts about the machine that a reader of the results needs."""
     return {
         "cores": os.cpu_count() or 0,
         "processor": _processor(),
@@ -133,7 +133,7 @@ def _processor() -> str:
 
 
 def _field(path: Path, name: str) -> int:
-    """A number of a file with lines like `VmRSS:   1234 kB`; 0 where it has no such line."""
+    """Return a number of a file with lines like `VmRSS:   1234 kB`; 0 where it has no such line."""
     for line in path.read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1])

@@ -15,7 +15,7 @@ _NOTHING_MORE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artif
 
 
 def fetch_jars(what: str, artifacts: Iterable[Artifact], folder: Path, *, with_dependencies: bool = True) -> None:
-    """Have Maven copy the jars to `folder`, which gets its name only when all are there.
+    """Copy the jars to `folder` with Maven. The folder gets its name only when it is complete.
 
     Processes that want the same folder fetch one after the other. Raises CannotRun with a sentence on `what` the jars
     are for.

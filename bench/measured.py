@@ -1,4 +1,4 @@
-"""Everything that one run measured, and the JSON file that keeps it for programs and for the page."""
+"""All measurements of one run, and the JSON file that keeps them for programs and for the page."""
 
 import json
 from collections.abc import Iterator
@@ -14,30 +14,30 @@ from cordwood.bench.systems import KAFKA, OURS
 
 @dataclass(slots=True)
 class Part:
-    """The figures of so many brokers, with so many replicas of every topic."""
+    """The figures of one number of brokers, which is also the replication factor of every topic."""
 
     replicas: int
     results: Results
 
     @property
     def systems(self) -> list[str]:
-        """Ours first."""
+        """The systems, ours first."""
         return list(dict.fromkeys(system for samples in self.results.values() for system in samples))
 
     @property
     def title(self) -> str:
-        """As a heading has it."""
+        """The part's heading."""
         return "One broker" if self.replicas == 1 else f"{self.replicas} brokers, {self.replicas} replicas"
 
     def ours_and_kafkas(self, name: str) -> tuple[Samples, Samples] | None:
-        """The two that are compared: ours with every ack on disk, and Kafka as it comes. None where one is missing."""
+        """Return the two compared systems: ours with group commit, Kafka with defaults. None where one is missing."""
         samples = self.results.get(name, {})
         return (samples[OURS], samples[KAFKA]) if {OURS, KAFKA} <= samples.keys() else None
 
 
 @dataclass(slots=True)
 class Measured:
-    """`about` is told as it is: when, on what machine and disk, which versions, how many rounds."""
+    """All parts and limits of one run. `about`: time, machine, disk, versions and rounds."""
 
     about: dict[str, Any]
     limits: Limits = field(default_factory=Limits)
@@ -45,11 +45,11 @@ class Measured:
 
     @property
     def has_kafka(self) -> bool:
-        """Whether there is anything to compare with."""
+        """Whether Kafka was measured too."""
         return any(KAFKA in part.systems for part in self.parts)
 
     def save(self, directory: Path) -> Path:
-        """Write it into a file named by the time, and return its path."""
+        """Write a file named by the time, and return its path."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
         path.write_text(json.dumps(self.document(), indent=2, ensure_ascii=False) + "\n")
@@ -57,7 +57,7 @@ class Measured:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """What `save` wrote. Raises ValueError with a sentence where the file is something else."""
+        """Load a file that `save` wrote. Raises ValueError with a sentence where the file is something else."""
         try:
             return cls.of(json.loads(path.read_text()))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -65,13 +65,13 @@ class Measured:
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Self:
-        """What `document` made. A recorded one has the commit that it was measured at."""
+        """Parse the result of `document`. A recorded one has the commit that it was measured at."""
         limits = Limits({name: limit["values"] for name, limit in document["limits"].items()})
         parts = [Part(part["replicas"], dict(map(_figure, part["figures"]))) for part in document["parts"]]
         return cls(document["about"], limits, parts)
 
     def document(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return everything, for JSON."""
         return {
             "about": self.about,
             "limits": {name: {"unit": UNITS[name], "values": values} for name, values in self.limits.values.items()},
@@ -80,7 +80,7 @@ class Measured:
 
 
 def ratio(ours: Samples, theirs: Samples) -> float:
-    """How many times better the median of ours is: above 1 we win, whether more or less is better."""
+    """Return how many times better our median is: above 1 we win, whether more or less is better."""
     more, less = (ours.median, theirs.median) if ours.more_is_better else (theirs.median, ours.median)
     return more / less if less else float("inf")
 

@@ -1,4 +1,4 @@
-"""The page of a benchmark and its charts, from what a run has saved: docs/performance.md is one."""
+"""The page of a benchmark and its charts, from a saved run: docs/performance.md is one."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ CHARTS = {
     "s/GB": ("cpu", "Time of the brokers' processors for a gigabyte"),
     "MB": ("memory", "Memory of a broker"),
 }
-"""By unit: what the picture's name begins with, and its title."""
+"""By unit: the beginning of the chart's file name, and its title."""
 
 
 METHOD = """\
@@ -51,7 +51,7 @@ them again.
 """
 
 
-# Results of before have no such share: their page must not claim it.
+# Earlier results have no such share: their page must not claim it.
 EACH_LINE = """, and {share:.0%} of
   a line's own load before that line, uncounted, so that every system is warm on its path. A line that fails on one
   system fails its round: no figure of that round counts, for no system"""
@@ -61,7 +61,7 @@ def main(
     result: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A file of bench/results/.")],
     into: Annotated[Path, typer.Argument(file_okay=False, help="Where to write the page and its pictures.")],
 ) -> None:
-    """Write a page of any result, to look at. The one of docs/ is made of a recorded run, by `python docs/generate`."""
+    """Write a page of any result, to look at. `python docs/generate` makes the one in docs/ from a recorded run."""
     try:
         measured = Measured.load(result)
     except ValueError as error:
@@ -75,13 +75,13 @@ def main(
 
 
 def files(measured: Measured) -> dict[str, str]:
-    """Everything that follows from a result, by its path below docs/."""
+    """Return the page and its charts, by path below docs/."""
     drawn = {name: text for part in measured.parts for name, text in pictures(part).items()}
     return {PAGE: page(measured), **drawn}
 
 
 def pictures(part: Part) -> dict[str, str]:
-    """The charts of a part: one for each unit that has any figure, and one of all ratios."""
+    """Return the charts of a part: one for each unit with a figure, and one of all ratios."""
     found: dict[str, str] = {}
     for unit, (stem, title) in CHARTS.items():
         rows = {name: of for name, of in part.results.items() if next(iter(of.values())).unit == unit}
@@ -111,7 +111,7 @@ def _unit(unit: str) -> str:
 
 
 def page(measured: Measured) -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     return "\n".join(_lines(measured)) + "\n"
 
 

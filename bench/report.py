@@ -1,4 +1,4 @@
-"""What came of a run, for people: tables, and sentences on what limits what."""
+"""Report of a run for people: tables, and sentences on the limit of each line."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Grid:
 
 
 def grids(part: Part, limits: Limits) -> list[Grid]:
-    """What was measured, and what that is worth; both in one where there is only our own."""
+    """Return the tables of figures and of their ratios and shares; one table where only Cordwood was measured."""
     values = Grid(part.title, ["", "unit", *part.systems], [_values(part, name) for name in part.results])
     worth = Grid(f"{part.title}: what it is worth", _worth_header(part), [])
     for name in part.results:
@@ -66,7 +66,7 @@ def _values(part: Part, name: str) -> list[str]:
 
 
 def _cell(samples: Samples) -> str:
-    """The median, and below it the least and the most."""
+    """Return the median, and below it the least and the most."""
     if len(samples.values) == 1:
         return number(samples.median)
     return f"{number(samples.median)}\n{number(min(samples.values))} to {number(max(samples.values))}"
@@ -78,7 +78,7 @@ def _worth_header(part: Part) -> list[str]:
 
 
 def _worth(part: Part, name: str, limits: Limits) -> list[str]:
-    """The cells of `_worth_header` behind the name."""
+    """Return the cells of `_worth_header` after the name."""
     cells: list[str] = []
     if len(_worth_header(part)) > 3:
         pair, asked = part.ours_and_kafkas(name), against_kafka(part, name)
@@ -94,13 +94,13 @@ def _worth(part: Part, name: str, limits: Limits) -> list[str]:
 
 
 def _at_best(part: Part, asked: GoalResult, limits: Limits) -> str:
-    """What to say beside a goal that was not reached."""
+    """Return the bound to print beside a goal that was not reached."""
     best = at_best(part, asked.figure, limits) if asked.is_short else None
     return "" if best is None else f", {number(best)} at best"
 
 
 def show(console: Console, measured: Measured) -> None:
-    """Print all tables, and below them what they rest on."""
+    """Print all tables, and below them the notes on the measurement."""
     for part in measured.parts:
         for grid in grids(part, measured.limits):
             console.print(_rich(grid, part.systems))
@@ -119,7 +119,7 @@ def _rich(grid: Grid, systems: list[str]) -> Table:
 
 
 def sentences(measured: Measured) -> Iterator[str]:
-    """How to read the tables, what the machine can do, what limits which line, and what was asked in vain."""
+    """Yield notes on the tables, the machine's limits, the lines at a limit, and the goals that were missed."""
     about, limits = measured.about, measured.limits
     yield f"acks=all unless a line says otherwise. Load from {about['generator']}, on the same machine as the brokers."
     if float(about["scale"]) < 1:
@@ -157,7 +157,7 @@ def sentences(measured: Measured) -> Iterator[str]:
 
 
 def _line_of(figure: str) -> str:
-    """The longest name of a line that the figure's begins with: several figures may come from one line."""
+    """Return the longest line name that the figure's name begins with: several figures may come from one line."""
     return max((line.name for line in LINES if figure.startswith(line.name)), key=len, default=figure)
 
 
@@ -193,7 +193,7 @@ def _listed(goals: list[GoalResult]) -> str:
 
 
 def _not_to_be_had(part: Part, limits: Limits) -> Iterator[str]:
-    """What was asked and is more than a flush before the answer leaves."""
+    """Yield the goals above the bound that a flush before each answer sets."""
     asked = [verdict for name in part.results if (verdict := against_kafka(part, name)) and verdict.is_short]
     best = [(verdict, at_best(part, verdict.figure, limits)) for verdict in asked]
     beyond = [f"{v.figure} ({number(most)} of {number(v.asked)})" for v, most in best if most and most < v.asked]

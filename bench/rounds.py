@@ -1,4 +1,4 @@
-"""The systems one after the other, round after round, each fresh: what it takes to compare them fairly."""
+"""Rounds of the benchmark: all systems in turn, with fresh brokers each, so that the comparison is fair."""
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ def run_rounds(
 ) -> Results:
     """Measure every line on every system, `rounds` times. Raises CannotRun, and LoadFailed without `on_failure`.
 
-    A line that fails on one system fails its round: no figure of that round counts, for no system, and `on_failure`
+    A line that fails on one system fails its round: no figure of that round counts for any system, and `on_failure`
     gets a sentence. Lines for Java need its libs. Each round begins with another system, so that none is always the
     first or the last.
     """
@@ -83,7 +83,7 @@ def _in_order(samples: dict[str, Samples], systems: Sequence[System]) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """One system in one round, and what loads it."""
+    """One system in one round, with its load generators."""
 
     system: System
     directory: Path

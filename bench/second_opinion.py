@@ -1,4 +1,4 @@
-"""Java's ProducerPerformance, the tool of LinkedIn's figures: what Kafka's own client says to the same line."""
+"""Java's ProducerPerformance, the tool of LinkedIn's figures: the same line with Kafka's own client."""
 
 import re
 import subprocess
@@ -12,12 +12,12 @@ from cordwood.bench.machine import cpu_seconds
 LIMIT_S = 300.0
 # 3000000 records sent, 612994.7 records/sec (58.46 MB/sec), 301.42 ms avg latency, …, 512 ms 99.9th.
 SENT = re.compile(r"^(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec .*? 99\.9th\.$", re.MULTILINE)
-# Near those of our generator: with its own batches of 16 KB the client would measure requests.
+# Near those of our generator: with its default batches of 16 KB the client would measure requests.
 SETTINGS = {"linger.ms": "5", "batch.size": str(256 << 10), "buffer.memory": str(64 << 20)}
 
 
 def run(line: Line, bootstrap: str, pids: Sequence[int], libs: Path) -> LineOutcome:
-    """One producer, from the jars in `libs`. Raises LoadFailed with the end of what it said."""
+    """Run one producer, from the jars in `libs`. Raises LoadFailed with the end of its output."""
     cpu_before = cpu_seconds(pids)
     settings = {"bootstrap.servers": bootstrap, "acks": line.acks, **SETTINGS}
     try:
@@ -43,6 +43,6 @@ def run(line: Line, bootstrap: str, pids: Sequence[int], libs: Path) -> LineOutc
 
 
 def sent(output: str) -> tuple[int, float] | None:
-    """Records, and records a second, of the last line; the lines before it are of some seconds each."""
+    """Return records, and records a second, of the last line; the lines before it cover some seconds each."""
     told = SENT.search(output)
     return (int(told["records"]), float(told["rate"])) if told else None

@@ -1,4 +1,4 @@
-"""`python -m cordwood.bench.spark_reads`: how fast Spark aggregates a topic, beside Parquet and the decoder alone."""
+"""`python -m cordwood.bench.spark_reads`: Spark's rate of aggregating a topic, beside Parquet and the decoder alone."""
 
 import tempfile
 import time
@@ -31,13 +31,13 @@ PARTITIONS = 2
 CORES = 2
 HELD_BYTES_MAX = 256 << 20
 EVERYTHING, VALUES = Columns.all(headers=False), Columns((Column.VALUE,))
-# What a session for tests is told makes it start sooner and stay slower.
+# The options of a session for tests make it start sooner and run slower.
 FULL_SPEED = {"spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {QUIET}", "spark.driver.memory": "2g"}
 
 
 @dataclass(frozen=True, slots=True)
 class SparkRead:
-    """One way to read records of one size, `cpu_s` of which were the broker's."""
+    """One way to read records of one size. `cpu_s` is the broker's processor time."""
 
     name: str
     records: int
@@ -46,7 +46,7 @@ class SparkRead:
     cpu_s: float
 
     def row(self) -> tuple[str, ...]:
-        """For the table."""
+        """Return the row of the table."""
         rate = self.records / self.seconds
         megabytes = f"{rate * self.record_bytes / 1e6:,.0f}"
         return f"{rate / 1e6:.2f}", megabytes, f"{self.seconds:.2f}", f"{self.cpu_s:.2f}", self.name
@@ -56,7 +56,7 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="How often each is read; the quickest counts.")] = 4,
     scale: Annotated[float, typer.Option(min=0.001, help="Do this part of the work, to see that all runs.")] = 1.0,
 ) -> None:
-    """One broker, two topics of two partitions, and Spark on two cores of the same machine."""
+    """Measure one broker, two topics of two partitions, and Spark on two cores of the same machine."""
     progress = Console(stderr=True, style="dim")
     lines = [
         Line("100 B", Mode.PRODUCE, SMALL, int(6_000_000 * scale)),
@@ -79,7 +79,7 @@ def main(
 
 
 class _Readings:
-    """All the ways to read what one line has written."""
+    """All the ways to read the records of one line."""
 
     def __init__(self, spark: SparkSession, broker: Running, line: Line, rounds: int) -> None:
         self._spark, self._broker, self._line, self._rounds = spark, broker, line, rounds
@@ -89,7 +89,7 @@ class _Readings:
         self._parts = [OffsetRange(place.topic, place.partition, 0, end) for place, end in ends.items()]
 
     def all(self) -> Iterator[SparkRead]:
-        """Spark first, then what it is made of, on one core."""
+        """Measure Spark first, then its parts on one core."""
         whole, records = self._source(), self._line.records
         yield self._best("Spark, values", records, lambda: _aggregate(self._source(VALUES)))
         more = ("max(offset)", "max(timestamp)", "min(key)")
@@ -105,7 +105,7 @@ class _Readings:
         return self._spark.read.format("cordwood").options(**options).schema(columns.ddl).load()
 
     def _from_parquet(self) -> SparkRead:
-        """As many files as partitions, written without compression."""
+        """Read as many files as partitions, written without compression."""
         with tempfile.TemporaryDirectory(dir=HOME) as place:
             for part in self._parts:
                 with pq.ParquetWriter(
@@ -117,7 +117,7 @@ class _Readings:
             return self._best("Spark, values from Parquet", self._line.records, lambda: _aggregate(copy))
 
     def _decoder_alone(self, part: OffsetRange) -> SparkRead:
-        """The same batches from memory: nothing is faster than that."""
+        """Decode the same batches from memory, which is an upper bound of all other ways."""
         held, size = [], 0
         for fetched in fetch(ClusterReader(self._settings), part):
             held.append(fetched)

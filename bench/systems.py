@@ -1,4 +1,4 @@
-"""The systems that are measured: how the brokers of each are started on free ports, told apart and stopped."""
+"""Systems under test: start, readiness and stop of each system's brokers on free ports."""
 
 import contextlib
 import copy
@@ -19,23 +19,23 @@ from cordwood.chaos.live.process import free_port
 
 OURS, KAFKA = "cordwood", "kafka"
 UNFLUSHED = f"{OURS}, os"
-"""Ours where no answer waits for a disk."""
+"""Cordwood with acknowledgements that do not wait for a disk."""
 BASELINE = "baseline"
-"""Ours of another checkout, such as the last release."""
+"""Cordwood of another checkout, such as the last release."""
 START_S = 120.0
-# Brokers that end all at once wait for others to lead in their place. Nobody needs their data, so they are cut short.
+# Brokers that all stop together wait for other leaders. Their data is deleted anyway, so they are killed then.
 STOP_S = 10.0
-# ApiVersions, version 0, correlation id 1, no client id: 10 bytes behind their length.
+# ApiVersions, version 0, correlation id 1, no client id: 10 bytes after their length.
 API_VERSIONS_REQUEST = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
 class CannotRun(Exception):
-    """A system that this machine has no means for; the message is a sentence that says what is missing."""
+    """A system that this machine cannot run; the message is a sentence that says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemBroker:
-    """One broker of a system: its number from 1, its ports, and the directory that is its own."""
+    """One broker of a system: its number from 1, its ports, and its directory."""
 
     broker_id: int
     client_port: int
@@ -44,17 +44,17 @@ class SystemBroker:
 
     @property
     def address(self) -> str:
-        """host:port, as clients want it."""
+        """host:port, as clients take it."""
         return f"127.0.0.1:{self.client_port}"
 
     @property
     def voter(self) -> str:
-        """As `controller.quorum.voters` has it."""
+        """The form of `controller.quorum.voters`."""
         return f"{self.broker_id}@127.0.0.1:{self.voter_port}"
 
     @property
     def output_path(self) -> Path:
-        """Where its output goes."""
+        """The file with the broker's output."""
         return self.directory / "output.log"
 
 
@@ -66,30 +66,30 @@ class Running:
     pids: tuple[int, ...]
     start_to_ready_s: float
     directory: Path
-    """All that the brokers write is below it."""
+    """The directory that contains all files of the brokers."""
 
 
 class System(ABC):
-    """So many brokers, which can be started with empty data directories. A topic has a replica on each of them."""
+    """A number of brokers that start with empty data directories. A topic has a replica on each of them."""
 
     name: str
 
     def __init__(self, brokers: int) -> None:
-        """One broker, or as many as can be outvoted: 3 or 5."""
+        """One broker, or an odd number with a majority: 3 or 5."""
         self.brokers = brokers
         self._session: dict[str, str] = {}
 
     @abstractmethod
     def version(self) -> str:
-        """What it calls itself."""
+        """Return the system's own version."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Fetch what it needs. Raises CannotRun."""
+        """Fetch the system's files. Raises CannotRun."""
 
     @abstractmethod
     def command(self, member: SystemBroker, members: Sequence[SystemBroker]) -> list[str]:
-        """Write the configuration of one of the members into its directory and return what starts it."""
+        """Write the configuration of one member into its directory. Return the command that starts the member."""
 
     def with_sessions(self, session_ms: int) -> Self:
         """Return the same system with this broker session timeout, in ms, and four heartbeats in each session."""
@@ -102,9 +102,9 @@ class System(ABC):
 
     @contextlib.contextmanager
     def running(self, directory: Path) -> Iterator[Running]:
-        """Start it and wait until every broker answers; in the end stop all of it and delete its data.
+        """Start the system and wait until every broker answers; in the end stop all brokers and delete their data.
 
-        Raises CannotRun with the end of a broker's output where one does not come up.
+        Raises CannotRun with the end of a broker's output where one does not start.
         """
         members = _members(self.brokers, directory)
         commands = [self.command(member, members) for member in members]
@@ -123,7 +123,7 @@ class System(ABC):
             shutil.rmtree(directory, ignore_errors=True)
 
     def common_settings(self, member: SystemBroker) -> dict[str, str]:
-        """What the systems are told in the same words, so that they do the same work."""
+        """Return the settings that all systems share, so that they do the same work."""
         replicas = str(self.brokers)
         return {
             "node.id": str(member.broker_id),
@@ -146,8 +146,8 @@ class System(ABC):
 class Cordwood(System):
     """`cordwood serve` of this tree, or of another checkout.
 
-    Records are acknowledged once they are on the disks of the in-sync set; with the flush policy `os` once they are in
-    the page caches of it, as Kafka does by itself.
+    Records are acknowledged once they are on the disks of the in-sync set; with `flush.policy=os` once they are in its
+    page caches, as in Kafka by default.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Cordwood(System):
         flush_policy: str = "group",
         baseline: Path | None = None,
     ) -> None:
-        """`settings` go to every broker and come before ours. `baseline` is another checkout with its .venv."""
+        """`settings` go to every broker and take precedence. `baseline` is another checkout with its .venv."""
         super().__init__(brokers)
         self.name = OURS if flush_policy == "group" else UNFLUSHED
         self._python = sys.executable
@@ -196,12 +196,12 @@ class Cordwood(System):
 
 
 def majority(brokers: int) -> int:
-    """The fewest of them that are more than half."""
+    """Return the smallest majority."""
     return brokers // 2 + 1
 
 
 def answers(port: int) -> bool:
-    """Whether a broker there answers ApiVersions, which any system does as soon as it serves."""
+    """Return whether a broker answers ApiVersions on this port, which any system does as soon as it serves."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
         connection.sendall(API_VERSIONS_REQUEST)
         return len(connection.recv(8)) == 8

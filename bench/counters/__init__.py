@@ -1,1 +1,1 @@
-"""A guard that is not a clock: what one request costs in things that can be counted, held against a budget."""
+"""Budgets of countable costs of a request, as a regression guard that does not depend on a clock."""

@@ -1,4 +1,4 @@
-"""`python -m cordwood.bench.counters`: what requests cost in calls, memory and system calls, beside their budget."""
+"""`python -m cordwood.bench.counters`: calls, memory and system calls of requests, beside their budget."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ def main(
     write: Annotated[bool, typer.Option(help="Make what is counted now the budget for this Python.")] = False,
     scenario: Annotated[str, typer.Option(help="Only scenarios with this in their name.")] = "",
 ) -> None:
-    """Count every scenario. Ends with 1 where one costs more than its budget and nothing is written."""
+    """Count every scenario. Exits with 1 where one exceeds its budget, unless --write is given."""
     console = Console()
     known = budget.load() if budget.PATH.exists() else {}
     written = known

@@ -1,7 +1,7 @@
-"""What each scenario may cost, as it is committed: read, held against what was counted, and written anew.
+"""The committed budget of each scenario: load, comparison with new counts, and save.
 
-Counters of the interpreter's work differ from one Python to the next, so each Python that was measured has its own
-figure. System calls and the bytes that they move are the same everywhere.
+Counters of the interpreter's work differ from one Python to the next, so each measured Python has its own figure.
+System calls and the bytes that they move are the same everywhere.
 """
 
 import json
@@ -16,11 +16,11 @@ HOW_TO_WRITE = "python -m cordwood.bench.counters --write"
 
 OF_THE_INTERPRETER = ("Python calls", "C calls", "bytes allocated", "bytes in large blocks", "large blocks")
 INTERPRETER_SHARE = 0.03
-"""So much more is no reason to complain: a figure may differ a little between patch releases."""
+"""The tolerated excess of the interpreter's counters: they may differ a little between patch releases."""
 EXACT_SHARE, EXACT = 0.001, 0.05
-"""For all others: only what happens by the clock may fall into a request here and there."""
+"""The tolerated excess of all other counters: only timers may add to a request now and then."""
 MEMORY_BYTES = 256
-"""A table that happens to grow within the requests that are counted is no reason either."""
+"""The tolerated excess of memory: a table may happen to grow within the counted requests."""
 FALLEN_SHARE = 0.10
 
 Counts = Mapping[str, float]
@@ -30,7 +30,7 @@ Budget = dict[str, dict[str, float | dict[str, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A counter that is not what the budget says."""
+    """A counter that differs from the budget."""
 
     scenario: str
     counter: str
@@ -43,7 +43,7 @@ class Change:
 
     @property
     def complaint(self) -> str:
-        """What to do where it is too much."""
+        """The message for a counter that exceeds its budget."""
         return (
             f"{self}. Make it cheaper again; or, if it is worth its price, write the new budget with "
             f"`{HOW_TO_WRITE}` and say in the commit's message why it costs more."
@@ -56,25 +56,25 @@ def load(path: Path = PATH) -> Budget:
 
 
 def exceeded(scenario: str, counts: Counts, budget: Budget, python: str = PYTHON) -> list[Change]:
-    """What costs more than it may. A system call that the budget does not know is too much; it allows none."""
+    """Return the counters that exceed their budget. A system call that is not in the budget has a budget of 0."""
     return [change for change in _changes(scenario, counts, budget, python) if change.now > _allowed(change)]
 
 
 def fallen(scenario: str, counts: Counts, budget: Budget, python: str = PYTHON) -> list[Change]:
-    """What has become so much cheaper that the budget should say so."""
+    """Return the counters so far below their budget that the budget should be lowered."""
     changes = _changes(scenario, counts, budget, python)
     return [change for change in changes if change.now < change.budget * (1 - FALLEN_SHARE) - EXACT]
 
 
 def is_measured(budget: Budget, python: str = PYTHON) -> bool:
-    """Whether the interpreter's counters have figures for this Python. Where they have none, they are not held."""
+    """Return whether the interpreter's counters have a budget for this Python. Without one they are not compared."""
     return any(
         python in known for counters in budget.values() for known in counters.values() if isinstance(known, dict)
     )
 
 
 def with_counts(budget: Budget, scenario: str, counts: Counts, python: str = PYTHON) -> Budget:
-    """The budget with these counts for the scenario; other Pythons keep their figures."""
+    """Return the budget with these counts for the scenario; other Pythons keep their figures."""
     before = budget.get(scenario, {})
     after: dict[str, float | dict[str, float]] = {}
     for counter in sorted({*counts, *(name for name in OF_THE_INTERPRETER if name in before)}):

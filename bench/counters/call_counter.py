@@ -1,8 +1,8 @@
-"""Counts what the brokers of a simulated world do, from outside: no line of theirs is changed for it.
+"""Counts of the calls and system calls of the brokers in a simulated world, without a change to their code.
 
-The interpreter tells of every call. One that the brokers' own code makes or is, is counted; a call into the simulated
-disk or network stands for the system call that the real one makes. The simulator, the event loop and the clients are
-left out: in a real broker the loop is uvloop, which is C.
+The interpreter reports every call to a profile function. Calls of the brokers' own code, and calls that it makes, are
+counted; a call into the simulated disk or network stands for the system call that the real one makes. The simulator,
+the event loop and the clients are left out: in a real broker the loop is uvloop, which is C.
 """
 
 import random
@@ -27,19 +27,19 @@ NOT_THEIRS = (
     *(f"{ROOT / package}/" for package in ("chaos", "bench", "tests")),
     f"{Path(random.__file__).parent}/asyncio/",
 )
-"""The world around the brokers. Anything else, such as a method that `dataclass` has generated, is of who calls it."""
+"""Code outside the brokers. A frame of other files, such as a generated dataclass method, counts as its caller's."""
 
 LARGE_BYTES = 1024
 
 Size = Callable[[dict[str, Any]], int]
-"""How many bytes a call moves, by its arguments."""
+"""The number of bytes that a call moves, by its arguments."""
 
 
 class CallCounter:
-    """A context: what the brokers do within it is in `counts`, by name.
+    """A context manager that counts the brokers' calls in `counts`, by name.
 
     With `with_memory` it counts memory alone, which is slower: every block that the brokers' code takes, as far as the
-    memory in use rises between two calls. What is taken and given back between the same two is seen by its peak.
+    memory in use rises between two calls. A block that is taken and freed between the same two calls shows in the peak.
     """
 
     def __init__(self, *, with_memory: bool = False) -> None:
@@ -68,7 +68,7 @@ class CallCounter:
                 self.counts["Python calls"] += 1
             if (seam := self._seams.get(frame.f_code)) is not None and _is_in_broker():
                 name, what, size = seam
-                # The simulated disk reads its cache by its own read: that is one call of the system.
+                # The simulated disk's cached read calls its own read: that is one system call.
                 if frame.f_back is None or frame.f_back.f_code not in self._seams:
                     self.counts[name] += 1
                 if what:
@@ -92,7 +92,7 @@ class CallCounter:
         tracemalloc.reset_peak()
 
     def _belongs(self, frame: FrameType) -> bool:
-        """Whether a frame is of the brokers' code, or of what that calls."""
+        """Return whether a frame is of the brokers' code, or called by it."""
         at: FrameType | None = frame
         while at is not None:
             code = at.f_code
@@ -105,7 +105,7 @@ class CallCounter:
 
 
 def _judged(filename: str) -> bool | None:
-    """None where it depends on the caller."""
+    """Return whether a file is the brokers' code; None where it depends on the caller."""
     path = str(Path(filename).resolve())
     return True if path.startswith(OURS) else False if path.startswith(NOT_THEIRS) else None
 
@@ -116,7 +116,7 @@ def _is_in_broker() -> bool:
 
 
 def _seams() -> dict[CodeType, tuple[str, str, Size]]:
-    """By the code that stands for it: the system call, and what its bytes are counted as."""
+    """Return the system call and the byte counter of each function that stands for a system call."""
     scratch = SimulatedDisk(random.Random(0))
     file, directory = type(scratch.open("/f", create=True)), type(scratch.open_directory("/"))
     found: list[tuple[Callable[..., Any], str, str, Size]] = [

@@ -1,4 +1,4 @@
-"""Brokers in a world where nothing goes wrong and everything takes the same time: equal requests cost equally much."""
+"""A simulated cluster without faults and with constant delays, so that equal requests cost the same."""
 
 import asyncio
 import random
@@ -28,13 +28,13 @@ QUIET: dict[str, object] = {
     "broker_heartbeat_interval_ms": 2_000,
     "broker_session_timeout_ms": 20_000,
 }
-"""What brokers do by the clock would fall into some requests and not into others; an idle second has that alone."""
+"""Periodic work would fall into some requests and not into others; an idle second measures only that."""
 
 
 class CountedCluster:
     """One broker, or several that all have a replica of every partition. Made on a SimulatedLoop.
 
-    Without `is_quiet` the brokers' clockwork is as it is by default.
+    Without `is_quiet` the brokers' timers have their defaults.
     """
 
     def __init__(self, brokers: int, *, is_quiet: bool = True, **settings: object) -> None:
@@ -59,7 +59,7 @@ class CountedCluster:
         )
 
     async def begin(self) -> "CountedCluster":
-        """Start, create the topic, and wait until every replica is in sync. Raises TimeoutError."""
+        """Start the brokers, create the topic, and wait until every replica is in sync. Raises TimeoutError."""
         for host in self.world.hosts.values():
             host.start()
         await self.by(prepare(self.client("admin"), PARTITIONS, self.brokers, self.brokers // 2 + 1), "admin")
@@ -70,19 +70,19 @@ class CountedCluster:
         return self
 
     def client(self, name: str) -> Client:
-        """A client with connections of its own."""
+        """Return a client with connections of its own."""
         bootstrap = [(host_name(broker_id), KAFKA_PORT) for broker_id in self.world.hosts]
         return Client(name, TOPIC, bootstrap, random.Random(name))
 
     async def by(self, work: Any, name: str) -> Any:
-        """Do the work as a client's process, on a host of its own."""
+        """Run the work as a client's process, on a host of its own."""
         return await self.world.loop.create_task(work, context=Process(name).context())
 
     def leader(self, partition: int) -> Address:
         return host_name(self.world.leader(partition)), KAFKA_PORT
 
     def partition(self, index: int) -> Partition:
-        """The leader's replica."""
+        """Return the leader's replica."""
         watched = self.world.hosts[self.world.leader(index)].watched
         assert watched is not None, "its broker runs"
         found = watched.replicas.get(TOPIC, index)
@@ -90,7 +90,7 @@ class CountedCluster:
         return found
 
     def check(self) -> None:
-        """Nothing must have gone wrong meanwhile: what failed would be cheap. Raises AssertionError."""
+        """Check that nothing failed: a failed request would be cheap. Raises AssertionError."""
         assert not self.world.violations, self.world.violations
         assert not self.world.story, self.world.story
 
@@ -99,12 +99,12 @@ class CountedCluster:
 
 
 def batch(value_bytes: int) -> bytes:
-    """One record with a value of so many bytes."""
+    """Return a batch of one record with a value of `value_bytes`."""
     return encode([Record(0, BEGAN_MS, None, b"v" * value_bytes)])
 
 
 def produce(batches: Sequence[tuple[int, bytes]]) -> Any:
-    """A request with acks=all: a batch for each partition that is named."""
+    """Return a Produce with acks=all and one batch for each partition in `batches`."""
     data = tuple(part(ApiKey.PRODUCE, "PartitionProduceData", index=at, records=records) for at, records in batches)
     topic = part(ApiKey.PRODUCE, "TopicProduceData", name=TOPIC, partition_data=data)
     return message(
@@ -113,7 +113,7 @@ def produce(batches: Sequence[tuple[int, bytes]]) -> Any:
 
 
 def fetch(partition: int, offset: int, bytes_max: int, wait_s: float) -> Any:
-    """A request outside any session, as long as it takes up to `wait_s` for one byte."""
+    """Return a Fetch outside any session that waits up to `wait_s` for one byte."""
     wanted = part(
         ApiKey.FETCH,
         "FetchPartition",
@@ -135,14 +135,14 @@ def fetch(partition: int, offset: int, bytes_max: int, wait_s: float) -> Any:
 
 
 def check_produced(answer: Any) -> None:
-    """Every batch of it was taken. Raises AssertionError."""
+    """Check that every batch was accepted. Raises AssertionError."""
     for topic in answer.responses:
         for partition in topic.partition_responses:
             assert partition.error_code is ErrorCode.none, partition
 
 
 def fetched_bytes(answer: Any) -> int:
-    """Of batches, over all partitions. Raises AssertionError where one was refused."""
+    """Return the bytes of batches over all partitions. Raises AssertionError where a partition has an error."""
     size = 0
     for topic in answer.responses:
         for partition in topic.partitions:

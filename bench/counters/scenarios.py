@@ -1,4 +1,4 @@
-"""What is counted: a few requests, each alone, warm, and many times over."""
+"""Counted scenarios: a few requests, each alone, warm, and many times over."""
 
 import asyncio
 import gc
@@ -22,7 +22,7 @@ from cordwood.chaos.sim.undisturbed import undisturbed
 Counts = dict[str, float]
 """Per request, by the counter's name."""
 Step = Callable[[], Awaitable[None]]
-"""One request, or whatever is counted as one."""
+"""One request, or the work that is counted as one."""
 Prepare = Callable[[CountedCluster, Client], Awaitable[Step]]
 
 SMALL_BYTES = 100
@@ -34,7 +34,7 @@ POLL_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`prepare` makes the step that is counted, `times` over, after it has been done WARM_UP times."""
+    """`prepare` makes the step, which is counted `times` times after `warm_up` uncounted ones."""
 
     name: str
     brokers: int
@@ -54,7 +54,7 @@ async def _small_produce(cluster: CountedCluster, client: Client) -> Step:
 
 
 async def _large_produce(cluster: CountedCluster, client: Client) -> Step:
-    """A megabyte, over all partitions."""
+    """Produce a megabyte over all partitions."""
     records = batch(MEGABYTE // PARTITIONS)
     request, leader = produce([(index, records) for index in range(PARTITIONS)]), cluster.leader(0)
 
@@ -65,7 +65,7 @@ async def _large_produce(cluster: CountedCluster, client: Client) -> Step:
 
 
 async def _large_fetch(cluster: CountedCluster, client: Client) -> Step:
-    """A megabyte that is in memory, in batches of 64 KiB."""
+    """Fetch a megabyte that is in memory, in batches of 64 KiB."""
     records, leader = batch(64 << 10), cluster.leader(0)
     for _ in range(18):
         check_produced(await client.ask(leader, produce([(0, records)])))
@@ -79,7 +79,7 @@ async def _large_fetch(cluster: CountedCluster, client: Client) -> Step:
 
 
 async def _woken_poll(cluster: CountedCluster, client: Client) -> Step:
-    """A fetch that finds nothing, and the small produce on another connection that ends its wait."""
+    """Long-poll an empty fetch until the small produce on another connection completes it."""
     producing, leader = cluster.client("another"), cluster.leader(0)
     sent = produce([(0, batch(SMALL_BYTES))])
     check_produced(await producing.ask(leader, sent))
@@ -96,7 +96,7 @@ async def _woken_poll(cluster: CountedCluster, client: Client) -> Step:
 
 
 async def _sixteen_at_once(cluster: CountedCluster, _client: Client) -> Step:
-    """Small produces of as many connections that arrive in one turn of the loop: one group commit, one fsync."""
+    """Produce one small batch on each of 16 connections in one event-loop iteration: one group commit, one fsync."""
     clients = [cluster.client(f"client {number}") for number in range(CONNECTIONS)]
     request, leader = produce([(0, batch(SMALL_BYTES))]), cluster.leader(0)
 
@@ -108,7 +108,7 @@ async def _sixteen_at_once(cluster: CountedCluster, _client: Client) -> Step:
 
 
 async def _idle_second(cluster: CountedCluster, client: Client) -> Step:
-    """One connection that asks nothing, behind a produce."""
+    """Keep one connection idle after a produce."""
     check_produced(await client.ask(cluster.leader(0), produce([(0, batch(SMALL_BYTES))])))
 
     async def step() -> None:
@@ -130,7 +130,7 @@ SCENARIOS = (
 
 
 def count(scenario: Scenario) -> Counts:
-    """What one step costs, over all brokers: calls and system calls, then, in a world of its own, memory."""
+    """Return the cost of one step over all brokers: calls and system calls, then, in a second world, memory."""
     with undisturbed():
         return {**_counted(scenario, CallCounter()), **_counted(scenario, CallCounter(with_memory=True))}
 

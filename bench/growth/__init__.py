@@ -1,1 +1,1 @@
-"""What grows with partitions, connections, consumers, records, logs and brokers, and what stays as it is."""
+"""Scaling of a broker's costs with partitions, connections, consumers, record size, log size and brokers."""

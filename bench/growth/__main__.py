@@ -1,4 +1,4 @@
-"""`make growth`: what grows with partitions, connections, consumers, records, logs and brokers."""
+"""`make growth`: scaling of costs with partitions, connections, consumers, record size, log size and brokers."""
 
 import signal
 import sys
@@ -28,7 +28,7 @@ HOME, RESULTS = ROOT / "build" / "bench", ROOT / "bench" / "results"
 
 
 class What(StrEnum):
-    """The things that grow."""
+    """The quantities that grow."""
 
     PARTITIONS = "partitions"
     CONNECTIONS = "connections"
@@ -61,7 +61,7 @@ def main(
 ) -> None:
     """Measure, print tables, and save the same as JSON. Exits with 1 where a promise is not kept, at full scale."""
     console, progress = Console(), Console(stderr=True, style="dim")
-    # Whoever ends the benchmark ends its brokers too: SystemExit passes through the blocks that stop them.
+    # SIGTERM becomes SystemExit, which passes through the blocks that stop the brokers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     HOME.mkdir(parents=True, exist_ok=True)
     areas: list[Area] = []

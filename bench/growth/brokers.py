@@ -1,4 +1,4 @@
-"""One to five brokers on this machine, a partition with a replica on up to three of them."""
+"""Scaling with the number of brokers, one to five on this machine, with up to three replicas."""
 
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.failover import failover_s
@@ -16,15 +16,15 @@ from cordwood.bench.machine import largest_resident_mb
 from cordwood.chaos.live.cluster import LocalCluster
 
 COUNTS = (1, 3, 4, 5)
-"""Two could not outvote one another."""
+"""Without two: two brokers have no majority when one fails."""
 IDLE_S = 20.0
 PARTITIONS = 30
 OUTVOTE_FROM = 3
-"""Fewer have no majority left when one is killed."""
+"""Fewer brokers have no majority left when one is killed."""
 
 
 def measure(place: Place) -> Area:
-    """What a request costs all of them together, and each of them while nobody asks."""
+    """Measure the cost of a request on all brokers together, and the cost of each broker without load."""
     area = Area("brokers", "brokers")
     for count in COUNTS:
         place.say(f"  {count} brokers" if count > 1 else "  1 broker")

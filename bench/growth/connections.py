@@ -1,4 +1,4 @@
-"""Connections to one broker that say hello and then nothing: their memory, and what they cost those that do ask."""
+"""Scaling with idle connections to one broker: their memory, and their effect on active connections."""
 
 import time
 
@@ -17,12 +17,12 @@ from cordwood.bench.growth.wire import Client
 COUNTS = (1, 10, 100, 1000, 5000)
 IDLE_S = 15.0
 SETTLE_S = 20.0
-"""By then a broker has taken back what idle connections do not need."""
+"""The time after which a broker has freed the buffers of idle connections."""
 MEMORY_MAX_MB = 150.0
 
 
 def measure(place: Place) -> Area:
-    """Counts stay as they are: connections are quick to make."""
+    """Measure each count. Counts are not scaled: connections are quick to make."""
     allow_many_files()
     area = Area("connections", "idle connections")
     clients: list[Client] = []

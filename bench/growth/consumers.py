@@ -1,4 +1,4 @@
-"""Consumers at the end of one partition: how late they get what one producer sends at a steady rate."""
+"""Scaling with consumers at the end of one partition: end-to-end latency at a steady produce rate."""
 
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.place import Place, allow_many_files, cpu_seconds, create_topic
@@ -13,7 +13,7 @@ P99_MAX_MS = 100.0
 
 
 def measure(place: Place) -> Area:
-    """All consumers and the producer are one process beside the broker, which has a core to itself if there are two."""
+    """Measure each count. Consumers and producer share one process, so that the broker has a core of two to itself."""
     allow_many_files()
     area = Area("consumers", "consumers of one partition")
     for count in COUNTS:

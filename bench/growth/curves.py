@@ -1,29 +1,29 @@
-"""What was measured of one thing that grows: curves over it, and what was promised of them."""
+"""Measurements over one quantity that grows: curves, and promises about them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 FLAT = 1.2
-"""What a curve may grow by, from its first point to its last, and still be called flat."""
+"""The largest growth of a flat curve, from its first point to its last."""
 
 
 @dataclass(slots=True)
 class Curve:
-    """One figure over what grows, from the smallest to the largest."""
+    """One figure over the growing quantity, from the smallest to the largest."""
 
     name: str
     unit: str
     points: list[tuple[float, float]] = field(default_factory=list)
     why: str = ""
-    """Where it may not be flat: a sentence that says why."""
+    """The reason why the curve may not be flat, as a sentence."""
 
     def add(self, x: float, y: float) -> None:
         self.points.append((x, y))
 
     @property
     def growth(self) -> float:
-        """The last value as so many times the first."""
+        """The last value as a multiple of the first."""
         first, last = self.points[0][1], self.points[-1][1]
         return last / first if first > 0 else 1.0 if last <= 0 else float("inf")
 
@@ -34,7 +34,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A figure that must not be larger than its limit."""
+    """A figure that must not exceed its limit."""
 
     what: str
     value: float
@@ -48,7 +48,7 @@ class Promise:
 
 @dataclass(slots=True)
 class Area:
-    """All that was measured over one thing that grows."""
+    """All measurements over one growing quantity."""
 
     name: str
     x_label: str
@@ -57,7 +57,7 @@ class Area:
     notes: list[str] = field(default_factory=list)
 
     def curve(self, name: str, unit: str, why: str = "") -> Curve:
-        """The curve of that name, begun where there is none yet."""
+        """Return the curve of that name; begin it where there is none yet."""
         for curve in self.curves:
             if curve.name == name:
                 return curve
@@ -69,12 +69,12 @@ class Area:
 
     @property
     def units(self) -> Sequence[str]:
-        """In the order in which they came: the curves of one share a chart."""
+        """The units in the order of the curves: curves of one unit share a chart."""
         return list(dict.fromkeys(curve.unit for curve in self.curves))
 
     @classmethod
     def loaded(cls, stored: dict[str, Any]) -> Self:
-        """From what dataclasses.asdict made of one, by way of JSON."""
+        """Return the area that `dataclasses.asdict` stored, after a round trip through JSON."""
         curves = [Curve(**{**each, "points": [(x, y) for x, y in each["points"]]}) for each in stored["curves"]]
         promises = [Promise(**each) for each in stored["promises"]]
         return cls(stored["name"], stored["x_label"], curves, promises, stored["notes"])

@@ -1,4 +1,4 @@
-"""How long the partitions that a killed broker led are without a leader."""
+"""Failover time of the partitions that a killed broker led."""
 
 import time
 from pathlib import Path
@@ -14,11 +14,11 @@ IN_SYNC_S = 180.0
 
 
 class NotLedAgain(Exception):
-    """Partitions were still without a leader when the patience was over."""
+    """Partitions had no leader within FAILOVER_S."""
 
 
 def failover_s(directory: Path, partitions: int, brokers: int = BROKERS) -> float:
-    """From the SIGKILL of one of the brokers until every other sees a leader for all that it led.
+    """Return the seconds from the SIGKILL of a broker until every other sees a leader for all partitions that it led.
 
     Raises NotLedAgain, NotInTime, BrokerEnded, KafkaException.
     """
@@ -36,7 +36,7 @@ def failover_s(directory: Path, partitions: int, brokers: int = BROKERS) -> floa
 
 
 def _leads_all(address: str, led: set[int], victim: int) -> bool:
-    """Whether this broker knows a living leader of each of the partitions."""
+    """Return whether this broker sees a live leader of each of the partitions."""
     try:
         views: tuple[PartitionView, ...] = partitions_seen_by(address)
     except NoAnswer:

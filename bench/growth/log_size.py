@@ -1,4 +1,4 @@
-"""Logs of 1 GB and more in one partition: what was written long ago should cost nothing but its place on the disk."""
+"""Scaling with the size of one log, 1 GB and more: old records should cost nothing but space on the disk."""
 
 import random
 
@@ -26,11 +26,11 @@ FETCHES = 2000
 IDLE_S = 20.0
 ROUNDS = 3
 KEPT_FREE = 1.5
-"""A size is left out where the disk has less than so many times as much free."""
+"""A size is left out where the disk has less free space than this multiple of it."""
 
 
 def measure(place: Place) -> Area:
-    """One log that grows from size to size. With a scale below 1 the logs are smaller, and say so."""
+    """Measure one log that grows from size to size. With a scale below 1 the logs are smaller, and a note says so."""
     area = Area("log size", "GB of one log")
     pick = random.Random(1)
     sizes = [size * place.scale for size in SIZES_GB]
@@ -70,7 +70,7 @@ def measure(place: Place) -> Area:
 
 
 def _write(address: str, size: float) -> int:
-    """At least so many bytes of large records, several on their way. Returns how many."""
+    """Write at least `size` bytes of large records, several in flight. Return how many."""
     request, waiting, written = ProduceRequest(TOPIC, 0, batch_of(BATCH_BYTES)), 0, 0
     with Client(address) as client:
         while written < size:

@@ -1,4 +1,4 @@
-"""The page of what grows and its charts, from one saved result: docs/growth.md is one."""
+"""The page of scaling measurements and its charts, from one saved result: docs/growth.md is one."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,7 +26,7 @@ def main(
     result: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A file of bench/results/.")],
     into: Annotated[Path, typer.Argument(file_okay=False, help="Where to write the page and its pictures.")],
 ) -> None:
-    """Write a page of any result, to look at. The one of docs/ is made of a recorded run, by `python docs/generate`."""
+    """Write a page of any result, to look at. `python docs/generate` makes the one in docs/ from a recorded run."""
     for name, text in files(*load(result)).items():
         path = into / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,13 +34,13 @@ def main(
 
 
 def files(about: dict[str, Any], areas: list[Area]) -> dict[str, str]:
-    """Everything that follows from a result, by its path below docs/."""
+    """Return the page and its charts, by path below docs/."""
     drawn = {f"{PICTURES}/{name}": text for area in areas for name, text in charts(area).items()}
     return {"growth.md": page(about, areas), **drawn}
 
 
 def page(about: dict[str, Any], areas: list[Area]) -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     machine = about["machine"]
     when = f"Commit {about['commit']}, {about['at'][:10]}: measured" if "commit" in about else "Measured"
     parts = [

@@ -1,4 +1,4 @@
-"""Partitions on one broker: what each further one costs the requests for one of them, and the broker as a whole."""
+"""Scaling with partitions on one broker: the cost of requests for one of them, and of the broker as a whole."""
 
 import statistics
 
@@ -29,7 +29,7 @@ PRODUCE_MAX, IDLE_PERCENT_MAX, RESTART_MAX_S = 1.2, 3.0, 5.0
 
 
 def measure(place: Place) -> Area:
-    """Counts are scaled too, so that a trial is a small one."""
+    """Measure each count. Counts are scaled too, so that a trial run is small."""
     area = Area("partitions", "partitions on one broker")
     counts = sorted({place.share(count, least=10) for count in COUNTS})
     with place.broker("reference") as reference:
@@ -65,7 +65,7 @@ def _fetch_us(address: str, pids: list[int], requests: int) -> float:
 
 
 def _restarts(area: Area, broker: BrokerProcess, count: int) -> None:
-    """Every partition has a record when the broker is killed, and when it is stopped."""
+    """Measure restarts after SIGKILL and SIGTERM, with a record in every partition."""
     create_topic(broker.address, count)
     spread(broker.address, count, count)
     why = "Every log is opened, and what was written last is read, before the first request is taken."
@@ -76,7 +76,7 @@ def _restarts(area: Area, broker: BrokerProcess, count: int) -> None:
 
 
 def _requests(area: Area, place: Place, broker: BrokerProcess, reference: BrokerProcess, count: int) -> None:
-    """The same requests to this broker and to the one with few partitions in turn: what disturbs one disturbs both."""
+    """Send the same requests to this broker and the reference broker in turn, so that disturbances affect both."""
     requests = place.share(REQUESTS, least=200)
     both = (reference, broker)
     for what, ask in (("produce to one", produce_us), ("fetch from one", _fetch_us)):

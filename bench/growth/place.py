@@ -1,4 +1,4 @@
-"""Where the growth is measured: one broker, or several, on data of their own, and what they cost in processor time."""
+"""Brokers and their data for scaling measurements, and their cost in processor time."""
 
 import contextlib
 import os
@@ -28,23 +28,23 @@ SETTINGS = {"controlled.shutdown.max.wait.ms": "1000"}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A directory for the brokers' data, and how much of the work to do."""
+    """A directory for the brokers' data, and the share of the work to do."""
 
     directory: Path
     scale: float
     say: Callable[[str], None]
 
     def share(self, count: int, least: int = 1) -> int:
-        """That part of `count` which the scale asks for."""
+        """Return the scaled share of `count`, at least `least`."""
         return max(least, round(count * self.scale))
 
     def seconds(self, seconds: float) -> float:
-        """As long as the scale asks for, but at least one."""
+        """Return the scaled share of `seconds`, at least 1."""
         return max(1.0, seconds * self.scale)
 
     @contextlib.contextmanager
     def broker(self, name: str, settings: Mapping[str, str] | None = None) -> Iterator[BrokerProcess]:
-        """One broker on an empty directory, which is gone with it afterwards."""
+        """Run one broker on an empty directory, which is deleted afterwards."""
         home = self.directory / name
         home.mkdir(parents=True)
         try:
@@ -55,19 +55,19 @@ class Place:
 
 
 def allow_many_files() -> None:
-    """As many descriptors as the system lets this process have: a client of thousands of connections."""
+    """Raise the limit of file descriptors to the hard limit, for a client of thousands of connections."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def create_topic(bootstrap: str, partitions: int, replicas: int = 1) -> None:
-    """Raises KafkaException."""
+    """Create the topic. Raises KafkaException."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, partitions, replicas)], request_timeout=CREATE_S)[TOPIC].result(CREATE_S)
 
 
 def spread(address: str, partitions: int, records: int) -> None:
-    """Produce so many records, one to a partition in turn, with many requests on the way. Raises Refused, OSError."""
+    """Produce records round-robin, one to a partition, with many requests in flight. Raises Refused, OSError."""
     batch = batch_of(RECORD_BYTES)
     waiting: list[ProduceRequest] = []
     with Client(address) as client:
@@ -81,22 +81,19 @@ def spread(address: str, partitions: int, records: int) -> None:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """User and system time of running processes, to the nanosecond where /proc counts in hundredths of a second.
-
-    Linux has a clock for each process (clock_getcpuclockid(3)); Python has no name for it.
-    """
+    """Return the user and system time of running processes, to the nanosecond (/proc counts in 10 ms)."""
     return sum(time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED) for pid in pids)
 
 
 def cpu_us(pids: Sequence[int], count: int, work: Callable[[], None]) -> float:
-    """Microseconds of the brokers' processor time for each of `count` requests that `work` sends."""
+    """Return the microseconds of the brokers' processor time for each of `count` requests that `work` sends."""
     before = cpu_seconds(pids)
     work()
     return (cpu_seconds(pids) - before) / count * 1e6
 
 
 def produce_us(address: str, pids: Sequence[int], count: int, value_bytes: int = RECORD_BYTES) -> float:
-    """One record a request, one request in flight, to partition 0."""
+    """Measure Produce requests to partition 0, one record a request, one request in flight."""
     request = ProduceRequest(TOPIC, 0, batch_of(value_bytes))
     with Client(address) as client:
         client.produce(request)
@@ -109,7 +106,7 @@ def produce_us(address: str, pids: Sequence[int], count: int, value_bytes: int =
 
 
 def fetch_us(address: str, pids: Sequence[int], offsets: Sequence[int], count: int, bytes_max: int = 64 << 10) -> float:
-    """Fetches of up to `bytes_max` from partition 0, at each of `offsets` in turn."""
+    """Measure Fetch requests of up to `bytes_max` from partition 0, at each of `offsets` in turn."""
     request = FetchRequest(TOPIC, 0, bytes_max=bytes_max)
     with Client(address) as client:
         request.batches_in(client.ask(request.at(offsets[0])))
@@ -122,13 +119,13 @@ def fetch_us(address: str, pids: Sequence[int], offsets: Sequence[int], count: i
 
 
 def end_offset(address: str) -> int:
-    """Where partition 0 ends, by a record that is put there."""
+    """Append a record to partition 0, and return the log end offset after it."""
     with Client(address) as client:
         return client.produce(ProduceRequest(TOPIC, 0, batch_of(RECORD_BYTES))) + 1
 
 
 def idle_percent(pids: Sequence[int], seconds: float) -> float:
-    """Percent of one core that brokers take, each on average, while nobody asks them for anything."""
+    """Return the percentage of one core that a broker takes without load, on average over the brokers."""
     before, began = cpu_seconds(pids), time.perf_counter()
     time.sleep(seconds)
     return (cpu_seconds(pids) - before) / (time.perf_counter() - began) / len(pids) * 100
@@ -139,7 +136,7 @@ def resident_mb(broker: BrokerProcess) -> float:
 
 
 def start_s(broker: BrokerProcess) -> float:
-    """Seconds from the start of the process until it has answered a request."""
+    """Return the seconds from the start of the process until it has answered a request."""
     began = time.perf_counter()
     broker.start()
     with Client(broker.address) as client:
@@ -150,7 +147,7 @@ def start_s(broker: BrokerProcess) -> float:
 def median_produce_us(
     address: str, pids: Sequence[int], count: int, value_bytes: int = RECORD_BYTES, rounds: int = ROUNDS
 ) -> float:
-    """The median of several times `produce_us`."""
+    """Return the median of `rounds` measurements of `produce_us`."""
     return statistics.median(produce_us(address, pids, count, value_bytes) for _ in range(rounds))
 
 

@@ -1,4 +1,4 @@
-"""Records of 10 bytes to 1 MB, each in a request of its own: what a request costs, and what a MB costs."""
+"""Scaling with the size of a record, 10 bytes to 1 MB, each in a request of its own: cost per request and per MB."""
 
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.place import (
@@ -16,7 +16,7 @@ ROUNDS = 3
 
 
 def measure(place: Place) -> Area:
-    """Small ones by number of requests, large ones by number of bytes."""
+    """Measure each size: small records by number of requests, large ones by number of bytes."""
     area = Area("record size", "bytes of a record")
     for size in SIZES:
         place.say(f"  {size:,} bytes")

@@ -1,4 +1,4 @@
-"""Growth told: a table for each thing that grows, what is not flat, what was promised; JSON for the page."""
+"""Report of scaling measurements: a table for each growing quantity, curves that are not flat, promises, and JSON."""
 
 import json
 import time
@@ -30,7 +30,7 @@ def show(console: Console, areas: Sequence[Area]) -> None:
 
 
 def sentences(area: Area) -> Iterator[str]:
-    """What is not flat, what was promised and how it came out, and what there is to be said besides."""
+    """Yield sentences on the curves that are not flat, the promises, and the notes."""
     yield from (grown(area, curve) for curve in area.curves if not curve.is_flat)
     for promise in area.promises:
         verdict = "kept" if promise.is_kept else "NOT KEPT"
@@ -40,14 +40,14 @@ def sentences(area: Area) -> Iterator[str]:
 
 
 def grown(area: Area, curve: Curve) -> str:
-    """One curve that is not flat, in words."""
+    """Return a sentence on a curve that is not flat."""
     (first, low), (last, high) = curve.points[0], curve.points[-1]
     what = f"{curve.name}: {number(low)} {curve.unit} at {number(first)}, {number(high)} at {number(last)}"
     return f"Not flat: {what} ({area.x_label}). {curve.why}".rstrip()
 
 
 def charts(area: Area) -> dict[str, str]:
-    """SVG by file name: the curves that share a unit share a chart."""
+    """Return SVG by file name: the curves that share a unit share a chart."""
     drawn = {}
     for index, unit in enumerate(area.units):
         series = {curve.name: curve.points for curve in area.curves if curve.unit == unit}
@@ -66,11 +66,11 @@ def save(directory: Path, areas: Sequence[Area], about: Mapping[str, object]) ->
 
 
 def load(path: Path) -> tuple[dict[str, Any], list[Area]]:
-    """What `save` wrote: about the run, and its areas."""
+    """Load a file that `save` wrote: facts about the run, and its areas."""
     stored = json.loads(path.read_text())
     return stored, [Area.loaded(area) for area in stored.pop("areas")]
 
 
 def flatness() -> str:
-    """What "flat" means here."""
+    """Return the definition of a flat curve."""
     return f"Flat is what grows by no more than {FLAT} times from the first point to the last."

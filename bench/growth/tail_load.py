@@ -12,7 +12,7 @@ from cordwood.storage.records import Record, encode
 
 WAIT_MS = 500
 GRACE_S = 5.0
-"""For the last records to arrive."""
+"""The time that the last records have to arrive."""
 BUFFER_BYTES = 2 << 20
 _DUE = struct.Struct(">d")
 _SIZE = struct.Struct(">i")
@@ -23,7 +23,7 @@ _BEHIND_DUE = len(_FILLER) + 1
 
 @dataclass(slots=True)
 class TailResult:
-    """What the consumers got. Latencies count from when a record was due, not from when it could be sent."""
+    """The consumers' results. Latencies count from the time when a record was due, not when it was sent."""
 
     seconds: float
     latencies_ms: list[float] = field(default_factory=list)
@@ -35,7 +35,7 @@ class TailResult:
 
 
 class _Consumer:
-    """One connection that always has a Fetch on its way."""
+    """One connection with one Fetch always in flight."""
 
     def __init__(self, address: tuple[str, int], offset: int) -> None:
         self.socket = _connected(address)
@@ -45,7 +45,7 @@ class _Consumer:
         self._ask()
 
     def readable(self, buffer: bytearray, tailed: TailResult) -> None:
-        """Take a whole answer, note how late its records are, and ask for what comes behind."""
+        """Receive a whole answer, add the latencies of its records, and fetch from the next offset."""
         view = memoryview(buffer)
         got = self.socket.recv_into(view)
         while got < _SIZE.size or got < _SIZE.size + _SIZE.unpack_from(buffer)[0]:
@@ -68,7 +68,7 @@ class _Consumer:
 
 
 def tail(address: str, consumers: int, rate: int, seconds: float) -> TailResult:
-    """`rate` records a second to partition 0 for `seconds`, and how late each of the consumers gets each of them.
+    """Produce `rate` records a second to partition 0 for `seconds`. Return each consumer's latency of each record.
 
     Raises Refused, OSError.
     """

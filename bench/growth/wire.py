@@ -1,4 +1,4 @@
-"""Produce and Fetch as bytes made ready beforehand: a client that costs next to nothing itself."""
+"""Produce and Fetch frames built in advance, and a client that takes almost no processor time itself."""
 
 import socket
 import struct
@@ -24,11 +24,11 @@ _ROW = struct.Struct(">ihqqqiii")
 
 
 class Refused(Exception):
-    """The broker answered with an error code, or ended the connection; the message says which."""
+    """The broker answered with an error code, or closed the connection; the message says which."""
 
 
 def batch_of(value_bytes: int) -> bytes:
-    """A batch of one record with a value of so many bytes, stamped now."""
+    """Return a batch of one record with a value of `value_bytes`, stamped now."""
     value = (bytes(range(256)) * (value_bytes // 256 + 1))[:value_bytes]
     return encode([Record(0, int(time.time() * 1000), None, value)])
 
@@ -46,7 +46,7 @@ class ProduceRequest:
         self._code_at = 4 + 4 + 2 + len(name) + 4 + 4
 
     def offset_in(self, answer: Bytes) -> int:
-        """The offset that the batch got. Raises Refused."""
+        """Return the base offset of the batch from an answer. Raises Refused."""
         code, offset = _CODE_AND_OFFSET.unpack_from(answer, self._code_at)
         if code:
             raise Refused(f"Produce: error {code}")
@@ -54,7 +54,7 @@ class ProduceRequest:
 
 
 class FetchRequest:
-    """A Fetch frame for one partition, whose offset is set anew before each use."""
+    """A Fetch frame for one partition, with its offset set before each use."""
 
     def __init__(self, topic: str, partition: int, *, wait_ms: int = 500, bytes_max: int = 1 << 20) -> None:
         name = topic.encode()
@@ -77,12 +77,12 @@ class FetchRequest:
         self._row_at = 4 + 4 + 2 + 4 + 4 + 2 + len(name) + 4
 
     def at(self, offset: int) -> bytes:
-        """The frame that asks for what begins at `offset`."""
+        """Return the frame that fetches from `offset`."""
         _OFFSET.pack_into(self._frame, self._offset_at, offset)
         return bytes(self._frame)
 
     def batches_in(self, answer: Bytes) -> memoryview:
-        """The batches of an answer, one after the other; none where a wait was in vain. Raises Refused."""
+        """Return the batches of an answer, one after the other; none where the long poll timed out. Raises Refused."""
         (whole,) = _CODE.unpack_from(answer, 8)
         if whole:
             raise Refused(f"Fetch: error {whole}")
@@ -97,7 +97,7 @@ class Client:
     """One blocking connection."""
 
     def __init__(self, address: str) -> None:
-        """Raises OSError."""
+        """Connect. Raises OSError."""
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -115,16 +115,16 @@ class Client:
         self.socket.close()
 
     def hello(self) -> None:
-        """Ask for the API versions, as every client does first."""
+        """Send ApiVersions, as every client does first."""
         self.ask(API_VERSIONS_REQUEST)
 
     def ask(self, frame: bytes) -> memoryview:
-        """The answer to one request, without its size; valid until the next. Raises Refused, OSError."""
+        """Return the answer to one request, without its size; valid until the next. Raises Refused, OSError."""
         self.socket.sendall(frame)
         return self.answer()
 
     def answer(self) -> memoryview:
-        """The next answer, to a request that was sent before."""
+        """Return the next answer, to a request that was sent before. Raises Refused, OSError."""
         self._fill(memoryview(self._buffer)[: _SIZE.size])
         (size,) = _SIZE.unpack_from(self._buffer)
         if size > len(self._buffer):
@@ -134,7 +134,7 @@ class Client:
         return view
 
     def produce(self, request: ProduceRequest) -> int:
-        """Send it and return the offset that its batch got. Raises Refused, OSError."""
+        """Send a request, and return the offset of its batch. Raises Refused, OSError."""
         return request.offset_in(self.ask(request.frame))
 
     def _fill(self, view: memoryview) -> None:

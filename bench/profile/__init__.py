@@ -1,1 +1,1 @@
-"""Where a broker's time goes while a line of the benchmark runs: flame graphs, and a table by stage."""
+"""CPU profiles of brokers under a line of the benchmark: flame graphs, and a table by stage."""

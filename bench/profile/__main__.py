@@ -1,4 +1,4 @@
-"""`make profile LINE="16 connections" REPLICAS=3`: what the brokers do while a line runs, by stage and as flames."""
+"""`make profile LINE="16 connections" REPLICAS=3`: CPU profiles of brokers under a line, by stage and as flames."""
 
 import re
 import signal
@@ -58,12 +58,12 @@ def main(
 
 
 def names_meant(word: str, names: Sequence[str]) -> frozenset[str]:
-    """The one that is called so, else all that have it in their name."""
+    """Return the line with that name; otherwise all lines that have it in their name."""
     return frozenset({word} if word in names else {name for name in names if word in name})
 
 
 def needed(lines: Sequence[Line], wanted: frozenset[str]) -> list[Line]:
-    """The wanted lines, the warm-up, which is the first of them all, and what they need."""
+    """Return the wanted lines, the warm-up, which is the first of all, and the lines they need."""
     needs = {need for line in lines if line.name in wanted for need in line.needs}
     return [line for line in lines if line is lines[0] or line.name in wanted | needs]
 

@@ -23,7 +23,7 @@ svg { background: #fff }
 
 @dataclass(slots=True)
 class Node:
-    """A function under a certain chain of callers."""
+    """A function under one chain of callers."""
 
     samples: int = 0
     callees: dict[str, "Node"] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Node:
 
 
 def tree(stacks: Iterable[Stack], *, with_idle: bool = False) -> Node:
-    """The stacks merged from their outermost frames on. What only waits is left out, so that the work has the room."""
+    """Merge the stacks from their outermost frames on. Waiting threads are left out, so that the work is visible."""
     root = Node()
     for frames, count in stacks:
         stage = stage_of(frames)
@@ -48,7 +48,7 @@ def tree(stacks: Iterable[Stack], *, with_idle: bool = False) -> Node:
 
 
 def draw(root: Node, title: str) -> str:
-    """The SVG. Every box says its whole name, samples and share where the mouse rests on it."""
+    """Return the SVG. The tooltip of a box has its whole name, samples and share."""
     height = HEAD + root.depth() * ROW + MARGIN
     boxes = "\n".join(_boxes(root, "all", MARGIN, 0, root.samples)) if root.samples else ""
     return (
@@ -77,13 +77,13 @@ def _boxes(node: Node, name: str, left: float, level: int, total: int) -> Iterat
 
 
 def _from_the_loop_on(frames: tuple[str, ...]) -> tuple[str, ...]:
-    """Without interpreter, command line and runner, which are around everything."""
+    """Cut the frames of interpreter, command line and runner, which are outside of everything."""
     begin = next((place for place, frame in enumerate(frames) if frame.startswith("Runner.run (")), 0)
     return frames[begin:]
 
 
 def _colour(name: str) -> str:
-    """Our own code is warm, everything below it is cool; neighbours differ a little."""
+    """Return warm colours for our own code, cool ones for all other; neighbours differ a little."""
     shade = crc32(name.encode()) % 30
     is_ours = "cordwood/" in name or name.partition(" (")[2].rstrip(")") in ("produce.py", "fetch.py")
     return f"hsl({(20 if is_ours else 190) + shade} {75 if is_ours else 40}% {68 + shade % 8}%)"

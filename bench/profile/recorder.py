@@ -1,4 +1,4 @@
-"""py-spy beside running brokers: one recorder for each process, from outside, and what it saw as folded stacks."""
+"""py-spy on running brokers: one recorder for each process, and its samples as folded stacks."""
 
 import contextlib
 import shutil
@@ -12,11 +12,11 @@ from pathlib import Path
 
 START_S = 20.0
 END_S = 60.0
-"""With native frames py-spy has symbols to look up before it begins and before it ends."""
+"""With native frames py-spy looks up symbols before it begins and before it ends."""
 
 
 class CannotRecord(Exception):
-    """py-spy is missing or may not look; the message is a sentence that says what to do."""
+    """py-spy is missing or has no permission; the message is a sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def recording(self, pids: Sequence[int], outputs: Sequence[Path]) -> Iterator[None]:
-        """Watch each process meanwhile; its folded stacks are in its output afterwards. Raises CannotRecord."""
+        """Sample each process within the block; its output then has its folded stacks. Raises CannotRecord."""
         spies: list[subprocess.Popen[str]] = []
         try:
             for pid, output in zip(pids, outputs, strict=True):
@@ -56,7 +56,7 @@ class Recorder:
 
 
 def recorder(rate: int, *, is_native: bool) -> Recorder:
-    """The py-spy of this interpreter's environment, else the one on the path. Raises CannotRecord."""
+    """Return the py-spy of this interpreter's environment, otherwise the one on the path. Raises CannotRecord."""
     beside = Path(sys.executable).parent / "py-spy"
     program = str(beside) if beside.exists() else shutil.which("py-spy")
     if program is None:
@@ -65,7 +65,7 @@ def recorder(rate: int, *, is_native: bool) -> Recorder:
 
 
 def _wait_until_it_samples(spy: "subprocess.Popen[str]") -> None:
-    """py-spy says “Sampling process” once it has found what it needs in the process."""
+    """Wait until py-spy prints “Sampling process”, after its preparation. Raises CannotRecord."""
     said = ""
     until = time.monotonic() + START_S
     assert spy.stdout is not None, "its output is a pipe"

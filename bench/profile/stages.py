@@ -1,4 +1,4 @@
-"""What part of a broker's work a sampled stack belongs to: the stages of a request, and what is beside them."""
+"""Stages of a request, and other work of a broker, by the stacks of a CPU profile."""
 
 import re
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 Stack = tuple[tuple[str, ...], int]
-"""Frames from the outermost to the innermost, and how many samples had just these."""
+"""Frames from the outermost to the innermost, and how many samples had exactly these."""
 
 _LINE_NUMBER = re.compile(r":\d+\)$")
 
@@ -20,12 +20,12 @@ class Stage:
 
     @classmethod
     def of(cls, name: str, *beginnings: str) -> "Stage":
-        """A frame begins with one of these: `Class.method`, `Class.`, or `function (file`."""
+        """Return a stage by the beginnings of its frames: `Class.method`, `Class.`, or `function (file`."""
         return cls(name, re.compile(r"(?:^|;)(?:" + "|".join(map(re.escape, beginnings)) + ")"))
 
 
 WAITING_THREADS = Stage.of("threads that wait", "_queue_SimpleQueue_get", "PyThread_acquire_lock_timed")
-"""Not told: a pool's thread without work costs nothing. Its `_worker` is told from one at work by what is inside."""
+"""Not counted: a pool's thread without work costs nothing. Its inner frames distinguish it from one at work."""
 IDLE = "event loop idle"
 OTHER = "other"
 
@@ -56,9 +56,9 @@ _RULES = (
     Stage.of("housekeeping", "LogMaintenance.", "Scrubber.", "Repairs."),
     Stage.of("event loop", "Loop__run", "uv_run", "run_forever", "Runner.run"),
 )  # fmt: skip
-"""What can be under other things comes first: a send, for one, happens under a completed flush, under a receive."""
+"""Stages that run under others come first: a send, for example, runs under a completed flush or a receive."""
 
-# The table has them as a request meets them.
+# In the order in which a request meets them.
 ORDER = (
     IDLE, "event loop", "socket receive", "decode", "handler, the rest", "append (check, index, bookkeeping)", "crc",
     "append (pwrite)", "flush (io_submit)", "flush (completion)", "replicate (push)", "replicate (reports)",
@@ -68,7 +68,7 @@ ORDER = (
 
 
 def stacks_of(folded: Iterable[str]) -> Iterator[Stack]:
-    """The lines of py-spy's raw format: frames parted by semicolons, a blank, a count."""
+    """Parse the lines of py-spy's raw format: frames separated by semicolons, a blank, a count."""
     for line in folded:
         frames, _, count = line.rstrip("\n").rpartition(" ")
         if frames:
@@ -76,21 +76,22 @@ def stacks_of(folded: Iterable[str]) -> Iterator[Stack]:
 
 
 def stage_of(frames: tuple[str, ...]) -> str | None:
-    """The stage of one stack; None for a thread that only waits for work."""
+    """Return the stage of one stack; None for a thread that only waits for work."""
     text = ";".join(frames)
     if "_worker (concurrent/futures/thread.py" in text and _is_waiting(frames, text):
         return None
-    # Without native frames nothing is seen below the loop: it waits, or reads from a socket.
+    # Without native frames, nothing below the loop is visible: the loop waits, or reads from a socket.
     if frames[-1].startswith("Runner.run ("):
         return IDLE
     return next((rule.name for rule in _RULES if rule.pattern.search(text)), OTHER)
 
 
 def shares(stacks: Iterable[Stack]) -> dict[str, float]:
-    """Each stage's share of the samples, 0 to 1, in the order of ORDER; stages that no sample fell into are left out.
+    """Return each stage's share of the samples, 0 to 1, in the order of ORDER, without stages that have no samples.
 
-    A sample is a moment, busy or not: with the loop in one thread, the shares are shares of the time that passed. A
-    broker whom others keep from its core stands meanwhile where it was, most often in a write that woke somebody.
+    A sample is a moment, busy or not: with the event loop in one thread, the shares are shares of elapsed time. A
+    broker that waits for a processor is sampled where it was preempted, most often in a write that woke another
+    process.
     """
     counts: Counter[str] = Counter()
     for frames, count in stacks:
@@ -102,10 +103,10 @@ def shares(stacks: Iterable[Stack]) -> dict[str, float]:
 
 
 def function_of(frame: str) -> str:
-    """The frame without its line number, so that samples in one function count as one."""
+    """Return the frame without its line number, so that samples in one function count as one."""
     return _LINE_NUMBER.sub(")", frame)
 
 
 def _is_waiting(frames: tuple[str, ...], text: str) -> bool:
-    # Without native frames, a thread that waits ends in the very function that takes work from the queue.
+    # Without native frames, a waiting thread ends in the function that takes work from the queue.
     return bool(WAITING_THREADS.pattern.search(text)) or frames[-1].startswith("_worker (")

@@ -24,8 +24,8 @@ class Stale(Exception):
 class Mutant:
     """`find` occurs exactly once in `file`, a path within the package, and is replaced by `replacement`.
 
-    `rule` is the rule that the change breaks (by the numbers of docs/rules.md), `shows` the expected symptom, and `story` the
-    scenario to search if no test fails. The mutant's killer is in killers.json.
+    `rule` is the rule that the change breaks (by the numbers of docs/rules.md), `shows` the expected symptom, and
+    `story` the scenario to search if no test fails. The mutant's killer is in killers.json.
     """
 
     name: str
