@@ -9,13 +9,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// failover writes to partition 0 at a steady rate while somebody else kills its leader, and tells the longest time in which no
-// record was acknowledged. It ends when all are, however long that takes after the last was sent.
+// failover produces to partition 0 at a steady rate while the benchmark kills its leader, and returns the longest gap between
+// acknowledgements. The run ends when every record is acknowledged, however long that takes.
 func failover(ctx context.Context, work Work) (Outcome, error) {
 	client, err := connect(work,
 		kgo.ProducerLinger(0),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		// By itself the client would ask no more than every few seconds who leads now, and so measure itself.
+		// By default the client refreshes metadata at most every few seconds, and would measure that interval.
 		kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }),
 	)

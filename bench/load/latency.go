@@ -12,10 +12,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// warmUp is left out of the figures: connections, metadata and the producer's id are fetched meanwhile.
+// warmUp is not counted: the client opens connections and fetches metadata and a producer id meanwhile.
 const warmUp = 2 * time.Second
 
-// Quantile holds waiting times in milliseconds.
+// Quantile holds quantiles of latencies in milliseconds.
 type Quantile struct {
 	P50  float64 `json:"p50"`
 	P99  float64 `json:"p99"`
@@ -23,7 +23,7 @@ type Quantile struct {
 	Max  float64 `json:"max"`
 }
 
-// Waits gathers waiting times from several goroutines.
+// Waits collects latencies from several goroutines.
 type Waits struct {
 	lock  sync.Mutex
 	times []time.Duration
@@ -48,8 +48,8 @@ func (waits *Waits) quantile() *Quantile {
 	return &Quantile{P50: at(0.5), P99: at(0.99), P999: at(0.999), Max: at(1)}
 }
 
-// latency sends at a steady rate, whatever the acknowledgements do, and counts from when a record was due to be sent: a broker
-// that stalls is charged for every record that it delayed. A consumer measures the way to the reader.
+// latency produces at a steady rate, whatever the acknowledgements do, and counts from the time when a record was due: a broker
+// that stalls is charged for every record that it delayed. A consumer measures the end-to-end latency.
 func latency(ctx context.Context, work Work) (Outcome, error) {
 	work.recordBytes = max(work.recordBytes, 8)
 	counted := time.Now().Add(warmUp)
@@ -92,7 +92,7 @@ func latency(ctx context.Context, work Work) (Outcome, error) {
 	}, nil
 }
 
-// startReader follows the topic from its end, and returns what stops it. Waiting times are from when records were due.
+// startReader reads the topic from its end, and returns a function that stops it. Latencies count from when records were due.
 func startReader(ctx context.Context, work Work, counted time.Time, reads *Waits) (stop func(), err error) {
 	return follow(ctx, work, func(due, now time.Time) {
 		if due.After(counted) {
@@ -101,7 +101,7 @@ func startReader(ctx context.Context, work Work, counted time.Time, reads *Waits
 	})
 }
 
-// follow calls seen for each record that is written from now on, with the time in it. It returns what stops it.
+// follow calls seen for each record that is written from now on, with the time in it. It returns a function that stops it.
 func follow(ctx context.Context, work Work, seen func(due, now time.Time)) (stop func(), err error) {
 	client, err := connect(work, kgo.ConsumeTopics(work.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()))
 	if err != nil {
@@ -124,7 +124,7 @@ func follow(ctx context.Context, work Work, seen func(due, now time.Time)) (stop
 	return func() { cancel(); <-done; client.Close() }, nil
 }
 
-// oneAtATime sends a record, waits until a consumer has it, and sends the next: the way of Kafka's own EndToEndLatency.
+// oneAtATime sends a record, waits until a consumer has it, and sends the next, as Kafka's own EndToEndLatency does.
 func oneAtATime(ctx context.Context, work Work) (Outcome, error) {
 	work.recordBytes = max(work.recordBytes, 8)
 	counted := time.Now().Add(warmUp)
@@ -149,7 +149,7 @@ func oneAtATime(ctx context.Context, work Work) (Outcome, error) {
 			return Outcome{}, err
 		}
 		acknowledged := time.Since(sent)
-		// The consumer may not have been there yet for the first ones.
+		// The consumer may have started after the first records.
 		got := isAmong(arrived, sent, time.Second)
 		if sent.After(counted) {
 			acks.add(acknowledged)
@@ -164,7 +164,7 @@ func oneAtATime(ctx context.Context, work Work) (Outcome, error) {
 	}, nil
 }
 
-// isAmong waits until the record that was sent then has arrived.
+// isAmong waits until the record sent at that time arrives, and returns false after the limit.
 func isAmong(arrived <-chan time.Time, sent time.Time, limit time.Duration) bool {
 	late := time.After(limit)
 	for {
@@ -179,7 +179,7 @@ func isAmong(arrived <-chan time.Time, sent time.Time, limit time.Duration) bool
 	}
 }
 
-// oneInFlight has many connections, each of which sends its next record when the last one was acknowledged.
+// oneInFlight opens many connections, each of which sends its next record when the one before is acknowledged.
 func oneInFlight(ctx context.Context, work Work) (Outcome, error) {
 	var waits Waits
 	var count atomic.Int64

@@ -1,4 +1,4 @@
-// Load puts one line of the benchmark on a cluster that speaks Kafka's protocol, and prints what came of it as one JSON object.
+// Load runs one line of the benchmark on a cluster that speaks Kafka's protocol, and prints the outcome as one JSON object.
 //
 //	load MODE --bootstrap HOST:PORT --topic TOPIC [flags]
 //
@@ -20,7 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Work is what the command line asks for.
+// Work holds the options of the command line.
 type Work struct {
 	bootstrap   string
 	topic       string
@@ -36,7 +36,7 @@ type Work struct {
 	duration    time.Duration
 }
 
-// Outcome is what is printed. A field is left out where the mode has no such figure.
+// Outcome is the printed object. A field is left out where the mode has no such figure.
 type Outcome struct {
 	Records  int64     `json:"records"`
 	Failed   int64     `json:"failed"`
@@ -93,7 +93,7 @@ func parse(arguments []string) (work Work, limit time.Duration) {
 	return work, time.Duration(*limitSeconds * float64(time.Second))
 }
 
-// connect makes a client that is set up alike for every system and mode.
+// connect returns a client with the same settings for every system and mode.
 func connect(work Work, extra ...kgo.Opt) (*kgo.Client, error) {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(work.bootstrap, ",")...),

@@ -12,8 +12,8 @@ import (
 
 type partitions map[int32]kgo.Offset
 
-// consume reads the topic from its start until its consumers have together seen as many records as asked for. Partitions are
-// dealt out to the consumers, as a group would do it, but without the time that a group takes to form.
+// consume reads the topic from its start until its consumers together have read work.records records. Partitions are assigned
+// to the consumers as in a group, but without the time that a group takes to form.
 func consume(ctx context.Context, work Work) (Outcome, error) {
 	shares, err := dealt(ctx, work)
 	if err != nil {
@@ -29,7 +29,7 @@ func consume(ctx context.Context, work Work) (Outcome, error) {
 	return Outcome{Records: seen.Load(), Seconds: time.Since(start).Seconds()}, err
 }
 
-// read counts what it sees in its partitions; whoever sees the last of the records says that it is enough.
+// read counts the records in its partitions; the consumer that reads the last of all records calls enough.
 func read(ctx context.Context, work Work, mine partitions, seen *atomic.Int64, enough func()) error {
 	client, err := connect(work, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{work.topic: mine}))
 	if err != nil {
@@ -38,7 +38,7 @@ func read(ctx context.Context, work Work, mine partitions, seen *atomic.Int64, e
 	defer client.Close()
 	for seen.Load() < work.records {
 		fetches := client.PollFetches(ctx)
-		// Others have seen the rest, so the wait for more was called off.
+		// Other consumers have read the rest, so the poll was canceled.
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil
 		}
@@ -52,7 +52,7 @@ func read(ctx context.Context, work Work, mine partitions, seen *atomic.Int64, e
 	return nil
 }
 
-// produceAndConsume writes records while one consumer reads them, and ends when both have had them all.
+// produceAndConsume produces records while one consumer reads them, and ends when the consumer has all of them.
 func produceAndConsume(ctx context.Context, work Work) (Outcome, error) {
 	ends, err := ends(ctx, work)
 	if err != nil {
@@ -73,7 +73,7 @@ func produceAndConsume(ctx context.Context, work Work) (Outcome, error) {
 	return outcome, err
 }
 
-// dealt gives each consumer its partitions, from their start.
+// dealt assigns partitions to each consumer, from their start.
 func dealt(ctx context.Context, work Work) ([]partitions, error) {
 	ends, err := ends(ctx, work)
 	if err != nil {
@@ -90,7 +90,7 @@ func dealt(ctx context.Context, work Work) ([]partitions, error) {
 	return shares, nil
 }
 
-// ends tells where each partition of the topic ends now.
+// ends returns the current end offset of each partition of the topic.
 func ends(ctx context.Context, work Work) (partitions, error) {
 	client, err := connect(work)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// createTopic returns once every partition has a leader and all its replicas in sync. A topic that is there is left as it is.
+// createTopic creates the topic if it is missing, and waits until every partition has a leader and all replicas in sync.
 func createTopic(ctx context.Context, work Work) (Outcome, error) {
 	client, err := connect(work)
 	if err != nil {
@@ -76,7 +76,7 @@ func produce(ctx context.Context, work Work) (Outcome, error) {
 	return Outcome{Records: share * int64(work.producers), Failed: failed.Load(), Seconds: time.Since(start).Seconds()}, err
 }
 
-// together runs the same work so many times at once and returns the first error of any.
+// together runs the same work in parallel that many times, and returns all errors joined.
 func together(times int, work func() error) error {
 	var group sync.WaitGroup
 	errs := make([]error, times)
