@@ -88,7 +88,10 @@ class Campaign:
         time.sleep(max(min(step.hold_s, seconds - self.now_s), 0))
 
     def _victims(self, fault: Fault, aim: Aim) -> list[int]:
-        """Return the brokers in the role `aim` that are not under a fault yet; a random one where none is in it."""
+        """Return the victims: all brokers, where aim and fault allow it; else one broker that is not under a fault yet.
+
+        That broker has the role `aim`; a random one if `aim` names no role or that broker is under a fault already.
+        """
         cluster, load = self.target.cluster, self.crowd.load
         if aim is Aim.EVERYONE and fault.may_strike_all:
             return cluster.ids

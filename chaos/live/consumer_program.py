@@ -56,7 +56,7 @@ def main(
 
 
 class _Reader:
-    """Polls, commits at an interval, and writes a row for each event."""
+    """A consumer that commits at an interval, and writes a row for each event."""
 
     def __init__(self, consumer: Consumer, file: BinaryIO, *, is_member: bool) -> None:
         self._consumer, self._file, self._is_member = consumer, file, is_member

@@ -54,7 +54,7 @@ def main(
 
 
 class _Sending:
-    """Numbers records, sends them, and writes a row for each answer."""
+    """A producer of numbered records that writes a row for each answer."""
 
     def __init__(self, producer: Producer, topic: str, number: int, write: Callable[[bytes], object]) -> None:
         self._producer, self._topic, self._number, self._write = producer, topic, number, write

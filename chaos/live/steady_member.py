@@ -50,7 +50,7 @@ class SteadyMember:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the next heartbeat, and join the thread."""
+        """Stop after the heartbeat in flight, and join the thread."""
         self._stopping.set()
         self._thread.join()
 

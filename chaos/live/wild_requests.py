@@ -82,7 +82,7 @@ def any_requests(rng: random.Random, of_each: int) -> list[WildRequest]:
 
 
 class Filling:
-    """Draws the fields of a message. A subclass with other contents overrides `items`, `primitive` and `null`.
+    """A random filling of a message's fields. Subclasses with other contents override `items`, `primitive` and `null`.
 
     A path names the fields from the request down to one of its fields.
     """

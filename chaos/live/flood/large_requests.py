@@ -108,7 +108,7 @@ def _allowed(count: int, naming: Naming) -> int:
 
 
 class LargeFilling(Filling):
-    """Draws plausible values, so that a request passes the first check, and makes one array long."""
+    """A filling with plausible values, so that a request passes the first check, and with one long array."""
 
     def __init__(self, rng: random.Random, api_key: int, array: Path, count: int, naming: Naming, names: Names) -> None:
         super().__init__(rng)

@@ -40,7 +40,7 @@ class WatchedProcess(Protocol):
 
 
 class BrokerWatch:
-    """Samples the brokers in a thread, from `start` to `stop`; they may be restarted meanwhile."""
+    """A sampler of the brokers in a thread, from `start` to `stop`; brokers may be restarted meanwhile."""
 
     def __init__(self, brokers: Sequence[WatchedProcess], place: Path) -> None:
         """`place` is a directory on the same disk as the brokers' data."""

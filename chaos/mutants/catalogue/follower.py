@@ -1,4 +1,4 @@
-"""Mutants of the follower: truncation, append, and the flushed end that it reports."""
+"""Mutants of the follower: truncation, append, the flushed end that it reports, and reports of damage."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 

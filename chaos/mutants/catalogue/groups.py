@@ -1,4 +1,4 @@
-"""Mutants of the group coordinator: generation checks on commits, and committed offsets (rule 10)."""
+"""Mutants of the group coordinator: generations, and offset commits and their loading (rule 10)."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 

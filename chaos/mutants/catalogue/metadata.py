@@ -1,4 +1,4 @@
-"""Mutants of metadata commands on brokers, topics, partitions, configs and producer ids."""
+"""Mutants of metadata commands: brokers, in-sync sets, configs, and elections by an operator."""
 
 from cordwood.chaos.mutants.mutant import Mutant, Scenario
 
