@@ -38,7 +38,7 @@ KINDS = {
 """The files to damage, by kind, as patterns below a log directory."""
 
 WHILE_RUNNING = "_while_running"
-"""Suffix of the kinds that damage a sealed segment. The `bit-flip` fault leaves the broker running for them."""
+"""Suffix of the kinds that damage a sealed segment of a running broker, which has to restore it byte by byte."""
 MISSING = "missing_segment"
 BYTES_MAX = 8
 PRELOADED = "preloaded"
@@ -66,8 +66,9 @@ def main(
 ) -> None:
     """Damage or remove one broker's files in turn while idempotent producers write, and check that all are repaired.
 
-    The broker is stopped first, and `cordwood log verify` must name the damaged file. Within a minute the broker must
-    have what the others have. No reader may ever get a wrong byte. Exits with 1 where it is not so.
+    `cordwood log verify` must name a file that is damaged while its broker is stopped. Within a minute the broker must
+    have what the others have, and a sealed segment that was damaged while it ran must be as before, byte by byte. No
+    reader may ever get a wrong byte. Exits with 1 where it is not so.
     """
     workload = Workload(per_second=per_second, topic_configs=WORKLOAD_CONFIGS)
     turns = chosen(kinds, KINDS)
