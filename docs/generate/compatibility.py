@@ -168,7 +168,7 @@ def _rows(kafka: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, ...]]:
     advertised = {api.key: api.oldest for api in served_apis()}
     for module in sorted(HANDLERS, key=lambda module: int(module.KEY)):
         purpose, *differences = (inspect.getdoc(module) or "").split("\n\n")
-        name, _, what = purpose.partition(": ")
+        name, what = _name(module), purpose.partition(": ")[2]
         oldest, newest = module.VERSIONS[0], module.VERSIONS[-1]
         if advertised[module.KEY] < oldest:
             old = _span(advertised[module.KEY], oldest - 1)
@@ -179,7 +179,8 @@ def _rows(kafka: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, ...]]:
 
 
 def _name(module: ModuleType) -> str:
-    return (inspect.getdoc(module) or "").partition(":")[0]
+    """The API's name, without the key that may follow in parentheses."""
+    return (inspect.getdoc(module) or "").partition(":")[0].partition(" (")[0]
 
 
 def _span(oldest: int, newest: int) -> str:

@@ -1,4 +1,4 @@
-"""AlterConfigs: replaces all configs of a resource; a config that is not in the request returns to its default."""
+"""AlterConfigs (33): replaces all configs of a resource; a config that is not in the request returns to its default."""
 
 from collections import Counter
 from collections.abc import Mapping

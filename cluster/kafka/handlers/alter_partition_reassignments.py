@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: moves partitions to other brokers, or cancels ongoing reassignments (KIP-455).
+"""AlterPartitionReassignments (45): moves partitions to other brokers, or cancels ongoing reassignments (KIP-455).
 
 A successful response means that the reassignment has begun. It ends once all new replicas are in sync; until then
 ListPartitionReassignments shows it.

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: replica moves between log directories of the broker (KIP-113), which are not supported.
+"""AlterReplicaLogDirs (34): replica moves between log directories of the broker (KIP-113), which are not supported.
 
 A replica's current directory is accepted. Any other directory of the broker is refused with INVALID_REQUEST. The
 response has no message field, so the broker logs the reason.

@@ -1,4 +1,4 @@
-"""ApiVersions: the served APIs with their version ranges. Every client sends it first.
+"""ApiVersions (18): the served APIs with their version ranges. Every client sends it first.
 
 Version notes: a newer version is answered with UNSUPPORTED_VERSION and the list, in the layout of 0 (KIP-511).
 """

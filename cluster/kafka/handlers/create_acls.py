@@ -1,4 +1,4 @@
-"""CreateAcls: creates ACLs, all valid ones in one command; creating an existing ACL succeeds without a change.
+"""CreateAcls (30): creates ACLs, all valid ones in one command; creating an existing ACL succeeds without a change.
 
 ACLs are stored, and not enforced: this version has no authentication. Kafka without an authorizer stores none and
 answers SECURITY_DISABLED.

@@ -1,4 +1,4 @@
-"""CreatePartitions: adds partitions to topics. Internal topics are refused, as in CreateTopics."""
+"""CreatePartitions (37): adds partitions to topics. Internal topics are refused, as in CreateTopics."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""CreateTopics: creates topics with their partitions, replica assignments and configs.
+"""CreateTopics (19): creates topics with their partitions, replica assignments and configs.
 
 Internal topics are refused with INVALID_TOPIC_EXCEPTION: the broker creates them itself on first use, with the
 partition count and the cleanup policy that they need.

@@ -1,4 +1,4 @@
-"""DeleteAcls: deletes the ACLs that match any filter, in one command, and returns the matches of each filter."""
+"""DeleteAcls (31): deletes the ACLs that match any filter, in one command, and returns the matches of each filter."""
 
 from collections.abc import Mapping
 from operator import itemgetter

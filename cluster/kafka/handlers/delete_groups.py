@@ -1,4 +1,4 @@
-"""DeleteGroups: deletes groups without members, with their committed offsets."""
+"""DeleteGroups (42): deletes groups without members, with their committed offsets."""
 
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse

@@ -1,4 +1,4 @@
-"""DeleteRecords: advances the log start offset; records below it are unreadable immediately (KIP-107).
+"""DeleteRecords (21): advances the log start offset; records below it are unreadable immediately (KIP-107).
 
 The response is sent once every in-sync replica has the new log start offset on disk, so that neither a restart nor a
 failover brings records back. All partitions of a request begin before the first is awaited.

@@ -1,4 +1,4 @@
-"""DeleteTopics: deletes topics by name or by id.
+"""DeleteTopics (20): deletes topics by name or by id.
 
 Internal topics are refused with INVALID_TOPIC_EXCEPTION. Kafka deletes them, and with `__consumer_offsets` every group
 loses its committed offsets.

@@ -1,4 +1,4 @@
-"""DescribeAcls: the ACLs that match a filter, by resource pattern.
+"""DescribeAcls (29): the ACLs that match a filter, by resource pattern.
 
 ACLs are stored, and not enforced: this version has no authentication. Kafka without an authorizer stores none and
 answers SECURITY_DISABLED.

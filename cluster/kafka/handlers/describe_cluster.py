@@ -1,4 +1,4 @@
-"""DescribeCluster: the cluster id, the controller, and brokers on a client's listener (KIP-700, KIP-1073)."""
+"""DescribeCluster (60): the cluster id, the controller, and brokers on a client's listener (KIP-700, KIP-1073)."""
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse

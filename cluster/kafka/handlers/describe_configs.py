@@ -1,4 +1,4 @@
-"""DescribeConfigs: configs of topics and brokers with values, sources and synonyms (KIP-226, KIP-569)."""
+"""DescribeConfigs (32): configs of topics and brokers with values, sources and synonyms (KIP-226, KIP-569)."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""DescribeGroups: the state, the protocol, the members and the assignments of groups.
+"""DescribeGroups (15): the state, the protocol, the members and the assignments of groups.
 
 Version notes: 6 adds GROUP_ID_NOT_FOUND for an unknown group, before it the state is Dead (KIP-1043).
 """

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the log directories of the broker, replica sizes and lag, and free space (KIP-113, KIP-827)."""
+"""DescribeLogDirs (35): the log directories of the broker, replica sizes and lag, and free space (KIP-113, KIP-827)."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""DescribeProducers: the producer state of partitions: id, epoch and last sequence number (KIP-664)."""
+"""DescribeProducers (61): the producer state of partitions: id, epoch and last sequence number (KIP-664)."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics in name order with their partitions, in pages (KIP-966).
+"""DescribeTopicPartitions (75): topics in name order with their partitions, in pages (KIP-966).
 
 Java's admin client describes topics with it, and follows `next_cursor` to the last page.
 """

@@ -1,4 +1,4 @@
-"""ElectLeaders: preferred leader election, or unclean election of an out-of-sync replica (KIP-183, KIP-460).
+"""ElectLeaders (43): preferred leader election, or unclean election of an out-of-sync replica (KIP-183, KIP-460).
 
 Version notes: 0 has no election type, and means the preferred leader.
 """

@@ -1,4 +1,4 @@
-"""Fetch: committed record batches below the high watermark, immediately or as a long poll, with fetch sessions.
+"""Fetch (1): committed record batches below the high watermark, immediately or as a long poll, with fetch sessions.
 
 Version notes: 5 adds the log start offset; 7 fetch sessions (KIP-227); 9 the leader epoch (KIP-320); 11 the client's
 rack and the preferred read replica (KIP-392); 13 names topics by id (KIP-516); 15 drops the replica id.

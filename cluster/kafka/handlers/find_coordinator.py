@@ -1,4 +1,4 @@
-"""FindCoordinator: the group coordinator, which is the leader of the group's partition of `__consumer_offsets`.
+"""FindCoordinator (10): the group coordinator, which is the leader of the group's partition of `__consumer_offsets`.
 
 There is no transaction coordinator. Key type 1 (transaction) is refused with INVALID_REQUEST, a fatal error for every
 client: after COORDINATOR_NOT_AVAILABLE a producer would retry until its timeout, and an authorization error would

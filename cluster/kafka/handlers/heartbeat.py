@@ -1,4 +1,4 @@
-"""Heartbeat: keeps a group member's session alive; REBALANCE_IN_PROGRESS makes the member rejoin."""
+"""Heartbeat (12): keeps a group member's session alive; REBALANCE_IN_PROGRESS makes the member rejoin."""
 
 from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: sets, deletes, appends to or subtracts from configs of a resource (KIP-339)."""
+"""IncrementalAlterConfigs (44): sets, deletes, appends to or subtracts from configs of a resource (KIP-339)."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""InitProducerId: a new, unique producer id for an idempotent producer (KIP-98)."""
+"""InitProducerId (22): a new, unique producer id for an idempotent producer (KIP-98)."""
 
 from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v4 import InitProducerIdRequest, InitProducerIdResponse

@@ -1,4 +1,4 @@
-"""JoinGroup: a member joins a group, or its next generation in a rebalance. The response waits for all members.
+"""JoinGroup (11): a member joins a group, or its next generation in a rebalance. The response waits for all members.
 
 Version notes: 0 has no rebalance timeout, the session timeout counts; 4 requires a member id first (KIP-394); 7 returns
 a null protocol on an error, before it an empty one; 9 lets the leader skip the assignment (KIP-814).

@@ -1,4 +1,4 @@
-"""LeaveGroup: removes members from a group, on their own request or an administrator's.
+"""LeaveGroup (13): removes members from a group, on their own request or an administrator's.
 
 Version notes: 3 takes several members, also by group instance id (KIP-345).
 """

@@ -1,4 +1,4 @@
-"""ListConfigResources: the names of all config resources, by type (KIP-1142).
+"""ListConfigResources (74): the names of all config resources, by type (KIP-1142).
 
 Topics and brokers have configs. Kafka's other resource types are accepted, and have no resources.
 

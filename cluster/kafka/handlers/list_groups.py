@@ -1,4 +1,4 @@
-"""ListGroups: the groups that this broker coordinates, filtered by state and type."""
+"""ListGroups (16): the groups that this broker coordinates, filtered by state and type."""
 
 from kio.schema.errors import ErrorCode
 from kio.schema.list_groups.v5.request import ListGroupsRequest

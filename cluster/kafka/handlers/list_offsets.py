@@ -1,4 +1,4 @@
-"""ListOffsets: the log start offset, the high watermark, or the offset of a timestamp.
+"""ListOffsets (2): the log start offset, the high watermark, or the offset of a timestamp.
 
 Version notes: 4 adds the leader epoch (KIP-320); 5 OFFSET_NOT_AVAILABLE in place of LEADER_NOT_AVAILABLE (KIP-207); 7
 the maximum timestamp (KIP-734); 8 the earliest local, 9 the latest tiered and 11 the earliest pending upload offset.

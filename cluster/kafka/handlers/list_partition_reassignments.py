@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the ongoing partition reassignments (KIP-455)."""
+"""ListPartitionReassignments (46): the ongoing partition reassignments (KIP-455)."""
 
 from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest

@@ -1,4 +1,4 @@
-"""Metadata: the brokers, and the leader, replicas and in-sync replicas of each partition of the requested topics.
+"""Metadata (3): the brokers, and the leader, replicas and in-sync replicas of each partition of the requested topics.
 
 A missing topic is created if both the request and `auto.create.topics.enable` allow it; the same response has its
 leaders. Internal topics are not created here: the group coordinator creates them when it needs them.

@@ -1,4 +1,4 @@
-"""OffsetCommit: commits a group's offsets. The response is sent once they are on disk.
+"""OffsetCommit (8): commits a group's offsets. The response is sent once they are on disk.
 
 The retention time of versions 2 to 4 is ignored: `offsets.retention.minutes` applies.
 

@@ -1,4 +1,4 @@
-"""OffsetDelete: deletes committed offsets of a group for topics that it no longer reads (KIP-496)."""
+"""OffsetDelete (47): deletes committed offsets of a group for topics that it no longer reads (KIP-496)."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""OffsetFetch: the committed offsets of groups, for the requested partitions or for all.
+"""OffsetFetch (9): the committed offsets of groups, for the requested partitions or for all.
 
 Returned offsets are on disk. `require_stable` (KIP-447) has no effect while there are no transactions.
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: the end offset of a leader epoch, for truncation detection (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch, for truncation detection (KIP-101, KIP-320)."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""SyncGroup: the group leader sends the partition assignment, and each member gets its own part.
+"""SyncGroup (14): the group leader sends the partition assignment, and each member gets its own part.
 
 Version notes: 5 requires the protocol type and name (KIP-559).
 """

@@ -1,4 +1,4 @@
-"""UnregisterBroker: removes the registration of a fenced broker that holds no replica (KIP-631).
+"""UnregisterBroker (64): removes the registration of a fenced broker that holds no replica (KIP-631).
 
 Kafka also unregisters a running broker or one that holds replicas, and leaves partitions with a replica that cannot be
 reassigned.
