@@ -1,8 +1,12 @@
-"""Produce: batches from clients into logs, acknowledged when they are as safe as the client asked."""
+"""Produce (0): record batches appended to partition logs, acknowledged after a flush, a commit, or not at all (acks).
 
-# On the hot path: all of it happens in the connection's callback, and request and response are read and written by
-# hand, since the generic writer takes longer than everything else together for a small batch. Batches whose records
-# take longer to check are checked beside the loop, and the connection's next request waits for them.
+Version notes: 0 to 2 are advertised and refused; 3 brings transactional ids; 8 error messages (KIP-467); 9 is flexible;
+10 names the current leader where another broker leads (KIP-951).
+"""
+
+# On the hot path: a request is handled in the connection's callback. Request and response are read and written by hand,
+# because the generic writer takes longer than everything else together for a small batch. Batches of which the records
+# take longer to check are checked in a thread, and the connection's next request waits for them.
 
 import asyncio
 import functools
@@ -50,14 +54,14 @@ PIECES_PER_STEP = 64
 """Of the answer; a batch has one to five."""
 FEW_PARTITIONS = 32
 OUTCOME_BYTES = 400
-"""What becomes of one batch, and its part of the answer."""
+"""Memory of one batch's outcome and its part of the response."""
 
 LEADERS_FROM = 10
-"""From this version on, who is refused is told the leader (KIP-951)."""
+"""From this version on, NOT_LEADER_OR_FOLLOWER names the current leader (KIP-951)."""
 
 UNPACKED_BYTES_AT_FIRST, USUAL_RATIO = 1 << 20, 8
 RECORDS_AT_ONCE, UNPACKED_BYTES_AT_ONCE = 4_000, 256 << 10
-"""Of one request, checked in the connection's callback: some 2 ms."""
+"""Checked in the connection's callback, for each request: some 2 ms."""
 
 _events = structlog.get_logger("request")
 
@@ -71,18 +75,18 @@ _PARTITION_V9 = struct.Struct(">ihqqqbbb").pack
 
 
 Leaders = Mapping[tuple[str, int], Leader]
-"""By topic and partition, of those that this broker refused because it does not lead them."""
+"""Current leaders, by topic and partition, of the partitions that this broker does not lead."""
 
 _compact_name = functools.lru_cache(1024)(compact_string)
 
 
 async def handle(request: ProduceRequest, call: Call) -> ProduceResponse:
-    """Never called: `ProduceHandler` answers in the connection's callback."""
+    """Raise NotImplementedError: `ProduceHandler` answers in the connection's callback."""
     raise NotImplementedError
 
 
 class ProduceOutcome:
-    """What became of one partition's batch."""
+    """The outcome of one partition's batch: its offset, or a Kafka error."""
 
     __slots__ = ("append_time", "base_offset", "code", "index", "log_start", "message", "pending")
 
@@ -113,11 +117,11 @@ class ProduceOutcome:
 
 
 FillLater = Callable[[Slot, Steps[bytes]], None]
-"""Writes an answer of very many partitions in slices of the loop's time, and fills its slot."""
+"""Encodes a response of very many partitions in slices of the loop's time, and fills its slot."""
 
 
 class PendingProduce:
-    """A request whose batches are in memory and wait for their commit."""
+    """A request of which the batches are appended and wait for their acknowledgement."""
 
     __slots__ = ("deadline", "fill_later", "find_leader", "head", "is_misdirected", "left", "slot", "topics")
 
@@ -134,7 +138,7 @@ class PendingProduce:
     def one_done(self) -> None:
         self.left -= 1
         if self.left == 0:
-            # An outcome knows its request: letting go of them here spares the collector a cycle for every request.
+            # An outcome refers to its request: clearing them here avoids a reference cycle for every request.
             topics, self.topics = self.topics, []
             leaders = self._leaders(topics) if self.is_misdirected and self.head.version >= LEADERS_FROM else {}
             encoding = encode(self.head, topics, leaders)
@@ -156,7 +160,7 @@ class PendingProduce:
 
 
 class Unchecked(NamedTuple):
-    """A batch whose records are to be checked beside the loop."""
+    """A batch of which the records are to be checked in a thread."""
 
     topic: str
     data: PartitionData
@@ -183,7 +187,7 @@ class ProduceHandler:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
-        """Append what the request holds, and fill `slot` when that is committed. Raises Malformed."""
+        """Append the batches of a request, and fill `slot` when they are acknowledged. Raises Malformed."""
         if not 0 <= head.version <= VERSIONS[-1]:
             raise Malformed(f"Produce in version {head.version}, which this broker does not serve")
         reading = read_produce(head, frame)
@@ -201,7 +205,7 @@ class ProduceHandler:
         return (yield from self._append_all(head, request, slot))
 
     def _begin(self, slot: Slot, steps: Steps[bool]) -> None:
-        """Handle the rest of a large request in slices of the loop's time. What its client sends next waits."""
+        """Handle the rest of a large request in slices of the loop's time. The connection's next request waits."""
         slot.connection.is_alone = True
         slot.connection.freeze()
         task = self._loop.create_task(self._in_turns(slot.connection, steps))
@@ -231,7 +235,7 @@ class ProduceHandler:
         task.add_done_callback(self._tasks.discard)
 
     def _append_all(self, head: RequestHead, request: Request, slot: Slot) -> Steps[bool]:
-        """Append every batch, a step or more for each. False where some are left to be checked beside the loop."""
+        """Append every batch, a step or more for each. Return False if some are left to be checked in a thread."""
         deadline = self._now() + request.timeout_ms / 1000
         pending = PendingProduce(head, slot, deadline, self._find_leader, self._fill_later)
         acks = request.acks
@@ -252,7 +256,7 @@ class ProduceHandler:
                 elif topic in INTERNAL_TOPICS:
                     outcome.code = ErrorCode.invalid_topic_exception
                 elif unchecked or not self._append(topic, data, outcome, acks, now_ms, budget):
-                    # What comes behind it in the request stays behind it.
+                    # Later batches of the request stay after it.
                     unchecked.append(Unchecked(topic, data, outcome))
                 for _ in range(len(data.records) // BYTES_PER_STEP + 1):
                     yield
@@ -263,7 +267,7 @@ class ProduceHandler:
         return not unchecked
 
     async def close(self) -> None:
-        """Append nothing more."""
+        """Cancel the requests that are still handled in slices or checked."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -287,7 +291,7 @@ class ProduceHandler:
                 except EXPECTED as error:
                     outcome.refused(error)
                 else:
-                    # Another broker may lead by now: that is asked where every batch is.
+                    # The leadership may have changed meanwhile: `_append` checks it again.
                     self._append(topic, data, outcome, acks, self._wall_clock(), None)
             self._end(pending, acks)
         except Exception as error:
@@ -315,7 +319,7 @@ class ProduceHandler:
     def _append(
         self, topic: str, data: PartitionData, outcome: ProduceOutcome, acks: int, now_ms: int, budget: Budget | None
     ) -> bool:
-        """Append a batch, or refuse it. False, with nothing done, where `budget` is too small to check its records."""
+        """Append a batch, or refuse it. Return False, with nothing done, if `budget` is too small to check it."""
         try:
             partition = self._replicas.readable(topic, data.partition)
             appended = partition.append(data.records, now_ms, must_be_safe=acks == ACKS_ALL, budget=budget)
@@ -335,14 +339,14 @@ class ProduceHandler:
         return True
 
     def _end(self, pending: PendingProduce, acks: int) -> None:
-        """Every batch is appended or refused."""
+        """Complete a request of which every batch is appended or refused."""
         if acks == ACKS_NONE:
             self._end_unacknowledged(pending)
         else:
             pending.one_done()
 
     def _end_unacknowledged(self, pending: PendingProduce) -> None:
-        """A client that wants no answer learns of a failure by losing its connection, as from Kafka."""
+        """Close the connection if a batch of an acks=0 request was refused, as Kafka does."""
         failed = [outcome for _, outcomes in pending.topics for outcome in outcomes if outcome.code]
         if failed:
             pending.slot.connection.close(f"produce with acks=0 refused: {failed[0].message or failed[0].code}")
@@ -356,7 +360,7 @@ def _check_records(batch: Bytes, config: LogConfig, unpacked_bytes_max: int) -> 
 
 
 def encode(head: RequestHead, topics: list[tuple[str, list[ProduceOutcome]]], leaders: Leaders) -> Steps[bytes]:
-    """The response's frame in the request's version."""
+    """Return the response frame in the request's version."""
     if head.version >= 9:
         body = yield from _encode_flexible(topics, leaders)
         return _FRAME_V9(_HEAD_BYTES_V9 + len(body), head.correlation_id, 0) + body
