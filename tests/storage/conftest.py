@@ -1,4 +1,4 @@
-"""What the stories of a log begin with."""
+"""Fixtures of the storage tests."""
 
 import pytest
 from log_fixture import LogFixture
@@ -6,5 +6,5 @@ from log_fixture import LogFixture
 
 @pytest.fixture
 def log() -> LogFixture:
-    """An empty log whose segments hold some ten short batches."""
+    """Return an empty log whose segments hold about ten short batches."""
     return LogFixture()

@@ -1,4 +1,4 @@
-"""What Produce takes: batches whose records are what their header says, and what it costs to find out."""
+"""Validation of the records of a produced batch: only batches that a consumer can decode, within a work budget."""
 
 import math
 from typing import Any
@@ -35,7 +35,7 @@ some_records = st.lists(st.lists(record, max_size=5) | many_alike, min_size=1, m
 
 
 def admitted(batch: bytes, *, compacted: bool = False, budget: Budget | None = None) -> Budget:
-    """What is left of the budget once the batch has been let in."""
+    """Admit the batch and return the remaining budget. Raises InvalidRecord or BatchTooLarge where it is refused."""
     budget = budget or Budget()
     header, config = check(batch), LogConfig(compacted=compacted, batch_bytes_max=1 << 30)
     admit(batch, header, config, NOW_MS)
@@ -75,11 +75,11 @@ def is_admitted(batch: bytes) -> bool:
 
 
 def is_readable(batch: bytes) -> bool:
-    """Whether a reader finds the records that the header announces, one for each offset."""
+    """Return whether a reader decodes exactly the records that the header announces, one for each offset."""
     try:
         return [record.offset for record in decode(batch)] == list(range(check(batch).record_count))
     except CorruptBatch as corrupt:
-        # Nobody asks before that whether a header's name is UTF-8: Kafka does not either.
+        # Admission does not check that a record header's key is UTF-8, as in Kafka.
         assume("utf-8" not in str(corrupt))
         return False
 
@@ -106,7 +106,7 @@ def test_a_claim_of_three_million_records_is_refused() -> None:
 
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.LZ4, Compression.SNAPPY, Compression.ZSTD])
 def test_records_that_do_not_unpack_are_refused_for_good(compression: Compression) -> None:
-    # Clients send again what is CORRUPT_MESSAGE; this will be no better then.
+    # Not CORRUPT_MESSAGE: clients retry that error, and a retry cannot help here.
     with pytest.raises(InvalidRecord):
         admitted(raw_batch(b"\xff" * 100, 1, compression))
 
@@ -122,7 +122,7 @@ def test_records_of_any_length_cost_one_each() -> None:
 
 
 class Counted(bytes):
-    """Bytes that count how many of them are looked at."""
+    """Bytes that count how many of them are read."""
 
     looked_at = 0
 

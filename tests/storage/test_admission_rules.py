@@ -1,4 +1,4 @@
-"""What Produce takes by a batch's header: one case for each rule, and the same batch just within it."""
+"""Validation of the header of a produced batch: one violation for each rule, and the limits that are still valid."""
 
 import struct
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A killed broker opens thousands of logs: space that was allocated and never written is kept, and costs no sync."""
+"""Preallocated segments after a kill: recovery keeps blank preallocated space without a sync (disk rule 2)."""
 
 import pytest
 from log_fixture import LogFixture
@@ -7,7 +7,7 @@ from cordwood.storage.recovery import BLANK_BYTES_MAX
 
 
 def synced_by_opening(log: LogFixture) -> list[str]:
-    """Open the log anew after a kill, and say what that has synced."""
+    """Reopen the log after a kill. Return the paths that recovery synced."""
     synced: list[str] = []
     log.disk.on_sync = synced.append
     log.reopen()

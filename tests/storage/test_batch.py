@@ -1,4 +1,4 @@
-"""A batch seen from outside: what is accepted as whole, and what is changed when it is stamped."""
+"""The RecordBatch header: parsing, checksum validation, and stamping of offset, leader epoch and append time."""
 
 import struct
 

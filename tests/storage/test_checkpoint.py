@@ -1,4 +1,4 @@
-"""A small file that is replaced as a whole, whatever happens in the middle of it."""
+"""Checkpoint files: atomic replacement over power cuts, failed syncs and full disks, and detection of damage."""
 
 import random
 

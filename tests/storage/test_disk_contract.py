@@ -1,4 +1,4 @@
-"""What storage relies on in a disk: one suite for the real one and the simulated one."""
+"""The contract of `Disk`: one suite for the real and the simulated disk."""
 
 import os
 import random
@@ -19,7 +19,7 @@ MEMORY = "/dev/shm"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A disk, and a directory on it where a test may do as it likes."""
+    """A disk and an empty directory on it."""
 
     disk: Disk
     path: str

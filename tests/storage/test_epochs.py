@@ -1,4 +1,4 @@
-"""Which leader took which offsets, and the answer that a follower cuts its log by."""
+"""The leader epochs of a log, and the end offset of an epoch, to which a follower truncates (KIP-101, KIP-279)."""
 
 from cordwood.storage.epochs import LeaderEpochs
 

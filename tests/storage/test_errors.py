@@ -1,4 +1,4 @@
-"""Three kinds of error: resources that are lacking for now, a broken disk, and damage to a range of bytes."""
+"""Classification of I/O errors: lacking resources, a failed disk, or damage to a range of bytes (disk rule 3)."""
 
 import errno
 from contextlib import closing

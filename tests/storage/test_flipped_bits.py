@@ -1,4 +1,4 @@
-"""A bit turned over anywhere in a log's directory: it is named, no wrong byte is served, and what is sound stays."""
+"""Single-bit corruption in every file of a log: it is reported, never served, and all other batches stay readable."""
 
 import pytest
 from log_fixture import DIRECTORY, MARKS, TOPIC_ID, LogFixture
@@ -11,11 +11,11 @@ from cordwood.storage.verify import verify_partition
 
 VALUES = [f"value {number}" for number in range(12)]
 ZEROS_TRIED = 100
-"""How far into the reserved space behind the last batch."""
+"""Bytes tried in the preallocated space after the last batch."""
 
 
 def a_log(stop: str) -> LogFixture:
-    """Three segments of two leaders' batches, the last of them partly checkpointed, after a stop."""
+    """Return a stopped log of three segments with two leader epochs. The last segment is checkpointed in part."""
     log = LogFixture().configure(segment_bytes=400, index_interval_bytes=150)
     log.append(*VALUES[:6]).flush().leader_epoch = 1
     log.append(*VALUES[6:9]).flush().checkpoint()
@@ -24,7 +24,7 @@ def a_log(stop: str) -> LogFixture:
 
 
 def file_sizes(stop: str) -> dict[str, int]:
-    """How many bytes of each file to try, by what the file is called."""
+    """Return the number of bytes to flip in each file, by path."""
     log = a_log(stop)
     sizes = {path: len(log.disk.content(path)) for path in log.disk.files()}
     return {path: min(size, len(log.disk.content(path).rstrip(b"\0")) + ZEROS_TRIED) for path, size in sizes.items()}
@@ -34,14 +34,14 @@ EVERY_FILE = [(stop, path) for stop in ("close", "kill") for path in sorted(file
 
 
 def named(log: LogFixture) -> set[str]:
-    """The files that looking at the stopped log finds damaged."""
+    """Return the files that verification of the stopped log reports as damaged."""
     marks = FlushedOffsets(log.disk.open(MARKS))
     findings = verify_partition(log.disk, DIRECTORY, marks.get(TOPIC_ID, 0))
     return {damage.path for damage in marks.damage} | {finding.path for finding in findings}
 
 
 def sound(log: Log, offset: int) -> bytes | None:
-    """The batch at an offset as the log serves it, None where it refuses to."""
+    """Return the batch that the log serves at `offset`; None where the log refuses the read."""
     try:
         return log.read(offset, 1, log.log_end)
     except (DamagedLog, OffsetOutOfRange):

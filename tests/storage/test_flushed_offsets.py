@@ -1,4 +1,4 @@
-"""How far each log was flushed, as the notes in one small file have it after a kill or a power cut."""
+"""The flushed offset of each log, in one file of fixed slots, after kills, power cuts and bit flips."""
 
 import random
 from uuid import UUID

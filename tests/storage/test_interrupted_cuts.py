@@ -1,4 +1,4 @@
-"""A process that dies within a truncation, and the power that fails later, after a restart has gone on from there."""
+"""Crashes during a truncation, followed by a restart, appends and a power cut."""
 
 import contextlib
 
@@ -12,7 +12,7 @@ CUT_AT = 12
 
 
 def died_within_the_cut(step: int) -> LogFixture | None:
-    """A log whose owner dies at that step of a truncation over several segments; None where it is done by then."""
+    """Return a log whose process died at step `step` of a truncation over several segments; None if it had finished."""
     story = LogFixture().append(*(f"old {number:02}" for number in range(40))).flush().checkpoint()
     story.disk.faults.die_after(step)
     try:

@@ -1,4 +1,4 @@
-"""A log in use: what is appended is read, across segments, from any offset, in whole batches."""
+"""Appends, reads, segment rolls, truncation, log start and retention of a log."""
 
 import contextlib
 import struct
@@ -190,7 +190,7 @@ def test_a_cut_takes_whole_batches(log: LogFixture) -> None:
 @pytest.mark.parametrize("end", [0, 3, 50, 95])
 @pytest.mark.parametrize("later", [0, 100])
 def test_what_a_reader_was_promised_is_gone_when_the_log_is_cut(log: LogFixture, end: int, later: int) -> None:
-    """Also where other records have come to stand there: half of an answer cannot be of one log, half of another."""
+    """Later appends may reuse the truncated offsets: one slice never mixes two versions of the log."""
     log.append(*MANY).flush()
     promised = [log.log.slice(offset, 1 << 20, log.end) for offset in (95, 99)]
     log.truncate(end).append(*MANY[:later])
@@ -387,7 +387,7 @@ def test_epochs_follow_the_batches_over_a_restart(log: LogFixture) -> None:
 
 
 def spread(batch: bytes, offsets: int) -> bytes:
-    """The batch as compaction leaves one: fewer records than offsets."""
+    """Return the batch as compaction leaves it: fewer records than offsets."""
     changed = bytearray(batch)
     struct.pack_into(">i", changed, 23, offsets - 1)
     struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))

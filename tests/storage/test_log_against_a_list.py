@@ -1,4 +1,4 @@
-"""A log, driven against a plain list through every kind of stop, must hold what the list holds."""
+"""Model-based test: a log and a plain list hold the same records over appends, truncations, kills and power cuts."""
 
 import random
 from collections.abc import Callable
@@ -23,13 +23,13 @@ a_share = st.floats(0, 1)
 a_producer = st.sampled_from(PRODUCERS)
 some_records = st.integers(1, 4)
 padding = st.sampled_from([0, 0, 700])
-"""What makes a record reach over several sectors."""
+"""Large enough for a record to span several sectors."""
 
 
 class LogAgainstAList(RuleBasedStateMachine):
-    """`values[n]` is the record at offset n. Everything below `sure_end` was flushed and must outlive any stop.
+    """A log and its model: `values[n]` is the record at offset n, and all records below `sure_end` are flushed.
 
-    Records that were cut off may come back with a power cut until the next flush: `once` has the lists of before.
+    Until the next flush, a power cut may restore truncated records: `once` holds the lists before each truncation.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class LogAgainstAList(RuleBasedStateMachine):
     def truncate(self, share: float) -> None:
         ends = [self.log.start, *(header.end for header in self._headers() if header.end > self.log.start)]
         if self._headers() and self._headers()[0].base_offset < self.log.start:
-            # An epoch never ends within a batch, so no log is cut there: the one its start is in stays.
+            # No batch spans two leader epochs, so no truncation ends within the batch that contains the log start.
             del ends[0]
         end = ends[round((len(ends) - 1) * share)]
         self.once.append(self.values)
@@ -164,7 +164,7 @@ class LogAgainstAList(RuleBasedStateMachine):
 
     def _reopen(self, *, may_lose: bool) -> None:
         self.log.reopen()
-        # The index is not synced with the log: what a power cut leaves of it is thrown away and made anew.
+        # The index is not synced with the log. Recovery discards a torn index and rebuilds it.
         assert [damaged for damaged in self.log.damage if damaged.path.endswith(".log")] == []
         assert self.sure_start <= self.log.start <= max(self.wanted_start, self.sure_start)
         found, start = self.log.values(), self.log.start
@@ -177,7 +177,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         self._producers_are_known()
 
     def _producers_are_known(self) -> None:
-        """The log recognises each producer's last five batches, and lets it go on where they end."""
+        """Check that the log knows each producer's last five batches and accepts only the next sequence number."""
         self._learn_sequences()
         for producer in PRODUCERS:
             batches = [header for header in self._headers() if header.producer_id == producer]

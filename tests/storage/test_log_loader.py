@@ -1,4 +1,4 @@
-"""Opening a log after a kill, a power cut or damage: what is kept, what is cut, and what is never cut."""
+"""Recovery of a log: a torn tail is cut, flushed records stay, and damage is never cut (disk rule 4)."""
 
 import random
 import struct
@@ -194,14 +194,14 @@ def test_an_index_that_reaches_behind_its_segment_gives_way() -> None:
 
 
 def seal_with_others_in_their_place(log: LogFixture) -> LogFixture:
-    """Fewer bytes than there were, and an index that is lost with the power, so that the one of before is back."""
+    """Seal the first segment with fewer bytes than before. A power cut then brings its previous index back."""
     log.append("another", "yet another", LARGE).flush().checkpoint()
     assert len(log.bases) == 2, "the first segment is sealed"
     return log.power_cut(keep=0).reopen()
 
 
 def accused(log: LogFixture) -> list[str]:
-    """What the scrubber calls damaged."""
+    """Return the paths of the files that the scrubber reports as damaged."""
     return [proof.path for proof in prove(view_of(log.log)) if type(proof) is DamagedLog]
 
 

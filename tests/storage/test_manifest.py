@@ -1,4 +1,4 @@
-"""The manifest of sealed segments: one that is missing, cut short or foreign is found, and its offsets stay taken."""
+"""The manifest of sealed segments: detection of missing, short and foreign segments, whose offsets are never reused."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ STEPS_MAX = 80
 
 @pytest.fixture
 def filled(log: LogFixture) -> LogFixture:
-    """Several sealed segments below the recovery point, and an active one."""
+    """Return a log with several sealed segments below the recovery point, and an active segment."""
     return log.append(*MANY).flush().checkpoint()
 
 
@@ -34,7 +34,7 @@ def damaged_paths(log: LogFixture) -> set[str]:
 
 
 def found_by_scrub(log: LogFixture) -> list[DamagedLog]:
-    """But for indexes, which a power cut may tear, and which are rewritten."""
+    """Return the damage that a scrub pass finds, but for indexes: a power cut may tear them, and they are rebuilt."""
     return but_for_indexes(proof for proof in prove(view_of(log.log)) if isinstance(proof, DamagedLog))
 
 
@@ -43,7 +43,7 @@ def but_for_indexes(damage: Iterable[DamagedLog]) -> list[DamagedLog]:
 
 
 def sound(log: LogFixture, offset: int) -> str:
-    """The value at an offset, as a reader gets it who asks for that one alone."""
+    """Return the value that a read of `offset` alone returns."""
     [batch, *_] = split(log.read(offset, 1))
     return next((record.value or b"").decode() for record in decode(batch) if record.offset == offset)
 
@@ -134,7 +134,7 @@ def test_a_missing_segment_in_a_log_without_manifest_is_found_by_scrubbing_the_o
 
 
 def without_manifest(log: LogFixture) -> None:
-    """Put down the checkpoint as it was before there was a manifest."""
+    """Write the `recovery` checkpoint in the version that has no manifest."""
     kept = log.log.state()
     head = state.HEAD.pack(kept.log_start, kept.recovery_point)
     checkpoint.write(log.disk, f"{DIRECTORY}/{state.RECOVERY_FILE}", head + kept.producers, version=1)

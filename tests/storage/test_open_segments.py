@@ -1,4 +1,4 @@
-"""Descriptors and indexes of sealed segments are shared by all logs, and bounded, whatever is asked of them."""
+"""The broker-wide cache of open files and indexes of sealed segments: its limits, eviction and thread safety."""
 
 import random
 import sys
@@ -23,7 +23,7 @@ from cordwood.storage.timestamps import first_at_or_after, latest_by_time
 
 LOGS = 5
 VALUES = 240
-"""Of each log: some 20 segments."""
+"""Records in each log: about 20 segments."""
 LIMIT = FILES_MIN + 2 * LOGS
 
 
@@ -156,7 +156,7 @@ def test_a_sealed_segment_that_is_cut_takes_appends_again(logs: dict[str, Log]) 
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Threads take turns as often as they can."""
+    """Make the interpreter switch threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

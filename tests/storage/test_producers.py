@@ -1,4 +1,4 @@
-"""What a log lets an idempotent producer do: follow on, or repeat itself, and nothing else."""
+"""Idempotent producers: sequence numbers without gap or duplicate, epoch fencing and expiry (rule 9)."""
 
 import pytest
 from hypothesis import given
@@ -20,14 +20,14 @@ PRODUCER = 7
 
 
 class History:
-    """One producer's batches in a log, checked and taken as `Log.append` does it."""
+    """One producer's batches, checked and recorded as `Log.append` does."""
 
     def __init__(self) -> None:
         self.producers = Producers()
         self.log_end = 0
 
     def sends(self, sequence: int, count: int = 1, *, epoch: int = 0, now: int = 0) -> tuple[int, bool]:
-        """The base offset that is answered, and whether the batch was known."""
+        """Send a batch. Return the base offset of the answer, and whether the batch is a duplicate."""
         header = numbered(sequence, count, epoch)
         known = self.producers.check(header)
         if known is not None:
@@ -194,7 +194,7 @@ def test_whatever_is_sent_the_log_holds_each_number_once_and_in_order(sent: list
 
 
 def one_batch(number: int) -> BatchHeader:
-    """The only batch of a producer that nobody handed an id to."""
+    """Return the only batch of a producer id that the broker never handed out."""
     return numbered(number)._replace(producer_id=FIRST_OF_ONE_BATCH | number)
 
 

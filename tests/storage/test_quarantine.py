@@ -1,4 +1,4 @@
-"""Copies of what was damaged: only so many, the newest, and never the last of the room."""
+"""The quarantine of damaged segments: a bounded number of copies, the newest first, and enough free space left."""
 
 import random
 

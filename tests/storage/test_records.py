@@ -1,4 +1,4 @@
-"""The records in a batch: what goes in comes out, in the same bytes that other clients write and read."""
+"""Encoding and decoding of records: a round trip, and the same bytes as another client."""
 
 import contextlib
 import struct
@@ -97,7 +97,7 @@ def test_a_record_that_lies_about_its_length_is_refused() -> None:
 
 
 def with_body(body: bytes, compression: Compression) -> bytes:
-    """A batch with a right checksum of one record, whose packed records are any bytes."""
+    """Return a batch that announces one record, with a valid checksum and arbitrary bytes as its compressed records."""
     batch = bytearray(encode([Record(0, 0, None, b"")])[:61] + body)
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">h", batch, 21, int(compression))

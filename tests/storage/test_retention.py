@@ -1,4 +1,4 @@
-"""Which segments go, by age, by size, and because nobody may read them any more."""
+"""Retention: which segments to delete by age, by size, or below the log start offset."""
 
 from dataclasses import dataclass, replace
 

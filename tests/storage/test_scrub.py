@@ -1,4 +1,4 @@
-"""Everything that a log has on disk is proven by fresh reads; what has moved on meanwhile is no damage."""
+"""The scrubber: fresh reads check every byte of a log, and concurrent truncation or retention is not damage."""
 
 import pytest
 from log_fixture import DIRECTORY, LogFixture
@@ -22,7 +22,7 @@ MANY = [f"value-{number}" for number in range(60)]
 
 @pytest.fixture
 def filled(log: LogFixture) -> LogFixture:
-    """Several segments, the last of which has batches that no interval of the index is closed for."""
+    """Return a log of several segments. The last one ends with batches that no closed index interval covers."""
     return log.append(*MANY).flush().checkpoint()
 
 
@@ -93,14 +93,14 @@ def test_records_that_an_index_cannot_be_rebuilt_from_are_named(filled: LogFixtu
     base = filled.bases[0]
     filled.reopen()
     filled.disk.flip(filled.path(base, "index"), 3, 1)
-    # The base offset of the second batch: from there on, no batch seems to follow.
+    # From the damaged base offset of the second batch on, no batch header is valid.
     second = next(filled.log.segments[0].headers(0, filled.log.segments[0].size))[1].size
     filled.reopen()
     filled.disk.flip(filled.path(base), second + 3, 1)
     segment = segment_with(filled.log, filled.path(base))
     assert segment is not None
     write_index_again(segment)
-    # What no batch could be made out of is in the index as damage, and never served.
+    # The rebuilt index marks the unreadable range as damage. The segment never serves it.
     with pytest.raises(DamagedLog, match=r"\.log is damaged"):
         segment.read(0, segment.size)
 
@@ -109,12 +109,12 @@ UNDECODABLE = raw_batch(b"nothing that was ever compressed", 3, Compression.GZIP
 
 
 def append_undecodable(log: LogFixture) -> None:
-    """As an earlier version took it."""
+    """Append a batch that cannot be decompressed, which earlier versions accepted."""
     log.log.append(UNDECODABLE, check(UNDECODABLE), 0, log.now)
 
 
 def scrubbed(log: LogFixture) -> list[int]:
-    """Offsets of the batches that one pass says cannot be unpacked."""
+    """Return the offsets of the batches that one scrub pass reports as undecodable."""
     offsets = []
     for proof in prove(view_of(log.log)):
         assert not isinstance(proof, DamagedLog)

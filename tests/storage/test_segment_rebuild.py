@@ -1,4 +1,4 @@
-"""A damaged segment is put together anew beside the old one, and takes its place only whole and proven."""
+"""The rebuild of a damaged segment from another replica: the new file replaces the old one only once it is verified."""
 
 import pytest
 from log_fixture import ROOT, LogFixture
@@ -25,7 +25,7 @@ def rebuild_of(log: LogFixture, at: int = 1) -> SegmentRebuild:
 
 
 def run(rebuild: SegmentRebuild, good: LogFixture) -> list[Missing]:
-    """Fill what is missing from another replica of the same log. Returns what that was."""
+    """Fill the missing ranges from another replica of the same log. Return those ranges."""
     missing = [step for step in walk(rebuild, good) if isinstance(step, Missing)]
     assert rebuild.put_in_place()
     return missing

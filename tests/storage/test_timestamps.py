@@ -1,4 +1,4 @@
-"""Which offset stands for a point in time, whatever the order of the clocks that wrote them."""
+"""Offsets by timestamp (ListOffsets), where the timestamps of the records are in any order."""
 
 import struct
 import tracemalloc
@@ -17,7 +17,7 @@ from cordwood.storage.timestamps import Found, first_at_or_after, latest_by_time
 
 
 def timed(*times: int) -> LogFixture:
-    """A log whose record at offset n was made at START_MS + times[n]."""
+    """Return a log whose record at offset n has the timestamp START_MS + times[n]."""
     log = LogFixture()
     for place, time in enumerate(times):
         log.append(f"value {place}", timestamp=START_MS + time)
