@@ -1,4 +1,4 @@
-"""Records that were deleted stay deleted: on every in-sync replica, over restarts, power cuts and failovers."""
+"""DeleteRecords: deleted records stay deleted on every in-sync replica, over restarts, power cuts and failovers."""
 
 import asyncio
 
@@ -74,7 +74,7 @@ def test_a_follower_that_has_not_heard_of_it_is_waited_for_until_it_is_out_of_th
         leader = cluster.leader()
         deaf = next(broker for broker in cluster.ids if broker != leader)
         cluster.cut(leader, deaf)
-        # Otherwise it lacks nothing, and stays in sync.
+        # Without this record the follower lacks nothing, and stays in the ISR.
         await cluster.append_unacknowledged(leader, "it lacks this")
         replica = cluster.replica(leader)
         replica.delete_records(BEFORE)

@@ -1,4 +1,4 @@
-"""A broken invariant costs the partition that it is of: its neighbours, and whoever else waits, notice nothing."""
+"""A broken invariant fails one partition: group commits, clients and waiters of other partitions go on."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,24 +16,24 @@ BEYOND = 1 << 40
 
 
 def break_view(partition: Partition) -> None:
-    """As if a leader had flushed what it does not have (rule 1)."""
+    """Set the leader's own flushed end past its log end, which breaks rule 1."""
     assert partition.view is not None
     partition.view.own_end = BEYOND
 
 
 def break_watermark(partition: Partition) -> None:
-    """As if more had been committed than there is (promise 2)."""
+    """Set the high watermark past the log end, which breaks promise 2."""
     partition.high_watermark = BEYOND
 
 
 def break_group(partition: Partition) -> None:
-    """As if two group commits were under way in one log."""
+    """Mark a group commit of the log as under way, so that the next one is a second at the same time."""
     partition.log.is_syncing = True
 
 
 @dataclass
 class Failures:
-    """What the loop's exception handler was told."""
+    """Errors that the event loop's exception handler received."""
 
     errors: list[BaseException] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ def test_the_neighbours_in_a_group_commit_are_acknowledged(break_it: Callable[[P
         assert waiting[1].outcome.reason is Refusal.OFFLINE
         assert (broken.is_offline, broker.directories[0].is_offline) == (True, False)
         assert len(failures.errors) == 1
-        # And the next group as well.
+        # The next group commit acknowledges the neighbours too.
         again = broker.produce("b", index=0)
         await broker.turn()
         broker.syncer.let_go()
@@ -89,7 +89,7 @@ def test_a_client_of_the_broken_partition_is_refused() -> None:
 
 
 class Broken(Waiting):
-    """Somebody whose own work goes wrong when it is told."""
+    """A waiter whose callbacks raise."""
 
     def reached(self) -> None:
         raise KeyError("a waiter's own")

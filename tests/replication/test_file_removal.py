@@ -1,4 +1,4 @@
-"""Files of what was removed stay for readers that have begun: as long as the broker says, or the topic itself."""
+"""Delayed removal of segment and topic files: `file.delete.delay.ms`, or the broker's default where it is not set."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ def housekeeping_of(broker: ReplicaStory) -> LogMaintenance:
 
 
 def filled(delete_delay_ms: int | None, policy: FlushPolicy = FlushPolicy.OS) -> tuple[ReplicaStory, Partition]:
-    """A broker with a partition of several segments, of which retention keeps one."""
+    """Return a broker, and its partition with several segments, of which retention keeps one."""
     config = LogConfig(segment_bytes=200, retention_bytes=1, flush_policy=policy, delete_delay_ms=delete_delay_ms)
     broker = ReplicaStory(config)
     for value in range(10):
@@ -64,7 +64,7 @@ def test_a_deleted_topic_stays_on_disk_for_so_long(delete_delay_ms: int | None, 
         log_maintenance.remove(broker.replicas.remove("t"))
         await asyncio.sleep(delay_s - A_MOMENT_S)
         assert broker.disk.exists(partition.log.directory)
-        # What is being synced is let be until that is over.
+        # The removal waits for the sync that is under way.
         broker.syncer.let_go()
         await asyncio.sleep(2 * A_MOMENT_S)
         assert not broker.disk.exists(partition.log.directory)

@@ -1,4 +1,4 @@
-"""Where two logs part: KIP-101's and KIP-279's cases, and logs at random that must come to agree."""
+"""Truncation of a follower by leader epoch: the cases of KIP-101 and KIP-279, and random logs that must converge."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def epochs(*starts: tuple[int, int]) -> LeaderEpochs:
 def test_a_leader_says_where_a_followers_log_parts(
     last_epoch: int, follower_end: int, difference: tuple[int, int] | None
 ) -> None:
-    """The leader has epoch 2 from offset 10 on and epoch 5 from 13 on, and ends at 15."""
+    """The leader has epoch 2 from offset 10 and epoch 5 from offset 13; its log end is 15."""
     assert first_difference(epochs((2, 10), (5, 13)), 15, last_epoch, follower_end) == difference
 
 
@@ -51,7 +51,7 @@ def test_a_leader_says_where_a_followers_log_parts(
     ],
 )
 def test_a_follower_cuts_where_both_may_agree(leader_epoch: int, leader_end: int, end: int) -> None:
-    """The follower has epoch 2 from offset 10 on and epoch 5 from 13 on, and ends at 15."""
+    """The follower has epoch 2 from offset 10 and epoch 5 from offset 13; its log end is 15."""
     assert truncation_end(epochs((2, 10), (5, 13)), 15, leader_epoch, leader_end) == end
 
 
@@ -61,7 +61,7 @@ def test_no_epoch_ends_below_the_first_offset() -> None:
 
 
 class Replica:
-    """A log as the epochs of its records."""
+    """A log, as the leader epoch of each record."""
 
     def __init__(self, *records: int) -> None:
         self.records = list(records)
@@ -72,7 +72,7 @@ class Replica:
         return LeaderEpochs(tuple(EpochStart(LeaderEpoch(self.records[at]), Offset(at)) for at in starts))
 
     def follow(self, leader: "Replica") -> int:
-        """Cut until the leader can go on from our end; how often that was."""
+        """Truncate until the leader can replicate from this log's end. Return the number of truncations."""
         rounds = 0
         while (difference := self.difference_to(leader)) is not None:
             end = truncation_end(self.epochs, len(self.records), *difference)
@@ -115,7 +115,7 @@ def test_an_empty_log_fits_every_leader() -> None:
 
 @st.composite
 def logs_that_part(draw: st.DrawFn) -> tuple[Replica, Replica]:
-    """Two logs that agree up to some point; no epoch was led by two brokers."""
+    """Draw two logs with a common prefix. No epoch has two leaders."""
     common = sorted(draw(st.lists(st.integers(0, 3), max_size=8)))
     even = sorted(draw(st.lists(st.sampled_from([4, 6, 8]), max_size=6)))
     odd = sorted(draw(st.lists(st.sampled_from([5, 7, 9]), max_size=6)))

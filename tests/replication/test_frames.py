@@ -1,4 +1,4 @@
-"""The replication protocol's frames come back as they went, and anything else is named and refused."""
+"""Frames of the replication protocol: encoding, decoding, and refusal of malformed frames."""
 
 from uuid import UUID
 
@@ -25,7 +25,7 @@ FOLLOW = Follow(3, UUID(int=1), 2, 5, 1 << 40, 4, 77)
 
 
 def body(frame: bytes) -> memoryview:
-    """A frame as a connection hands it on: without its length, which has to be right."""
+    """Return the frame without its length, as a connection passes it on. The length must be right."""
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     return memoryview(frame)[4:]
 

@@ -1,4 +1,4 @@
-"""An acknowledgement waits for the disk, one sync serves everyone who came meanwhile, and a failed one is final."""
+"""Group commit: acks wait for the fdatasync, one fdatasync serves many batches, and a failed one is final."""
 
 import asyncio
 import errno
@@ -92,7 +92,7 @@ def test_what_was_kept_in_memory_goes_on_to_count_when_the_policy_changes() -> N
         broker.replicas.configure("t", LogConfig(flush_policy=FlushPolicy.GROUP))
         assert broker.partition().ack_end == 1
         await broker.turn()
-        # It is flushed now without waiting for the next record, which waits for the disk as the new policy says.
+        # The record in memory is flushed now, and not only with the next record, which waits for its flush.
         assert broker.syncer.count == 1
         waiting = broker.produce("on disk")
         broker.syncer.let_go()
@@ -192,7 +192,7 @@ def test_who_waits_for_a_deleted_partition_is_told() -> None:
 
 
 class Poll:
-    """A long poll that counts how often it was woken, and what had been answered by then."""
+    """A long poll that counts its wake-ups, with the acknowledgements sent before each."""
 
     def __init__(self, seen: Callable[[], object]) -> None:
         self.seen = seen

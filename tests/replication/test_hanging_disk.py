@@ -1,4 +1,4 @@
-"""A disk that hangs: checkpoints, retention, cuts and scrubbing go on in the other log directories."""
+"""A hanging disk: checkpoints, retention, truncation and scrubbing go on in the other log directories."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,7 +18,7 @@ async def hang(_function: Callable[..., object], *_arguments: object) -> object:
 
 
 async def with_a_hanging_disk(config: LogConfig | None = None) -> tuple[ReplicaStory, Partition, Partition]:
-    """A partition whose disk hangs, and one with three records whose disk does not."""
+    """Return a broker and two partitions with three flushed records each: the disk of the first hangs from now on."""
     broker = ReplicaStory(config, directories=2)
     for value in ("a", "b", "c"):
         for index in (0, 1):

@@ -1,4 +1,4 @@
-"""Without descriptors or memory an operation is refused and tried again; the log directory stays online."""
+"""A lack of descriptors or memory: the operation is refused and tried again, and the log directory stays online."""
 
 import asyncio
 import errno
@@ -15,7 +15,7 @@ from cordwood.storage.errors import OutOfResources
 
 Story = Callable[[ReplicaStory], Awaitable[None]]
 LARGE = "x" * 4000
-"""Three of these fill a segment."""
+"""Three of these values fill a segment."""
 
 
 def tell(story: Story, config: LogConfig | None = None, directories: int = 1) -> None:
@@ -51,7 +51,7 @@ def test_a_roll_that_fails_half_way_leaves_no_append_in_a_sealed_segment(part: s
         with pytest.raises(OutOfResources):
             broker.produce(LARGE)
         broker.disk.faults.heal()
-        # It would have had room in the segment that may be sealed by now.
+        # The old segment has room for this record, but may be sealed by now.
         await broker.produce_and_flush("small")
         *sealed, active = broker.partition().log.segments
         assert not active.is_sealed

@@ -1,4 +1,4 @@
-"""The leader's view, as stories about who has how much on disk, and what is committed by that."""
+"""The leader's view of its followers: high watermark, and shrinking and expanding of the ISR."""
 
 import pytest
 
@@ -10,7 +10,7 @@ EPOCH = 5
 
 
 class Led:
-    """Broker 1 leads in epoch 5, brokers 2 and 3 follow; the log goes to 100, and all of it is on our disk."""
+    """A leader view: broker 1 leads in epoch 5, brokers 2 and 3 follow, and the leader has flushed its log end, 100."""
 
     def __init__(
         self, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 2, epoch_start: int = 0, watermark: int = 0
@@ -110,7 +110,7 @@ def test_a_follower_that_falls_behind_is_left_out_only_once_that_is_agreed() -> 
     assert led.proposes() is None
     led.now = LAG_MAX_S + 1
     assert led.proposes() == {1, 2}
-    # A shrunken set counts only when the metadata log has it: the old one may still elect a leader (rule 5).
+    # A smaller ISR counts only once it is in the metadata log: the old ISR may still elect a leader (rule 5).
     assert led.view.high_watermark == 40
     assert led.learns((1, 2), 1) == 100
 

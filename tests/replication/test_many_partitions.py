@@ -1,4 +1,4 @@
-"""A broker with thousands of partitions looks after them in turn, so that none of them makes it busy or late."""
+"""Thousands of partitions on a broker: checkpoints, expiry of waiters and scrubbing in bounded steps."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def housekeeping_of(broker: ReplicaStory) -> LogMaintenance:
 
 
 def flushed(count: int) -> ReplicaStory:
-    """A broker with so many partitions, each with one record on disk."""
+    """Return a broker with `count` partitions, each with one record that is not flushed yet."""
     broker = ReplicaStory()
     for index in range(count):
         broker.produce(index=index)
@@ -38,7 +38,7 @@ def flushed(count: int) -> ReplicaStory:
 
 
 async def let_go(broker: ReplicaStory) -> None:
-    """Have everything that was produced synced."""
+    """Flush everything that was produced."""
     draining = asyncio.ensure_future(broker.flusher.drain())
     while not draining.done():
         if broker.syncer.groups:
@@ -85,7 +85,7 @@ def test_a_log_with_much_to_read_again_does_not_wait_for_its_turn() -> None:
 
 
 class Late:
-    """A waiter whose time is over."""
+    """A waiter whose deadline has passed."""
 
     deadline = 0.0
 
@@ -127,7 +127,7 @@ def test_scrubbing_many_small_logs_is_paced_by_their_files() -> None:
         now = asyncio.get_running_loop().time
         began = now()
         await scrubber.scrub()
-        # Its two checkpoints, its index and its segment; what was late may be made up for, up to a second of it.
+        # Each log has two checkpoints, an index and a segment to read. The scrubber makes up for at most 1 s of delay.
         assert now() - began > 3 * count * FILE_BYTES / SCRUB_BYTES_PER_SECOND - 1 > PASS_S / 4
 
     run(story())

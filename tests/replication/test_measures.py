@@ -1,4 +1,4 @@
-"""A histogram: what is told of many numbers by a few counts."""
+"""Histograms: cumulative bucket counts, count and sum."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What comes from another broker is checked and refused, whatever numbers it holds: it fails no partition here."""
+"""Validation of what other brokers send: any value is checked or refused, and none fails a partition."""
 
 import asyncio
 from uuid import UUID
@@ -20,7 +20,7 @@ INT, LONG = 1 << 31, 1 << 63
 
 
 def numbers(limit: int) -> st.SearchStrategy[int]:
-    """Small ones that fit, and those at the ends of what a field holds."""
+    """Return a strategy of small valid numbers, and of numbers at the limits of a field."""
     edges = st.sampled_from([-limit, -2, -1, 0, limit - 1])
     return st.integers(-3, 12) | edges | st.integers(-limit, limit - 1)
 
@@ -121,7 +121,7 @@ def test_a_follower_that_goes_back_without_saying_so_is_refused() -> None:
         broker.send(frames.encode_reports([Report(0, 0, 0)]))
         await broker.turn()
         assert PushKind.REFUSED in [row.kind for row in broker.rows()]
-        # Where it begins anew it may say so: its disk may be another one by now.
+        # A follower that attaches again may report a lower end: it may have another disk now.
         broker.follow(0, 0)
         assert [follower.flushed_end for follower in partition.followers()] == [0]
         assert partition.error is None

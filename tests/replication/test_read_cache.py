@@ -1,4 +1,4 @@
-"""What a leader sends next: read once for all followers, and off the loop where memory does not have it."""
+"""The replication read cache: one read for all followers, and a prefetch where the page cache lacks the bytes."""
 
 import pytest
 from log_fixture import LogFixture
@@ -12,7 +12,7 @@ FOLLOWERS = 2
 
 
 def log_of(batches: int) -> tuple[LogFixture, ReplicationReadCache]:
-    """A log that small batches have been appended to since anything was sent."""
+    """Return a log with small batches that no follower has fetched yet, and its read cache."""
     story = LogFixture()
     read_cache = ReplicationReadCache(story.log)
     for number in range(batches):

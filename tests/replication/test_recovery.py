@@ -1,4 +1,4 @@
-"""Logs are opened beside the loop, in all directories at once; what became of them meanwhile is asked afterwards."""
+"""Recovery of logs at broker start: off the event loop, in all log directories in parallel."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ WAIT_S = 30.0
 
 
 async def killed_with(partitions: int, directories: int = 1) -> ReplicaStory:
-    """A broker with a record in each partition, which was killed and is started again."""
+    """Return a broker that restarted after a kill, with one record in each partition."""
     broker = ReplicaStory(directories=directories)
     waiting = [broker.produce("a", index=index) for index in range(partitions)]
     await broker.turn()
@@ -109,14 +109,14 @@ def test_a_log_that_cannot_be_opened_is_offline_alone() -> None:
             broker.partition(1)
         assert broker.replicas.not_opened() == [("t", 1)]
         assert not broker.failed
-        # It is opened when it is tried again.
+        # The next access opens the log.
         assert broker.partition(1).log.log_end == 1
 
     run(story())
 
 
 def test_a_start_that_is_given_up_leaves_no_thread_at_work() -> None:
-    """As SIGTERM ends it: another process may have the directories then."""
+    """SIGTERM cancels a start like this; another process may open the log directories next."""
     began, may_go_on = threading.Event(), threading.Event()
     at_work: set[int] = set()
 
@@ -150,7 +150,7 @@ def test_a_start_that_is_given_up_leaves_no_thread_at_work() -> None:
         with pytest.raises(asyncio.CancelledError):
             await recovering
         assert not at_work
-        # Nor was another log begun with.
+        # Recovery opened no further log.
         assert broker.disk.open_count == handles
         executor.shutdown()
 
@@ -158,7 +158,7 @@ def test_a_start_that_is_given_up_leaves_no_thread_at_work() -> None:
 
 
 class Restarted(AssignmentsFixture):
-    """Broker 1 with a record in topic "t" and nothing open, recovering while the metadata goes on."""
+    """Broker 1 after a restart: one record in topic "t", no open log, and metadata changes during recovery."""
 
     @classmethod
     def after_a_kill(cls) -> "Restarted":
@@ -174,7 +174,7 @@ class Restarted(AssignmentsFixture):
         return cls(disk)
 
     async def recover(self, image: Image, *meanwhile: Image) -> Image:
-        """The image as it is when all logs are open."""
+        """Recover the logs of `image` while the metadata changes. Return the newest image."""
         is_open = asyncio.Event()
 
         async def beside(function: Callable[..., object], *arguments: object) -> object:
@@ -193,7 +193,7 @@ class Restarted(AssignmentsFixture):
 
 
 def moved(image: Image, *replicas: int, epoch: int) -> Image:
-    """Topic "t" on these brokers."""
+    """Return the image with topic "t" on these brokers."""
     before = image.topics_by_name["t"]
     members = tuple(map(BrokerId, replicas))
     after = replace(before, partitions=(PartitionImage(members, members, members[0], epoch, epoch),))

@@ -1,4 +1,4 @@
-"""What a producer sent behind a batch that was refused stays behind it, and is no gap to be told of."""
+"""Idempotent producers after a refused batch: later batches are refused, but not as out of order (rule 9)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

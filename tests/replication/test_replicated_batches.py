@@ -1,4 +1,4 @@
-"""What a leader sends is checked before a follower writes it: its checksums, its offsets, and its leader epochs."""
+"""Validation of replicated batches: a follower checks checksums, offsets and leader epochs before it appends."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from cordwood.replication.frames import FrameKey, PushKind, PushRow, Suspect
 from cordwood.replication.partition import Partition
 
 STREAM_EPOCH = 1
-"""In which `FollowerStory` follows."""
+"""The leader epoch in which `FollowerStory` follows."""
 
 
 def stamped(offset: int, epoch: int = STREAM_EPOCH) -> bytes:
@@ -28,7 +28,7 @@ def flipped(batch: bytes, place: int) -> bytes:
 
 
 async def following(broker: FollowerStory) -> tuple[Partition, int]:
-    """A follower with one batch of epoch 1, and the number of its stream."""
+    """Return a follower with one batch of epoch 1, and the number of its stream."""
     partition = broker.follow(0)
     await asyncio.sleep(0.1)
     (asked,) = broker.asked()
@@ -74,7 +74,7 @@ def test_nothing_of_what_is_unsound_is_written(data: bytes) -> None:
             frames.decode_suspect(frame) for frame in broker.channel.take() if frames.key_of(frame) is FrameKey.SUSPECT
         ]
         assert suspects == [Suspect(stream, 1)], "the leader is told, and looks at its own log"
-        # What was on its way behind it takes nobody's place; it is asked for anew.
+        # The follower drops the batches in flight after the refused one, and fetches from its log end again.
         push(broker, stream, stamped(1))
         assert partition.log.log_end == 1
         await asyncio.sleep(1)
@@ -126,7 +126,7 @@ def test_what_a_former_leader_had_on_its_way_is_not_taken() -> None:
     ],
 )
 def test_what_is_committed_lies_within_the_log_whatever_becomes_of_it(row: PushRow, start: int, end: int) -> None:
-    """An unclean election takes away what was committed; a log that begins anew has nothing before its start."""
+    """An unclean election removes committed records. A log that starts over has nothing before its log start."""
 
     async def story() -> None:
         broker = FollowerStory()

@@ -1,4 +1,4 @@
-"""Leaders and followers together: what is acknowledged stays, whoever dies, is cut off, or loses its disk."""
+"""Clusters of leaders and followers: acknowledged records survive kills, network partitions and lost disks."""
 
 import asyncio
 
@@ -63,7 +63,7 @@ def test_a_log_is_not_cut_while_its_checkpoint_is_being_written() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_flush_policy_may_change_while_records_come(seed: int) -> None:
-    """What was kept in memory when the policy was `os` goes on to count, for the leader and for its followers."""
+    """Records that were kept in memory under `flush.policy=os` still count, on the leader and on its followers."""
 
     async def story(cluster: ReplicaCluster) -> None:
         await cluster.produce("first")
@@ -107,7 +107,7 @@ def test_with_too_few_replicas_nothing_is_committed_and_nothing_is_lost() -> Non
         await cluster.append_unacknowledged(first, "waits")
         await asyncio.sleep(5)
         assert cluster.replica(first).high_watermark == 1
-        # The two that left have all that was committed, and may lead when the last one is gone (KIP-966).
+        # The two that left the ISR have all committed records, and may lead once the last member is dead (KIP-966).
         await cluster.kill(first)
         cluster.start(second)
         cluster.start(third)
@@ -135,7 +135,7 @@ def test_a_wiped_broker_is_in_no_isr_until_it_has_everything_again() -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("records", [0, 1])
 def test_a_partition_that_nobody_writes_to_is_moved(records: int, seed: int) -> None:
-    """A follower may know that it is one before its leader does, and has nothing to report later."""
+    """A follower may learn of its role before its leader does, and has no change of its flushed end to report later."""
 
     async def story(cluster: ReplicaCluster) -> None:
         for number in range(records):
@@ -166,7 +166,7 @@ def test_a_silent_follower_leaves_the_isr_and_returns() -> None:
         await cluster.produce("a")
         leader = cluster.leader()
         follower = next(broker for broker in cluster.ids if broker != leader)
-        # Its reports are lost, though the controller hears it well.
+        # The follower's reports to the leader are lost. Its heartbeats still reach the controller.
         cluster.cut(follower, leader)
         sending = asyncio.ensure_future(cluster.produce("b"))
         await cluster.until(lambda: follower not in cluster.isr(), "it has left")
@@ -198,5 +198,5 @@ def test_others_lead_a_partition_that_has_failed_and_nothing_else(seed: int) -> 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_nothing_acknowledged_is_lost_whatever_happens(seed: int) -> None:
-    """With seed 3 a follower once took what came behind a batch that it could not take."""
+    """Seed 3 has a follower that refuses a batch. It must not append the batches after that one."""
     replica_story(seed)

@@ -1,4 +1,4 @@
-"""A replica that leads, follows and leads again: nothing of one role is left in the next."""
+"""Changes of a replica's role between leader and follower: no state of one role is left in the next."""
 
 from dataclasses import replace
 
@@ -20,13 +20,13 @@ STRANGER = 9
 
 
 def data_of(broker: RolesStory) -> bytes:
-    """The batches that the follower was sent since the last call."""
+    """Return the batches sent to the follower since the last call."""
     found = [(row, bytes(data)) for frame in broker.channel.take() for row, data in frames.decode_push(frame)]
     return b"".join(data for row, data in found if row.kind == PushKind.DATA)
 
 
 def test_what_was_to_be_sent_in_one_role_is_not_sent_in_the_next() -> None:
-    """A small batch waits in memory for the followers: it may be cut off the log before they come."""
+    """A small batch waits in memory for the followers. It may be truncated before they fetch it."""
 
     async def story() -> None:
         broker = RolesStory()
@@ -165,7 +165,7 @@ def test_who_waits_in_one_role_is_refused_in_the_next() -> None:
 
 
 def test_what_is_cut_is_neither_committed_nor_kept() -> None:
-    """Also what counted as kept in memory alone before the flush policy changed."""
+    """This includes records that counted from memory alone before the flush policy changed."""
 
     async def story() -> None:
         broker = RolesStory(LogConfig(flush_policy=FlushPolicy.OS))

@@ -1,4 +1,4 @@
-"""Whether what a log directory had in memory outlived the end of the last run."""
+"""The run mark of a log directory: whether unflushed records survived the end of the last run."""
 
 import random
 
@@ -11,7 +11,7 @@ from cordwood.storage.disk import sync_directory
 
 
 class Machine:
-    """One log directory, and runs of a broker on it."""
+    """A machine with one log directory and successive broker runs."""
 
     def __init__(self) -> None:
         self.disk = SimulatedDisk(random.Random(1))

@@ -1,4 +1,4 @@
-"""What lies in a log directory under a name that no broker gives is left alone, and keeps nobody from starting."""
+"""Stray files and directories in a log directory: they are left alone, and do not prevent a start."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""One stream's trouble costs that stream: the others of the same follower go on, each at its fair share."""
+"""Replication streams: an error stops one stream, and the others of the same follower go on at a fair share."""
 
 import asyncio
 import errno
@@ -40,7 +40,7 @@ def test_a_segment_that_cannot_be_read_stops_no_other_partition() -> None:
         await asyncio.sleep(0.5)
         rows = broker.rows()
         assert {row.stream for row in rows if row.kind == PushKind.DATA and row.size} == {0, 2}
-        # Who is not served knows it, and asks again: those of no partition, and those of one that cannot be read.
+        # The leader refuses an unknown partition and one that it cannot read, so that the follower asks again.
         assert {row.stream for row in rows if row.kind == PushKind.REFUSED} == {1, 7}
 
     run(story())
@@ -63,7 +63,7 @@ def test_a_missing_segment_stops_no_other_partition() -> None:
 
 
 class CountedReads(Faults):
-    """Every read answers EIO, and is counted."""
+    """Faults that answer every read with EIO, and count the reads."""
 
     count = 0
 
@@ -168,7 +168,7 @@ def test_backlogs_take_turns_and_use_all_the_room() -> None:
 
 
 async def _next_push(broker: LeaderStory) -> list[frames.PushRow]:
-    """The rows of the next push with data, which the follower then reports as flushed."""
+    """Return the rows of the next push with data, and report them as flushed. Return [] if no such push comes."""
     for _ in range(100):
         await broker.turn()
         if broker.channel.pushed:

@@ -1,4 +1,4 @@
-"""Both ways to the disk sync every file of a group, tell which failed, and call back on the loop once."""
+"""The syncers (kernel AIO and threads): each syncs all files of a group, names the failed ones, and calls back once."""
 
 import asyncio
 import errno
@@ -37,7 +37,7 @@ def make(request: pytest.FixtureRequest) -> Callable[[asyncio.AbstractEventLoop]
 def synced(
     make: Callable[[asyncio.AbstractEventLoop], Syncer], groups: Sequence[Sequence[Syncable]]
 ) -> list[list[Failure]]:
-    """Sync one group after the other; the failures of each."""
+    """Sync one group after the other. Return the failures of each."""
 
     async def run() -> list[list[Failure]]:
         loop = asyncio.get_running_loop()
@@ -79,7 +79,7 @@ def test_directories_are_synced_too(make: Callable[[asyncio.AbstractEventLoop], 
 
 def test_a_failure_is_told_with_its_file(make: Callable[[asyncio.AbstractEventLoop], Syncer], tmp_path: Path) -> None:
     reader, writer = files(tmp_path, 2)
-    # A pipe cannot be synced: the kernel says EINVAL, as it would say EIO of a broken disk.
+    # A sync of a pipe fails with EINVAL, as a sync on a broken disk fails with EIO.
     pipe = RealFile("pipe", os.pipe()[1])
     ((failure,),) = synced(make, [[reader, pipe, writer]])
     assert failure[0] is pipe
@@ -87,7 +87,7 @@ def test_a_failure_is_told_with_its_file(make: Callable[[asyncio.AbstractEventLo
 
 
 class ThreadNoting(RealFile):
-    """A file with a descriptor that is none, which the kernel does not take, and that notes where it is synced."""
+    """A file that records the thread of its sync. The kernel refuses its descriptor."""
 
     def fileno(self) -> int:
         return 1 << 30

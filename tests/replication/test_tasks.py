@@ -1,4 +1,4 @@
-"""Background work: what goes wrong in one round is reported, and the next round comes."""
+"""Background tasks: an error ends one round and is reported, and the next round follows."""
 
 import asyncio
 from itertools import pairwise

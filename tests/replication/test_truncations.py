@@ -1,4 +1,4 @@
-"""Followers give up what their leader does not have, many partitions at a time, and the loop waits for no disk."""
+"""Truncation of many followers after an election: they share syncs, and no sync is on the event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +21,7 @@ OLD_LEADER, NEW_LEADER = 3, 4
 
 
 class Threads:
-    """Runs what waits for the disk beside the loop, and counts the syncs on both sides."""
+    """An executor that runs blocking calls, and counts the syncs within and outside of them."""
 
     def __init__(self) -> None:
         self.is_beside = False
@@ -54,7 +54,7 @@ async def flush(broker: FollowerStory) -> None:
 
 
 async def diverged(threads: Threads) -> tuple[FollowerStory, list[Follow]]:
-    """Every partition has two records, and the new leader of all has the first alone. What it is asked for."""
+    """Return a follower whose partitions have two records each, and its requests to a leader with the first ones only."""
     broker = FollowerStory(threads.run)
     partitions = [broker.follow(index) for index in range(PARTITIONS)]
     await asyncio.sleep(0.2)
@@ -81,7 +81,7 @@ def test_those_that_are_due_share_one_sync_of_the_marks_and_none_is_on_the_loop(
         assert [partition.log.log_end for partition in broker.replicas] == [1] * PARTITIONS
         assert threads.on_loop == []
         assert threads.beside.count("/data0/flushed") == len(threads.beside) == 1
-        # It asks for the rest by itself, from where its logs end now.
+        # The follower asks for the rest, from its new log ends.
         assert [row.log_end for row in broker.asked()] == [1] * PARTITIONS
         await flush(broker)
         assert all(broker.disk.is_sure(one.log.segments[-1].path, one.log.segments[-1].size) for one in broker.replicas)

@@ -1,4 +1,4 @@
-"""A partition that lies on two disks of one broker: one was away while the other went on, and is not gone back to."""
+"""A partition in two log directories of one broker: the later copy is used once the removed disk is back."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ LEFT, STAYED = "/data-left", "/data-stayed"
 
 
 async def live(disk: SimulatedDisk, paths: Sequence[str], epoch: int, *values: str) -> Partition:
-    """One life of a broker with these log directories: it takes the values and has them on its disk."""
+    """Run a broker with these log directories until it has flushed the values. Return the closed partition."""
     syncer, end_of_tick = HeldSyncer(), EndOfTickScheduler(asyncio.get_running_loop())
     directories = [log_directory(disk, path, lambda _: None, syncer, end_of_tick) for path in paths]
     replicas = Replicas(directories, surroundings_of(ME, end_of_tick))

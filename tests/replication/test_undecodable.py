@@ -1,4 +1,4 @@
-"""A batch that no reader can unpack is told once, however often the scrubber comes by, and costs nobody anything."""
+"""Batches that no consumer can decompress: each is reported once, whatever the number of scrub passes."""
 
 from raw_batches import NOW_MS, raw_batch
 from replica_fixture import ReplicaStory
@@ -12,7 +12,7 @@ from cordwood.storage.scrub import Undecodable
 
 
 async def nothing() -> None:
-    """There is nothing beside the logs."""
+    """Do nothing: there are no files to scrub but the logs."""
 
 
 def test_it_is_told_once() -> None:

@@ -1,4 +1,4 @@
-"""What may be on its way to a follower, for each of its log directories: one that hangs holds up no other."""
+"""Send windows: the leader bounds the unflushed bytes for each log directory of a follower."""
 
 import asyncio
 import random
@@ -59,7 +59,7 @@ def stream_in(directory: int, number: int) -> int:
 
 
 def sizes(rows: list[PushRow]) -> dict[int, int]:
-    """Bytes by log directory of the follower."""
+    """Return the bytes by log directory of the follower."""
     found: dict[int, int] = {}
     for row in rows:
         found[directory_of(row.stream)] = found.get(directory_of(row.stream), 0) + row.size
@@ -99,7 +99,7 @@ def test_a_follower_names_the_directory_and_gives_back_what_it_did_not_want_ther
         assert [directory_of(row.stream) for row in asked] == [each.directory.number for each in partitions]
         assert {directory_of(row.stream) for row in asked} == {0, 1}
         assert len({row.stream for row in asked}) == 4
-        # Another leader by now: what still comes from this one is not wanted.
+        # Another broker leads now. The follower drops pushes of the former leader.
         for partition in partitions:
             partition.assigned(Assignment(9, 2, 2, (1, 9), frozenset({1, 9}), 1))
         data = batch_of("a")
