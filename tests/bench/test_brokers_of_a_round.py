@@ -1,4 +1,4 @@
-"""The brokers of a round: one for each replica, every one of them in sync, and all gone when the round is over."""
+"""Brokers of a benchmark round: one in-sync replica on each, and no process or data left after the round."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from cordwood.bench.rounds import run_rounds
 from cordwood.bench.systems import CannotRun, Cordwood, SystemBroker
 
 LOAD = Generator("librdkafka from Python", (sys.executable, "-m", "cordwood.bench.load_in_python"))
-# Makes topics, and fails at everything else but producing.
+# A load generator that fails every consume, and runs everything else.
 BROKEN = """
 import runpy, sys
 if sys.argv[1] == "consume":

@@ -1,4 +1,4 @@
-"""Charts: bars have the lengths of their values, lines go where their points are, and all of it is well-formed."""
+"""SVG charts: bar lengths, line positions, axes, and well-formed markup."""
 
 from xml.etree import ElementTree
 

@@ -1,4 +1,4 @@
-"""No request costs more than its budget: in calls, memory, system calls, and fsyncs for each group commit."""
+"""Cost budgets of requests: calls, memory, system calls, and fsyncs for each group commit."""
 
 import warnings
 from pathlib import Path

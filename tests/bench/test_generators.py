@@ -1,4 +1,4 @@
-"""Both load generators do every mode against real brokers, and count what they did."""
+"""Load generators: each runs every mode against real brokers, and counts its records."""
 
 import shutil
 import sys
@@ -33,7 +33,7 @@ def generator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 def brokers(generator: Generator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Three of them, with a topic that holds RECORDS records."""
+    """Run three brokers with a topic of at least RECORDS records."""
     with Cordwood(brokers=3).running(tmp_path_factory.mktemp("brokers") / "round") as running:
         generator.create_topic(running.bootstrap, TOPIC, PARTITIONS, 3)
         written = generator.run(Line("write", Mode.PRODUCE, TOPIC, RECORDS), running.bootstrap, running.pids)
@@ -92,5 +92,5 @@ def test_a_second_has_as_many_records_as_the_rate_says_whenever_it_begins() -> N
 
 
 def _is_alive(pid: int) -> bool:
-    # Nobody has waited for it yet, so what was killed is a zombie.
+    # The parent has not reaped the process yet, so a killed one is a zombie.
     return " Z " not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]

@@ -1,4 +1,4 @@
-"""What grows is measured by a client that speaks the protocol by itself, and told so that nobody overlooks it."""
+"""Growth measurements: a minimal protocol client, curves and promises, and the report of those that fail."""
 
 import io
 from pathlib import Path
@@ -36,7 +36,7 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def area() -> Area:
-    """A curve that is flat, one that is not, and two promises of which one is kept."""
+    """Return an area with one flat curve, one growing curve, one kept promise and one broken promise."""
     planted = Area("log size", "GB of one log")
     for x, produced, held in ((1, 100.0, 60.0), (10, 110.0, 90.0), (100, 119.0, 240.0)):
         planted.curve("produce", "µs of CPU").add(x, produced)

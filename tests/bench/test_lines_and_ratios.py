@@ -1,4 +1,4 @@
-"""The benchmark's lines can be chosen by name, and a ratio above 1 always means that ours is better."""
+"""Benchmark lines: selection by name, figures, and ratios, where a ratio above 1 means that Cordwood is better."""
 
 from dataclasses import replace
 

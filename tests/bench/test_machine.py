@@ -1,4 +1,4 @@
-"""Memory is kept warm while the benchmark runs, and the machine is as it was when it is over."""
+"""Machine settings during a benchmark: free memory is kept, and every setting is restored at the end."""
 
 import os
 import subprocess

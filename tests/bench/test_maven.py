@@ -1,4 +1,4 @@
-"""Jars are fetched once, whoever wants them at the same time."""
+"""Download of jars: concurrent callers share one download."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What was asked is judged by what was measured, and the page says it: who wins, what passed, what falls short."""
+"""The benchmark page: goals, verdicts, winners and shares of the disk limits, computed from measured samples."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ def many(*values: float) -> Samples:
 
 @pytest.fixture
 def measured() -> Measured:
-    """Three brokers: large records 300 MB/s against 100, acks after 2 ms against 12, many connections 0.5 of Kafka."""
+    """Return results of 3 brokers: large records 300 MB/s to Kafka's 100, acks 2 ms to 12, many connections 0.5."""
     results = {
         LINKEDIN_SYNC: {"cordwood": Samples("M records/s", True, [0.4, 0.5, 0.9])},
         LARGE: {"cordwood": rate(290.0, 300.0, 310.0), "kafka": rate(95.0, 100.0, 110.0)},
@@ -57,7 +57,7 @@ def measured() -> Measured:
 
 
 def row(text: str, name: str, heading: str) -> str:
-    """A line of the table below that heading."""
+    """Return the table row `name` below the heading."""
     below = text[text.index(f"{heading}\n") :]
     return next(line for line in below.splitlines() if line.startswith(f"| {name} |"))
 
@@ -95,7 +95,7 @@ def test_systems_whose_rounds_overlap_are_level() -> None:
     assert winner(rate(90.0, 110.0), rate(100.0, 120.0)) == "level"
     assert winner(rate(130.0, 140.0), rate(100.0, 120.0)) == "ours"
     assert winner(wait(3.0, 4.0), wait(1.0, 2.0)) == "theirs"
-    assert winner(wait(1.0), wait(2.0)) == "ours"  # a single round: its spread is not known
+    assert winner(wait(1.0), wait(2.0)) == "ours"  # one round has no known spread
 
 
 def test_linkedins_figures_are_context_and_no_goals(measured: Measured) -> None:
@@ -142,9 +142,9 @@ def test_beside_what_falls_short_stands_what_a_flush_before_the_answer_leaves(me
     part.results[ACK]["cordwood, os"] = wait(1.0)
     part.results[MANY]["cordwood, os"] = many(8000.0)
     part.results[LARGE]["cordwood, os"] = rate(900.0)
-    assert at_best(part, ACK, limits) == 8.0  # 12 ms against 1 and a flush of 0.5
-    assert at_best(part, MANY, limits) == 4.0  # one flush may serve them all, beside the rest
-    assert at_best(part, LARGE, limits) == 4.0  # a third of what the disk writes
+    assert at_best(part, ACK, limits) == 8.0  # Kafka's 12 ms / (1 ms + a flush of 0.5 ms)
+    assert at_best(part, MANY, limits) == 4.0  # one flush may serve all connections: 8,000/s
+    assert at_best(part, LARGE, limits) == 4.0  # a third of the disk's 1,200 MB/s
     text = page(measured)
     worth = "### 3 brokers, 3 replicas: what it is worth"
     assert "| 6 | 8: falls short, 8 at best |" in row(text, ACK, worth)

@@ -1,4 +1,4 @@
-"""py-spy sees from outside what another process does, and what keeps it from that is said in a sentence."""
+"""The py-spy recorder: folded stacks of another process, and errors as sentences."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ print("begun", flush=True)
 spin()
 """
 NOBODY = 2**22 + 1
-"""More than the kernel gives any process."""
+"""A process id above the kernel's limit."""
 
 
 @pytest.fixture

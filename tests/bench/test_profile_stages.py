@@ -1,4 +1,4 @@
-"""A sampled stack is counted under the stage of a request that it belongs to, and drawn below its callers."""
+"""Profile stages: assignment of sampled stacks to the stages of a request, and the flame graph."""
 
 import re
 
