@@ -54,7 +54,7 @@ async def flush(broker: FollowerStory) -> None:
 
 
 async def diverged(threads: Threads) -> tuple[FollowerStory, list[Follow]]:
-    """Return a follower whose partitions have two records each, and its requests to a leader with the first ones only."""
+    """Return a follower with two records in each partition, and its requests to a leader with only the first."""
     broker = FollowerStory(threads.run)
     partitions = [broker.follow(index) for index in range(PARTITIONS)]
     await asyncio.sleep(0.2)
