@@ -1,4 +1,4 @@
-"""The verdict over promises: each kind of broken one is found by its name, and a kept one is not accused."""
+"""The acknowledgement log: each kind of broken promise is found by its name, and a kept one is no anomaly."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def b(number: int, partition: int = 0) -> Sent:
 
 @pytest.fixture
 def ack_log() -> AckLog:
-    """Two producers were promised two places each, in two partitions."""
+    """Return acknowledgements of two producers: two records each in partition 0, one record each in partition 1."""
     ack_log = AckLog()
     for sent, offset in ((a(0), 0), (b(0), 1), (a(1), 2), (b(1), 3), (a(0, 1), 0), (b(0, 1), 1)):
         ack_log.acknowledge(sent, offset)

@@ -1,4 +1,4 @@
-"""A build that acknowledges what no disk has: `cordwood chaos run` cuts the power of brokers and names what is gone."""
+"""A build without segment syncs: `cordwood chaos run` cuts the power of brokers and reports the lost records."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from cordwood.chaos.mutants.hunt import copied
 
 RUN_S = 300
 POWER_CUT_OF_ALL_FIRST = "200"
-"""The seed whose first fault, after three seconds, is a power cut of all brokers."""
+"""A seed whose first fault, after 3 s, is a power cut of all brokers."""
 
 
 @needs(Requirement.LONG_TESTS, "LONG_TESTS" in os.environ, "takes two minutes: set LONG_TESTS=1")

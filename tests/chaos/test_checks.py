@@ -1,4 +1,4 @@
-"""The checks of a history: every kind of broken promise is found by its name, and a kept one is not accused."""
+"""The checks of a history: each finds its planted anomaly by name, and nothing in a sound history."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ def test_kept_promises_are_no_anomalies(story: HistoryScenario) -> None:
 
 
 def planted() -> dict[str, Callable[[HistoryScenario], HistoryScenario]]:
-    """By kind: the shortest story in which it, and nothing else, went wrong."""
+    """Return, by kind of anomaly, the shortest history with this anomaly and no other."""
     return {
         "lost-write": lambda story: story.acknowledged("ab").polled("b", at=1),
         "unseen": lambda story: story.acknowledged("ab").polled("a"),
@@ -60,7 +60,7 @@ def planted() -> dict[str, Callable[[HistoryScenario], HistoryScenario]]:
 @pytest.mark.parametrize("kind", planted())
 def test_a_planted_anomaly_is_found_and_no_other(story: HistoryScenario, kind: str) -> None:
     planted()[kind](story)
-    # A log start that goes back behind a deletion is two of one kind.
+    # A log start that goes back below a deletion gives two anomalies of one kind.
     assert set(story.kinds()) == {kind}
     assert story.anomalies()[0].operations
 
@@ -68,7 +68,7 @@ def test_a_planted_anomaly_is_found_and_no_other(story: HistoryScenario, kind: s
 def test_every_check_has_a_planted_anomaly() -> None:
     found = {anomaly.kind for plant in planted().values() for anomaly in plant(HistoryScenario()).anomalies()}
     assert found == set(planted())
-    # Four are looked for in two places: lost writes, aborted reads, stale reads, and log starts that go back.
+    # Four kinds have two checks each: lost writes, aborted reads, stale reads, and log starts that go back.
     assert len(found) == len(CHECKS) - 4
 
 

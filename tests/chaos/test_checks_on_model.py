@@ -1,4 +1,4 @@
-"""The checks against a log that keeps its promises: no alarm however its clients fare, and one for any theft."""
+"""The checks of a history against a model log: no false alarm, and detection of every lost or changed record."""
 
 import dataclasses
 import random

@@ -1,4 +1,4 @@
-"""What is held against a whole cluster: each kind of broken promise is found by its name, a kept one is not accused."""
+"""The checks of a real cluster: reads, consumer groups and replicas, with one planted anomaly of each kind."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,7 +84,7 @@ def batch(offset: int, value: bytes = b"sound", epoch: int = 0) -> bytes:
 
 @pytest.fixture
 def replicas(tmp_path: Path) -> Replicas:
-    """Of three equal replicas, the third one's log is in two segments."""
+    """Return three equal replicas. The log of the third one has two segments."""
     replicas = Replicas(tmp_path)
     for id_ in (1, 2):
         replicas.write(id_, batch(0), batch(1))

@@ -1,4 +1,4 @@
-"""A few real faults on a real cluster of three: what was acknowledged is there, once, in order, on every replica."""
+"""Faults on a real cluster of three: each acknowledged record is on every replica, once and in order."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from cordwood.chaos.live.pause_leaders import pause_leader
 from cordwood.chaos.live.rolling_restart import restarts
 
 NO_MEANS = 2
-"""The exit code of a command that may not do here what it is for."""
+"""Exit code of a command that cannot inject its fault on this machine."""
 
 FAULTS = (
     kill_leader,

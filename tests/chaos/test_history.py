@@ -1,4 +1,4 @@
-"""Histories: what is written down is found again in columns, in words and in a file."""
+"""Histories of operations: columns, rows in words, and files."""
 
 import io
 
@@ -10,7 +10,7 @@ from cordwood.chaos.history import UNKNOWN, History, HistoryBuilder, NotAHistory
 
 @pytest.fixture
 def history() -> History:
-    """One row at least in every table; of the three sends only the first and the second ended."""
+    """Return a history with a row in every table. One send has succeeded, one has failed, and one is open."""
     builder = HistoryBuilder()
     first, second, _ = (builder.invoke(2, sequence, partition=1, at_ns=10 + sequence) for sequence in range(3))
     builder.sealed(first, timestamp=5, content=6)

@@ -1,4 +1,4 @@
-"""Real kills of a real broker: what was acknowledged outlives them."""
+"""Kills, power cuts and bit flips of a real broker: acknowledged records survive, and damage is never served."""
 
 import random
 from collections.abc import Iterator

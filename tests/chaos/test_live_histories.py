@@ -1,4 +1,4 @@
-"""From the rows of live clients to a history: nothing is lost on the way, and a client's own copies are told apart."""
+"""Conversion of live clients' rows to a history: complete, and with the clients' own duplicates set apart."""
 
 from pathlib import Path
 

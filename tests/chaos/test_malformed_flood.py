@@ -1,4 +1,4 @@
-"""The flood of malformed frames repeats by its seed, holds every kind of damage, and notices a broker that falls."""
+"""The flood of malformed frames: determined by its seed, with every kind of damage, and detection of a dead broker."""
 
 import threading
 from pathlib import Path

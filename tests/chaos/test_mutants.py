@@ -1,4 +1,4 @@
-"""Hunting mutants: a killer that fails catches, one that passes does not, and what is no mutant says nothing."""
+"""The hunt for mutants: caught, survived, stale or unfit, and its command, page and records."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def hunted(mutant: Mutant, killer: Killer | None) -> MutantOutcome:
 
 
 def misfit(mutant: Mutant) -> str:
-    """What is wrong with it; "" where it fits the source, compiles, and has a killer that is there."""
+    """Return what is wrong with the mutant; "" where it fits the source, compiles, and has an existing killer."""
     source = (SOURCE / mutant.file).read_text()
     try:
         changed = mutant.applied_to(source)
@@ -112,7 +112,7 @@ def test_all_are_well_if_all_are_caught() -> None:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
-    """The command, at a commit, with no killer that would be let loose."""
+    """Return a runner of the command at a fixed commit, without pinned killers."""
     monkeypatch.setattr("cordwood.chaos.results.clean_commit", lambda: "abc")
     monkeypatch.setattr(command, "pinned", dict)
     app = typer.Typer()

@@ -1,5 +1,5 @@
-"""Harm done to running brokers from outside: descriptors that run out, configs that change under load, a stranger's
-proposal, files that go missing, connections that take all places. The brokers run on, and acknowledge.
+"""Faults injected into running brokers: exhausted descriptors and connections, config changes under load, missing
+files, and the proposal of an unknown observer. The brokers keep running and acknowledging.
 """
 
 import os
@@ -45,7 +45,7 @@ def alter(bootstrap: str, key: str, value: str) -> None:
 
 
 class Load:
-    """A producer in a thread of its own that sends to every partition, in order, and counts what is acknowledged."""
+    """A producer thread that sends to every partition in turn, and counts the acknowledgements."""
 
     def __init__(self, bootstrap: str, partitions: int) -> None:
         self._producer = Producer(
@@ -66,7 +66,7 @@ class Load:
         self._thread.join()
 
     def go_on(self, count: int = 50) -> None:
-        """Return once each partition has acknowledged so many more."""
+        """Wait until each partition has acknowledged `count` more records."""
         due = [has + count for has in self.acknowledged]
         wait_until(
             lambda: all(has >= wanted for has, wanted in zip(self.acknowledged, due, strict=True)),
@@ -92,7 +92,7 @@ class Load:
 
 
 def count_read(bootstrap: str, partition: int, end: int) -> list[int]:
-    """The offsets that a consumer is given from the start up to `end`."""
+    """Return the offsets that a consumer reads from offset 0 up to `end`."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, partition, 0)])
     offsets: list[int] = []
@@ -120,7 +120,7 @@ def test_descriptors_that_run_out_take_nothing_with_them(tmp_path: Path, restart
         used = len(os.listdir(f"/proc/{broker.pid}/fd"))
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (used, hard))
         strangers = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(20)]
-        # Long enough for segments to be rolled and for a commit to open a directory.
+        # Long enough for segments to roll, and for a group commit to open a directory.
         time.sleep(5.0)
         for stranger in strangers:
             stranger.close()
@@ -150,7 +150,7 @@ def test_a_flush_policy_may_change_under_load(tmp_path: Path, brokers: int) -> N
 
 
 def as_stranger(port: int, cluster_id: str, entry: bytes) -> None:
-    """Propose an entry on a quorum's port, as an observer that no voter has heard of."""
+    """Propose an entry on a voter's port, as an observer that no voter knows."""
     length = struct.Struct("<I")
     with socket.create_connection(("127.0.0.1", port), timeout=10.0) as connection:
 
@@ -196,25 +196,25 @@ def test_a_strangers_proposal_that_no_broker_can_apply_stops_none(tmp_path: Path
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Three brokers that look at all that they have within a second."""
+    """Run three brokers that scrub 64 MiB/s: a pass reads all files within a second."""
     with LocalCluster(tmp_path, settings={"log.scrub.bytes.per.second": str(64 << 20)}, has_http=True) as running:
         yield running
 
 
 def leader_seen_by(address: str) -> int:
-    """Of the topic's first partition, as that broker has it; -1 where there is none."""
+    """Return the leader of the topic's first partition as that broker knows it; -1 where there is none."""
     return next((view.leader for view in partitions_seen_by(address) if view.topic == TOPIC), -1)
 
 
 def sealed(cluster: LocalCluster, broker: int) -> list[Path]:
-    """The segments of the topic's replica there that are not written to any more."""
+    """Return the sealed segments of the topic's first partition on that broker."""
     [topic] = {path.parent.parent for path in cluster.data[broker].glob("topics/*/0/*.log")}
     directory = topic / "0"
     return sorted(directory.glob("*.log"))[:-1]
 
 
 def filled(cluster: LocalCluster) -> list[int]:
-    """Several sealed segments; how many records each partition acknowledged."""
+    """Write several sealed segments. Return the number of acknowledged records of each partition."""
     cluster.create_topic(TOPIC, 1, SMALL_SEGMENTS)
     with Load(cluster.bootstrap, 1) as load:
         load.go_on(400)
@@ -266,7 +266,7 @@ def test_idle_connections_do_not_keep_replicas_apart(tmp_path: Path) -> None:
             idle = [socket.create_connection((host, int(port))) for host, port in addresses for _ in range(150)]
             follower.start()
 
-            # The others take no connections of clients now.
+            # The other brokers are past max.connections, and accept no more clients.
             def is_in_sync() -> bool:
                 views = partitions_seen_by(follower.address)
                 return len(views) == 3 and all(view.is_in_sync for view in views)
@@ -306,7 +306,7 @@ def test_a_deposed_leader_whose_followers_did_not_read_gives_up_its_tail_and_fol
         load.go_on()
         for other in others:
             other.pause()
-        # More than the sockets between brokers hold: the rest waits at the leader.
+        # More bytes than the sockets between brokers hold. The rest waits on the leader.
         tail = Producer({"bootstrap.servers": deposed.address, "acks": 1, "queue.buffering.max.kbytes": 1 << 17})
         for _ in range(TAIL_RECORDS):
             tail.produce(TOPIC, bytes(900_000), partition=0)

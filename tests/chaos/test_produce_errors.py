@@ -1,4 +1,4 @@
-"""What an error of a Produce answer promises: every code that this broker answers has been decided."""
+"""Promises of Produce error codes about the batch: each code that the broker sends has one."""
 
 import pytest
 from confluent_kafka import KafkaError

@@ -1,4 +1,4 @@
-"""The report as a file: it holds the proof of what was lost, and loads nothing from anywhere."""
+"""The HTML report of a run: the proof of each anomaly, the timeline, and no external resources."""
 
 import re
 from html.parser import HTMLParser
@@ -14,7 +14,7 @@ VOID = {"meta"}
 
 
 class Page(HTMLParser):
-    """What is in a page: its tags, the text of each element that has an id, and every address that it names."""
+    """The contents of a page: its tags, the text of each element with an id, and all addresses."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ def test_silence_shows_in_every_series() -> None:
 
 
 def answers(*rows: tuple[int, float, float]) -> Answers:
-    """(partition, sent, answered), in seconds."""
+    """Return answers of rows (partition, sent, answered), in seconds."""
     partition, sent, answered = np.array(rows).T
     return Answers(partition.astype(int), sent, answered, np.ones(len(rows), dtype=bool))
 

@@ -1,4 +1,4 @@
-"""The report in a real browser that reaches no network: it is drawn, and can be read by pointing at it."""
+"""The HTML report in a real browser without network: the drawing, and the values at the pointer."""
 
 import re
 import shutil
@@ -23,7 +23,7 @@ pytestmark = needs(Requirement.CHROMIUM, BROWSER is not None, "chromium is not i
 
 
 def opened(page: str, place: Path) -> str:
-    """What a browser makes of a page, as HTML. Fails where a script did."""
+    """Return the page as HTML after a browser has run its scripts. Fail where a script failed."""
     file = place / "report.html"
     file.write_text(page, encoding="utf-8")
     assert BROWSER is not None
@@ -56,7 +56,7 @@ def test_a_report_is_drawn_and_answers_the_pointer(tmp_path: Path) -> None:
     assert height > 100
     reading = re.findall(r'<p id="reading">([^<]*)</p>', shown)
     assert len(reading) == 1
-    # The middle of the drawing is right of the middle of the plot's labels, within the silence.
+    # The pointer is in the middle of the drawing, which is within the silence.
     assert "0 records/s" in reading[0]
     assert "p99 none" in reading[0]
     assert "2 partitions unserved" in reading[0]

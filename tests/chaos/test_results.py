@@ -1,4 +1,4 @@
-"""Result files: what a run wrote is read back, at one commit only, and no line can be changed unnoticed."""
+"""Result files: the rows of one run at one commit, and detection of changed lines."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ ROWS = [{"kinds": {}, "seeds": 2, "faults": {"kill": 7}}, {"kinds": {"lost-write
 
 @pytest.fixture(autouse=True)
 def at_commit(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commit that the source is at, which a test may change."""
+    """Set the source's commit to the last item of the returned list."""
     commits = ["abc"]
     monkeypatch.setattr("cordwood.chaos.results.clean_commit", lambda: commits[-1])
     return commits
@@ -23,7 +23,7 @@ def at_commit(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A result with two rows."""
+    """Return the path of a result with two rows."""
     record = Record(tmp_path / "result.jsonl", KIND, ABOUT)
     for row in ROWS:
         record.add(row)

@@ -1,4 +1,4 @@
-"""Bits that flip in every kind of file of a broker that runs: all is as good as new within a minute."""
+"""Bit flips in every kind of file of a running broker: all files are repaired within a minute."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ KINDS = (
     "identity",
     "metadata/journal",
 )
-"""What rots, one file of each, by where it is in a log directory."""
+"""Patterns of files in a log directory. One file of each gets a flipped bit."""
 AT_BYTE = 20
 CHECKPOINTED_S, REPAIRED_S = 30.0, 60.0
 
@@ -35,7 +35,7 @@ def test_every_kind_of_file_of_a_running_broker_is_repaired(tmp_path: Path) -> N
         data = cluster.data[victim]
         wait_until(lambda: all(is_there(data, kind) for kind in KINDS), CHECKPOINTED_S, "a file of each kind")
         for kind in KINDS:
-            # What is mended already, because of what was flipped before it, may just now be short.
+            # The repair of an earlier flip may have replaced this file, which may be too short for a moment.
             wait_until(lambda kind=kind: is_there(data, kind), REPAIRED_S, kind)  # type: ignore[misc]
             Flip(min(data.glob(kind)).relative_to(data), AT_BYTE, 3).apply(data)
         assert {Path(finding.path).name for finding in verify(RealDisk(), str(data))} >= {"identity", "journal"}
@@ -45,13 +45,13 @@ def test_every_kind_of_file_of_a_running_broker_is_repaired(tmp_path: Path) -> N
 
 
 def is_there(data: Path, kind: str) -> bool:
-    """Whether there is a byte to flip."""
+    """Return whether the first file of this kind has a byte to flip."""
     found = list(data.glob(kind))
     return bool(found) and min(found).stat().st_size > AT_BYTE
 
 
 def produce(cluster: LocalCluster) -> None:
-    """Enough for several segments: a batch is never cut, so there have to be many."""
+    """Produce enough batches for several segments: a batch is never split."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for number in range(RECORDS):
         producer.produce(TOPIC, b"%0100d" % number)
@@ -63,5 +63,5 @@ def is_sound(data: Path) -> bool:
     try:
         return not list(verify(RealDisk(), str(data)))
     except FileNotFoundError:
-        # A file that the broker replaced or removed meanwhile.
+        # The broker has replaced or removed a file meanwhile.
         return False

@@ -1,4 +1,4 @@
-"""`cordwood chaos run` as a user runs it: refusals in a sentence, and a short run with its verdict and report."""
+"""The command `cordwood chaos run`: usage errors in one sentence, and a short run with verdict and report."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ RUN_S = 110
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """One broker, which somebody else has started."""
+    """Run one broker that the command has not started."""
     cluster = LocalCluster(tmp_path / "cluster", 1)
     cluster.up()
     yield cluster
@@ -25,7 +25,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 def chaos_run(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    """The command, in a folder of its own. No traceback may ever be seen."""
+    """Run the command in `place`. Fail if it prints a traceback."""
     command = [sys.executable, "-m", "cordwood.chaos.cli", "run", *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, cwd=place, check=False)
     assert "Traceback" not in ended.stderr, ended.stderr

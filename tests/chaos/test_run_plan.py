@@ -1,4 +1,4 @@
-"""What a run does next: the same for a seed, every fault in its turn, and never more at once than was promised."""
+"""The plan of a live run: determined by its seed, with every fault in turn, and a bound on simultaneous faults."""
 
 import random
 from itertools import islice

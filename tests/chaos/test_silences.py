@@ -1,4 +1,4 @@
-"""Silences of partitions are found between acknowledgements, and judged without what the machine withheld."""
+"""Silences of partitions: gaps between acknowledgements, less the time that the machine withheld."""
 
 from cordwood.chaos.live.flood.waits import MachineTime, Wait
 from cordwood.chaos.live.report import Report

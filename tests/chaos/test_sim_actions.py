@@ -1,4 +1,4 @@
-"""What simulated clients and administrators do is counted, and each of it happens in the runs of the suite."""
+"""Actions of simulated clients and administrators: each is counted, and each occurs in the runs of the suite."""
 
 from collections import Counter
 from dataclasses import replace
@@ -25,11 +25,11 @@ RARE = {
     "topic-made-again",
     "unclean-election",
 }
-"""These take luck, or several things that follow one another; a night's seeds have them."""
+"""Actions that need luck or several steps in a row. The seeds of a night have them."""
 
 
 def busy(seed: int) -> Plan:
-    """A world in which everybody does everything, and brokers die."""
+    """Return a plan with every kind of chore, producers of all acks, consumers, seekers, and kills of leaders."""
     chores = (Chore.LOSSY_TOPIC_MADE, Chore.TOPIC_MADE, *Chore) * 2
     hasty = ProducerPlan(True, -1, 0.01, 64, 200, batches_in_flight=5)
     careless = [ProducerPlan(False, acks, 0.2, 8, 200) for acks in (0, 1)]

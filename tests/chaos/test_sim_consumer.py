@@ -1,4 +1,4 @@
-"""Simulated consumers: those that read from any replica need no leader, and all others do."""
+"""Simulated consumers: those that read from any replica (KIP-392) need no leader, and all others do."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a power cut, a kill and a broken drive leave of what was written to the simulated disk."""
+"""The simulated disk: file contents and directory entries after a power cut, a kill, or a failure of the drive."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ def disk() -> SimulatedDisk:
 
 
 def synced_file(disk: SimulatedDisk, path: str = "/f", content: bytes = b"") -> File:
-    """An open file whose bytes and entry are on the platters."""
+    """Return an open file whose content and directory entry are synced."""
     file = disk.open(path, create=True)
     if content:
         file.pwrite([content], 0)
@@ -32,7 +32,7 @@ def synced_file(disk: SimulatedDisk, path: str = "/f", content: bytes = b"") -> 
 
 
 def outcomes(story: Callable[[SimulatedDisk], None], keep: float | None = 0.5) -> set[bytes | None]:
-    """What `/f` may hold after a story and a power cut, None where it is gone."""
+    """Return the possible contents of `/f` after a story and a power cut; None where the file is gone."""
     found: set[bytes | None] = set()
     for seed in SEEDS:
         disk = SimulatedDisk(random.Random(seed))

@@ -1,4 +1,4 @@
-"""What simulated clients write down beside what they read: every kind of answer is in the history, and is true."""
+"""Answers in the history of simulated clients: watermarks, lookups, epoch ends, contents and faults."""
 
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +15,7 @@ from cordwood.chaos.sim.schedule import Aim, Fault, Kind
 
 @pytest.fixture(scope="module")
 def history() -> History:
-    """Three brokers, two consumers of which one reads from followers, and leaders that are killed."""
+    """Return the history of three brokers, kills of leaders, and two consumers, one of which reads from followers."""
     kills = tuple(Fault(at_s, Kind.KILL, Aim.LEADER, 0.5, 1) for at_s in (3.0, 7.0))
     plan = replace(
         plan_of(1, 10.0),
@@ -72,7 +72,7 @@ def test_every_kind_of_fault_has_its_bound() -> None:
 
 @dataclass(eq=False)
 class Replica:
-    """One that may lead."""
+    """A replica that may lead."""
 
     high_watermark: int
     is_leader: bool

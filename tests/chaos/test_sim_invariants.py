@@ -1,4 +1,4 @@
-"""The rules that are held against every change of the metadata: each notices what breaks it."""
+"""Invariants of metadata changes in the simulator: each detects the change that breaks it."""
 
 from dataclasses import replace
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""What the simulator looks for beside the promises: each check notices what breaks it, and nothing else."""
+"""Checks of the simulator beside the promises: stale index rows, lost epochs, forgotten waiters, unreported disks."""
 
 import asyncio
 import random
@@ -26,7 +26,7 @@ STAGED_EPOCHS = f"{DIRECTORY}/{state.EPOCHS_FILE}.new"
 
 
 def written(batches: int) -> Log:
-    """A log on a simulated disk, with segments of some ten batches; all of it is flushed and checkpointed."""
+    """Return a flushed and checkpointed log on a simulated disk, with about ten batches in each segment."""
     disk = SimulatedDisk(random.Random(1))
     disk.make_directories(DIRECTORY)
     log = Log(disk, DIRECTORY, LogConfig(segment_bytes=800))

@@ -1,4 +1,4 @@
-"""One log, whatever happens to it: what the seeds have found stays mended."""
+"""The random scenario of one log: seeds that once found a bug, and others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Disks that acknowledge a sync and lose what it covered: no promise holds there, and the checker says so."""
+"""Disks that acknowledge a sync and lose its bytes: no promise holds, and the checker reports the lost writes."""
 
 import asyncio
 from dataclasses import replace
@@ -14,7 +14,7 @@ PLAN = replace(plan_of(1), brokers=3, voters=3, partitions=1, seekers=0, members
 
 
 def kinds_of(*, is_lying: bool) -> set[str]:
-    """What is found after all machines have lost their power at once."""
+    """Return the kinds of anomalies and violations after a power cut of all machines."""
 
     async def story() -> World:
         world = await World(PLAN).begin()

@@ -1,4 +1,4 @@
-"""The simulated world: its clock does not wait, its network keeps order, and its dead run nothing."""
+"""The simulated event loop and network: virtual time, ordered delivery, cuts, and dead or paused processes."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ from cordwood.chaos.sim.network import Network, Slowness
 
 
 class Ear(asyncio.Protocol):
-    """Remembers what it hears."""
+    """A protocol that records what it receives."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
@@ -37,7 +37,7 @@ class Ear(asyncio.Protocol):
 
 
 class World:
-    """Two hosts, of which "a" has dialled "b"."""
+    """Two hosts on a simulated network: "a" connects to "b"."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Simulated producers: what was certainly not written is written down as refused, and nothing else."""
+"""Simulated producers: only a send that was certainly not written is recorded as failed."""
 
 from dataclasses import replace
 

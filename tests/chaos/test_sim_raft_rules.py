@@ -1,4 +1,4 @@
-"""Raft's rules, as the simulator sees them in the voters: each notices what breaks it."""
+"""Raft invariants in the simulator: each detects the violation in the voters' logs."""
 
 from cordwood.chaos.sim.quorum import SimulatedQuorum, formed, run
 from cordwood.chaos.sim.raft_rules import counted_in_vain, cut_for_nothing, first_cut, rows_of
@@ -7,7 +7,7 @@ from cordwood.cluster.metadata.raft.messages import Row
 
 
 def rows(first: int, *terms: int) -> tuple[Row, ...]:
-    """Entries of these terms, from `first` on, each an object of its own."""
+    """Return entries of these terms, from index `first` on, each a distinct object."""
     return tuple((bytes([term]), index, term) for index, term in enumerate(terms, first))
 
 

@@ -1,4 +1,4 @@
-"""What simulated runs tell: several are added up, and the report covers the time in which somebody was sending."""
+"""Summaries of simulated runs: totals of several runs, and the timeline of the report."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from cordwood.chaos.sim.run_summary import Tally, sentence, story, summary
 
 @pytest.fixture(scope="module")
 def runs() -> list[Run]:
-    """Two seeds in which something strikes."""
+    """Run two seeds that have faults."""
     return [run_seed(seed, 8.0) for seed in (2, 34)]
 
 

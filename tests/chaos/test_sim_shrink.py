@@ -1,4 +1,4 @@
-"""A failing list of faults is cut down to those that it takes."""
+"""Shrinking of a failing list of faults to the faults that it needs."""
 
 from collections.abc import Sequence
 

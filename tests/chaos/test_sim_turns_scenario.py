@@ -1,4 +1,4 @@
-"""Leaders that take turns: whoever comes back gives up what only it has, and goes on."""
+"""Alternating leaders: each one that returns truncates the records that only it has, and follows (KIP-279)."""
 
 import pytest
 

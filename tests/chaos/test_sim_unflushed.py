@@ -1,4 +1,4 @@
-"""flush.policy=os: what is acknowledged from memory outlives a power cut of some brokers, as long as not of all."""
+"""`flush.policy=os`: records acknowledged from memory survive a power cut of some brokers, but not of all."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ LONG_S = 3 * SESSION_S
 
 
 async def with_a_record_on_two(cluster: ReplicaCluster) -> tuple[int, int, int]:
-    """Leader, follower, and the third broker, which was not there as the last record was acknowledged."""
+    """Commit a record while the third broker is down. Return the leader, the follower and the third broker."""
     await cluster.produce("a")
     leader = cluster.leader()
     follower, absent = sorted(set(cluster.ids) - {leader})

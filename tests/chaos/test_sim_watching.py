@@ -1,4 +1,4 @@
-"""What is looked at while a simulation runs: each watcher is quiet where all is well, and notices what is planted."""
+"""Watchers of a simulated run: each detects its planted violation, and reports nothing in a sound cluster."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,7 +38,7 @@ def found(cluster: ReplicaCluster) -> list[str]:
 
 
 async def led(cluster: ReplicaCluster) -> tuple[Any, int]:
-    """The leader's view after one record, and a follower."""
+    """Commit one record. Return the leader's view and the id of a follower."""
     await cluster.produce("a")
     leader = cluster.leader()
     return cluster.replica(leader).view, next(one for one in cluster.ids if one != leader)
@@ -132,7 +132,7 @@ def test_a_lost_replica_of_which_the_leader_does_not_learn_is_noticed(count: int
 
 @dataclass
 class Coordinating:
-    """A broker as far as its groups go: it leads the partition that keeps one, and tells of one offset."""
+    """The group coordinator of a broker: it leads one partition of `__consumer_offsets` with one committed offset."""
 
     offset: int | None
     leads: bool = True
@@ -184,7 +184,7 @@ def test_a_coordinator_that_knows_less_than_the_one_before_is_noticed(
 
 @dataclass
 class Starting:
-    """A broker that is about to open one log, and what it does to its disk meanwhile."""
+    """A broker that is about to open one log. Its start truncates the file `cuts`, if set."""
 
     log: LogFixture
     cuts: str = ""
@@ -213,7 +213,7 @@ class _Held:
 
 
 def stored(cuts: str = "") -> Starting:
-    """Three flushed batches where a broker keeps them."""
+    """Return a broker with three flushed batches. With `cuts`, its start truncates their segment."""
     log = LogFixture().append("a", "b", "c").flush()
     path = f"{TOPICS_PATH}{TOPIC_ID}/0/{0:020}.log"
     content = log.disk.content(log.path(0)).rstrip(b"\0")

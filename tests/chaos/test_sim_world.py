@@ -1,4 +1,4 @@
-"""Whole simulated clusters: a seed is a run, healthy code breaks no promise, and code without a rule does."""
+"""Whole simulated clusters: a seed determines the run, sound code breaks no promise, and mutants are detected."""
 
 import json
 import os
@@ -38,7 +38,7 @@ SYNCS_NOTHING = BY_NAME["no-segment-sync"]
 
 @dataclass(frozen=True)
 class Ended:
-    """What a process of `cordwood chaos sim` left behind."""
+    """The result of a `cordwood chaos sim` process."""
 
     exit_code: int
     lines: list[str]
@@ -46,7 +46,7 @@ class Ended:
 
 
 def sim(*options: str, source: Path = SOURCE, hash_seed: str = "0") -> Ended:
-    """`cordwood chaos sim` in a process of its own."""
+    """Run `cordwood chaos sim` in a process of its own."""
     environ = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(source)}
     command = [sys.executable, "-m", "cordwood.chaos.cli", "sim", "--json", "--no-shrink", *options]
     ended = subprocess.run(command, env=environ, cwd=source, capture_output=True, text=True, timeout=110)
@@ -78,7 +78,7 @@ def test_healthy_code_breaks_no_promise(seed: int) -> None:
 
 
 def test_a_leader_that_has_only_just_begun_tells_no_watermark_that_is_a_step_back() -> None:
-    """Seed 100: it lacked a member of the in-sync set it needs, and named what it knew as a follower."""
+    """Seed 100: a new leader below min.insync.replicas must not answer with the high watermark it had as a follower."""
     assert run_seed(100, 30.0).findings == ()
 
 

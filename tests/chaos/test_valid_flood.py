@@ -1,4 +1,4 @@
-"""The flood of valid requests repeats by its seed, leaves no announced API out, and notices every planted violation."""
+"""The flood of valid requests: determined by its seed, with every announced API, and detection of violations."""
 
 import os
 import random
@@ -33,7 +33,7 @@ PLANTED_STALL_S = 2.5
 PLANTED_MB = 200
 FLOOD_S, SHORT_FLOOD_S = 120.0, 20.0
 BLAMED_S_MAX = 5.0
-"""Ten times what a flood on a machine of its own is allowed: other tests use this one meanwhile."""
+"""Ten times the bound of a flood on a machine of its own: other tests share this machine."""
 EVERY_API = {int(module.KEY) for module in HANDLERS}
 
 
@@ -103,7 +103,7 @@ def test_the_latest_ring_of_a_loops_timer_is_found() -> None:
 
 @dataclass
 class Program:
-    """A process in the place of a broker."""
+    """A process in place of a broker."""
 
     code: str
     process: subprocess.Popen[bytes] | None = None
@@ -221,6 +221,6 @@ def test_a_flood_of_the_largest_valid_requests_troubles_no_bystander(tmp_path: P
 
 
 def grave(verdict: FloodVerdict) -> list[str]:
-    """The complaints, those of waits only where one was too long on a busy machine too."""
+    """Return the complaints; those about waits only where a wait was longer than BLAMED_S_MAX."""
     has_waited = verdict.worst is not None and verdict.worst.blamed_s > BLAMED_S_MAX
     return [each for each in verdict.complaints if has_waited or not each.startswith("the bystander waited")]

@@ -1,4 +1,4 @@
-"""The append workload: every value is unique and found again, and a seed decides all of it."""
+"""The append workload: unique values, their encoding, and determinism by seed."""
 
 import random
 
