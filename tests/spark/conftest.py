@@ -1,4 +1,4 @@
-"""One Spark session for all tests that need one: starting a second would cost more than most of them take."""
+"""One Spark session for all tests that need one: a second start takes longer than most tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from cordwood.spark.session import local_session
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of two cores that writes nothing below the working directory."""
+    """Run a Spark session with two cores that writes nothing below the working directory."""
     session = local_session(settings={"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
     yield session
     session.stop()
@@ -21,10 +21,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def active_session(request: pytest.FixtureRequest) -> None:
-    """Make the session the active one of the JVM thread that serves this thread.
+    """Make the session the active one of the JVM thread that serves this Python thread.
 
     Writes look up "cordwood" in the active session of their JVM thread. py4j gives a Python thread another connection,
-    and so another JVM thread, once it takes its own for lost; `createDataFrame` sets the active session anew.
+    and so another JVM thread, once py4j takes the first for lost. `createDataFrame` sets the active session again.
     """
     if "spark" in request.fixturenames:
         request.getfixturevalue("spark").createDataFrame([(1,)], "x int")
@@ -32,7 +32,7 @@ def active_session(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
-    """One broker for all tests that only need topics of their own."""
+    """Run one broker for all tests that need only their own topics."""
     broker = RunningBroker(tmp_path_factory.mktemp("shared") / "data").start()
     try:
         yield Log(broker.bootstrap)
@@ -42,5 +42,5 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
 
 @pytest.fixture
 def story(spark: SparkSession, log: Log, tmp_path: Path) -> SparkScenario:
-    """The shared session and the shared broker, with a directory of the test's own."""
+    """Return a scenario of the shared session and broker, with a directory for this test."""
     return SparkScenario(spark, log, tmp_path)

@@ -1,4 +1,4 @@
-"""A batch takes as much as it may, fairly, and waits for enough only so long."""
+"""Admission of a micro-batch: a fair share for each partition, and a bounded wait for a minimum of records."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A batch read returns what its options say, each record once, and says in a sentence what cannot be."""
+"""Batch reads: the offset range of the options, each record once, and user errors as sentences."""
 
 import pytest
 from pyspark.sql.datasource import InputPartition

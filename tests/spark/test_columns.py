@@ -1,4 +1,4 @@
-"""The columns are those of Spark's Kafka source, and a user's schema picks among them."""
+"""Columns of a record: those of Spark's Kafka source, and the selection by a user's schema."""
 
 import pickle
 

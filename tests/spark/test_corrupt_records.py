@@ -1,4 +1,4 @@
-"""What a task does with a batch that cannot be decoded: it says where, or goes on behind it."""
+"""Corrupt batches in a Spark task: an error with the offset, or a skip to the next batch (`failOnCorruptRecords`)."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What Spark reads while brokers die: exactly the committed records, each once. CORDWOOD_KILLS=20 is the full form."""
+"""Spark reads during broker failures: exactly the committed records, each once. CORDWOOD_KILLS=20 is the full form."""
 
 import os
 import random
@@ -22,14 +22,14 @@ from spark_scenario import Log, SparkScenario, read_batch
 RECORDS = 6_000
 DRIVER_S = 90.0
 SMALL_FETCHES = {"fetchBytes": "16384", "minPartitions": "6"}
-"""Many requests, so that trouble finds the read in the middle of some."""
+"""Small fetches make many requests, so that a failure meets a read between two of them."""
 
 pytestmark = pytest.mark.timeout(120 + 90 * KILLS)
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three brokers."""
+    """Run three brokers."""
     running = LocalCluster(tmp_path_factory.mktemp("failover") / "cluster", 3)
     running.up()
     try:
@@ -40,19 +40,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def story(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> SparkScenario:
-    """Spark and the three brokers."""
+    """Return a scenario of Spark and the three brokers."""
     return SparkScenario(spark, Log(cluster.bootstrap), tmp_path)
 
 
 def make_topic(cluster: LocalCluster, name: str, partitions: int = 3) -> Havoc:
-    """A topic with all its replicas, and the trouble it will have."""
+    """Create a topic with a replica on every broker. Return the faults to inject on it."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(name, partitions, cluster.count)])[name].result(30)
     return Havoc(cluster, name)
 
 
 def append(cluster: LocalCluster, topic: str, begin: int, end: int) -> list[str]:
-    """Confirmed records with the numbers from `begin` to `end`, over all partitions; returns their values."""
+    """Produce acknowledged records numbered from `begin` to `end` over all partitions. Return their values."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
     for number in range(begin, end):
         producer.produce(topic, f"{number:08}".encode(), f"{number}".encode())
@@ -75,7 +75,7 @@ def test_a_read_in_trouble_returns_every_record_once(
     assert values(story.table(subscribe=name)) == sent
     reads = 0
     with havoc.going_on(lambda: trouble(havoc)) as is_over:
-        # One read follows the other without a pause, so that whatever happens happens to one of them.
+        # Reads follow each other without a pause, so that each fault meets one of them.
         while not is_over():
             assert values(story.table(subscribe=name, **SMALL_FETCHES)) == sent
             reads += 1
@@ -89,7 +89,7 @@ def test_a_stream_that_stops_at_random_writes_every_record_once(cluster: LocalCl
         query = copy.writer.start()
         copy.append(1500)
         query.awaitTermination(rng.uniform(0.5, 3.0))
-        # Interrupts the batch wherever it is: before its write, in it, or between the write and Spark's commit.
+        # Interrupts the micro-batch before its write, during it, or between the write and Spark's commit.
         query.stop()
     copy.finish()
     assert copy.values() == copy.sent
@@ -107,7 +107,7 @@ def test_a_driver_that_is_killed_at_random_has_written_every_record_once(
 
 
 def run_and_kill_a_driver(copy: "Copy", after_s: float) -> None:
-    """SIGKILL to a driver and its Java, so long after it has begun to write."""
+    """Kill a driver and its JVM with SIGKILL, `after_s` seconds after its first written batch."""
     rows = len(copy.values())
     driver = subprocess.Popen([sys.executable, copier.__file__, *copy.places], start_new_session=True)
     try:
@@ -121,7 +121,7 @@ def run_and_kill_a_driver(copy: "Copy", after_s: float) -> None:
 
 
 class Copy:
-    """A topic, and the Delta table that a stream makes of it."""
+    """A topic, and the Delta table to which a stream copies it."""
 
     def __init__(self, cluster: LocalCluster, story: SparkScenario, topic: str) -> None:
         make_topic(cluster, topic)
@@ -132,15 +132,15 @@ class Copy:
         self.sent: list[str] = []
 
     def append(self, count: int) -> None:
-        """So many more records, confirmed."""
+        """Produce `count` more acknowledged records."""
         self.sent += append(self._cluster, self._topic, len(self.sent), len(self.sent) + count)
 
     def finish(self) -> None:
-        """Let the stream copy what is left, and end."""
+        """Let the stream copy the rest, and wait for its end."""
         assert self.writer.trigger(availableNow=True).start().awaitTermination(DRIVER_S)
 
     def values(self) -> list[str]:
-        """What the table has, sorted."""
+        """Return the sorted values of the table."""
         if not DeltaTable.is_deltatable(self._table):
             return []
         return sorted(DeltaTable(self._table).to_pyarrow_table().column("value").to_pylist())
@@ -159,7 +159,7 @@ def test_no_record_above_the_watermark_is_read(cluster: LocalCluster) -> None:
 
 
 def appended_by_the_leader_alone(bootstrap: str, topic: str, count: int) -> int:
-    """Records with acks=1: in the leader's log, and nowhere else. Returns how many it took."""
+    """Produce records with acks=1 to the leader's log alone. Return how many the leader acknowledged."""
     confirmed: list[int] = []
     producer = Producer({"bootstrap.servers": bootstrap, "acks": 1})
     for _ in range(count):

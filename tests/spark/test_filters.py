@@ -1,4 +1,4 @@
-"""Pushed filters narrow what is read, and never lose a record that passes them."""
+"""Filter pushdown: filters narrow the partitions and offsets to read, and lose no record that passes them."""
 
 from datetime import UTC, datetime
 
@@ -38,7 +38,7 @@ offset_filters = st.one_of(
 
 
 def passes(each: Filter, offset: int) -> bool:
-    """What Spark would say, written down a second time."""
+    """Return whether the offset passes the filter in Spark's semantics: an independent implementation."""
     words = {EqualTo: "==", EqualNullSafe: "==", GreaterThan: ">", GreaterThanOrEqual: ">=", LessThan: "<", In: "in"}
     return bool(eval(f"{offset} {words.get(type(each), '<=')} {each.value}"))  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""The first batch carries its own beginning, so that a restart reads the same records."""
+"""The start offsets of a stream, kept in the end offset of its first micro-batch: a restart reads the same records."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Spark's own Kafka source reads the same from our brokers as ours does, column by column."""
+"""Compatibility with Spark's Kafka source: it reads the same columns from Cordwood as the `cordwood` source."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from cordwood.bench.systems import CannotRun
 
 JARS = Path(__file__).resolve().parents[2] / "build" / "spark-kafka"
 ARTIFACTS = (
-    # The newest of each that Maven Central has, and that goes with Spark 4.3.
+    # The newest version of each on Maven Central that works with Spark 4.3.
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
     ("org.apache.kafka", "kafka-clients", "3.9.2"),
@@ -28,7 +28,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @pytest.fixture(scope="module", autouse=True)
 def kafka_source(spark: SparkSession) -> None:
-    """The jars of Spark's own source, in the shared session."""
+    """Add the jars of Spark's Kafka source to the shared session."""
     try:
         fetch_jars("Spark's own Kafka source", ARTIFACTS, JARS, with_dependencies=False)
     except CannotRun as reason:
@@ -39,7 +39,7 @@ def kafka_source(spark: SparkSession) -> None:
 
 @pytest.fixture(scope="module")
 def topic(log: Log) -> str:
-    """Records of every kind: all codecs, null and empty keys and values, headers, times out of order."""
+    """Produce records of every kind: all codecs, null and empty keys and values, headers, timestamps out of order."""
     name = log.topic(PARTITIONS)
     for codec in CODECS:
         producer = Producer({"bootstrap.servers": log.bootstrap, "compression.type": codec, "linger.ms": 50})
@@ -117,7 +117,7 @@ def test_each_reads_what_the_other_wrote(story: SparkScenario, topic: str) -> No
         writer = table(story, "cordwood", subscribe=topic).select(*columns).write.format(kind)
         writer.option("kafka.bootstrap.servers", story.log.bootstrap).option("topic", copy).mode("append").save()
     written = [
-        # As text, for null has no order.
+        # Rows are compared as text, because null has no order.
         sorted(repr(tuple(row)) for row in table(story, reader, subscribe=copy).select(*columns).collect())
         for copy in copies.values()
         for reader in FORMATS

@@ -1,4 +1,4 @@
-"""Offsets are the same text for the same numbers, whatever order they came in."""
+"""Offsets as JSON text: equal offsets give equal text, in any order of partitions."""
 
 import json
 from random import Random

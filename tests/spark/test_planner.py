@@ -1,4 +1,4 @@
-"""Tasks cover every offset once, are enough, and none is too long."""
+"""Input partitions: every offset once, at least the wanted number of tasks, and none above the maximum length."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Every option of a reader is understood, or answered with a sentence that says what would be right."""
+"""Reader options: each is parsed, or refused with a sentence that names the fix."""
 
 import pickle
 from pathlib import Path

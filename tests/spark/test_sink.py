@@ -1,4 +1,4 @@
-"""Rows become records on their topic and partition, and a task fails with a sentence where one does not."""
+"""The sink: rows become records on their topic and partition, and a failed record fails the task with a sentence."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ HEADERS_NAME = "array<struct<key:string,value:binary>>"
 
 
 def write(log: Log, *tables: pa.RecordBatch, **given: str) -> Written:
-    """What one task of df.write does with these."""
+    """Write the tables as one task of `df.write` does."""
     fields = [(field.name, SPARK_NAMES.get(field.type, HEADERS_NAME)) for field in tables[0].schema]
     return write_rows(sink_options({"bootstrapServers": log.bootstrap, **given}, fields, overwrite=False), tables)
 
@@ -64,7 +64,7 @@ def test_the_topic_of_the_options_wins_over_the_columns(log: Log) -> None:
 
 def test_a_key_goes_where_java_clients_send_it(log: Log) -> None:
     hashes = {"21": -973932308, "foobar": -790332482, "abc": 479470107, "a-little-bit-longer-string": -1486304829}
-    """Of murmur2, as Kafka's own UtilsTest has them."""
+    """Hashes of murmur2 in Kafka's UtilsTest."""
     topic = log.topic(5)
     write(log, table(key=list(hashes), value=list(hashes)), topic=topic)
     found = {str(record.key(), "utf-8"): number for number in range(5) for record in records(log, topic, number)}

@@ -1,4 +1,4 @@
-"""Every option of a writer is understood or answered with a sentence, and so is a table that is not of records."""
+"""Writer options and table schemas: each is parsed, or refused with a sentence."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""format("cordwood") in Spark itself: tables, streams and writes, and what a user sees who gets something wrong."""
+"""format("cordwood") in Spark: tables, streams, writes, and error messages."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A stream's batches hold every record once, across restarts, new partitions and logs that have changed."""
+"""Stream reads: each record in exactly one micro-batch, over restarts, new partitions and changed logs."""
 
 import json
 import pickle
@@ -196,7 +196,7 @@ def test_a_new_partition_that_has_lost_records_already_is_data_loss(log: Log) ->
 
 
 class ApiKey(IntEnum):
-    """What a trigger asks a broker for."""
+    """API keys of the requests that a reader sends."""
 
     LIST_OFFSETS = 2
     METADATA = 3
@@ -204,7 +204,7 @@ class ApiKey(IntEnum):
 
 
 class AskedBroker(ScriptedBroker):
-    """One that counts what it is asked for."""
+    """A broker that records the API keys of its requests."""
 
     def __init__(self) -> None:
         self.asked: list[ApiKey] = []

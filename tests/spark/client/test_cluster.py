@@ -1,4 +1,4 @@
-"""A cluster as it is: topics, partitions and offsets of a real broker, before and after a restart."""
+"""Cluster metadata of the Spark client: topics, partitions, and offsets by position and by time, over a restart."""
 
 import pickle
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Log:
-    """One topic of three partitions on a broker that other tests use too."""
+    """One topic of three partitions on a shared broker."""
 
     def __init__(self, broker: RunningBroker, topic: str) -> None:
         self.broker, self.topic = broker, topic
@@ -39,7 +39,7 @@ class Log:
         return ClusterReader(self.settings())
 
     def produce(self, partition: int, count: int, value: bytes = b"x") -> None:
-        """Records one second apart, acknowledged, in small batches."""
+        """Produce acknowledged records one second apart, in small batches."""
         producer = Producer({"bootstrap.servers": self.broker.bootstrap, "batch.size": 5000})
         for nth in range(count):
             producer.produce(self.topic, value, partition=partition, timestamp=NOW_MS + 1000 * nth)

@@ -1,4 +1,4 @@
-"""What a connection makes of those that it meets."""
+"""Connections of the Spark client: refusal of peers that are no broker, and trial of every bootstrap address."""
 
 import socket
 import threading
@@ -13,7 +13,7 @@ from cordwood.spark.errors import RequestRefused, Unavailable
 
 
 def stranger(says: bytes) -> Address:
-    """Somebody who says the same to everybody, and hangs up."""
+    """Listen for one connection, answer its request with `says`, and close. Return the address."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def answer() -> None:

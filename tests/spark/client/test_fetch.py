@@ -1,4 +1,4 @@
-"""Reading a range from a broker that gives trouble of every kind."""
+"""Fetches of an offset range: retries, elections, lost connections, gone offsets and damaged batches."""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def batch(base: int, *values: str, **fields: int) -> bytes:
 
 @pytest.fixture
 def broker() -> Iterator[ScriptedBroker]:
-    """Six records in three batches, one batch in an answer."""
+    """Run a broker with six records in three batches, which answers with one batch at a time."""
     with ScriptedBroker(batch(0, "a", "b"), batch(2, "c"), batch(3, "d", "e", "f")) as running:
         yield running
 

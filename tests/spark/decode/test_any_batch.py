@@ -1,4 +1,4 @@
-"""Any batch decodes to what storage's plain decoder makes of it, and bad bytes do nothing worse than be refused."""
+"""Property tests of the Arrow decoder: it agrees with the decoder of storage, and refuses damaged bytes."""
 
 import struct
 
@@ -26,7 +26,7 @@ record = st.builds(
 )
 records = st.one_of(
     st.lists(record, min_size=1, max_size=30),
-    # Many alike, then perhaps another: where a walk goes by runs.
+    # Many records of one length, then others: the decoder locates a run of equal lengths in one step.
     st.builds(lambda one, count, last: [one] * count + last, record, st.integers(1, 150), st.lists(record, max_size=3)),
 )
 

@@ -1,4 +1,4 @@
-"""Columns as Spark wants them, and only those."""
+"""Arrow columns of decoded records: types, order, selection and timestamps."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Whole batches out of an answer, and the ones that nobody is to see."""
+"""Batches of a fetch response: validation, incomplete batches, and skipping of control and aborted batches."""
 
 import struct
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ ANN, BOB = 7, 8
 
 
 class Writers:
-    """A log to which producers write in transactions and without, batch by batch."""
+    """A log of batches from transactional and other producers."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Compressed batches: however they were framed, and no more memory than is allowed."""
+"""Decompression of batches: codecs, framings of snappy, and a bound on memory."""
 
 import struct
 
@@ -19,7 +19,7 @@ PACKED = [each for each in Compression if each is not Compression.NONE]
 
 
 def packed_with(batch: bytes, compression: Compression, packed: bytes) -> bytes:
-    """The batch with other bytes as its compressed records."""
+    """Return the batch with other bytes as its compressed records."""
     made = bytearray(batch[:HEADER_BYTES]) + packed
     struct.pack_into(">h", made, 21, compression)
     return sealed(made)

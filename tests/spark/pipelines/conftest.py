@@ -1,4 +1,4 @@
-"""A pipeline's workplace with an empty broker, and `examples` as a package without the root on the path."""
+"""Fixtures of the pipeline tests: an empty broker, and `examples` as a package without the root on `sys.path`."""
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -20,5 +20,5 @@ from examples.pipelines.workplace import Workplace  # noqa: E402
 
 @pytest.fixture
 def place(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> Workplace:
-    """The shared session, a broker of the test's own, and its directory."""
+    """Return a workplace with the shared session, a new broker, and its directory."""
     return Workplace(spark, broker.bootstrap, tmp_path)

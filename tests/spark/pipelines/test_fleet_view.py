@@ -1,4 +1,4 @@
-"""Two tables meet: the view follows flights, corrections and removals on either side."""
+"""Table-table join: the view follows flights, corrections and removals of either table."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def test_the_view_is_the_join_of_what_both_sides_last_said(place: Workplace) -> 
 
 
 def joined(planes: Any, flights: Any) -> Any:
-    """The view as pandas makes it from the tables."""
+    """Return the view that pandas computes from the tables."""
     landings = flights.dropna(subset=["tailnum", "air_time"]).groupby("tailnum").tail(1)
     places = landings.rename(columns={"dest": "airport", "time_hour": "since"})
     return planes.merge(places, on="tailnum")[["tailnum", "manufacturer", "model", "airport", "since"]]

@@ -1,4 +1,4 @@
-"""A stream meets a table: a correction of the register concerns the flights that come after it."""
+"""Stream-table join: a correction of the table applies to the flights after it."""
 
 import pandas as pd
 from deltalake import DeltaTable

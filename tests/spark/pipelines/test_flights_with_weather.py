@@ -1,4 +1,4 @@
-"""Two streams meet: every flight finds the weather of its hour, though all flights come first."""
+"""Stream-stream join: every flight is joined with the weather of its hour, though all flights arrive first."""
 
 from frames import assert_same_rows
 

@@ -1,4 +1,4 @@
-"""Windows: news that is hours late counts, news that is days late does not, and no hour is said twice."""
+"""Windowed aggregation: records hours late count, records days late do not, and each hour is emitted once."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def found(place: Workplace) -> Any:
 
 
 def final_hours(departures: Any) -> Any:
-    """What pandas says of the hours that ended a day before the last one."""
+    """Return the figures that pandas computes for hours that ended at least a day before the last departure."""
     hours = departures.groupby(["origin", "time_hour"], as_index=False)
     figures = hours.agg(flights=("flight", "size"), mean_delay=("dep_delay", "mean"))
     is_final = figures["time_hour"] + pd.Timedelta(hours=1) <= departures["time_hour"].max() - pd.Timedelta(days=1)

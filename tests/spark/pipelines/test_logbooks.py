@@ -1,4 +1,4 @@
-"""Event sourcing: a snapshot and the flights since make the books that all flights make."""
+"""Event sourcing: a snapshot plus the flights after it gives the same logbooks as a rebuild from all flights."""
 
 from frames import assert_same_rows
 

@@ -1,4 +1,4 @@
-"""Change data capture: the Delta table is the register, and stays it when a batch is processed twice."""
+"""Change data capture: the Delta table equals the register, also after a micro-batch that runs twice."""
 
 from frames import assert_same_rows
 
@@ -23,7 +23,7 @@ def test_the_table_follows_inserts_updates_and_deletes(place: Workplace) -> None
 
 
 def forget_the_last_batch(place: Workplace) -> None:
-    """As if Spark had been killed between the table's commit of a batch and its own."""
+    """Remove Spark's commit of the last micro-batch, as after a kill between the table's commit and Spark's."""
     commits = place.directory / "checkpoints" / "planes" / "commits"
     last = max(int(path.name) for path in commits.glob("[0-9]*"))
     (commits / str(last)).unlink()

@@ -1,4 +1,4 @@
-"""Replay: days before the chosen one keep what they said, days from it on say what the new logic says."""
+"""Replay: days before the chosen day keep their results, and later days get the results of the new logic."""
 
 from typing import Any
 
