@@ -1,4 +1,4 @@
-"""Delayed removal of segment and topic files: `file.delete.delay.ms`, or the broker's default where it is not set."""
+"""Delayed removal of segment and topic files: `file.delete.delay.ms`, or else `log.segment.delete.delay.ms`."""
 
 import asyncio
 import contextlib

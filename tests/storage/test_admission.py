@@ -35,7 +35,7 @@ some_records = st.lists(st.lists(record, max_size=5) | many_alike, min_size=1, m
 
 
 def admitted(batch: bytes, *, compacted: bool = False, budget: Budget | None = None) -> Budget:
-    """Admit the batch and return the remaining budget. Raises InvalidRecord or BatchTooLarge where it is refused."""
+    """Admit the batch and return the remaining budget. Raises as `admit` and `admit_records` do."""
     budget = budget or Budget()
     header, config = check(batch), LogConfig(compacted=compacted, batch_bytes_max=1 << 30)
     admit(batch, header, config, NOW_MS)
