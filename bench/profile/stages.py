@@ -45,7 +45,7 @@ _RULES = (
              "RealFile.sync", "Partition.flushed", "Log.flushed"),
     Stage.of("append (pwrite)", "RealFile.pwrite"),
     Stage.of("append (check, index, bookkeeping)", "Partition.append"),
-    Stage.of("decode", "read_head", "read_produce", "read_fetch", "reading", "Api.decoding"),
+    Stage.of("decode", "read_head", "read_produce", "read_lone", "read_fetch", "reading", "Api.decoding"),
     Stage.of("respond (encode)", "encode (produce.py", "encode (cordwood/cluster/kafka/", "DelayedFetch._answer",
              "encode_"),
     Stage.of("send", "Connection.wake", "Connection._pump", "Connection._read_piece"),

@@ -116,8 +116,8 @@ MUTANTS = (
     Mutant(
         "any-acks-will-do",
         "cluster/kafka/handlers/produce.py",
-        "                elif acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):\n",
-        "                elif False:\n",
+        "    elif acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):\n",
+        "    elif False:\n",
         "acks is -1, 1 or 0.",
         "A producer believes in more replicas than it was given.",
         Scenario.BROKERS,
@@ -125,8 +125,8 @@ MUTANTS = (
     Mutant(
         "clients-write-internal-topics",
         "cluster/kafka/handlers/produce.py",
-        "                elif topic in INTERNAL_TOPICS:\n",
-        "                elif False:\n",
+        "    elif topic in INTERNAL_TOPICS:\n",
+        "    elif False:\n",
         "Clients do not write to internal topics.",
         "A client moves the committed offsets of a group.",
         Scenario.BROKERS,

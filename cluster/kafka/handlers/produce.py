@@ -25,7 +25,7 @@ from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.leader_hints import FindLeader, Leader, current_leader, node_endpoints
-from cordwood.cluster.kafka.produce_request import PartitionData, read_produce
+from cordwood.cluster.kafka.produce_request import PartitionData, read_lone, read_produce
 from cordwood.cluster.kafka.produce_request import ProduceRequest as Request
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.slot import Slot
@@ -72,6 +72,8 @@ _PARTITION_V3 = struct.Struct(">ihqq").pack
 _PARTITION_V5 = struct.Struct(">ihqqq").pack
 _NOT_THROTTLED = b"\x00\x00\x00\x00"
 _PARTITION_V9 = struct.Struct(">ihqqqbbb").pack
+_LONE_V9 = struct.Struct(">ihqqqbbb6x").pack
+"""The end of a response with one partition: its topic's tags, throttle time 0 and the response's tags follow it."""
 
 
 Leaders = Mapping[tuple[str, int], Leader]
@@ -140,6 +142,10 @@ class PendingProduce:
         if self.left == 0:
             # An outcome refers to its request: clearing them here avoids a reference cycle for every request.
             topics, self.topics = self.topics, []
+            lone = encode_lone(self.head, topics)
+            if lone is not None:
+                self.slot.fill([lone])
+                return
             leaders = self._leaders(topics) if self.is_misdirected and self.head.version >= LEADERS_FROM else {}
             encoding = encode(self.head, topics, leaders)
             answer = some(encoding, STEPS_AT_ONCE)
@@ -190,6 +196,10 @@ class ProduceHandler:
         """Append the batches of a request, and fill `slot` when they are acknowledged. Raises Malformed."""
         if not 0 <= head.version <= VERSIONS[-1]:
             raise Malformed(f"Produce in version {head.version}, which this broker does not serve")
+        lone = read_lone(head, frame)
+        if lone is not None:
+            self._append_lone(head, lone, slot)
+            return
         reading = read_produce(head, frame)
         request = some(reading, STEPS_AT_ONCE)
         if request is None:
@@ -234,28 +244,41 @@ class ProduceHandler:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def _pending(self, head: RequestHead, request: Request, slot: Slot) -> PendingProduce:
+        """Begin a request, with a full budget for the check of its records."""
+        self._budget.records, self._budget.unpacked_bytes = RECORDS_AT_ONCE, UNPACKED_BYTES_AT_ONCE
+        deadline = self._now() + request.timeout_ms / 1000
+        return PendingProduce(head, slot, deadline, self._find_leader, self._fill_later)
+
+    def _append_lone(self, head: RequestHead, request: Request, slot: Slot) -> None:
+        """Append the only batch of a request. The same as `_append_all`, without the steps of a large request."""
+        pending, acks = self._pending(head, request, slot), request.acks
+        topic, (data,) = request.topics[0]
+        outcome = ProduceOutcome(pending, data.partition)
+        pending.topics.append((topic, [outcome]))
+        code = _refusal(head.version, acks, topic)
+        if code:
+            outcome.code = code
+        elif not self._append(topic, data, outcome, acks, self._wall_clock(), self._budget):
+            self._check_beside(pending, [Unchecked(topic, data, outcome)], acks)
+            return
+        self._end(pending, acks)
+
     def _append_all(self, head: RequestHead, request: Request, slot: Slot) -> Steps[bool]:
         """Append every batch, a step or more for each. Return False if some are left to be checked in a thread."""
-        deadline = self._now() + request.timeout_ms / 1000
-        pending = PendingProduce(head, slot, deadline, self._find_leader, self._fill_later)
-        acks = request.acks
+        pending, acks = self._pending(head, request, slot), request.acks
         now_ms = self._wall_clock()
-        budget = self._budget
-        budget.records, budget.unpacked_bytes = RECORDS_AT_ONCE, UNPACKED_BYTES_AT_ONCE
         unchecked: list[Unchecked] = []
         for topic, partitions in request.topics:
             outcomes: list[ProduceOutcome] = []
             pending.topics.append((topic, outcomes))
+            code = _refusal(head.version, acks, topic)
             for data in partitions:
                 outcome = ProduceOutcome(pending, data.partition)
                 outcomes.append(outcome)
-                if head.version < VERSIONS[0]:
-                    outcome.code = ErrorCode.unsupported_version
-                elif acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
-                    outcome.code = ErrorCode.invalid_required_acks
-                elif topic in INTERNAL_TOPICS:
-                    outcome.code = ErrorCode.invalid_topic_exception
-                elif unchecked or not self._append(topic, data, outcome, acks, now_ms, budget):
+                if code:
+                    outcome.code = code
+                elif unchecked or not self._append(topic, data, outcome, acks, now_ms, self._budget):
                     # Later batches of the request stay after it.
                     unchecked.append(Unchecked(topic, data, outcome))
                 for _ in range(len(data.records) // BYTES_PER_STEP + 1):
@@ -354,6 +377,18 @@ class ProduceHandler:
             pending.slot.fill([])
 
 
+def _refusal(version: int, acks: int, topic: str) -> int:
+    """Return the error of a request that may not write to this topic at all; 0 if it may."""
+    code: int = ErrorCode.none
+    if version < VERSIONS[0]:
+        code = ErrorCode.unsupported_version
+    elif acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
+        code = ErrorCode.invalid_required_acks
+    elif topic in INTERNAL_TOPICS:
+        code = ErrorCode.invalid_topic_exception
+    return code
+
+
 def _check_records(batch: Bytes, config: LogConfig, unpacked_bytes_max: int) -> None:
     """Raises what `check` and `admit_records` raise."""
     admit_records(batch, check(batch), config, Budget(unpacked_bytes=unpacked_bytes_max))
@@ -366,6 +401,18 @@ def encode(head: RequestHead, topics: list[tuple[str, list[ProduceOutcome]]], le
         return _FRAME_V9(_HEAD_BYTES_V9 + len(body), head.correlation_id, 0) + body
     body = yield from _encode_legacy(head, topics)
     return struct.pack(">i", len(body)) + body
+
+
+def encode_lone(head: RequestHead, topics: list[tuple[str, list[ProduceOutcome]]]) -> bytes | None:
+    """Return the flexible response frame of one acknowledged batch; None for any other response."""
+    name, outcomes = topics[0] if len(topics) == 1 else ("", [])
+    if head.version < 9 or len(outcomes) != 1 or outcomes[0].message is not None:
+        return None
+    (o,) = outcomes
+    name_field = _compact_name(name)
+    tail = _LONE_V9(o.index, o.code, o.base_offset, o.append_time, o.log_start, 1, 0, 0)
+    frame = _FRAME_V9(_HEAD_BYTES_V9 + 2 + len(name_field) + len(tail), head.correlation_id, 0)
+    return b"".join((frame, b"\x02", name_field, b"\x02", tail))
 
 
 def _encode_flexible(topics: list[tuple[str, list[ProduceOutcome]]], leaders: Leaders) -> Steps[bytes]:

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from cordwood.cluster.kafka.codec import RequestHead
-from cordwood.cluster.kafka.produce_request import ProduceRequest, read_produce
+from cordwood.cluster.kafka.produce_request import ProduceRequest, read_lone, read_produce
 from cordwood.cluster.kafka.turns import at_once
 from cordwood.cluster.kafka.wire import Malformed, uvarint
 
@@ -29,7 +29,15 @@ def body(*topics: bytes, transactional_id: bytes = b"\x00", tags: bytes = b"\x00
 
 
 def read(content: bytes, version: int = 11) -> ProduceRequest:
-    return at_once(read_produce(RequestHead(0, version, 1, "", 0), memoryview(content)))
+    """Decode a request by the full decoder, to which the fast path for a single batch must agree."""
+    head, frame = RequestHead(0, version, 1, "", 0), memoryview(content)
+    lone, request = read_lone(head, frame), at_once(read_produce(head, frame))
+    assert lone in (None, request)
+    return request
+
+
+def is_lone(content: bytes) -> bool:
+    return read_lone(RequestHead(0, 11, 1, "", 0), memoryview(content)) is not None
 
 
 def found(request: ProduceRequest) -> list[tuple[str, list[tuple[int, bytes]]]]:
@@ -39,7 +47,9 @@ def found(request: ProduceRequest) -> list[tuple[str, list[tuple[int, bytes]]]]:
 @pytest.mark.parametrize("records", [b"r", b"r" * 126, b"r" * 127, b"r" * 20_000])
 @pytest.mark.parametrize("name", ["t", "t" * 125, "t" * 126, "t" * 249])
 def test_a_lone_batch_is_found_whatever_the_lengths(name: str, records: bytes) -> None:
-    request = read(body(topic(name, partition(5, records))))
+    content = body(topic(name, partition(5, records)))
+    request = read(content)
+    assert is_lone(content) == (len(name) < 127)
     assert found(request) == [(name, [(5, records)])]
     assert (request.transactional_id, request.acks, request.timeout_ms) == (None, ACKS_ALL, TIMEOUT_MS)
 

@@ -1,0 +1,45 @@
+"""The Produce response: the fast path for a single acknowledged batch gives the same bytes as the general encoder."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cordwood.cluster.kafka.codec import RequestHead
+from cordwood.cluster.kafka.handlers.produce import ProduceOutcome, encode, encode_lone
+from cordwood.cluster.kafka.turns import at_once
+
+
+def outcome(index: int, message: str | None = None) -> ProduceOutcome:
+    """The outcome of a batch at offset 7, without a request to complete."""
+    made = ProduceOutcome(cast(Any, SimpleNamespace()), index)
+    made.base_offset, made.append_time, made.log_start, made.message = 7, 1_700_000_000_000, 3, message
+    return made
+
+
+def head(version: int) -> RequestHead:
+    return RequestHead(0, version, 99, "client", 0)
+
+
+@pytest.mark.parametrize("version", range(9, 12))
+@pytest.mark.parametrize("name", ["t", "t" * 126, "t" * 127, "t" * 249])
+def test_a_lone_response_has_the_bytes_of_the_general_encoder(version: int, name: str) -> None:
+    topics = [(name, [outcome(5)])]
+    assert encode_lone(head(version), topics) == at_once(encode(head(version), topics, {}))
+
+
+@pytest.mark.parametrize(
+    ("version", "topics"),
+    [
+        (8, [("t", [outcome(0)])]),
+        (11, [("t", [outcome(0), outcome(1)])]),
+        (11, [("t", [outcome(0)]), ("u", [outcome(0)])]),
+        (11, [("t", [outcome(0, "refused")])]),
+        (11, [("t", [])]),
+        (11, []),
+    ],
+)
+def test_other_responses_are_left_to_the_general_encoder(
+    version: int, topics: list[tuple[str, list[ProduceOutcome]]]
+) -> None:
+    assert encode_lone(head(version), topics) is None
