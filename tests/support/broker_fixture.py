@@ -1,4 +1,4 @@
-"""A real broker in a process of its own, for tests that need to kill it."""
+"""A real broker in a process of its own, for tests that kill it."""
 
 import contextlib
 import os
@@ -16,32 +16,32 @@ STOP_S = 40.0
 POLL_S = 0.02
 READY = "event=broker.ready"
 PORTS = range(10_000, 20_000)
-"""Below those that the system gives to outgoing connections, and below `local_cluster`'s."""
+"""Ports below the system's range for outgoing connections, and below those of `local_cluster`."""
 
 _rng = random.SystemRandom()
 
 
 class RunningBroker:
-    """`cordwood serve` on a free port of 127.0.0.1, told what to do in verbs.
+    """`cordwood serve` on a free port of 127.0.0.1.
 
-    The port and the data directory stay the same over `restart`. What the broker prints goes to `log_path`.
+    The port and the data directory stay the same over `restart`. The broker's output goes to `log_path`.
     """
 
     def __init__(self, data: Path, **settings: str) -> None:
-        """`settings` are Kafka's keys with `_` for `.`: RunningBroker(path, num_partitions="3")."""
+        """Take `settings` as Kafka's keys with `_` for `.`: RunningBroker(path, num_partitions="3")."""
         self.data = data
         self.port = free_port()
         self.settings = {key.replace("_", "."): value for key, value in settings.items()}
         self.log_path = data.with_name(data.name + ".broker.log")
         self.ready_mark = READY
-        """What is in its output once it may lead; for brokers whose log lines look otherwise."""
+        """The text in the output that shows that the broker is ready; for brokers with another log format."""
         self.descriptors_max: int | None = None
-        """How many descriptors the process may have; as many as this one where it is None."""
+        """The process's limit of file descriptors; None inherits this process's."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap(self) -> str:
-        """host:port, as clients want it."""
+        """The address host:port for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -51,11 +51,11 @@ class RunningBroker:
 
     @property
     def output(self) -> str:
-        """All that the broker has printed so far, over restarts."""
+        """The broker's whole output so far, over restarts."""
         return self.log_path.read_text(errors="replace")
 
     def start(self) -> "RunningBroker":
-        """Start and wait until it may lead. Fails with the broker's output where it ends before."""
+        """Start the broker and wait until it is ready. Raises AssertionError with its output if it ends before."""
         assert self._process is None, "the broker is running already"
         self.data.parent.mkdir(parents=True, exist_ok=True)
         options = {
@@ -71,7 +71,7 @@ class RunningBroker:
         environ = {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}
         self._readies_before = self.output.count(self.ready_mark) if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
-            # Away from the repository's root, where `-m` would put our folders on the path under their flat names.
+            # Not in the repository's root, where `-m` would put our folders on the path under their flat names.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environ, cwd=self.data.parent
             )
@@ -79,21 +79,21 @@ class RunningBroker:
         return self
 
     def kill(self) -> None:
-        """SIGKILL, as a crash would."""
+        """Send SIGKILL, as a crash would end the process."""
         self._end(signal.SIGKILL)
 
     def terminate(self) -> int:
-        """SIGTERM, and wait for the clean end. Returns the exit code."""
+        """Send SIGTERM and wait for a clean shutdown. Return the exit code."""
         return self._end(signal.SIGTERM)
 
     def restart(self) -> "RunningBroker":
-        """Start again on the same data and port, after ending it cleanly where it still runs."""
+        """Start again on the same data and port, after a clean shutdown if the broker still runs."""
         if self._process is not None:
             self.terminate()
         return self.start()
 
     def stop(self) -> None:
-        """End it whatever state it is in; for the end of a test."""
+        """End the broker in any state; for the end of a test."""
         if self._process is None:
             return
         try:
@@ -103,11 +103,11 @@ class RunningBroker:
             raise
 
     def pause(self) -> None:
-        """SIGSTOP: the process stands still and its connections stay open."""
+        """Send SIGSTOP: the process halts and its connections stay open."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
     def _end(self, how: signal.Signals) -> int:
@@ -128,10 +128,10 @@ class RunningBroker:
 
 
 def free_port() -> int:
-    """A port that nobody uses now, and that nobody gets by chance before a broker has started, or started again.
+    """Return a free port outside the system's range for outgoing connections.
 
-    One that the system chose could be the near end of someone's next connection; a client that tries to reach a broker
-    that is away may even be connected with itself.
+    A port in that range could become the local end of an outgoing connection. A client that retries an absent broker
+    may even be connected with itself.
     """
     for port in _rng.sample(PORTS, 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -141,7 +141,7 @@ def free_port() -> int:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Return once the condition holds; fail with `what` was waited for when the time is over."""
+    """Return once the condition holds. Raises AssertionError with `what` after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain for {what}"

@@ -1,4 +1,4 @@
-"""The console in a real browser, told in verbs what an operator does, with everything noted that must not happen."""
+"""The console in a real browser: an operator's actions as methods, with script errors and foreign requests recorded."""
 
 import shutil
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SHOWN_MS = 15_000
-"""Until something is on the page that should be."""
+"""Milliseconds until an expected element is on the page."""
 PARTITION_KINDS = ("leader", "follower", "behind", "out", "down")
 
 expect.set_options(timeout=SHOWN_MS)
@@ -17,7 +17,7 @@ expect.set_options(timeout=SHOWN_MS)
 
 @contextmanager
 def headless() -> Iterator[Browser]:
-    """A browser that reaches this machine only."""
+    """Yield a browser that reaches this machine only."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
@@ -32,12 +32,12 @@ class Console:
     """A page of one broker's console."""
 
     def __init__(self, browser: Browser, address: str, width: int = 1280, scheme: str = "light") -> None:
-        """HOST:PORT."""
+        """Take the broker's `address` as HOST:PORT."""
         self.address = address
         self.mistakes: list[str] = []
-        """What scripts have got wrong, and what the browser has held back."""
+        """Script errors, and what the browser blocked."""
         self.asked: list[str] = []
-        """Every address that the page has asked for."""
+        """Every URL that the page requested."""
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light"
         )
@@ -47,7 +47,7 @@ class Console:
         self.page.on("request", lambda request: self.asked.append(request.url))
 
     def open(self, place: str = "") -> "Console":
-        """`place` is what stands behind the #."""
+        """Open a page of the console; `place` is the part after the #."""
         self.page.goto(f"http://{self.address}/#/{place}")
         expect(self.heading).to_be_visible()
         return self
@@ -69,7 +69,7 @@ class Console:
         (within or self.page.locator("main")).get_by_role("button", name=name, exact=True).click()
 
     def fill(self, label: str, text: str, within: Locator | None = None) -> None:
-        """`label` may be a part of it."""
+        """Fill in a text field; `label` may be a part of the field's label."""
         fields = (within or self.page.locator("main")).locator("label").filter(has_text=label)
         fields.locator("input").fill(text)
 
@@ -77,16 +77,16 @@ class Console:
         (within or self.page.locator("main")).get_by_role("combobox", name=label, exact=True).select_option(option)
 
     def told(self, sentence: str) -> None:
-        """The notice that something has been done comes up."""
+        """Expect the notice of a finished action."""
         expect(self.page.locator("#notice")).to_contain_text(sentence)
 
     def cells(self, topic: str, kind: str) -> Locator:
-        """The marks of one kind in the drawing of a topic's partitions."""
+        """Return the cells of one kind in the drawing of a topic's partitions."""
         assert kind in PARTITION_KINDS
         return self.page.locator(f'[data-key="block {topic}"] [data-kind="{kind}"]')
 
     def in_order(self) -> None:
-        """No script has failed, and nothing was asked of anybody but the broker."""
+        """Check that no script failed and that the page sent requests only to the broker."""
         assert self.mistakes == []
         elsewhere = [url for url in self.asked if urlsplit(url).netloc != self.address]
         assert elsewhere == []
@@ -96,6 +96,6 @@ class Console:
         self.page.context.close()
 
     def _note(self, kind: str, text: str) -> None:
-        # A browser notes answers that are refusals, and brokers that are away, which is what some tests are about.
+        # A browser logs error responses and unreachable brokers, which some tests provoke.
         if kind in ("error", "warning") and not text.startswith("Failed to load resource"):
             self.mistakes.append(text)

@@ -1,4 +1,4 @@
-"""A driver of its own that copies a topic into a Delta table until it is killed: BOOTSTRAP TOPIC TABLE CHECKPOINT."""
+"""A Spark driver process that copies a topic to a Delta table until it is killed: BOOTSTRAP TOPIC TABLE CHECKPOINT."""
 
 import sys
 from collections.abc import Callable
@@ -13,7 +13,7 @@ COPY = "copy"
 
 
 def appends_once(table: str) -> Callable[[DataFrame, int], None]:
-    """What `foreachBatch` calls: a batch that is in the table already is left out."""
+    """Return a `foreachBatch` function that appends a batch unless the table already has it."""
 
     def append(batch: DataFrame, number: int) -> None:
         rows = batch.selectExpr("cast(value as string) as value", "partition", "offset").toArrow()
@@ -26,7 +26,7 @@ def appends_once(table: str) -> Callable[[DataFrame, int], None]:
 
 
 def copying(spark: SparkSession, bootstrap: str, topic: str, table: str, checkpoint: str) -> DataStreamWriter:
-    """The stream, not started yet; its batches are small, so that there are many."""
+    """Return the stream, not started. Its batches are small, so that there are many."""
     stream = spark.readStream.format("cordwood").option("bootstrapServers", bootstrap).option("subscribe", topic)
     stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "500")
     writer = stream.load().writeStream.foreachBatch(appends_once(table))

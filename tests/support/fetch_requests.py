@@ -1,4 +1,4 @@
-"""Fetch requests by raw frames, and what they are answered."""
+"""Fetch requests as raw frames, and their responses."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from roles_fixture import TOPIC
 from cordwood.cluster.kafka.handlers import fetch as handler
 
 NAMED = 12
-"""The last version that names topics."""
+"""The last version with topic names instead of topic ids."""
 NO_SESSION, FULL, INITIAL = 0, -1, 0
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class Row(NamedTuple):
-    """One partition's part of an answer."""
+    """One partition's part of a response."""
 
     code: ErrorCode
     values: list[tuple[int, str]]
@@ -72,12 +72,12 @@ async def fetch(story: HandlersStory, *partitions: dict[str, Any], version: int 
 def send(
     story: HandlersStory, *partitions: dict[str, Any], client: Client | None = None, **options: Any
 ) -> "asyncio.Future[Any]":
-    """A fetch that may have to wait."""
+    """Send a fetch that may have to wait."""
     return (client or story.client).send(handler.KEY, NAMED, **fields(partitions, **options))
 
 
 def rows(response: Any) -> dict[int, Row]:
-    """By partition, in the order in which they were answered."""
+    """Return the rows by partition, in the order of the response."""
     return {
         row.partition_index: Row(
             row.error_code,
@@ -92,14 +92,14 @@ def rows(response: Any) -> dict[int, Row]:
 
 
 async def fetch_one(story: HandlersStory, *args: Any, **options: Any) -> Row:
-    """The row of partition 0, fetched with what `wanted` and `fields` take."""
+    """Return the row of partition 0. Options go to `wanted` and `fields`."""
     of_partition = {name: options.pop(name) for name in ("epoch", "bytes_max") if name in options}
     (row,) = rows(await fetch(story, wanted(*args, **of_partition), **options)).values()
     return row
 
 
 class Session:
-    """A consumer's fetch session, counted as a client counts it."""
+    """A consumer's fetch session, with its epoch counted as a client counts it."""
 
     def __init__(self, broker: HandlersStory, client: Client | None = None) -> None:
         self.broker, self.client = broker, client or broker.client

@@ -1,9 +1,9 @@
-"""One member of a consumer group in a process that a test can kill: prints what happens to it as JSON lines.
+"""One consumer group member in a process that a test can kill: prints its events as JSON lines.
 
     python group_member_process.py CLIENT BOOTSTRAP GROUP TOPIC PROTOCOL
 
-CLIENT is confluent, aiokafka or kafka-python; PROTOCOL is eager or cooperative. SIGTERM makes it leave the group.
-Warnings of the client go to stderr.
+CLIENT is confluent, aiokafka or kafka-python; PROTOCOL is eager or cooperative. SIGTERM makes the member leave the
+group. The client's warnings go to standard error.
 """
 
 import asyncio
@@ -85,10 +85,10 @@ def kafka_python(bootstrap: str, group: str, topic: str, is_cooperative: bool) -
         partition_assignment_strategy=[CooperativeStickyAssignor if is_cooperative else RangePartitionAssignor],
     )
     consumer.subscribe([topic], listener=Teller())
-    # It has to know the topic before it joins. Otherwise it shares out nothing at first, and joins again once it knows
-    # more. If a poll's time is then over between the answers to JoinGroup and SyncGroup, kafka-python 3.0.12 forgets
-    # that it is joining: need_rejoin() sees no difference any more, so no later poll takes what the coordinator has
-    # assigned, and there are no heartbeats either. Whether that happens is a matter of milliseconds.
+    # The consumer must know the topic before it joins. Otherwise its first assignment is empty, and it joins again
+    # once it has metadata. If a poll's timeout then expires between the responses of JoinGroup and SyncGroup,
+    # kafka-python 3.0.12 forgets that it is joining: need_rejoin() sees no difference any more, so no later poll takes
+    # the assignment from the coordinator, and there are no heartbeats either. The race is a matter of milliseconds.
     assert consumer.partitions_for_topic(topic)
     while not stopping:
         polled = consumer.poll(timeout_ms=100)

@@ -1,4 +1,4 @@
-"""Members of a consumer group as processes, and the story that every client's group goes through."""
+"""Consumer group members as processes, and the rebalance scenarios that every client runs."""
 
 import contextlib
 import json
@@ -20,13 +20,14 @@ STOP_S = 15.0
 DESCRIBED_S = 10.0
 COMPLAINTS_TOLD = 5
 PROCESS = Path(__file__).with_name("group_member_process.py")
-# "… assigned: t [0], t [1]", or for a cooperative group "… incremental assignment of 2 partition(s) (…): t [0], t [1]".
+# The line is "… assigned: t [0], t [1]", or for cooperative rebalancing "… incremental assignment of 2 partition(s)
+# (…): t [0], t [1]".
 KCAT_REBALANCED = re.compile(r"rebalanced.* (assign|revoke)[^:]*: ?(.*)")
 KCAT_PARTITION = re.compile(r"\[(\d+)\]")
 
 
 class Member:
-    """A consumer in a process. What it was given and what it read is known here as it happens."""
+    """A consumer in a process. Its assignment and the records it read are known here as they happen."""
 
     def __init__(self, command: list[str], is_cooperative: bool) -> None:
         self.assignment: set[int] = set()
@@ -49,11 +50,11 @@ class Member:
         return f"a member {state}, has {sorted(self.assignment)} and said last:{complaints or ' nothing'}"
 
     def crash(self) -> None:
-        """SIGKILL: the coordinator hears nothing from it any more."""
+        """Send SIGKILL: the coordinator hears nothing more from the member."""
         self._end(signal.SIGKILL)
 
     def leave(self) -> None:
-        """SIGTERM: it tells the coordinator that it goes."""
+        """Send SIGTERM: the member leaves the group."""
         self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> None:
@@ -101,7 +102,7 @@ class Member:
 
 
 class KcatMember(Member):
-    """kcat tells of records on its output, and of rebalances among its complaints."""
+    """A kcat consumer: prints records on standard output, and rebalances on standard error."""
 
     def _output(self, line: str) -> None:
         partition, offset = line.split()
@@ -115,7 +116,7 @@ class KcatMember(Member):
 
 
 class Group:
-    """Members of one group on one topic, from which it has its name: nobody else's dead members are waited for."""
+    """Members of one group on one topic. The group is named after its topic, so no other test's members delay it."""
 
     def __init__(self, client: str, bootstrap: str, topic: str, *, is_cooperative: bool = False) -> None:
         self.members: list[Member] = []
@@ -125,7 +126,7 @@ class Group:
         self._is_cooperative = is_cooperative
 
     def join(self) -> Member:
-        """One member more. Returns when all of them share the partitions evenly."""
+        """Start one more member. Return once all members share the partitions evenly."""
         if self._client == "kcat":
             strategy = "cooperative-sticky" if self._is_cooperative else "range"
             options = {
@@ -158,7 +159,7 @@ class Group:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until every partition has one owner and the members have equally many."""
+        """Wait until every partition has one owner and the members' shares differ by at most one partition."""
 
         def is_even() -> bool:
             shares = [set(member.assignment) for member in self.members]
@@ -168,7 +169,7 @@ class Group:
         self.wait_until(is_even, "an even assignment")
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """As the function of that name; a failure says what the members and the coordinator know."""
+        """Wait as `broker_fixture.wait_until`. The failure has the state of the members and of the coordinator."""
         try:
             wait_until(condition, REBALANCE_S, what)
         except AssertionError as error:
@@ -177,7 +178,7 @@ class Group:
             raise AssertionError(f"{error}:{members}\n{told}") from None
 
     def has_read(self, ends: dict[int, int]) -> bool:
-        """Whether the members, those that are gone included, have read each partition up to its end."""
+        """Return whether the members, those that left included, have read each partition up to its end."""
         seen = {place for member in (*self.members, *self.crashed) for place in list(member.read)}
         return all((index, offset) in seen for index, end in ends.items() for offset in range(end))
 
@@ -187,7 +188,7 @@ class Group:
 
 
 def coordinators_view(bootstrap: str, group: str) -> str:
-    """A group as its coordinator describes it, in words for a failure's message."""
+    """Describe a group as its coordinator sees it, for a failure's message."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     try:
         described = admin.describe_consumer_groups([group], request_timeout=DESCRIBED_S)[group].result(DESCRIBED_S)
@@ -210,7 +211,10 @@ def group_of(client: str, bootstrap: str, topic: str, *, is_cooperative: bool = 
 
 
 def three_members_join_crash_and_leave(group: Group, produce: Callable[[], dict[int, int]]) -> None:
-    """`produce` sends some records to every partition and returns the ends of the partitions."""
+    """Check that a group reads on while three members join, one crashes and one leaves.
+
+    `produce` sends records to every partition and returns the ends of the partitions.
+    """
 
     def all_is_read() -> None:
         ends = produce()
@@ -224,12 +228,12 @@ def three_members_join_crash_and_leave(group: Group, produce: Callable[[], dict[
     group.leave(second)
     assert first.assignment == set(range(PARTITIONS))
     all_is_read()
-    # What a member that left had committed is not read again; only a crash may leave something uncommitted.
+    # A record that a leaving member committed is not read again; only a crash may leave records uncommitted.
     assert not set(second.read) & set(first.read[-PARTITIONS:])
 
 
 def kept_partitions_are_not_revoked(group: Group) -> None:
-    """KIP-429: while members come, those that stay give up only what moves to the others."""
+    """Check KIP-429: while members join, the existing members give up only the partitions that move."""
     first = group.join()
     assert first.assignment == set(range(PARTITIONS))
     group.join()

@@ -1,4 +1,4 @@
-"""The handlers of group requests, on the wire's side of a coordinator: bytes in any version go in and come out."""
+"""The handlers of the group APIs over a coordinator in memory: requests and responses as bytes, in any version."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -22,7 +22,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class GroupsFixture(AdminFixture):
-    """A broker with a topic `flights` of three partitions, that anyone may read in `GROUP`."""
+    """A broker with a topic `flights` of three partitions, and its group coordinator."""
 
     def __init__(self, brokers: int = 1, **settings: Any) -> None:
         super().__init__(brokers, **settings)
@@ -43,12 +43,12 @@ class GroupsFixture(AdminFixture):
         self.services.groups.start()
 
     def restart(self) -> None:
-        """Without waiting for what is loaded in the background."""
+        """Restart the coordinator without waiting for its background load."""
         self.runner.run(self.services.groups.close())
         self.runner.run(self._open())
 
     def join(self, version: int = 9, **fields: Any) -> Any:
-        """As a member that knows its id, if `fields` has one, or does not."""
+        """Send a JoinGroup: with a member id if `fields` has one, otherwise as a new member."""
         request = {
             "group_id": GROUP,
             "session_timeout": timedelta(seconds=10),
@@ -59,7 +59,7 @@ class GroupsFixture(AdminFixture):
         return self.ask(join_group, version, **{**request, **fields})
 
     def sync(self, member_id: str, version: int = 5, generation: int = 1, **fields: Any) -> Any:
-        """As the leader, who gives everything to itself."""
+        """Send the leader's SyncGroup, which assigns everything to itself."""
         request = {
             "group_id": GROUP,
             "generation_id": generation,
@@ -71,7 +71,7 @@ class GroupsFixture(AdminFixture):
         return self.ask(sync_group, version, **{**request, **fields})
 
     def member(self) -> str:
-        """The id of the only member of a stable group."""
+        """Make a stable group of one member and return the member's id."""
         member_id: str = self.join().member_id
         assert self.join(member_id=member_id).error_code is ErrorCode.none
         assert self.sync(member_id).error_code is ErrorCode.none
@@ -100,7 +100,7 @@ class GroupsFixture(AdminFixture):
         return code
 
     def fetch(self, version: int, *partitions: int, group_id: str = GROUP) -> Any:
-        """The group's answer in any version; of all partitions if none is named."""
+        """Fetch the group's committed offsets in any version; of all partitions if none is named."""
         topics = ({"name": "flights", "partition_indexes": partitions},) if partitions else None
         if version >= 8:
             group = {"group_id": group_id, "topics": topics}

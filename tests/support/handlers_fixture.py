@@ -1,6 +1,6 @@
-"""A broker's handlers by raw frames: requests go in and answers come out as bytes, through connection and dispatcher.
+"""A broker's handlers, tested by raw frames through connection and dispatcher.
 
-The partitions lie on a simulated disk; the broker that follows them, or that they follow, is the test.
+The partitions are on a simulated disk. The test plays the other broker, follower or leader.
 """
 
 import ast
@@ -43,11 +43,11 @@ from cordwood.storage.records import decode
 MB = 1 << 20
 SESSION_PARTITIONS_MAX = 100
 ANSWER_S = 1000.0
-"""Of virtual time."""
+"""Virtual seconds until a request without a response fails."""
 
 
 class Client:
-    """A connection to the broker, and what it was answered."""
+    """A connection to the broker, and the responses on it."""
 
     def __init__(self, here: InProcess, dispatcher: Dispatcher) -> None:
         self._channel = here.open("PLAINTEXT", dispatcher.handle, self._answered)
@@ -59,7 +59,7 @@ class Client:
         return self._channel.is_open
 
     def send(self, api: int, version: int, **fields: Any) -> asyncio.Future[Any]:
-        """A request of one version; the answer as that version's class. Nested fields are given as dicts."""
+        """Send a request of one version. The response has that version's class. Nested fields are dicts."""
         request = message_of(load_request_schema(api, version), fields)
         self._next_id += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -68,7 +68,7 @@ class Client:
         return future
 
     async def exchange(self, frame: bytes) -> bytes:
-        """The answer's frame to a request's, of correlation id 1, both without their lengths."""
+        """Send a request frame of correlation id 1 and return the response frame, both without their length prefix."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._asked[1] = None, future
         self._channel.push([len(frame).to_bytes(4, "big") + frame])
@@ -82,7 +82,7 @@ class Client:
 
 
 class HandlersStory(RolesStory):
-    """A broker with one topic, told what to do in verbs. A group commit ends when the story says so, with `sync`."""
+    """A broker with one topic. A group commit ends when the test calls `sync`."""
 
     def __init__(
         self, config: LogConfig | None = None, *, response_bytes_max: int = 64 * MB, sessions: int = 10
@@ -90,9 +90,9 @@ class HandlersStory(RolesStory):
         super().__init__(config or LogConfig(segment_bytes=MB, batch_bytes_max=64 * 1024))
         self.now_ms = NOW_MS
         self.near: dict[tuple[str, str, int], int] = {}
-        """By topic, rack and offset, the follower that a client is better served by."""
+        """By topic, rack and offset: the preferred read replica of a client."""
         self.leaders: dict[tuple[str, int], Leader] = {}
-        """What the metadata knows of others that lead."""
+        """The leaders of other partitions, as the metadata has them."""
         turns, decoding = Turns(lambda: 0.0), DecodeQueue(run_here, Memory.unlimited().decoding)
         here: dict[str, Any] = dict.fromkeys(Services.__slots__)
         here |= {"settings": Settings(), "replicas": self.replicas, "turns": turns, "decoding": decoding}
@@ -113,7 +113,7 @@ class HandlersStory(RolesStory):
         return Client(self._here, self._dispatcher)
 
     async def ask(self, api: int, version: int, **fields: Any) -> Any:
-        """The answer to a request; timers pass at once where it waits for one."""
+        """Send a request and return its response. Timers expire in virtual time."""
         async with asyncio.timeout(ANSWER_S):
             return await self.client.send(api, version, **fields)
 
@@ -128,7 +128,7 @@ class HandlersStory(RolesStory):
 
 
 def values_in(records: bytes | None) -> list[tuple[int, str]]:
-    """Offset and value of each record in an answer."""
+    """Return offset and value of each record in a response."""
     found = [record for batch in split(bytes(records or b"")) for record in decode(bytes(batch))]
     return [(record.offset, (record.value or b"").decode()) for record in found]
 
@@ -138,7 +138,7 @@ def milliseconds(count: int) -> timedelta:
 
 
 def tell(story: Callable[[HandlersStory], Awaitable[None]], config: LogConfig | None = None, **options: Any) -> None:
-    """Run a story of a broker with these settings, in no time."""
+    """Run a scenario of a broker with these settings in virtual time."""
 
     async def told() -> None:
         await story(HandlersStory(config, **options))
@@ -149,7 +149,7 @@ def tell(story: Callable[[HandlersStory], Awaitable[None]], config: LogConfig | 
 Provoke = Callable[[HandlersStory], Awaitable[ErrorCode]]
 
 OF_EXPECTED = frozenset({*refusals._BY_ERROR.values(), *refusals._BY_REFUSAL.values(), ErrorCode.unknown_server_error})
-"""The codes that `code_of` may come to."""
+"""The codes that `code_of` may return."""
 OF_APPENDS = frozenset(
     {
         ErrorCode.invalid_record,
@@ -160,19 +160,19 @@ OF_APPENDS = frozenset(
         ErrorCode.not_enough_replicas,
     }
 )
-"""Those of them that say why a batch is not taken."""
+"""Those of them that refuse an append."""
 
 
 class Provocations:
-    """For each error code that a handler may answer, a story of which it is the answer."""
+    """For each error code that a handler may return, a scenario that provokes it."""
 
     def __init__(self, handler: ModuleType, never: frozenset[ErrorCode]) -> None:
-        """`never` are those of `code_of` that nothing this handler does is refused with."""
+        """Take in `never` the codes of `code_of` that this handler never returns."""
         self._handler, self._never = handler, never
         self.by_code: dict[ErrorCode, Provoke] = {}
 
     def of(self, code: ErrorCode) -> Callable[[Provoke], Provoke]:
-        """The decorated story ends with the code that was answered."""
+        """Register the decorated scenario, which returns the code of its response."""
 
         def note(provoke: Provoke) -> Provoke:
             self.by_code[code] = provoke
@@ -181,7 +181,7 @@ class Provocations:
         return note
 
     def of_places(self, ask: Callable[[HandlersStory, str, int], Awaitable[ErrorCode]]) -> None:
-        """The codes for a place that is not served; `ask` takes a topic and the leader epoch that a client knows."""
+        """Register the codes of partitions that are not served; `ask` takes a topic and the client's leader epoch."""
 
         async def unknown(broker: HandlersStory) -> ErrorCode:
             return await ask(broker, "nowhere", -1)
@@ -211,7 +211,7 @@ class Provocations:
         }
 
     def check_all(self) -> None:
-        """None that the handler's source names is missing, and each is the answer of its story."""
+        """Check that every code in the handler's source has a scenario, and that each scenario ends with its code."""
         assert codes_named_in(self._handler) == self.by_code.keys() | self._never
         assert not self.by_code.keys() & self._never
         for code, provoke in self.by_code.items():
@@ -226,7 +226,7 @@ def _provoked(code: ErrorCode, provoke: Provoke) -> Callable[[HandlersStory], Aw
 
 
 def codes_named_in(module: ModuleType) -> frozenset[ErrorCode]:
-    """The error codes that a handler may answer: those that its source names, and those of what is refused below it."""
+    """Return the error codes that a handler may return: those in its source, and all of `code_of` if it calls that."""
     tree = ast.parse(inspect.getsource(module))
     named = {
         ErrorCode[node.attr]

@@ -1,4 +1,4 @@
-"""A cluster that `cordwood up` runs, told what to do in verbs."""
+"""A cluster of processes that `cordwood up` runs."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from command import Outcome, cordwood, start_cordwood
 from cordwood.cluster.cli.local.processes import why_not_free
 
 FIRST_PORT, PORTS_APART, PORT_STEP = 20_000, 100, 400
-"""Below the ports that the system gives to others, and far enough apart for tests that run beside each other."""
+"""Ports below the system's range for outgoing connections, far enough apart for tests that run in parallel."""
 
 ENDED_S = 30.0
 
@@ -29,36 +29,36 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """host:port of every broker."""
+        """The address host:port of every broker."""
         return ",".join(f"127.0.0.1:{self.port + at}" for at in range(self.count))
 
     @property
     def brokers(self) -> list[dict[str, Any]]:
-        """What `cluster.json` says."""
+        """The brokers as `cluster.json` lists them."""
         rows: list[dict[str, Any]] = json.loads((self.directory / "cluster.json").read_text())["brokers"]
         return rows
 
     def broker(self, broker_id: int) -> dict[str, Any]:
-        """What `cluster.json` says of one broker."""
+        """Return one broker's entry of `cluster.json`."""
         [row] = [row for row in self.brokers if row["id"] == broker_id]
         return row
 
     def config(self, broker_id: int = 1) -> Path:
-        """A broker's configuration file."""
+        """Return the path of a broker's configuration file."""
         return self.directory / f"broker-{broker_id}" / "server.toml"
 
     def try_up(self, *words: str, **environ: str) -> Outcome:
-        """`cordwood up --detach` on the directory with more words, whatever comes of it."""
+        """Run `cordwood up --detach` on the directory with more arguments. Return its outcome, whatever it is."""
         return cordwood("up", "--detach", "--data-dir", str(self.directory), *words, **environ)
 
     def up(self, *words: str, **environ: str) -> Outcome:
-        """Start what does not run, and wait until it can be used."""
+        """Start the brokers that do not run, and wait until the cluster is usable."""
         outcome = self.try_up(*self._size(), *words, **environ)
         assert outcome.exit_code == 0, outcome.stderr
         return outcome
 
     def follow(self) -> "subprocess.Popen[bytes]":
-        """`cordwood up` without --detach, once it has printed the bootstrap servers."""
+        """Start `cordwood up` without --detach. Return once it has printed the bootstrap servers."""
         self._following = start_cordwood("up", "--data-dir", str(self.directory), *self._size())
         assert self._following.stdout is not None
         assert self._following.stdout.readline().decode().strip() == self.bootstrap
@@ -69,12 +69,12 @@ class LocalCluster:
         return cordwood("down", "--data-dir", str(self.directory))
 
     def kill(self, broker_id: int = 1) -> None:
-        """SIGKILL to one broker; returns when it is gone."""
+        """Send SIGKILL to one broker; return once its process is gone."""
         os.kill(self.broker(broker_id)["pid"], signal.SIGKILL)
         wait_until(lambda: not self.is_running(broker_id), ENDED_S, f"the end of broker {broker_id}")
 
     def is_running(self, broker_id: int = 1) -> bool:
-        """Whether a broker's process is there. One that has ended and was not waited for is not."""
+        """Return whether a broker's process runs. A zombie does not count."""
         try:
             state = Path(f"/proc/{self.broker(broker_id)['pid']}/stat").read_text().rpartition(")")[2].split()[0]
         except FileNotFoundError:
@@ -82,7 +82,7 @@ class LocalCluster:
         return state != "Z"
 
     def end(self) -> None:
-        """Stop everything, in whatever state it is; for the end of a test."""
+        """Stop everything in any state; for the end of a test."""
         if (self.directory / "cluster.json").exists():
             self.down()
         if self._following is not None:
@@ -93,8 +93,8 @@ class LocalCluster:
 
 
 def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody listens on now, with as many above for HTTP."""
-    # Workers that look at the same time begin apart.
+    """Return the first of `count` free ports in a row whose HTTP ports, PORTS_APART above, are free too."""
+    # Parallel workers search from different ports.
     worker = os.environ.get("PYTEST_XDIST_WORKER", f"gw{os.getpid()}").removeprefix("gw")
     begin = FIRST_PORT + int(worker) % 20 * PORT_STEP
     for port in range(begin, begin + 20 * PORT_STEP, 2 * count):

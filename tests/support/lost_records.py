@@ -1,4 +1,4 @@
-"""What a verdict and a report have to say of records that were acknowledged and are gone."""
+"""Checks that a verdict and a report show acknowledged records that were lost."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ IDENTITY = ("operation", "producer", "sequence", "partition", "invoked_ns")
 
 
 def assert_lost_records_are_shown(verdict: dict[str, Any], report: Path) -> None:
-    """Every send that the verdict calls lost is in the report, with what its producer was told."""
+    """Check that the report shows every send that the verdict calls lost, with its acknowledgement."""
     lost = [anomaly for anomaly in verdict["anomalies"] if anomaly["kind"] == "lost-write"]
     sends = [operation for anomaly in lost for operation in anomaly["operations"] if operation["operation"] == "send"]
     assert sends, f"nothing is lost: {verdict['kinds']}"

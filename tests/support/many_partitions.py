@@ -16,14 +16,14 @@ WAIT_S = 10.0
 
 
 def produce(*partitions: int) -> Any:
-    """A batch for each of these."""
+    """Return a Produce request with a batch for each of these partitions."""
     data = tuple(part(ApiKey.PRODUCE, "PartitionProduceData", index=at, records=BATCH) for at in partitions)
     topic = part(ApiKey.PRODUCE, "TopicProduceData", name=MANY, partition_data=data)
     return message(ApiKey.PRODUCE, transactional_id=None, acks=-1, timeout=duration(TIMEOUT_S), topic_data=(topic,))
 
 
 def fetch(partitions: Iterable[int], bytes_min: int, offset: int = 0) -> Any:
-    """Outside any session."""
+    """Return a Fetch request without a session."""
     wanted = tuple(
         part(
             ApiKey.FETCH,
@@ -65,7 +65,7 @@ Story = Callable[[CountedCluster, Client, Client], Awaitable[None]]
 
 
 def tell(story: Story) -> None:
-    """Run a story."""
+    """Run a scenario."""
 
     async def told() -> None:
         cluster = await CountedCluster(1).begin()

@@ -1,4 +1,4 @@
-"""Brokers as members of a cluster, each with its controller, over one metadata log in memory and in virtual time."""
+"""Brokers as cluster members, each with its controller, over one metadata log in memory and in virtual time."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ SESSION_S = 1.0
 
 
 class Member:
-    """One broker that runs."""
+    """One running broker."""
 
     def __init__(self, log: MetadataLog, refusing: set[int], broker: int, incarnation: int, **settings: int) -> None:
         self.broker, self.failures = broker, list[str]()
@@ -38,14 +38,14 @@ class Member:
         return self
 
     async def end(self) -> None:
-        """Its process is killed."""
+        """Kill the process."""
         self.lifecycle.close()
         await self.controlling.close()
         self.quorum.is_cut_off = True
 
 
 class MembersFixture:
-    """A cluster of brokers that have joined. The first is the controller."""
+    """A cluster of registered brokers. The first is the active controller."""
 
     def __init__(self) -> None:
         self.log = MetadataLog()
@@ -55,7 +55,7 @@ class MembersFixture:
         self._starts = 0
 
     def run(self, broker: int, **settings: int) -> Member:
-        """Its process starts; it has not registered yet."""
+        """Start a broker's process, without registration."""
         self._starts += 1
         self.members[broker] = Member(self.log, self.refusing, broker, self._starts, **settings)
         return self.members[broker]
@@ -79,7 +79,7 @@ class MembersFixture:
         return {broker.id for broker in self.log.image.brokers.values() if broker.is_alive}
 
     async def until(self, condition: Callable[[], bool], within_s: float) -> float:
-        """Seconds until the condition held; fails after `within_s`."""
+        """Return the seconds until the condition held. Raises AssertionError after `within_s`."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not condition():

@@ -1,4 +1,4 @@
-"""A quorum of one on a simulated disk, and verbs for what happens to it."""
+"""A quorum of one voter on a simulated disk."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ ONE = BrokerId(1)
 
 
 class QuorumFixture:
-    """A quorum of one. `gate`, where it is closed, holds syncs up."""
+    """A quorum of one voter. A closed `gate` blocks syncs."""
 
     def __init__(self, seed: int = 1, snapshot_interval_bytes: int = 1 << 20) -> None:
         self.disk = SimulatedDisk(random.Random(seed))
@@ -73,7 +73,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 async def finished(proposer: asyncio.Future[list[Image]]) -> bool:
-    """Whether it was applied. A process that died never answers, and a simulated disk makes nobody wait long."""
+    """Return whether the command was applied. A live process on a simulated disk answers within 100 iterations."""
     for _ in range(100):
         await asyncio.sleep(0)
     return proposer.done() and proposer.exception() is None

@@ -1,4 +1,4 @@
-"""One metadata log in memory, and the brokers that see it: who leads and who is cut off is for the story to say."""
+"""One metadata log in memory and the brokers that share it; the test chooses the leader and the partitioned brokers."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from cordwood.cluster.metadata.quorum import (
 )
 
 PROPOSAL_S = 0.01
-"""What it takes to have a command applied."""
+"""The time until a proposed command is applied."""
 
 
 class MetadataLog:
-    """What all voters agree on. A voter that is cut off hears nobody and reaches nobody."""
+    """The log that all voters share. A voter that `is_cut_off` cannot propose, and exchanges no heartbeats."""
 
     def __init__(self) -> None:
         self.image = Image()
@@ -40,13 +40,13 @@ class MetadataLog:
                     told(voter.broker_id == broker)
 
     def hang_up(self, broker: int) -> None:
-        """All of a broker's connections end."""
+        """Close all connections of a broker."""
         for voter in self.voters:
             for told in voter.hang_up_listeners if voter.broker_id != broker else ():
                 told(BrokerId(broker))
 
     def apply(self, command: Command) -> Image:
-        """Raises CommandRefused."""
+        """Append and apply a command. Raises CommandRefused."""
         self.proposed.append(command)
         old, self.image = self.image, apply(self.image, command, self.image.index + 1)
         for voter in self.voters:

@@ -1,4 +1,4 @@
-"""One Raft node without network: a test plays its peers, message by message, on a simulated disk."""
+"""One Raft node on a simulated disk without a network: the test plays its peers, message by message."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ TWO, THREE, FOUR, FIVE = map(BrokerId, (2, 3, 4, 5))
 
 
 class NodeFixture:
-    """Node 1 of `voters`, all of them connected, none of them there."""
+    """Node 1 of `voters`. All peers are connected; the test answers for them."""
 
     def __init__(self, loop: SimulatedLoop, voters: int = 3) -> None:
         self._loop = loop
@@ -44,7 +44,7 @@ class NodeFixture:
         self.start()
 
     def start(self) -> "NodeFixture":
-        """Start, or start again with what is on the disk."""
+        """Start the node, or restart it from its disk."""
         self.log = RaftLog(Journal.open(self.disk, PATH))
         self.node = RaftNode(BrokerId(1), self.others, self.log, 0, self, DEFAULT_TIMING, random.Random(7))
         self.node.may_vote = True
@@ -53,7 +53,7 @@ class NodeFixture:
         return self
 
     def receive(self, sender: int, message: RaftMessage) -> list[Message]:
-        """What is sent back to the sender at once."""
+        """Deliver a message and return the immediate replies to its sender."""
         before = len(self.sent)
         self.node.receive(BrokerId(sender), message)
         return [sent for receiver, sent in self.sent[before:] if receiver == sender]
@@ -69,7 +69,7 @@ class NodeFixture:
         return self
 
     def asked_to_be_elected(self) -> "NodeFixture":
-        """Has not heard from a leader for long, found a majority willing, and asks for votes."""
+        """Let the election timeout pass and grant all pre-votes, so that the node requests votes."""
         self.tick(2.0)
         nonce = self.last(PreVoteRequest).nonce
         for other in self.others:
@@ -77,7 +77,7 @@ class NodeFixture:
         return self.tick()
 
     def elected(self) -> "NodeFixture":
-        """Leads, with the no-op of its term on disk."""
+        """Make the node leader, with the no-op entry of its term on disk."""
         self.asked_to_be_elected()
         for other in self.others:
             self.node.receive(other, Vote(self.node.term))
@@ -85,20 +85,20 @@ class NodeFixture:
         return self.flush()
 
     def confirm(self, *followers: int, end: int, term: int | None = None, may_vote: bool = True) -> "NodeFixture":
-        """These followers say that they have the log up to `end`."""
+        """Have these followers confirm the log up to `end`."""
         for follower in followers:
             reply = AppendReply(self.node.term if term is None else term, end, may_vote)
             self.node.receive(BrokerId(follower), reply)
         return self
 
     def follow(self, leader: int, term: int, *terms: int, commit_index: int = 0) -> "NodeFixture":
-        """Take a log from its beginning, one entry for each of these terms."""
+        """Append a log from its beginning as a follower, with one entry for each of these terms."""
         rows = tuple((entry(index, of_term), index, of_term) for index, of_term in enumerate(terms, 1))
         self.receive(leader, Append(term, 0, 0, commit_index, rows))
         return self.flush()
 
     def terms(self) -> list[int]:
-        """Of the entries in the log."""
+        """Return the terms of the entries in the log."""
         return [term for _, _, term in self.log.between(0, self.log.end)]
 
     def last(self, kind: type) -> Message:
@@ -130,7 +130,7 @@ def entry(index: int, term: int) -> bytes:
 
 @contextmanager
 def in_no_time() -> Iterator[SimulatedLoop]:
-    """A loop for what asks for the time, and needs nothing awaited."""
+    """Yield a running loop in virtual time, for code that reads the time and awaits nothing."""
     loop = SimulatedLoop()
     asyncio._set_running_loop(loop)
     try:
@@ -142,6 +142,6 @@ def in_no_time() -> Iterator[SimulatedLoop]:
 
 @contextmanager
 def node_in_no_time(voters: int = 3) -> Iterator[NodeFixture]:
-    """A node that a test may drive by itself."""
+    """Yield a node that a test drives without a running loop."""
     with in_no_time() as loop:
         yield NodeFixture(loop, voters)

@@ -1,4 +1,4 @@
-"""Batches with a right checksum whose header and records are whatever a test wants."""
+"""Record batches with a valid checksum and arbitrary header and records."""
 
 import struct
 
@@ -13,7 +13,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def raw_batch(body: bytes, count: int, compression: Compression = Compression.NONE) -> bytes:
-    """A batch of `body` as its packed records, said to be `count`."""
+    """Return a batch with `body` as its packed records and `count` as its record count."""
     batch = bytearray(encode([Record(0, NOW_MS, None, b"")])[:HEADER_BYTES] + body)
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">hi", batch, 21, int(compression), count - 1)
@@ -23,18 +23,18 @@ def raw_batch(body: bytes, count: int, compression: Compression = Compression.NO
 
 
 def body_of(records: list[Record]) -> bytes:
-    """The records alone, not compressed."""
+    """Return the packed records of a batch without its header, uncompressed."""
     return encode(records)[HEADER_BYTES:]
 
 
 def bomb(count: int = RECORDS_OF_A_BOMB, *, key: bytes | None = b"k") -> bytes:
-    """Some KB of zstd that are so many small records, sound in every way."""
+    """Return a valid zstd batch of a few KB that unpacks to `count` small records."""
     body = body_of([Record(0, NOW_MS, key, b"v") for _ in range(count)])
     return raw_batch(bytes(cramjam.zstd.compress(body)), count, Compression.ZSTD)
 
 
 def zero_deltas(count: int, compression: Compression = Compression.ZSTD) -> bytes:
-    """So many records that all claim to be the first."""
+    """Return a batch of `count` records whose offset deltas are all 0."""
     body = body_of([Record(0, NOW_MS, b"k", b"v")]) * count
     packed = bytes(cramjam.zstd.compress(body)) if compression is Compression.ZSTD else body
     return raw_batch(packed, count, compression)

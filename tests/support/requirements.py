@@ -1,6 +1,7 @@
 """Machine requirements of tests, a pytest plugin: a missing one skips, or fails where `CORDWOOD_REQUIRE` names it.
 
-`CORDWOOD_REQUIRE=docker,kcat` makes a skip for want of Docker or kcat a failure, so that CI cannot pass by skipping.
+With `CORDWOOD_REQUIRE=docker,kcat` a test without Docker or kcat fails instead of being skipped, so that CI cannot pass
+by skipping.
 """
 
 import os
@@ -13,7 +14,7 @@ VARIABLE = "CORDWOOD_REQUIRE"
 
 
 class Requirement(StrEnum):
-    """What a test may need besides the packages of the `dev` extra."""
+    """A tool or machine property that a test needs besides the packages of the `dev` extra."""
 
     AIO = "aio"
     CHROMIUM = "chromium"
@@ -29,7 +30,7 @@ class Requirement(StrEnum):
 
 
 def required(environment: Mapping[str, str] = os.environ) -> frozenset[Requirement]:
-    """Return the requirements that `CORDWOOD_REQUIRE` names. Raises UsageError for a word that is none of them."""
+    """Return the requirements that `CORDWOOD_REQUIRE` names. Raises UsageError for an unknown word."""
     words = [word.strip() for word in environment.get(VARIABLE, "").split(",")]
     try:
         return frozenset(Requirement(word) for word in words if word)
@@ -38,12 +39,12 @@ def required(environment: Mapping[str, str] = os.environ) -> frozenset[Requireme
 
 
 def needs(requirement: Requirement, is_met: bool, reason: str) -> pytest.MarkDecorator:
-    """Mark tests that need `requirement`. `reason` says what is missing if it is not met."""
+    """Mark tests that need `requirement`. `reason` explains what is missing if it is not met."""
     return pytest.mark.needs(requirement, is_met, reason)
 
 
 def check(requirement: Requirement, is_met: bool, reason: str) -> None:
-    """Skip the running test, or fail it if `requirement` is required, unless it is met."""
+    """Skip the running test if `requirement` is not met; fail it if `CORDWOOD_REQUIRE` names the requirement."""
     if is_met:
         return
     if requirement in required():
@@ -52,7 +53,7 @@ def check(requirement: Requirement, is_met: bool, reason: str) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker. A word that is no requirement ends the run with a sentence."""
+    """Declare the marker. An unknown requirement ends the run with an error message."""
     config.addinivalue_line("markers", "needs(requirement, is_met, reason): what the test needs of the machine")
     required()
 

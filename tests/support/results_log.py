@@ -1,7 +1,8 @@
-"""Results of a test run as lines of JSON, a pytest plugin. Each is written as it comes: a run that crashes loses none.
+"""Test results as JSON lines, a pytest plugin. Each is written on arrival, so that a crashed run keeps its results.
 
-With `--results FILE` each line of FILE is a `Line`. A test that has not ended `HANG_GRACE_S` after its timeout, deaf to
-the signal of pytest-timeout, ends its process: all stacks go to `FILE.hangs`, and xdist reports a crashed worker.
+With `--results FILE` each line of FILE is a `Line`. If a test has not ended `HANG_GRACE_S` after its timeout, because
+it ignores the signal of pytest-timeout, its process is ended: all stacks go to `FILE.hangs`, and xdist reports a
+crashed worker.
 """
 
 import faulthandler
@@ -17,7 +18,7 @@ TIMEOUT_S_DEFAULT = 120.0
 
 
 class Line(TypedDict, total=False):
-    """What was collected, or one report; `at` is "setup", "call", "teardown", "collect", or "???" for a crash."""
+    """The collected tests, or one report; `at` is "setup", "call", "teardown", "collect", or "???" for a crash."""
 
     tests: list[str]
     test: str
@@ -35,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register what the options ask for."""
+    """Register the plugins that the options select."""
     name = config.getoption("results")
     if name is None:
         return
@@ -46,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave only the tests that `--only` names. Ids are compared as text: not all of them can be arguments."""
+    """Keep only the tests that `--only` names. Ids are compared as text, since not all of them can be arguments."""
     name = config.getoption("only")
     if name is None:
         return
@@ -56,23 +57,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class ResultsLog:
-    """The file of results, written where the reports of all workers arrive."""
+    """The results file, written in the process that receives the reports of all workers."""
 
     def __init__(self, path: Path) -> None:
         self._file: TextIO = path.open("a", buffering=1)
         self._has_collected = False
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Write what this process collected."""
+        """Write the ids that this process collected."""
         self._write_collected([item.nodeid for item in session.items])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        """Write what the first worker collected; all collect the same."""
+        """Write the ids that the first worker collected; all workers collect the same."""
         self._write_collected(list(ids))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Write an error at collection."""
+        """Write a collection error."""
         if report.failed:
             self._write({"test": report.nodeid, "at": "collect", "outcome": "failed", "text": report.longreprtext})
 
@@ -97,7 +98,7 @@ class ResultsLog:
 
 
 class HangGuard:
-    """End of a process whose test outlives its timeout."""
+    """A watchdog that ends the process of a test that runs past its timeout."""
 
     def __init__(self, path: Path, default_timeout_s: float) -> None:
         self._file: TextIO = path.open("a")

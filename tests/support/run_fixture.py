@@ -1,4 +1,4 @@
-"""A run as its clients tell it, for reports: what was sent, what struck, and what is missing in the end."""
+"""A synthetic chaos run for report tests: acknowledged, unacknowledged and lost records, and faults."""
 
 from typing import Self
 
@@ -16,7 +16,7 @@ ACK_S = 0.004
 
 
 class ToldRun:
-    """One producer that sends a record to each partition twice a second, and a consumer. Times in seconds."""
+    """One producer that sends a record to each partition twice a second, and one consumer. Times in seconds."""
 
     def __init__(self, seconds: int = 60) -> None:
         self.seconds = seconds
@@ -25,22 +25,22 @@ class ToldRun:
         self._silent: tuple[float, float] = (0.0, 0.0)
 
     def struck(self, fault: str, what: str, start_s: float, end_s: float) -> Self:
-        """A fault, from its strike to its healing."""
+        """Add a fault, from its start to its end."""
         self._faults.append(Span(fault, what, start_s, end_s))
         return self
 
     def silent(self, start_s: float, end_s: float) -> Self:
-        """Nothing is acknowledged between these times, nor ever what is sent then."""
+        """Acknowledge no record that is sent in this interval."""
         self._silent = (start_s, end_s)
         return self
 
     def lost(self, sequence: int) -> Self:
-        """This record is acknowledged, and no consumer is ever given it, though it is given what is behind."""
+        """Have this record acknowledged but never delivered, though the consumer reads past its offset."""
         self._lost.add(sequence)
         return self
 
     def page(self, sentence: str = "no anomaly") -> str:
-        """The report."""
+        """Return the report."""
         history = HistoryBuilder()
         sent = [
             (sequence, sequence % PARTITIONS, sequence / (2 * PARTITIONS))

@@ -1,4 +1,4 @@
-"""A broker of one topic with one partition that does what the test says: move, refuse, break off, fall silent."""
+"""A broker of one topic with one partition whose answers the test scripts: records, error codes, disconnects."""
 
 import io
 import socket
@@ -37,11 +37,11 @@ Mishap = Callable[["ScriptedBroker"], ErrorCode]
 
 
 class BreaksOff(Exception):
-    """The connection ends here."""
+    """The end of the connection, without an answer."""
 
 
 class ScriptedBroker:
-    """Serves `batches`; every Fetch first takes the next of `mishaps`, if there is one."""
+    """A broker that serves `batches`. Every Fetch first takes the next of `mishaps`, if there is one."""
 
     place = TopicPartition("flights", 0)
 
@@ -73,7 +73,7 @@ class ScriptedBroker:
         return Address("127.0.0.1", self._listener.getsockname()[1])
 
     def settings(self, **others: Any) -> ClientSettings:
-        """Those of a client that knows this broker. Tests of its patience give it less."""
+        """Return the settings of a client that knows this broker. Tests of the client's timeouts shorten them."""
         return ClientSettings((self.address,), **{"request_timeout_ms": 20_000, "retry_timeout_ms": 30_000, **others})
 
     @property
@@ -81,15 +81,15 @@ class ScriptedBroker:
         return peek(self.batches[-1]).end if self.batches else self.log_start
 
     def fails_with(self, *codes: ErrorCode) -> None:
-        """So many fetches get these codes."""
+        """Answer the next fetches with these codes, one each."""
         self.mishaps += [lambda _, code=code: code for code in codes]
 
     def breaks_off(self) -> None:
-        """The next fetch gets no answer but the end of its connection."""
+        """Close the connection of the next fetch, without an answer."""
         self.mishaps.append(_break_off)
 
     def wait_for_fetches(self, count: int) -> None:
-        """Until so many have arrived."""
+        """Wait until this many fetches have arrived."""
         with self.arrived:
             assert self.arrived.wait_for(lambda: len(self.fetches) >= count, 10), f"{len(self.fetches)} fetches"
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 RECORDS = int(os.environ.get("CORDWOOD_RECORDS", "2000"))
-"""How many a test sends; CORDWOOD_RECORDS=100000 is the full form of the promise."""
+"""The number of records that a test sends; CORDWOOD_RECORDS=100000 is the full check of the promise."""
 PARTITIONS = 3
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -15,7 +15,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One record as its producer means it."""
+    """One record as its producer sends it."""
 
     key: bytes | None
     value: bytes | None
@@ -24,7 +24,7 @@ class Sent:
 
 
 def records(*, null_headers: bool = True) -> list[Sent]:
-    """RECORDS of them, the same every time but for their timestamps, which end about now."""
+    """Return RECORDS records, the same every time except for their timestamps, which end about now."""
     rng = random.Random(1)
     begin_ms = int(time.time() * 1000) - RECORDS
     return [
@@ -39,12 +39,12 @@ def records(*, null_headers: bool = True) -> list[Sent]:
 
 
 def partition_of(number: int) -> int:
-    """Where the record of that number goes: in turn, so that each partition's order is known."""
+    """Return a record's partition: round robin, so that each partition's order is known."""
     return number % PARTITIONS
 
 
 def by_partition(sent: list[Sent]) -> dict[int, list[Sent]]:
-    """What each partition must hold, in order."""
+    """Return the expected records of each partition, in order."""
     return {index: sent[index::PARTITIONS] for index in range(PARTITIONS)}
 
 
@@ -54,7 +54,7 @@ def _key(rng: random.Random, number: int) -> bytes | None:
 
 
 def _value(rng: random.Random, number: int) -> bytes | None:
-    # Long runs, so that the codecs have something to do, and noise, which they have to leave as it is.
+    # Long runs, which codecs compress, and noise, which they cannot compress.
     return (None, b"", b"value %d " % number * 10, rng.randbytes(rng.randrange(1, 200)), bytes(range(256)))[number % 5]
 
 

@@ -1,4 +1,4 @@
-"""What the outcomes of a foreign suite and the list of allowed failures say together."""
+"""The verdict on a foreign test suite: its outcomes, compared with the list of allowed failures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Tests by what they mean to us."""
+    """Test ids by category."""
 
     passed: tuple[str, ...]
     skipped: tuple[str, ...]
     allowed: tuple[str, ...]
     broken: tuple[str, ...]
-    """Failed, and not on the list."""
+    """Failures that are not on the list."""
     mended: tuple[str, ...]
-    """On the list, and passed."""
+    """Entries of the list that passed."""
     vanished: tuple[str, ...]
-    """On the list, and not in the suite."""
+    """Entries of the list that the suite does not have."""
 
 
 def allowed_failures(text: str) -> dict[str, str]:
-    """Reason by test id, from lines of `test id, blanks, reason`. Raises ValueError for a line without a reason."""
+    """Return reasons by test id, from lines of `test id, blanks, reason`. Raises ValueError if a reason is missing."""
     allowed: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -33,7 +33,7 @@ def allowed_failures(text: str) -> dict[str, str]:
 
 
 def judge(outcomes: Mapping[str, str], allowed: Mapping[str, str]) -> Verdict:
-    """`outcomes` are "passed", "failed" or "skipped" by test id."""
+    """Judge the outcomes, "passed", "failed" or "skipped" by test id."""
     failed = [test for test, outcome in outcomes.items() if outcome == "failed"]
     passed = tuple(test for test, outcome in outcomes.items() if outcome == "passed")
     return Verdict(

@@ -1,4 +1,4 @@
-"""A real asyncio loop whose clock does not wait: when there is nothing to do but wait for a timer, it is that late."""
+"""An asyncio loop in virtual time: where only a timer is left to wait for, the clock advances to it."""
 
 import asyncio
 import selectors
@@ -10,7 +10,7 @@ STALLED_S = 30.0
 
 
 class _Selector(selectors.DefaultSelector):
-    """Passes the loop's waiting time at once."""
+    """A selector that adds the loop's waiting time to its clock instead of waiting."""
 
     loop: "VirtualTimeLoop"
 
@@ -28,7 +28,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """`passed_s` is how long it would have waited."""
+    """An event loop with a virtual clock; `passed_s` is its time."""
 
     def __init__(self) -> None:
         selector = _Selector()
@@ -41,6 +41,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run(story: Coroutine[Any, Any, _T]) -> _T:
-    """Run a story to its end, in no time."""
+    """Run a coroutine to its end in virtual time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(story)
