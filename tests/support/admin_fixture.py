@@ -1,4 +1,4 @@
-"""The admin handlers of a broker without sockets: requests go in and responses come out as bytes, in any version."""
+"""The admin handlers of a broker without sockets: requests and responses as bytes, in any version."""
 
 import asyncio
 import dataclasses
@@ -38,13 +38,13 @@ from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.disk import Syncable
 
 NOW_MS = 1_700_000_000_000
-"""What the broker's clock shows, always."""
+"""The fixed time of the broker's clock."""
 
 _RESPONSE_HEAD_BYTES = 8
 
 
 class AdminFixture:
-    """One cluster's metadata with the given brokers, and the handlers of broker 1 in front of it."""
+    """The metadata of a cluster with the given brokers, and the handlers of broker 1."""
 
     def __init__(self, brokers: int = 1, **settings: Any) -> None:
         self.settings = Settings(**settings)
@@ -54,7 +54,7 @@ class AdminFixture:
         for broker in range(1, brokers + 1):
             self.register(broker)
             self.unfence(broker)
-        # The other services are not asked by these handlers.
+        # The admin handlers use no other service.
         here: dict[str, Any] = {
             "settings": self.settings,
             "quorum": self.voter,
@@ -74,7 +74,7 @@ class AdminFixture:
         return self.runner.run(self.voter.propose(command))
 
     def register(self, broker: int) -> None:
-        """A broker has started. It is fenced until `unfence`."""
+        """Register a broker. It is fenced until `unfence`."""
         listeners = (Endpoint("PLAINTEXT", f"host-{broker}", 9092), Endpoint("LAN", f"lan-{broker}", 9093))
         self.propose(RegisterBroker(BrokerId(broker), UUID(int=broker), listeners, f"rack-{broker}"))
 
@@ -82,14 +82,14 @@ class AdminFixture:
         self.propose(UnfenceBroker(BrokerId(broker), self._epoch(broker)))
 
     def fence(self, broker: int) -> None:
-        """The broker has fallen silent."""
+        """Fence a broker, as after a lost session."""
         self.propose(FenceBroker(BrokerId(broker), self._epoch(broker)))
 
     def _epoch(self, broker: int) -> int:
         return self.image.brokers[BrokerId(broker)].epoch
 
     def keep_replicas(self, *paths: str) -> list[LogDirectory]:
-        """Give the broker log directories. From now on it holds what it is assigned."""
+        """Give the broker log directories and apply the assignments to them from now on."""
         return self.runner.run(self._keep_replicas(paths))
 
     async def _keep_replicas(self, paths: tuple[str, ...]) -> list[LogDirectory]:
@@ -105,11 +105,11 @@ class AdminFixture:
         return directories
 
     def ask(self, api: ModuleType, version: int, **fields: Any) -> Any:
-        """Send a request of one version; the response as that version's class. Nested fields are given as dicts."""
+        """Send a request of one version. The response has that version's class. Nested fields are dicts."""
         return self.runner.run(self.answer(api, version, **fields))
 
     async def answer(self, api: ModuleType, version: int, listener: str = "PLAINTEXT", **fields: Any) -> Any:
-        """As `ask`, for stories in which several ask at once."""
+        """Send a request as `ask` does, for concurrent requests."""
         request = message_of(load_request_schema(api.KEY, version), fields)
         called, turns = Api.of(api), self.services.turns
         head = RequestHead(api.KEY, version, 7, "test", 0)
@@ -135,7 +135,7 @@ async def _run_here(function: Any, *arguments: Any) -> Any:
 
 
 def message_of(schema: Any, fields: Mapping[str, Any]) -> Any:
-    """The message with these fields; those that its version does not have are left out."""
+    """Return a message with these fields. Fields that the version lacks are left out."""
     values = {}
     for field in dataclasses.fields(schema):
         if field.name in fields:
@@ -155,7 +155,7 @@ def _value(annotation: Any, value: Any) -> Any:
 
 
 def _entity_in(annotation: Any) -> Any:
-    """The class of the nested messages that a field holds, or None."""
+    """Return the class of the nested messages in a field, or None."""
     if dataclasses.is_dataclass(annotation):
         return annotation
     return next((entity for inner in get_args(annotation) if (entity := _entity_in(inner))), None)

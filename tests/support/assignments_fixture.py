@@ -38,7 +38,7 @@ def image_of(*names: str) -> Image:
 
 
 class AssignmentsFixture:
-    """The replicas of broker 1, in two log directories on a simulated disk, and the assignments that they follow."""
+    """The replicas of broker 1 in two log directories on a simulated disk, and their assignments."""
 
     def __init__(self, disk: SimulatedDisk, following: Following | None = None) -> None:
         loop, end_of_tick = asyncio.get_running_loop(), EndOfTickScheduler(asyncio.get_running_loop())
@@ -60,7 +60,7 @@ class AssignmentsFixture:
         self.assignments.follow(before, self.image)
 
     def put_log_of(self, name: str) -> str:
-        """A topic whose partition has a checkpoint in the first directory, as an earlier life left it."""
+        """Create a partition directory with a checkpoint file in the first log directory, as an earlier run left it."""
         path = self.directories[0].partition_path(topic(name).id, 0)
         self.disk.make_directories(path)
         self.disk.open(f"{path}/recovery", create=True)

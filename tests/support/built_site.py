@@ -10,7 +10,7 @@ BUILT_S = 100
 
 
 def built_site(place: Path) -> Path:
-    """Build the site there, and return it. Fails with what mkdocs complains of, be it only a warning."""
+    """Build the site in `place` and return it. Raises AssertionError on any warning of mkdocs."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place)]
     environ = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=BUILT_S)

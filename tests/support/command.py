@@ -1,4 +1,4 @@
-"""The `cordwood` command as a user runs it, as a process or, more quickly, within this one: what came of it."""
+"""The `cordwood` command as a user runs it, as a process or, faster, in this process, with its outcome."""
 
 import json
 import os
@@ -18,7 +18,7 @@ FINISH_S = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a command ended."""
+    """A command's exit code and output."""
 
     exit_code: int
     stdout: bytes
@@ -31,7 +31,7 @@ class Outcome:
 
     @property
     def lines(self) -> list[bytes]:
-        """Standard output in lines, without their ends."""
+        """Standard output in lines, without line ends."""
         return self.stdout.splitlines()
 
     @property
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def cordwood(*words: str, bootstrap: str | None = None, stdin: bytes = b"", **environ: str) -> Outcome:
-    """Run one command to its end. No traceback may ever be seen."""
+    """Run one command to its end. Raises AssertionError if it prints a traceback."""
     process = start_cordwood(*words, bootstrap=bootstrap, **environ)
     try:
         stdout, stderr = process.communicate(stdin, FINISH_S)
@@ -54,7 +54,7 @@ def cordwood(*words: str, bootstrap: str | None = None, stdin: bytes = b"", **en
 
 
 def in_process(*words: str, bootstrap: str | None = None) -> Outcome:
-    """Run one command in this process: for commands that take no input, and of whose process nothing is tested."""
+    """Run one command in this process; for commands without input, in tests that do not concern the process itself."""
     environ = {key: None for key in os.environ if key.startswith("CORDWOOD_")}
     ended = CliRunner().invoke(app, words, env={**environ, "CORDWOOD_BOOTSTRAP_SERVERS": bootstrap})
     if ended.exception is not None and not isinstance(ended.exception, SystemExit):
@@ -63,14 +63,14 @@ def in_process(*words: str, bootstrap: str | None = None) -> Outcome:
 
 
 def start_cordwood(*words: str, bootstrap: str | None = None, **environ: str) -> "subprocess.Popen[bytes]":
-    """Start one command with pipes at all three ends, in a directory where nothing of ours can be imported."""
+    """Start one command with pipes for its three streams, in a directory where none of our modules is importable."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("CORDWOOD_")}
     variables = {**inherited, **environ}
     if bootstrap is not None:
         variables["CORDWOOD_BOOTSTRAP_SERVERS"] = bootstrap
     return subprocess.Popen(
         [sys.executable, "-m", "cordwood.cluster.cli", *words],
-        # A shell that starts the tests in its background has them ignore SIGINT, and what they start inherits that.
+        # A shell that starts the tests in the background makes them ignore SIGINT, and child processes inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

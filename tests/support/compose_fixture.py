@@ -1,4 +1,4 @@
-"""The brokers of compose.yaml, built from a clean copy of the tree and told what to do in verbs."""
+"""The brokers of compose.yaml, built from a clean copy of the tree."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ STOP_S = 60.0
 
 
 class ComposedCluster:
-    """A project of its own name on the addresses that compose.yaml publishes."""
+    """A compose project with a name of its own, on the addresses that compose.yaml publishes."""
 
     def __init__(self, source: Path) -> None:
         self._source = source
@@ -28,48 +28,48 @@ class ComposedCluster:
         self._engine = docker.from_env()
 
     def up(self) -> None:
-        """Build, start, and wait until compose calls every broker healthy."""
+        """Build, start, and wait until compose reports every broker healthy."""
         self._compose("up", "--build", "--wait", seconds=BUILD_AND_START_S)
 
     def kill(self, broker_id: int) -> None:
-        """SIGKILL to all of the broker's container."""
+        """Send SIGKILL to all processes of the broker's container."""
         self._container(broker_id).kill()
 
     def start(self, broker_id: int) -> None:
-        """Start a container that was killed, on what its volume has."""
+        """Start a killed container again on its volume."""
         self._container(broker_id).start()
 
     def stop(self, broker_id: int) -> int:
-        """SIGTERM, and SIGKILL where compose.yaml's patience ends. Returns the exit code."""
+        """Send SIGTERM, and SIGKILL after compose.yaml's grace period. Return the exit code."""
         container = self._container(broker_id)
         container.stop()
         exit_code: int = container.wait(timeout=STOP_S)["StatusCode"]
         return exit_code
 
     def is_healthy(self, broker_id: int) -> bool:
-        """What the engine says of the broker's health check."""
+        """Return whether the engine reports the broker healthy."""
         return bool(self._container(broker_id).health == "healthy")
 
     def said_by(self, broker_id: int, *command: str) -> str:
-        """What a command prints that is run inside the broker's container."""
+        """Run a command in the broker's container and return its output."""
         outcome = self._container(broker_id).exec_run(list(command))
         text: str = outcome.output.decode()
         assert outcome.exit_code == 0, text
         return text
 
     def logs(self) -> str:
-        """The last of what each broker said; for the message of a failed test."""
+        """Return the last log lines of each broker, for a failure's message."""
         return "".join(
             f"--- {container.name}\n{container.logs(tail=20).decode(errors='replace')}"
             for container in self._containers()
         )
 
     def down(self) -> None:
-        """Remove containers, volumes, network and images, whatever state they are in."""
+        """Remove containers, volumes, network and images in any state."""
         self._compose("down", "--volumes", "--rmi", "local", "--timeout", "1", seconds=STOP_S)
 
     def leftovers(self) -> list[str]:
-        """What the engine still has of this project."""
+        """Return the names of what the engine still has of this project."""
         mine = {"label": f"com.docker.compose.project={self.project}"}
         found = (
             *self._engine.containers.list(all=True, filters=mine),
@@ -101,7 +101,7 @@ class ComposedCluster:
 
 
 def why_not_here() -> str | None:
-    """What this machine lacks for running compose.yaml; None where nothing does."""
+    """Return what this machine lacks for compose.yaml, or None."""
     if shutil.which("docker") is None:
         return "docker is not installed (tests/docker/prepare installs it)"
     try:
@@ -114,7 +114,7 @@ def why_not_here() -> str | None:
 
 
 def clean_copy(target: Path) -> Path:
-    """What a clone of this tree would have, with the changes that are not committed yet. Returns `target`."""
+    """Copy the files of a clone of this tree, with the uncommitted changes. Return `target`."""
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
     for name in filter(None, names):

@@ -1,4 +1,4 @@
-"""Group coordinators over one `__consumer_offsets` in memory, and clients that talk by name to the one that leads."""
+"""Group coordinators over one `__consumer_offsets` in memory, and clients by name that talk to the leader."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ DEADLINE_S = 3600.0
 
 
 class CoordinatorFixture:
-    """To be made on a running loop. `restart` loses all but what was appended; `elect` has another broker lead."""
+    """Group coordinators and their clients; needs a running loop. `restart` keeps only what was appended."""
 
     def __init__(self, brokers: int = 1, **settings: int) -> None:
         self.settings = GroupSettings(**settings)
@@ -36,7 +36,7 @@ class CoordinatorFixture:
 
     @property
     def coordinator(self) -> GroupCoordinator:
-        """The one that the members have found."""
+        """The coordinator that the members have found."""
         return self.coordinators[self.leader]
 
     @property
@@ -65,29 +65,29 @@ class CoordinatorFixture:
         await self.until(lambda: self.code_of(self.coordinator.groups) is ErrorCode.none)
 
     def elect(self, broker: int, **changes: int) -> None:
-        """Have another broker lead the group's partition: all hear of it, and the members find it."""
+        """Elect another leader of the group's partition. All brokers learn of it, and the members find the leader."""
         self.topic.elect(self.partition, broker, **changes)
         self.leader = broker
         self.tell_all()
 
     def leave_without_leader(self) -> None:
-        """Nobody leads the group's partition; the members still know who did."""
+        """Leave the group's partition without a leader. The members still know the last one."""
         self.topic.elect(self.partition, None)
         self.tell_all()
 
     def tell_all(self) -> None:
-        """The metadata has changed, and with it the roles of the replicas."""
+        """Notify every coordinator of a metadata change."""
         for coordinator in self.coordinators.values():
             coordinator.on_metadata_change(Image(1), Image(2))
 
     async def compact(self) -> None:
-        """Before it is due."""
+        """Compact the group's partition before it is due."""
         state_store = self.coordinator._state_store
         shard = next(shard for shard in state_store.shards if shard.partition == self.partition)
         await state_store._compact(shard, self.topic.bounds(self.partition).end)
 
     async def join(self, name: str, **changes: object) -> JoinReply:
-        """With the id that is required, where one is."""
+        """Join a member, again with its id if the coordinator requires one."""
         fields: dict[str, object] = {
             "member_id": self.members.get(name, ""),
             "protocol_type": "consumer",
@@ -109,7 +109,7 @@ class CoordinatorFixture:
         return await self.coordinator.sync(GROUP, Sync(self.members[name], self.generation, assignments=assignments))
 
     async def stabilize(self, *names: str) -> None:
-        """All of these in a stable group; the first leads, and each share is the member's name."""
+        """Make a stable group of these members. The first leads, and each assignment is the member's name."""
         first = await self.join(names[0])
         assert first.code is ErrorCode.none
         if len(names) > 1:
@@ -132,7 +132,7 @@ class CoordinatorFixture:
         return await self.coordinator.leave(GROUP, [Leaver(self.members[name])])
 
     async def commit(self, offset: int, name: str | None = None, topic: str = "flights", partition: int = 0) -> None:
-        """By a member, or by someone without a group. Fails with the first code that is an error."""
+        """Commit an offset, as a member or without a group. Raises Refused with the first error code."""
         member = MemberIdentity() if name is None else MemberIdentity(self.members[name], self.generation)
         codes = await self.coordinator.commit(GROUP, member, {(topic, partition): Commit(offset, -1, "note")})
         for code in codes.values():
@@ -144,7 +144,7 @@ class CoordinatorFixture:
         return {place: offset.offset for place, offset in committed.items()}
 
     def code_of(self, ask: Callable[[], object]) -> ErrorCode:
-        """What asking is refused with."""
+        """Return the code of the refusal, or `none`."""
         try:
             ask()
         except Refused as refusal:

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a broker that cuts connections where it hurts: the request is through, the answer is lost."""
+"""A TCP proxy that cuts a client's connection after the request has reached the broker: the response is lost."""
 
 import contextlib
 import random
@@ -12,9 +12,9 @@ PIECE_BYTES = 1 << 16
 
 
 class CuttingProxy:
-    """Listens on a port of its own. Every so many answers, one is swallowed and its connection reset on both sides.
+    """A proxy on a port of its own. At intervals it drops a response and resets the connection on both sides.
 
-    An answer here is what one read from the broker brings, so a cut may also fall in the middle of a frame.
+    A response here is one read from the broker, so that a cut may also fall inside a frame.
     """
 
     def __init__(self, target_port: int, seed: int = 1) -> None:
@@ -52,13 +52,13 @@ class CuttingProxy:
             thread.join(5)
 
     def cut_every(self, least: int, most: int) -> None:
-        """From now on, let at least `least` and at most `most` answers through between two cuts."""
+        """From now on, forward at least `least` and at most `most` responses between two cuts."""
         with self._lock:
             self._between = (least, most)
             self._answers_left = self._rng.randint(least, most)
 
     def heal(self) -> None:
-        """Cut no more."""
+        """Stop cutting."""
         with self._lock:
             self._answers_left = None
 
@@ -104,7 +104,7 @@ class CuttingProxy:
                 return
             self._open.discard(connection)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-        # A thread that reads from it notices a shutdown, and not a close.
+        # A thread that reads from the connection notices a shutdown, but not a close.
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
         connection.close()

@@ -1,4 +1,4 @@
-"""Batches read as a task of Spark reads them, and given back as plain records."""
+"""Record batches decoded as a Spark task decodes them, returned as plain records."""
 
 import struct
 from collections.abc import Iterable, Sequence
@@ -20,12 +20,12 @@ FAR = 1 << 62
 
 
 def decoded(data: bytes, *, start: int = 0, end: int = FAR, aborted: Sequence[Aborted] = ()) -> list[Record]:
-    """The records of an answer to a fetch from `start` on. Raises as a task does."""
+    """Return the records of a Fetch response from `start` on. Raises the same errors as a Spark task."""
     return records_of(tables(data, EVERYTHING, start=start, end=end, aborted=aborted))
 
 
 def sealed(batch: bytearray) -> bytes:
-    """The batch with the length and the checksum that belong to its bytes, whatever these are."""
+    """Return the batch with its length and checksum corrected to match its bytes."""
     struct.pack_into(">i", batch, 8, len(batch) - LENGTH_PREFIX_BYTES)
     struct.pack_into(">I", batch, 17, crc32c(bytes(batch[CRC_COVERS_FROM:])))
     return bytes(batch)
@@ -34,7 +34,7 @@ def sealed(batch: bytearray) -> bytes:
 def tables(
     data: bytes, columns: Columns, *, start: int = 0, end: int = FAR, aborted: Sequence[Aborted] = ()
 ) -> list[pa.RecordBatch]:
-    """The same as Arrow, each checked to be sound and of the schema that Spark was told."""
+    """Decode to Arrow batches, and check that each is valid and has Spark's schema."""
     fetched = Fetched(data, split(data, PLACE, start), list(aborted), high_watermark=end)
     found = list(Decoder(OffsetRange(PLACE.topic, PLACE.partition, start, end), columns).decode(fetched))
     for table in found:
@@ -44,7 +44,7 @@ def tables(
 
 
 def records_of(found: Iterable[pa.RecordBatch]) -> list[Record]:
-    """Rows of all columns as storage's records, times in ms again."""
+    """Return rows with all columns as storage records, with timestamps in ms."""
     return [
         Record(offset, time_us // 1000, key, value, tuple((each["key"], each["value"]) for each in headers or ()))
         for table in found

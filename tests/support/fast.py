@@ -1,7 +1,7 @@
-"""`--fast`, a pytest plugin: only the units, for the minute between two edits.
+"""`--fast`, a pytest plugin: unit tests only, for use between two edits.
 
-Left out are files that import what starts processes, a Spark session or the simulator, tests with a broker, and files
-that took longer than `FILE_S_MAX` when their durations were recorded.
+Left out are files that import a module that starts processes, a Spark session or the simulator, tests with a broker,
+and files that took longer than `FILE_S_MAX` when their durations were recorded.
 """
 
 import ast
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is slow."""
+    """Leave out slow tests."""
     if not config.getoption("fast"):
         return
     known = durations()

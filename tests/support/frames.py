@@ -1,4 +1,4 @@
-"""Tables compared as sets of rows: what Spark found, and what pandas says."""
+"""Comparison of tables as sets of rows: a Spark result with the pandas result."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from pandas.testing import assert_frame_equal
 
 
 def assert_same_rows(found: Any, expected: Any) -> None:
-    """Both have the same columns and the same rows, in whatever order and kind of number, and there are some."""
+    """Check that both have the same columns and rows, in any order and with any numeric types, and at least one row."""
     assert len(expected) > 0, "nothing is expected: this would show nothing"
     assert sorted(found.columns) == sorted(expected.columns)
     assert_frame_equal(_in_order(found), _in_order(expected[found.columns]), check_dtype=False)

@@ -1,4 +1,4 @@
-"""One group told as a story: its members act by name, and time passes when the story says so."""
+"""A scenario of one consumer group: members act by name, and the test advances the time."""
 
 from dataclasses import dataclass, replace
 from itertools import count
@@ -29,7 +29,7 @@ REBALANCE_MS = 60_000
 
 @dataclass(slots=True)
 class Asked:
-    """A request and, once there is one, its answer."""
+    """A request and its answer, once there is one."""
 
     join_reply: JoinReply | None = None
     sync_reply: SyncReply | None = None
@@ -55,7 +55,7 @@ class Asked:
 
 
 class GroupScenario:
-    """A group and the members that the story names. What it wants stored is stored at once, unless `disk_waits`."""
+    """A group and its named members. The group's writes complete immediately, unless `disk_waits`."""
 
     def __init__(self, **settings: int) -> None:
         self.settings = GroupSettings(**settings)
@@ -81,7 +81,7 @@ class GroupScenario:
 
     @property
     def leader(self) -> str:
-        """By the name that the story gave."""
+        """The leader's name."""
         return next(name for name, member_id in self.ids.items() if member_id == self.group.members.leader)
 
     @property
@@ -89,7 +89,7 @@ class GroupScenario:
         return {name for name, member_id in self.ids.items() if member_id in self.group.members.by_id}
 
     def ask_to_join(self, name: str, **changes: object) -> Asked:
-        """One JoinGroup request, under the id that the name has by now. `changes` are fields of Join."""
+        """Send one JoinGroup with the member's id, if it has one. `changes` are fields of Join."""
         base = self._requests.get(name, _first_request(name))
         if isinstance(names := changes.get("protocols"), str):
             changes["protocols"] = protocols(*names.split())
@@ -103,7 +103,7 @@ class GroupScenario:
         return asked
 
     def join(self, name: str, **changes: object) -> Asked:
-        """As clients do it: ask, and ask again with the id if one is required."""
+        """Join as a client does: send JoinGroup, and again with the member id if one is required."""
         asked = self.ask_to_join(name, **changes)
         if asked.join_reply is not None and asked.join_reply.code is ErrorCode.member_id_required:
             asked = self.ask_to_join(name)
@@ -112,14 +112,14 @@ class GroupScenario:
         return asked
 
     def come_back(self, name: str, **changes: object) -> Asked:
-        """A client that was restarted: it has forgotten its id."""
+        """Join as a restarted client that has lost its member id."""
         self.ids.pop(name, None)
         asked = self.ask_to_join(name, **changes)
         self.ids[name] = next(member.id for member in reversed(list(self.group.members)) if member.id.startswith(name))
         return asked
 
     def sync(self, name: str, shares: dict[str, bytes] | None = None, **changes: object) -> Asked:
-        """One SyncGroup request in the group's generation. Shares are by the story's names."""
+        """Send one SyncGroup in the group's generation. `shares` are by member name."""
         assignments = {self.ids[other]: share for other, share in (shares or {}).items()}
         instance_id = self._requests[name].instance_id if name in self._requests else None
         request = Sync(self.ids.get(name, name), self.generation, instance_id, assignments=assignments)
@@ -146,7 +146,7 @@ class GroupScenario:
         return self.group.check_commit(self.ids.get(name, name), None, in_generation, self.now_ms)
 
     def pass_time(self, ms: int, *alive: str) -> None:
-        """Let every deadline on the way happen. Those who are `alive` send heartbeats each second."""
+        """Advance the time over every deadline. The `alive` members send heartbeats each second."""
         until = self.now_ms + ms
         while self.now_ms < until:
             due = self.group.next_deadline()
@@ -158,7 +158,7 @@ class GroupScenario:
             self._perform()
 
     def stabilize(self, *names: str, **changes: object) -> "GroupScenario":
-        """Have these members, and no others, in a stable group; the first leads."""
+        """Make a stable group of these members and no others; the first leads."""
         for name in names:
             self.join(name, **changes)
         for name in names:
@@ -169,19 +169,19 @@ class GroupScenario:
         return self
 
     def share_out(self, *names: str) -> None:
-        """Everyone syncs; each share is the member's name."""
+        """Have all members sync; each assignment is the member's name."""
         for name in names:
             self.sync(name, {other: other.encode() for other in names} if name == self.leader else None)
 
     def disk_answers(self, code: ErrorCode = ErrorCode.none) -> None:
-        """What waits to be stored is, or cannot be."""
+        """Complete the pending writes with this code."""
         waiting, self._unwritten = self._unwritten, []
         for store in waiting:
             self.group.stored(store, code, self.now_ms)
         self._perform()
 
     def restart_broker(self, saved: SavedGroup) -> None:
-        """All that is left is what was written down."""
+        """Restart the broker: the group is restored from what was written."""
         self.group = Group.restore("group", saved, self.settings)
         self.group.begin_sessions(self.now_ms)
         self._perform()

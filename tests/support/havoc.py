@@ -1,4 +1,4 @@
-"""Trouble for a cluster while something else goes on: leaders killed, brokers restarted, followers held still."""
+"""Faults on a running local cluster during a workload: leaders killed, brokers restarted, followers paused."""
 
 import os
 import signal
@@ -11,20 +11,20 @@ from confluent_kafka.admin import AdminClient
 from local_cluster import LocalCluster
 
 KILLS = int(os.environ.get("CORDWOOD_KILLS", "2"))
-"""How often something is killed; CORDWOOD_KILLS=20 is the full form of the promise."""
+"""The number of faults in a run; CORDWOOD_KILLS=20 is the full check of the promise."""
 
 HEALED_S = 60.0
 
 
 class Havoc:
-    """A topic of one partition or more on a running cluster, and what befalls its brokers."""
+    """A topic on a running cluster, and the faults of its brokers."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self.cluster, self.topic = cluster, topic
         self.count = 0
 
     def kill_a_leader(self) -> None:
-        """SIGKILL to the broker that leads the first partition, and its restart, until all is well again."""
+        """Send SIGKILL to the first partition's leader, restart it, and wait until all replicas are in sync."""
         victim = self.leader()
         self.cluster.kill(victim)
         wait_until(lambda: self.leader() != victim, HEALED_S, "another leader")
@@ -32,7 +32,7 @@ class Havoc:
         self._heal()
 
     def restart_a_broker(self) -> None:
-        """SIGTERM to one broker after the other, and its restart."""
+        """Send SIGTERM to the next broker in turn, restart it, and wait until all replicas are in sync."""
         victim = self.count % self.cluster.count + 1
         os.kill(self.cluster.broker(victim)["pid"], signal.SIGTERM)
         wait_until(lambda: not self.cluster.is_running(victim), HEALED_S, f"the end of broker {victim}")
@@ -40,12 +40,12 @@ class Havoc:
         self._heal()
 
     def leader(self, partition: int = 0) -> int:
-        """Who leads, as the cluster says; -1 where nobody does."""
+        """Return the leader as the cluster reports it; -1 if there is none."""
         return self._partitions()[partition].leader
 
     @contextmanager
     def followers_held_still(self) -> Iterator[None]:
-        """SIGSTOP to all brokers but the leader of the first partition, and SIGCONT at the end."""
+        """Send SIGSTOP to all brokers except the first partition's leader, and SIGCONT at the end."""
         leader = self.leader()
         held = [broker["pid"] for broker in self.cluster.brokers if broker["id"] != leader]
         for pid in held:
@@ -58,7 +58,7 @@ class Havoc:
 
     @contextmanager
     def going_on(self, trouble: Callable[[], None], times: int = KILLS) -> Iterator[Callable[[], bool]]:
-        """Beside what is done within: the same trouble again and again. Gives out whether it is over."""
+        """Repeat a fault in a thread while the body runs. Yield a function that returns whether the faults are over."""
         failures: list[BaseException] = []
 
         def work() -> None:

@@ -1,4 +1,4 @@
-"""Histories in letters: "ab.d" are the records a, b and d in a row, with an offset between that is passed over."""
+"""Histories for the checkers, written in letters: "ab.d" is the records a, b and d with one unread offset before d."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ GAP = "."
 
 
 class HistoryScenario:
-    """Each verb writes down what one client did or was told, one thing after the other."""
+    """A history built one client operation at a time."""
 
     def __init__(self) -> None:
         self._leaders_end = UNKNOWN
@@ -27,7 +27,7 @@ class HistoryScenario:
     def acknowledged(
         self, letters: str, at: int | None = 0, *, producer: int = 1, partition: int = 0, acks: int = ACKS_ALL
     ) -> "HistoryScenario":
-        """A producer sent them, and was told that they are there from `at` on; None where it was not told where."""
+        """Add acknowledged sends from offset `at` on; with None the acknowledgements have no offsets."""
         for letter, offset in _placed(letters, 0 if at is None else at):
             send = self._invoke(letter, producer, partition, acks)
             self._builder.ok(send, UNKNOWN if at is None else offset, self._tick())
@@ -39,13 +39,13 @@ class HistoryScenario:
         return self
 
     def unanswered(self, letters: str, *, producer: int = 1, partition: int = 0) -> "HistoryScenario":
-        """The producer gave up the first, and the run ended before it knew of the others."""
+        """Add sends without an answer: the producer gave up the first, and the run ended before the others' answers."""
         sends = [self._invoke(letter, producer, partition, ACKS_ALL) for letter in letters]
         self._builder.info(sends[0], self._tick())
         return self
 
     def stamped(self, timestamp: int) -> "HistoryScenario":
-        """What is sent from now on has this timestamp."""
+        """Give the following sends this timestamp."""
         self._timestamp = timestamp
         return self
 
@@ -58,7 +58,7 @@ class HistoryScenario:
     def polled(
         self, letters: str, at: int = 0, *, consumer: int = 1, partition: int = 0, content: int = UNKNOWN
     ) -> "HistoryScenario":
-        """`content` is what they had beside their values, if that was another than was sent."""
+        """Add polled records. `content` is their content beside the values, if it differs from the sent content."""
         for letter, offset in _placed(letters, at):
             told = ord(letter) if content == UNKNOWN else content
             self._builder.poll(consumer, partition, offset, self._value(letter), self._tick(), 0, told)
@@ -71,7 +71,7 @@ class HistoryScenario:
     def watermark(
         self, *ends: int, log_start: int = 0, client: int = 1, partition: int = 0, epoch: int = UNKNOWN, **told: int
     ) -> "HistoryScenario":
-        """A client asks, and is told, by a leader of that epoch if one is given; `told` has more columns."""
+        """Add reads of the high watermark, answered by a leader of `epoch` if given; `told` has more columns."""
         for end in ends:
             asked_ns = self._tick()
             self._builder.watermark(
@@ -85,7 +85,7 @@ class HistoryScenario:
         return self
 
     def led_to(self, end: int) -> "HistoryScenario":
-        """No leader's high watermark has been above that."""
+        """Set the highest high watermark of any leader."""
         self._leaders_end = end
         return self
 
@@ -99,37 +99,37 @@ class HistoryScenario:
         return self
 
     def told_end(self, wanted: int, *answer: int, epoch: int, partition: int = 0) -> "HistoryScenario":
-        """A leader of `epoch` was asked where the epoch `wanted` ended, and told of an epoch and its end."""
+        """Add an OffsetForLeaderEpoch answer of a leader in `epoch`: for the epoch `wanted`, an epoch and its end."""
         told, end = answer
         self._builder.epoch_end(1, partition, wanted, (told, end), (self._tick(), self._tick()), epoch)
         return self
 
     def looked_up(self, wanted: int, *answer: int, epoch: int = 0, partition: int = 0) -> "HistoryScenario":
-        """A leader was asked for the first record at that time, and named an offset and a timestamp, or nothing."""
+        """Add a ListOffsets lookup by timestamp: `answer` is an offset and a timestamp, or empty."""
         offset, timestamp = answer or (UNKNOWN, UNKNOWN)
         self._builder.looked_up(1, partition, wanted, (offset, timestamp), (self._tick(), self._tick()), epoch)
         return self
 
     def deleted(self, before: int, *, partition: int = 0) -> "HistoryScenario":
-        """An administrator had the records below `before` deleted."""
+        """Add a DeleteRecords below `before`."""
         deletion = self._builder.delete(partition, self._tick(), before=before)
         self._builder.deleted(deletion, self._tick())
         return self
 
     def retained(self, partition: int = 0, **limit: int) -> "HistoryScenario":
-        """Retention by `age_ms` or `keep_records` is set."""
+        """Set retention by `age_ms` or `keep_records`."""
         self._builder.deleted(self._builder.delete(partition, self._tick(), **limit), self._tick())
         return self
 
     def struck(self, fault: str, seconds: float = 0, *, is_alone: bool = True) -> "HistoryScenario":
-        """A fault strikes, and lasts so long."""
+        """Add a fault that starts now and lasts `seconds`."""
         since_ns = self._tick()
         until_ns = since_ns + int(seconds * 1e9)
         self._builder.fault(number_of(fault), since_ns, until_ns, is_alone=is_alone)
         return self
 
     def answered(self, letter: str, at: int, *, seconds: float) -> "HistoryScenario":
-        """A record is sent now, and acknowledged so much later."""
+        """Add a record that is sent now and acknowledged `seconds` later."""
         send = self._invoke(letter, 1, 0, ACKS_ALL)
         self._builder.ok(send, at, self._now_ns + int(seconds * 1e9))
         return self
@@ -141,7 +141,7 @@ class HistoryScenario:
     def replica(
         self, broker: int, letters: str, at: int = 0, *, log_start: int = 0, high_watermark: int | None = None
     ) -> "HistoryScenario":
-        """What a broker holds of partition 0 at the end. All of it is committed unless something else is said."""
+        """Add a broker's final records of partition 0. All are committed unless `high_watermark` is given."""
         records = [(offset, self._value(letter)) for letter, offset in _placed(letters, at)]
         end = at + len(letters) if high_watermark is None else high_watermark
         self._builder.replica(broker, 0, log_start, end, records)
@@ -162,7 +162,7 @@ class HistoryScenario:
         return check(self._builder.build())
 
     def kinds(self) -> dict[str, int]:
-        """How many cases of what."""
+        """Return the number of anomalies of each kind."""
         return count_by_kind(self.anomalies())
 
     def _value(self, letter: str) -> int:

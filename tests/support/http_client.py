@@ -1,4 +1,4 @@
-"""A client of a broker's HTTP API: requests in verbs, and answers that can be looked at."""
+"""A client of a broker's HTTP API."""
 
 import http.client
 import json
@@ -13,7 +13,7 @@ JSON, BYTES, EVENTS = "application/json", "application/octet-stream", "text/even
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What came back."""
+    """An HTTP response."""
 
     status: int
     headers: dict[str, str]
@@ -25,11 +25,11 @@ class HttpAnswer:
 
     @property
     def lines(self) -> list[Any]:
-        """Of JSON."""
+        """The body's lines, parsed as JSON."""
         return [json.loads(line) for line in self.content.splitlines()]
 
     def refused(self, status: int, *words: str) -> str:
-        """The sentence of a refusal, which has these words in it and says in Kafka's words what it is."""
+        """Check for an error response with these words, and return its message."""
         assert self.status == status, self.content
         assert self.json.keys() >= {"error", "code"}
         sentence: str = self.json["error"]
@@ -48,10 +48,10 @@ class Event:
 
 
 class HttpClient:
-    """Of one broker. A connection for each request."""
+    """A client of one broker, with a new connection for each request."""
 
     def __init__(self, address: str) -> None:
-        """HOST:PORT."""
+        """Take the broker's `address` as HOST:PORT."""
         self.address = address
 
     def ask(
@@ -69,7 +69,7 @@ class HttpClient:
         return self.ask("GET", path, None, _named(headers))
 
     def post(self, path: str, content: Any, **headers: str) -> HttpAnswer:
-        """`content` as JSON, or as it is where it is bytes."""
+        """Send `content` as JSON, or unchanged if it is bytes."""
         return self._send("POST", path, content, headers)
 
     def patch(self, path: str, content: Any, **headers: str) -> HttpAnswer:
@@ -79,13 +79,13 @@ class HttpClient:
         return self.ask("DELETE", path)
 
     def make_topic(self, name: str, **wanted: Any) -> str:
-        """Returns the name, once the topic is there."""
+        """Create a topic and return its name."""
         answer = self.post("/v1/topics", {"name": name, **wanted})
         assert answer.status == 201, answer.content
         return name
 
     def write(self, topic: str, *values: str | None, key: str | None = None, query: str = "", **headers: str) -> Any:
-        """Append records, and return where they are."""
+        """Append records, and return their partitions and offsets."""
         answer = self.post(
             f"/v1/topics/{topic}/records?{query}",
             {"records": [{"value": value, "key": key} for value in values]},
@@ -95,17 +95,17 @@ class HttpClient:
         return answer.json["records"]
 
     def read(self, topic: str, query: str = "") -> list[Any]:
-        """All records that there are."""
+        """Return all records."""
         answer = self.get(f"/v1/topics/{topic}/records?{query}")
         assert answer.status == 200, answer.content
         return answer.lines
 
     def values(self, topic: str, query: str = "") -> list[Any]:
-        """The values of all records that there are."""
+        """Return the values of all records."""
         return [record["value"] for record in self.read(topic, query)]
 
     def follow(self, topic: str, query: str = "", **headers: str) -> "Following":
-        """Read events until it is closed."""
+        """Open a stream of events, which lasts until `close`."""
         return Following(self.address, f"/v1/topics/{topic}/records?{query}", _named(headers))
 
     def _send(self, method: str, path: str, content: Any, headers: dict[str, str]) -> HttpAnswer:
@@ -115,7 +115,7 @@ class HttpClient:
 
 
 class Following:
-    """An open stream of events."""
+    """An open stream of server-sent events."""
 
     def __init__(self, address: str, path: str, headers: dict[str, str]) -> None:
         self._connection = http.client.HTTPConnection(address, timeout=ANSWER_S)
@@ -135,18 +135,18 @@ class Following:
         self._connection.close()
 
     def next(self) -> Event:
-        """Waits for the next event that has data."""
+        """Wait for the next event that has data."""
         return next(self._events)
 
     def take(self, count: int) -> list[Event]:
         return [self.next() for _ in range(count)]
 
     def values(self, count: int) -> list[Any]:
-        """Of so many records."""
+        """Wait for `count` records and return their values."""
         return [event.data["value"] for event in self.take(count)]
 
     def comment(self) -> str:
-        """Waits for the next comment."""
+        """Wait for the next comment."""
         while not (line := self._response.readline().decode()).startswith(":"):
             assert line, "the stream has ended"
         return line.strip()
@@ -162,10 +162,10 @@ class Following:
 
 
 def quoted(name: str) -> str:
-    """As a path or a query has it."""
+    """Return a name percent-encoded for a path or a query."""
     return urllib.parse.quote(name, safe="")
 
 
 def _named(headers: dict[str, str]) -> dict[str, str]:
-    """idempotency_key as Idempotency-Key."""
+    """Return header names in HTTP form: idempotency_key becomes Idempotency-Key."""
     return {name.replace("_", "-").title(): text for name, text in headers.items()}

@@ -1,4 +1,4 @@
-"""Broker 1 of a cluster, asked over HTTP: its replicas are on a simulated disk, and its metadata is in memory."""
+"""Broker 1 of a cluster and its HTTP server: replicas on a simulated disk, metadata in memory."""
 
 import asyncio
 import random
@@ -37,7 +37,7 @@ Metrics = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
+    """An HTTP response."""
 
     status: int
     headers: dict[str, str]
@@ -46,7 +46,7 @@ class Answer:
 
 
 class HttpStory:
-    """`async with HttpStory() as broker`: from then on it listens on a free port."""
+    """A broker's HTTP server. `async with HttpStory() as broker` starts it on a free port."""
 
     def __init__(self, directories: int = 1) -> None:
         self.replicas = ReplicaStory(directories=directories)
@@ -87,19 +87,19 @@ class HttpStory:
         await self.groups.close()
 
     def register(self, *brokers: int) -> None:
-        """They are in the metadata, fenced as all newcomers are."""
+        """Register brokers in the metadata. They stay fenced."""
         for broker in brokers:
             endpoint = Endpoint("PLAINTEXT", LOOPBACK, 9091 + broker)
             self.metadata.apply(RegisterBroker(BrokerId(broker), UUID(int=broker), (endpoint,), None, ("disk",)))
 
     def lead(self, *in_sync: int, index: int = 0, epoch: int = 1, min_isr: int = 1) -> Partition:
-        """Broker 1 leads a partition that is on the brokers 1, 2 and 3."""
+        """Make broker 1 the leader of a partition with replicas on brokers 1, 2 and 3."""
         partition = self.replicas.partition(index)
         partition.assigned(Assignment(ME, epoch, epoch, (1, 2, 3), frozenset(in_sync), min_isr))
         return partition
 
     def follow(self, leader: int, index: int = 0) -> None:
-        """From now on another broker leads the partition."""
+        """Make another broker the leader of the partition, in the next leader epoch."""
         partition = self.replicas.partition(index)
         epoch = partition.leader_epoch + 1
         partition.assigned(Assignment(leader, epoch, epoch, (1, 2, 3), frozenset({1, 2, 3}), 1))
@@ -114,7 +114,7 @@ class HttpStory:
             return Answer(response.status, dict(response.headers), await response.text(), json)
 
     async def send(self, sent: bytes) -> bytes:
-        """The beginning of the answer to what may be no request at all."""
+        """Send raw bytes, which need not be HTTP, and return the first bytes of the response."""
         reader, writer = await asyncio.open_connection(LOOPBACK, self.port)
         writer.write(sent)
         answer = await reader.read(1000)
@@ -122,11 +122,11 @@ class HttpStory:
         return answer
 
     async def metrics(self) -> Metrics:
-        """Each sample by its name and its labels."""
+        """Return the metrics by name and labels."""
         return parsed((await self.ask("/metrics")).text)
 
     async def metric(self, name: str, **labels: str) -> float | None:
-        """One sample; None where there is none."""
+        """Return one sample, or None if it does not exist."""
         return (await self.metrics()).get((f"cordwood_{name}", frozenset(labels.items())))
 
 
@@ -143,7 +143,7 @@ def _groups() -> GroupCoordinator:
 
 
 def parsed(text: str) -> Metrics:
-    """By Prometheus' own parser. Each sample is there once."""
+    """Parse metrics with Prometheus' own parser, and check that no sample is repeated."""
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     found = {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
     assert len(found) == len(samples), "a sample is there twice"

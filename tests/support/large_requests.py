@@ -1,4 +1,4 @@
-"""Requests at their largest: for every array of an API's request one that has thousands of items there."""
+"""Requests of maximum size: for every array of every served API, a request with thousands of items in it."""
 
 import dataclasses
 import io
@@ -21,14 +21,14 @@ from cordwood.storage.records import Record, encode
 HEAD = struct.Struct(">hhih")
 BATCH = encode([Record(0, 1_700_000_000_000, None, b"value")])
 SETTINGS = {"max_bytes": 1 << 20, "partition_max_bytes": 1 << 20, "replica_id": -1, "acks": -1, "session_epoch": -1}
-"""What fields are to be for the request to mean something; others are 0, or the number of their item."""
+"""Values of fields that make the request meaningful. Other fields are 0 or the number of their item."""
 
 
 @dataclass(frozen=True, slots=True)
 class LargeRequest:
-    """One request. `array` is the path to what has `items` items; `is_same` where they are all equal.
+    """One request with `items` items in the array at path `array`; with `is_same` all items are equal.
 
-    Arrays within them have one item each, or none where the items are empty.
+    Every other array has one item. With `is_empty` the arrays inside the items are empty.
     """
 
     api: ModuleType
@@ -43,7 +43,7 @@ class LargeRequest:
         return f"{self.api.KEY.name} {self.version}: {items} {self.array}"
 
     def frame(self) -> bytes:
-        """Its bytes, without their length."""
+        """Return the request's bytes without the length prefix."""
         schema = load_request_schema(self.api.KEY, self.version)
         body = io.BytesIO()
         entity_writer(schema)(body, self._entity(schema, "", 0))
@@ -91,7 +91,7 @@ class LargeRequest:
 
 
 def arrays_of(schema: Any, path: str = "") -> Iterator[str]:
-    """The paths of all arrays in a request."""
+    """Yield the paths of all arrays in a request."""
     for field in dataclasses.fields(schema):
         if "tag" in field.metadata:
             continue
@@ -103,7 +103,7 @@ def arrays_of(schema: Any, path: str = "") -> Iterator[str]:
 
 
 def large_requests(items: int) -> list[LargeRequest]:
-    """For every API that is served, in its oldest and its newest version; of fewer items where no more are taken."""
+    """Return requests for every served API in its oldest and newest version, with fewer items if its limit is lower."""
     return [
         LargeRequest(api, version, array, min(items, items_max), is_same, is_empty)
         for api in HANDLERS
@@ -111,7 +111,7 @@ def large_requests(items: int) -> list[LargeRequest]:
         for arrays in [list(arrays_of(load_request_schema(api.KEY, version)))]
         for array in arrays
         for within in [sum(path.startswith(f"{array}/") for path in arrays)]
-        # Each item of the array has the arrays within it, of one item each; so have the others.
+        # Each item of the array contains its nested arrays with one item each; the other arrays have one item each too.
         for items_max in [(items_max_of(api) - len(arrays)) // (1 + within)]
         for may_be_empty in [within and version == api.VERSIONS[-1]]
         for is_same, is_empty in ((True, False), (False, False), (True, True))[: 3 if may_be_empty else 2]

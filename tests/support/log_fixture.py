@@ -1,4 +1,4 @@
-"""A log on a simulated disk, told what to do in verbs."""
+"""A partition's log on a simulated disk, with group commits, checkpoints, retention and power cuts as methods."""
 
 import random
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ DIRECTORY = f"{ROOT}/00000000-0000-0000-0000-000000000001-0"
 MARKS = f"{ROOT}/marks"
 TOPIC_ID = UUID(int=1)
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200, retention_ms=-1)
-"""A few batches fill a segment, and two or three an interval of its index."""
+"""A segment holds a few batches, an index interval two or three."""
 
 START_MS = 1_700_000_000_000
 ALL_BYTES = 1 << 30
@@ -28,9 +28,9 @@ ALL_BYTES = 1 << 30
 
 @dataclass
 class LogFixture:
-    """One log, what it stands on, and what its owner in the broker would do for it: group commits and checkpoints.
+    """One log with its disk, and its owner's part in the broker: group commits and checkpoints.
 
-    Values are strings. Each of `append` is a batch of its own. `now` is the only clock, in milliseconds.
+    Values are strings. `append` makes a batch of each value. `now` is the only clock, in milliseconds.
     """
 
     config: LogConfig = SMALL
@@ -49,22 +49,22 @@ class LogFixture:
         return self
 
     def append_batch(self, *values: str, key: str | None = None, timestamp: int | None = None) -> Appended:
-        """All values in one batch."""
+        """Append all values as one batch."""
         return self._append(encode(self._records(values, key, timestamp)))
 
     def send(self, sequence: int, *values: str, producer: int = 7, epoch: int = 0) -> Appended:
-        """One batch of an idempotent producer."""
+        """Append one batch of an idempotent producer."""
         records = self._records(values, None, None)
         return self._append(encode(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence))
 
     def flush(self) -> Self:
-        """One group commit: sync all that was appended so far, then note how far that is."""
+        """Run one group commit: sync everything appended so far, then record the flushed end."""
         self._sync()
         self._note(self.log.flushed_end)
         return self
 
     def checkpoint(self) -> Self:
-        """Put down what a restart need not find out again; of a log without a directory there is nothing."""
+        """Write a recovery checkpoint. A log without segments writes none."""
         if not self.log.segments:
             return self
         self._marks.file.sync()
@@ -74,13 +74,13 @@ class LogFixture:
         return self
 
     def take_stamped(self, data: bytes) -> Self:
-        """Batches from a leader, as a follower takes them."""
+        """Append batches from a leader, as a follower does."""
         self.log.append_stamped(data, headers(data), self.now)
         return self
 
     def truncate(self, end: int) -> Self:
-        # First the mark comes down, or a restart would take what is missing below it for lost. Where the batch that
-        # contains `end` begins is not known yet.
+        # Lower the recorded flushed end first: otherwise a restart takes the cut records for lost. The base offset of
+        # the batch that contains `end` is not known yet, so the mark goes to 0.
         self._note(0)
         self._marks.file.sync()
         if end < self.log.log_end and (state := self.log.state_before_cut(end)) is not None:
@@ -89,7 +89,7 @@ class LogFixture:
         return self if self.log.is_syncing else self._sync()
 
     def start_over(self, offset: int) -> Self:
-        """Give up everything, as a follower does whose leader begins at `offset`."""
+        """Drop everything and start at `offset`, as a follower does below the leader's log start."""
         self._note(0)
         self._marks.file.sync()
         set_back(self.disk, DIRECTORY, state_of_new_log(offset))
@@ -101,7 +101,7 @@ class LogFixture:
         return self
 
     def retain(self, *, after_ms: int = 0) -> int:
-        """Let time pass and retention run. Returns how many segments went."""
+        """Advance the clock and run retention. Return the number of removed segments."""
         self.now += after_ms
         dropped = self.log.drop(self.log.flushed_end, self.now)
         self.checkpoint()
@@ -113,7 +113,7 @@ class LogFixture:
         return len(dropped)
 
     def configure(self, **changes: int | bool) -> Self:
-        """Change the topic's settings while the log is in use."""
+        """Change the topic's configs while the log is in use."""
         self.config = self.log.config = replace(self.config, **changes)  # type: ignore[arg-type]
         return self
 
@@ -147,19 +147,19 @@ class LogFixture:
 
     @property
     def bases(self) -> list[int]:
-        """The base offset of every segment."""
+        """The base offsets of the segments."""
         return [segment.base_offset for segment in self.log.segments]
 
     @property
     def damage(self) -> list[DamagedLog]:
-        """What was wrong when the log was opened."""
+        """The damage found when the log was opened."""
         return self.log.damage
 
     def read(self, offset: int, max_bytes: int = ALL_BYTES, end: int | None = None) -> bytes:
         return self.log.read(offset, max_bytes, self.end if end is None else end)
 
     def records(self, start: int | None = None, max_bytes: int = ALL_BYTES) -> list[Record]:
-        """Everything from `start` (by default the log's) to the end, as a consumer who polls on would see it."""
+        """Read every record from `start` (by default the log start) to the log end, as a polling consumer does."""
         offset = self.start if start is None else start
         found: list[Record] = []
         while data := self.read(offset, max_bytes):
@@ -172,7 +172,7 @@ class LogFixture:
         return [(record.value or b"").decode() for record in self.records(start)]
 
     def path(self, base_offset: int, suffix: str = "log") -> str:
-        """The file of the segment that begins at `base_offset`."""
+        """Return the path of a file of the segment with this base offset."""
         return f"{DIRECTORY}/{base_offset:020d}.{suffix}"
 
     def _open(self) -> None:

@@ -1,7 +1,7 @@
-"""Distribution of the tests over several workers, a pytest plugin for `--dist loadfile`: the longest units first.
+"""Distribution of tests over workers, a pytest plugin for `--dist loadfile`: the longest units first.
 
-The tests of a file stay together, for the sake of its fixtures; so do all files that need the Spark session: a second
-one costs a gigabyte of memory. `--record-durations` writes how long each file took.
+The tests of a file stay together because of its fixtures. All files with the Spark session stay together too, because a
+second session costs a gigabyte of memory. `--record-durations` writes the duration of each file.
 """
 
 import json
@@ -54,7 +54,7 @@ class DurationRecorder:
         self._seconds[file_of(report.nodeid)] += report.duration  # type: ignore[assignment]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the files that ran over what was known of them, and forget files that are gone."""
+        """Write the durations of the files that ran, keep those of the others, and drop files that no longer exist."""
         known = {**durations(), **{name: round(seconds, 1) for name, seconds in self._seconds.items()}}
         there = {name: known[name] for name in sorted(known) if (session.config.rootpath / name).exists()}
         DURATIONS.write_text(json.dumps(there, indent=1) + "\n")
@@ -68,20 +68,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record where it is asked for, in the process that has all reports."""
+    """Register the recorder if requested, in the process that receives all reports."""
     if config.getoption("record_durations") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(DurationRecorder())
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
-    """Take the place of xdist's own `loadfile`."""
+    """Replace xdist's own `loadfile`."""
     return LongestFirst(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Sort the tests of a worker by the length of their unit; within a unit they keep their order."""
+    """Sort the tests of a worker by the length of their unit, stable within a unit."""
     if not hasattr(config, "workerinput"):
         return
     lengths = unit_lengths({file_of(item.nodeid) for item in items}, durations())
@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def unit_lengths(files: set[str], known: Mapping[str, float]) -> Counter[str]:
-    """Return seconds by unit. A file that is not known counts as average."""
+    """Return seconds by unit. An unknown file counts as average."""
     average = mean(known.values()) if known else 1.0
     lengths: Counter[str] = Counter()
     for name in sorted(files):
@@ -98,7 +98,7 @@ def unit_lengths(files: set[str], known: Mapping[str, float]) -> Counter[str]:
 
 
 def unit_of(nodeid: str) -> str:
-    """Return what a test stays together with: its file, or Spark."""
+    """Return the unit of a test: its file, or Spark."""
     name = file_of(nodeid)
     return SPARK if name.startswith(SPARK) and not name.startswith(WITHOUT_A_SESSION) else name
 

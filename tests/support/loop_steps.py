@@ -1,4 +1,4 @@
-"""How long a broker of a simulated world holds its event loop: calls that one step of the loop makes, counted."""
+"""The longest step of a simulated broker's event loop, counted in function calls."""
 
 import asyncio
 import sys
@@ -13,10 +13,10 @@ _RUN = asyncio.Handle._run.__code__
 
 
 class LongestStep:
-    """A context. `calls` is how many calls, of Python or C, the brokers' longest step within it has made.
+    """A context that counts in `calls` the Python and C calls of the brokers' longest step within it.
 
-    A step is one callback of the loop, such as a task's way from one `await` that waits to the next. A call takes some
-    0.1 microseconds. What a single call of C does is not seen.
+    A step is one callback of the loop, such as a task's way from one suspending `await` to the next. A call takes about
+    0.1 microseconds. The duration of a single C call is not seen.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class LongestStep:
 
 
 def _is_of_the_world(frame: FrameType) -> bool:
-    """Whether it is the simulator's: what stands for the system's disk and network there is not Python."""
+    """Return whether the code is the simulator's, which stands for the operating system's disk and network."""
     return WORLD in frame.f_code.co_filename
 
 

@@ -1,4 +1,4 @@
-"""Clients that make a broker hold memory: each is valid Kafka, and none reads more than it must."""
+"""Clients that make a broker hold memory: each sends valid Kafka requests and reads as little as possible."""
 
 import contextlib
 import socket
@@ -14,18 +14,18 @@ CONNECT_S = 10.0
 
 
 def frame(api: int, version: int, body: bytes, *, number: int = 7, flexible: bool = False) -> bytes:
-    """A request, its length in front, of a client without a name."""
+    """Return a request with its length prefix, from a client without a client id."""
     head = HEAD.pack(HEAD.size - 4 + flexible + len(body), api, version, number, 0)
     return head + (b"\x00" if flexible else b"") + body
 
 
 def fetch_of_unknown(partitions: int, *, wait_ms: int = 0, session: tuple[int, int] = (0, 0)) -> bytes:
-    """A Fetch that begins a session with so many partitions of a topic that does not exist."""
+    """Return a Fetch that creates a session with `partitions` partitions of a topic that does not exist."""
     return fetch_of("missing", partitions, wait_ms, session)
 
 
 def fetch_of(topic: str, partitions: int, wait_ms: int, session: tuple[int, int] = (0, -1)) -> bytes:
-    """A Fetch of so many partitions; by default without a session."""
+    """Return a Fetch of `partitions` partitions; by default without a session."""
     rows = b"".join(struct.pack(">iiqiqi", index, -1, 0, -1, 0, 1 << 20) + b"\x00" for index in range(partitions))
     body = struct.pack(">iiiib", -1, wait_ms, 1, 1 << 20, 0) + struct.pack(">ii", *session)
     body += b"\x02" + _uvarint(len(topic) + 1) + topic.encode() + _uvarint(partitions + 1) + rows + b"\x00"
@@ -33,30 +33,30 @@ def fetch_of(topic: str, partitions: int, wait_ms: int, session: tuple[int, int]
 
 
 def metadata_of_all(number: int = 7) -> bytes:
-    """A Metadata request for every topic."""
+    """Return a Metadata request for all topics."""
     return frame(METADATA, 1, struct.pack(">i", -1), number=number)
 
 
 def produce_head(size: int) -> bytes:
-    """The first bytes of a Produce request of `size` bytes."""
+    """Return the first bytes of a Produce request of `size` bytes."""
     return HEAD.pack(size, PRODUCE, 7, 7, 0)
 
 
 def produce_of(topic: str, size: int) -> bytes:
-    """A Produce request with so many bytes that are no batch."""
+    """Return a Produce request with `size` bytes that are no batch."""
     body = struct.pack(">hhii", -1, -1, 30_000, 1) + struct.pack(">h", len(topic)) + topic.encode()
     return frame(PRODUCE, 7, body + struct.pack(">iii", 1, 0, size) + bytes(size))
 
 
 @contextlib.contextmanager
 def connections(port: int, count: int) -> Iterator[list[socket.socket]]:
-    """So many connections, closed at the end."""
+    """Yield `count` connections, closed at the end."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(socket.create_connection(("127.0.0.1", port), CONNECT_S)) for _ in range(count)]
 
 
 def send_as_far_as_taken(opened: socket.socket, data: bytes, silent_s: float = 0.5) -> int:
-    """Send until all is sent, the broker hangs up, or it takes nothing for so long. Returns how much it took."""
+    """Send until all is sent, the broker hangs up, or it reads nothing for `silent_s`. Return the bytes sent."""
     opened.settimeout(silent_s)
     view, sent = memoryview(data), 0
     with contextlib.suppress(TimeoutError, OSError):
@@ -66,14 +66,14 @@ def send_as_far_as_taken(opened: socket.socket, data: bytes, silent_s: float = 0
 
 
 def read_frame(opened: socket.socket, seconds: float = 30.0) -> bytes:
-    """One response, without its length. Raises ConnectionError at the connection's end."""
+    """Return one response without its length prefix. Raises ConnectionError at the end of the connection."""
     opened.settimeout(seconds)
     size = int.from_bytes(_exactly(opened, 4), "big")
     return _exactly(opened, size)
 
 
 def is_hung_up(opened: socket.socket, seconds: float = 5.0) -> bool:
-    """Whether the broker ends the connection within that time; what it sends meanwhile is read."""
+    """Return whether the broker closes the connection within that time. Bytes that arrive meanwhile are discarded."""
     deadline = time.monotonic() + seconds
     try:
         while (left := deadline - time.monotonic()) > 0:
@@ -88,14 +88,14 @@ def is_hung_up(opened: socket.socket, seconds: float = 5.0) -> bool:
 
 
 class Resident:
-    """The most memory that a process had, in MB more than at the beginning."""
+    """The growth of a process's resident memory in MB: its maximum over all calls of `look`."""
 
     def __init__(self, pid: int) -> None:
         self._pid, self._before = pid, resident_mb(pid)
         self.most_mb = 0.0
 
     def look(self) -> float:
-        """How much more it has now."""
+        """Return the present growth."""
         grown_mb = resident_mb(self._pid) - self._before
         self.most_mb = max(self.most_mb, grown_mb)
         return grown_mb

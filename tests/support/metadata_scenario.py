@@ -1,4 +1,4 @@
-"""A cluster's metadata by itself, and verbs for what becomes of its brokers and of one partition."""
+"""A cluster's metadata without brokers: registrations, fencing, and the elections and ISR changes of one partition."""
 
 from uuid import UUID
 
@@ -29,11 +29,11 @@ TOPIC = UUID(int=1)
 NAME = "flights"
 DISKS = (str(UUID(int=1)),)
 ANOTHER = (str(UUID(int=2)),)
-"""Ids of log directories: those that a broker has, and one that it has not had before."""
+"""Ids of log directories: a broker's own, and one that it has not had before."""
 
 
 class MetadataScenario:
-    """`brokers` that are alive, and a topic whose first partition the verbs are about."""
+    """The metadata of `brokers` unfenced brokers and one topic. The methods concern its first partition."""
 
     def __init__(self, brokers: int = 3) -> None:
         self.image = Image()
@@ -49,13 +49,13 @@ class MetadataScenario:
         return self.image.brokers[BrokerId(broker)]
 
     def apply(self, *commands: Command) -> "MetadataScenario":
-        """Raises CommandRefused."""
+        """Apply commands. Raises CommandRefused."""
         for command in commands:
             self.image = apply(self.image, command, self.image.index + 1)
         return self
 
     def refusal(self, command: Command) -> ErrorCode | None:
-        """Why it is refused; None where it is applied."""
+        """Return the error code of a refused command; None if it is applied."""
         try:
             self.apply(command)
         except CommandRefused as refused:
@@ -63,12 +63,12 @@ class MetadataScenario:
         return None
 
     def create(self, *replicas: int, min_isr: int | None = 1, partitions: int = 1) -> "MetadataScenario":
-        """A topic; None leaves its min.insync.replicas to the brokers."""
+        """Create the topic. With None, min.insync.replicas comes from the brokers."""
         configs = () if min_isr is None else ((MIN_ISR, str(min_isr)),)
         return self.apply(CreateTopic(TOPIC, NAME, (_ids(replicas),) * partitions, configs))
 
     def start(self, broker: int, log_dirs: tuple[str, ...] = DISKS, min_isr: int = 1) -> "MetadataScenario":
-        """It runs, in a new incarnation, and is fenced until it is `unfence`d."""
+        """Register a new incarnation of a broker. It is fenced until `unfence`."""
         self._starts += 1
         return self.apply(RegisterBroker(BrokerId(broker), UUID(int=self._starts), (), None, log_dirs, None, min_isr))
 
@@ -82,11 +82,11 @@ class MetadataScenario:
         return self.apply(*(UnfenceBroker(BrokerId(broker), self.broker(broker).epoch) for broker in brokers))
 
     def stop(self, broker: int) -> "MetadataScenario":
-        """It asks to stop."""
+        """Begin a broker's controlled shutdown."""
         return self.apply(BeginControlledShutdown(BrokerId(broker), self.broker(broker).epoch))
 
     def in_sync(self, *members: int) -> "MetadataScenario":
-        """The leader proposes these to be in sync."""
+        """Have the leader propose these members as ISR."""
         leader = self.broker(self.partition.leader)
         return self.apply(AlterPartitions(leader.id, leader.epoch, (self.proposal(*members),)))
 
@@ -95,7 +95,7 @@ class MetadataScenario:
         return IsrChange(TOPIC, 0, self.partition.leader_epoch, self.partition.partition_epoch, known)
 
     def lose(self, broker: int, *, is_gone: bool) -> "MetadataScenario":
-        """The broker finds its replica damaged, or gone."""
+        """Have a broker report its replica as damaged, or as gone."""
         return self.apply(DropReplicas(BrokerId(broker), self.broker(broker).epoch, ((TOPIC, 0),), is_gone))
 
     def elect(self, election: Election, candidate: int | None = None) -> "MetadataScenario":

@@ -1,4 +1,4 @@
-"""A replicated log as promised, in memory: clients of it are cut off, retry and start over, and nothing goes wrong."""
+"""A model of a correct replicated log in memory, and the history of its clients: disconnects, retries and failovers."""
 
 import random
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ CONTROL = -7
 POLLED_MAX = 5
 DELETED_MAX = 5
 OFTEN = 5
-"""How many times as likely it is that all goes on as usual."""
+"""The weight of ordinary steps against faults."""
 
 
 @dataclass(slots=True)
 class Send:
-    """A record on its way. `number` is what the history knows it by."""
+    """A record in flight. `number` identifies it in the history."""
 
     number: int
     value: int
@@ -28,19 +28,19 @@ class Send:
 
 @dataclass(slots=True)
 class Partition:
-    """`records` has an entry for each offset from 0 on, None for a control record. Behind the watermark they may go."""
+    """A partition's `records` by offset, None for a control record. Those past the high watermark may be lost."""
 
     records: list[Send | None] = field(default_factory=list)
     high_watermark: int = 0
     log_start: int = 0
     waiting: dict[int, list[Send]] = field(default_factory=lambda: {producer: [] for producer in range(PRODUCERS)})
-    """By producer, in order: what it is to append, or to append again."""
+    """By producer, in order: the sends to append, or to append again."""
     strays: list[Send] = field(default_factory=list)
-    """Given up by their producers. They may still arrive, at any time."""
+    """Sends that their producers gave up. They may still arrive at any time."""
 
 
 class ModelLog:
-    """Its verbs are what may happen next; chance decides how. What clients notice is written to a history."""
+    """A log whose methods are the possible steps, chosen at random. Clients' observations form a history."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -53,17 +53,17 @@ class ModelLog:
         self._group_offsets = [UNKNOWN] * PARTITIONS
         self._next_commits = [0] * PARTITIONS
         self._late_commits: list[tuple[int, int]] = []
-        """Partition and offset: given up by the member, and still under way to a coordinator of its generation."""
+        """Partition and offset of commits that the member gave up, still in flight to its generation's coordinator."""
         self._now_ns = 0
 
     def run(self, steps: int) -> History:
-        """So many steps, then everything heals, and somebody reads all of it."""
+        """Run `steps` random steps, then commit everything and read all records. Return the history."""
         often = (self.send, self.append, self.replicate, self.poll)
         seldom = (self.give_up, self.refuse, self.fail_over, self.stray, self.mark, self.reassign, self.retain)
         of_groups = (self.commit, self.commit_late, self.rebalance)
         verbs = OFTEN * often + seldom + of_groups
         for _ in range(steps):
-            # Two things may happen within one tick of the clock.
+            # Two steps may share a timestamp.
             self._now_ns += self._rng.randrange(2)
             self._rng.choice(verbs)(self._rng.randrange(PARTITIONS))
         for number, partition in enumerate(self._partitions):
@@ -79,7 +79,7 @@ class ModelLog:
         self._partitions[number].waiting[producer].append(Send(send, value_of(producer, sequence)))
 
     def append(self, number: int) -> None:
-        """The leader appends what one producer has sent, in its order."""
+        """Append some of one producer's sends, in order."""
         partition = self._partitions[number]
         waiting = partition.waiting[self._rng.randrange(PRODUCERS)]
         arrived = self._rng.randint(0, len(waiting))
@@ -87,7 +87,7 @@ class ModelLog:
         del waiting[:arrived]
 
     def mark(self, number: int) -> None:
-        """A control record, which consumers are not given."""
+        """Append a control record, which consumers never receive."""
         self._partitions[number].records.append(None)
 
     def stray(self, number: int) -> None:
@@ -100,7 +100,7 @@ class ModelLog:
         self._replicate_to(partition, self._rng.randint(partition.high_watermark, len(partition.records)))
 
     def _replicate_to(self, partition: Partition, end: int) -> None:
-        """The watermark moves, and producers are answered: with the place, without, or not so that they hear it."""
+        """Advance the high watermark and answer producers: with an offset, without one, or not at all."""
         for offset in range(partition.high_watermark, end):
             send = partition.records[offset]
             if send is not None and send.is_awaited:
@@ -112,7 +112,7 @@ class ModelLog:
         partition.high_watermark = end
 
     def give_up(self, number: int) -> None:
-        """A producer stops waiting for the first of what it sent; that may still be under way, or not."""
+        """Have a producer give up its first send, which may still arrive."""
         partition = self._partitions[number]
         waiting = partition.waiting[self._rng.randrange(PRODUCERS)]
         if waiting:
@@ -127,7 +127,7 @@ class ModelLog:
             self._history.fail(waiting.pop(0).number, self._now_ns)
 
     def fail_over(self, number: int) -> None:
-        """The new leader has all that is committed, and not all of the rest: that is sent again, in its order."""
+        """Elect a leader that has all committed records and some of the others. Lost sends are sent again, in order."""
         partition = self._partitions[number]
         end = self._rng.randint(partition.high_watermark, len(partition.records))
         lost, partition.records = partition.records[end:], partition.records[:end]
@@ -158,13 +158,13 @@ class ModelLog:
         self._positions[consumer, number] = self._rng.randint(0, self._partitions[number].high_watermark)
 
     def retain(self, number: int) -> None:
-        """The oldest records are deleted."""
+        """Delete the oldest records."""
         partition = self._partitions[number]
         partition.log_start = min(partition.log_start + self._rng.randrange(DELETED_MAX), partition.high_watermark)
         self._history.delete(number, self._now_ns, before=partition.log_start)
 
     def commit(self, number: int) -> None:
-        """The group's member commits as far as it has read; where it does not hear of it, it may not have happened."""
+        """Commit the position of the group's member. A commit without an answer may or may not be applied."""
         offset = max(self._next_commits[number], self._positions[0, number])
         outcome = self._rng.choice(list(Outcome))
         self._history.commit(GROUP, self._generation, number, offset, outcome)
@@ -192,7 +192,7 @@ class ModelLog:
         self._poll(CONSUMERS, number, len(self._partitions[number].records))
 
     def _read_replicas(self, number: int) -> None:
-        """Each broker deletes when it likes, and has its own idea of how far all is committed."""
+        """Read each broker's replica, with its own log start and high watermark."""
         partition = self._partitions[number]
         values = [CONTROL if send is None else send.value for send in partition.records]
         for broker in BROKERS:

@@ -1,4 +1,4 @@
-"""`__consumer_offsets` in memory, led by brokers in turn: commits as fast, as slowly or as badly as a story wants."""
+"""`__consumer_offsets` in memory with changing leaders, and commits that a test delays, refuses or loses."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from cordwood.storage.records import Record, decode
 
 BATCHES_PER_READ = 500
 FIRST = 1
-"""The broker that leads everything at first."""
+"""The broker that leads all partitions at first."""
 
 
 @dataclass
 class Partition:
-    """Batches by base offset, and who waits for them to be committed."""
+    """Batches by base offset, and the appends that wait for the high watermark."""
 
     batches: dict[int, bytes] = field(default_factory=dict)
     start: int = 0
@@ -36,7 +36,7 @@ class Partition:
                 future.set_result(None)
 
     def lose_uncommitted(self, but: int) -> None:
-        """All that is not committed, but for so many of the first batches."""
+        """Drop the uncommitted batches, except for the first `but` of them."""
         uncommitted = sorted(base for base in self.batches if base >= self.high_watermark)
         for base in uncommitted[but:]:
             del self.batches[base]
@@ -44,7 +44,7 @@ class Partition:
 
 
 class OffsetsInMemory:
-    """The topic. Clear `read_gate` and nothing is read; `refusal` stops writing."""
+    """The topic. A cleared `read_gate` blocks reads; `refusal` refuses appends."""
 
     def __init__(self, partition_count: int = 4) -> None:
         self.partitions: list[Partition] = []
@@ -54,13 +54,13 @@ class OffsetsInMemory:
         self.refusal: ErrorCode | None = None
         self.appends = 0
         self.appends_too_late = 0
-        """Tried by brokers whose leadership was over."""
+        """Appends of brokers whose leadership was over."""
         self.reads = 0
         self.is_held = False
         self.partition_count = partition_count
 
     def hold(self) -> None:
-        """From now on nothing is committed."""
+        """Stop committing until `release`."""
         self.is_held = True
 
     def release(self) -> None:
@@ -69,7 +69,7 @@ class OffsetsInMemory:
             partition.commit()
 
     def elect(self, index: int, leader: int | None, *, keeping: int = 1_000_000) -> None:
-        """Have another broker lead, or nobody. It has so many of the batches that are not committed."""
+        """Elect another leader, or none. It has the first `keeping` of the uncommitted batches."""
         partition = self.partitions[index]
         partition.leader, partition.leader_epoch = leader, partition.leader_epoch + 1
         partition.lose_uncommitted(keeping)
@@ -91,7 +91,7 @@ class OffsetsInMemory:
         return Bounds(self.partitions[index].start, self.partitions[index].end)
 
     def records(self, index: int) -> list[Record]:
-        """Those that a reader would be given."""
+        """Return the records from the log start on."""
         log = self.partitions[index]
         return [
             record
@@ -103,7 +103,7 @@ class OffsetsInMemory:
 
 
 class OffsetsOfBroker:
-    """The topic as one broker's coordinator knows it."""
+    """The topic as one broker's coordinator sees it."""
 
     def __init__(self, topic: OffsetsInMemory, broker: int) -> None:
         self._topic, self._broker = topic, broker

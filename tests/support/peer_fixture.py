@@ -1,4 +1,4 @@
-"""Two ends of a replication connection on one broker: a leader's links and a follower's fetcher, by their frames."""
+"""The two ends of a replication connection, each driven by its frames: FollowerConnection and LeaderConnection."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -40,7 +40,7 @@ class RecordingChannel:
                 self.on_closed()
 
     def take(self) -> list[memoryview]:
-        """The frames that were sent since the last call, without their lengths."""
+        """Return the frames sent since the last call, without their length prefix."""
         pushed, self.pushed = self.pushed, []
         return [memoryview(frame)[4:] for frame in pushed]
 
@@ -55,7 +55,7 @@ def _bytes_of(chunk: Chunk) -> bytes:
 
 
 class LeaderStory(ReplicaStory):
-    """A broker that leads, and one follower's connection to it. Frames go in as bytes."""
+    """A leader with one follower's connection. The test sends the follower's frames."""
 
     def __init__(self, config: LogConfig | None = None) -> None:
         super().__init__(config)
@@ -71,7 +71,7 @@ class LeaderStory(ReplicaStory):
         return partition
 
     def send(self, frame: bytes) -> None:
-        """A frame from the follower. One that is refused ends the connection, and the follower connects again."""
+        """Deliver a frame from the follower. A malformed frame ends the connection, and the follower connects again."""
         try:
             self.follower_connections.handle(self.channel, memoryview(frame)[4:])
         except MalformedFrame:
@@ -80,18 +80,18 @@ class LeaderStory(ReplicaStory):
             self.send(frames.encode_open(HELLO))
 
     def follow(self, index: int, end: int = 0, *, stream: int | None = None) -> None:
-        """The follower has everything below `end`. Its stream has the partition's number unless it is given."""
+        """Send FOLLOW from the log end `end`. The stream number is the partition's unless it is given."""
         epoch = 1 if end else -1
         row = Follow(index if stream is None else stream, TOPIC_ID, index, 1, end, epoch, end)
         self.send(frames.encode_follow([row]))
 
     def rows(self) -> list[PushRow]:
-        """What the follower was sent since the last call."""
+        """Return the push rows sent to the follower since the last call."""
         return [row for frame in self.channel.take() for row, _ in frames.decode_push(frame)]
 
 
 class FollowerStory(ReplicaStory):
-    """A broker that follows what another leads. The leader is the test."""
+    """A follower broker. The test plays the leader."""
 
     def __init__(self, run_blocking: RunBlocking = run_here, directories: int = 1) -> None:
         super().__init__(directories=directories, run_blocking=run_blocking)
@@ -116,12 +116,12 @@ class FollowerStory(ReplicaStory):
         return partition
 
     def asked(self) -> list[Follow]:
-        """What the leader was asked for since the last call."""
+        """Return the FOLLOW rows sent to the leader since the last call."""
         taken = [frame for frame in self.channel.take() if frames.key_of(frame) is frames.FrameKey.FOLLOW]
         return [row for frame in taken for row in frames.decode_follow(frame)]
 
     def answer(self, *rows: PushRow, data: bytes = b"") -> None:
-        """A PUSH from the leader. One that is refused ends the connection."""
+        """Deliver a PUSH from the leader. A malformed frame ends the connection."""
         assert self._received is not None, "the leader is connected"
         try:
             self._received(memoryview(frames.encode_push(list(rows), len(data)) + data)[4:])

@@ -1,4 +1,4 @@
-"""Produce requests by raw frames, and what they are answered."""
+"""Produce requests as raw frames, and their responses."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ TIMEOUT_MS = 30_000
 
 
 class Row(NamedTuple):
-    """What became of one batch."""
+    """The outcome of one batch."""
 
     code: ErrorCode
     offset: int
@@ -27,7 +27,7 @@ def batch(*, count: int = 1, time_ms: int = NOW_MS, key: bytes | None = b"k", si
 
 
 def sent(sequence: int, *, producer: int = 7, epoch: int = 0, count: int = 1) -> bytes:
-    """A batch of an idempotent producer."""
+    """Return a batch of an idempotent producer."""
     return batch(count=count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
 
 
@@ -40,7 +40,7 @@ def send(
     topic: str = "t",
     timeout_ms: int = TIMEOUT_MS,
 ) -> "asyncio.Future[Any]":
-    """One request with these batches, all for partition 0."""
+    """Send one request with these batches, all for partition 0."""
     data = tuple({"index": 0, "records": each} for each in (records, *more))
     return broker.client.send(
         handler.KEY,
@@ -56,7 +56,7 @@ def rows(response: Any) -> list[Row]:
 
 
 async def produce(broker: HandlersStory, records: bytes | None, **options: Any) -> Row:
-    """What becomes of a batch whose group commits end as they begin."""
+    """Produce a batch, run its group commits, and return its outcome."""
     answer = send(broker, records, **options)
     await broker.sync()
     assert answer.done(), "it is answered"

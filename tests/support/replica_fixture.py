@@ -1,4 +1,4 @@
-"""One broker's replicas on a simulated disk, with group commits that happen when the story says so."""
+"""One broker's replicas on a simulated disk, with group commits that end when the test lets them."""
 
 import asyncio
 import math
@@ -30,7 +30,7 @@ ME = 1
 
 
 def surroundings_of(broker_id: int, end_of_tick: EndOfTickScheduler) -> PartitionContext:
-    """Of a broker without others: nobody proposes in-sync sets, and damage is for the story to find."""
+    """Return the context of a broker without peers: no ISR proposals, and damage reports are ignored."""
     return PartitionContext(
         broker_id=broker_id,
         end_of_tick=end_of_tick,
@@ -61,7 +61,7 @@ def log_directory(
 
 
 class HeldSyncer:
-    """A syncer that holds each group until it is let go."""
+    """A syncer that holds each group until `let_go`."""
 
     def __init__(self) -> None:
         self.groups: list[tuple[Sequence[Syncable], Done]] = []
@@ -72,7 +72,7 @@ class HeldSyncer:
         self.count += 1
 
     def let_go(self) -> None:
-        """Sync the group that is under way, and say so."""
+        """Sync the group under way and report its completion."""
         files, done = self.groups.pop()
         failures: list[Failure] = []
         for file in files:
@@ -83,11 +83,11 @@ class HeldSyncer:
         done(failures)
 
     def close(self) -> None:
-        """Nothing is held but groups."""
+        """Do nothing: there is only the held group."""
 
 
 class Waiting:
-    """Somebody who waits for an offset, and what became of it."""
+    """A waiter for an offset, with its outcome."""
 
     deadline = math.inf
 
@@ -102,7 +102,7 @@ class Waiting:
 
 
 class ReplicaStory:
-    """A broker's replicas, told what to do in verbs. To be made on a running loop."""
+    """A broker's replicas; needs a running loop."""
 
     def __init__(
         self, config: LogConfig | None = None, directories: int = 1, run_blocking: RunBlocking = run_here
@@ -125,21 +125,21 @@ class ReplicaStory:
 
     @property
     def syncer(self) -> HeldSyncer:
-        """That of the first log directory."""
+        """The syncer of the first log directory."""
         return self.syncers[0]
 
     @property
     def flusher(self) -> Flusher:
-        """Likewise."""
+        """The flusher of the first log directory."""
         return self.directories[0].flusher
 
     def restart(self) -> None:
-        """Die, and begin again with what the disk has. Nothing is open yet."""
+        """Kill the process and reopen the log directories from disk. No partition is open yet."""
         self.disk.kill()
         self._open_directories()
 
     def partition(self, index: int = 0, topic: str = "t") -> Partition:
-        """The partition, opened at the first call."""
+        """Return the partition, opened at the first call."""
         if self.replicas.get(topic, index) is None:
             self.replicas.open(Place(topic, index, TOPIC_ID), self.config, NOW_MS)
             opened = self.replicas.get(topic, index)
@@ -150,7 +150,7 @@ class ReplicaStory:
         return found
 
     def produce(self, value: str = "v", *, index: int = 0, sequence: int | None = None) -> Waiting:
-        """One batch with one record, and who waits for its commit."""
+        """Append a batch of one record and return the waiter for its commit."""
         record = Record(0, NOW_MS, b"k", value.encode())
         producer = {} if sequence is None else {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence}
         appended = self.partition(index).append(encode([record], **producer), NOW_MS)
@@ -160,20 +160,20 @@ class ReplicaStory:
         return waiting
 
     async def produce_and_flush(self, *values: str) -> None:
-        """A batch for each value, and the group commit that makes them sure."""
+        """Append a batch for each value and run their group commit."""
         waiting = [self.produce(value) for value in values]
         await self.turn()
         self.syncer.let_go()
         assert {one.outcome for one in waiting} == {"reached"}
 
     async def synced_by_itself(self) -> None:
-        """Wait until the flusher has handed over a group that nobody asked for."""
+        """Wait until the flusher starts a group commit without a request."""
         async with asyncio.timeout(10):
             while not self.syncer.groups:
                 await asyncio.sleep(0.01)
 
     def values_after_a_power_cut(self) -> list[str]:
-        """What the partition has if the power fails now and nothing is kept but what was synced."""
+        """Cut the power, keep only synced bytes, and return the partition's values."""
         self.disk.power_cut(keep=0)
         self._open_directories()
         log = self.partition().log
@@ -182,13 +182,13 @@ class ReplicaStory:
         return [(record.value or b"").decode() for batch in batches for record in decode(bytes(batch))]
 
     def let_go(self) -> None:
-        """Sync the groups that are under way in any log directory, and say so."""
+        """Sync the groups under way in all log directories and report their completion."""
         for syncer in self.syncers:
             if syncer.groups:
                 syncer.let_go()
 
     async def turn(self) -> None:
-        """Let the loop do what it has to do now."""
+        """Let the event loop run everything that is ready."""
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
@@ -198,5 +198,5 @@ class ReplicaStory:
 
 
 def housekeeping_of(story: ReplicaStory, wall_clock: Callable[[], int] = lambda: NOW_MS) -> LogMaintenance:
-    """Of the story's replicas as they are now. Nothing of it runs by itself."""
+    """Return the log maintenance of the scenario's current replicas. It starts no task of its own."""
     return LogMaintenance(story.replicas, wall_clock, Intervals(1.0, 0.0, 10.0))

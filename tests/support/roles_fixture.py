@@ -1,4 +1,4 @@
-"""A broker whose replica of a partition changes its role: it leads, it follows, and every time anew."""
+"""A broker whose replica changes roles: leader or follower, in one leader epoch after the other."""
 
 from peer_fixture import FOLLOWER, LEADER, LeaderStory
 from replica_fixture import ME, NOW_MS, TOPIC_ID, housekeeping_of
@@ -14,11 +14,11 @@ from cordwood.storage.config import LogConfig
 
 TOPIC = "t"
 TURNS = 12
-"""Of the loop, for all that a story sets off and that waits for no timer."""
+"""Iterations of the event loop that suffice for everything that waits for no timer."""
 
 
 class RolesStory(LeaderStory):
-    """One broker's replicas of a topic. A group commit ends when the story says so, with `sync`."""
+    """One broker's replicas of a topic. A group commit ends when the test calls `sync`."""
 
     def __init__(self, config: LogConfig | None = None) -> None:
         super().__init__(config)
@@ -27,24 +27,24 @@ class RolesStory(LeaderStory):
     def elect(
         self, index: int = 0, *, epoch: int = 1, isr: tuple[int, ...] = (ME,), min_isr: int = 1, leader: int = ME
     ) -> Partition:
-        """Another leader epoch begins, and this broker leads in it."""
+        """Assign another leader epoch, led by this broker unless `leader` names another."""
         partition = self.held(index)
         partition.assigned(Assignment(leader, epoch, epoch, (ME, FOLLOWER), frozenset(isr), min_isr))
         return partition
 
     def follow(self, index: int = 0, end: int = 0, *, stream: int | None = None) -> None:
-        """The follower has everything below `end`, all of it of the present epoch where there is something."""
+        """Have the follower ask for `end` with all records below it, the last of this log's epoch for that record."""
         epoch = self.held(index).leader_epoch
         last_epoch = self.held(index).log.epochs.epoch_at(end - 1) if end else -1
         row = Follow(index if stream is None else stream, TOPIC_ID, index, epoch, end, last_epoch, end)
         self.send(frames.encode_follow([row]))
 
     def report(self, flushed_end: int, index: int = 0) -> None:
-        """The follower has everything below `flushed_end` on its disk."""
+        """Have the follower report its flushed end."""
         self.send(frames.encode_reports([Report(index, flushed_end, 0)]))
 
     def begin_to_follow(self, index: int = 0, *, epoch: int = 1) -> FollowerRole:
-        """Another leader epoch begins, and another broker leads in it."""
+        """Assign another leader epoch in which another broker leads."""
         partition = self.held(index)
         isr = frozenset({ME, LEADER})
         assert partition.assigned(Assignment(LEADER, epoch, epoch, (ME, LEADER), isr, 1))
@@ -52,22 +52,22 @@ class RolesStory(LeaderStory):
         return partition.following
 
     def append(self, *values: str, index: int = 0, now_ms: int = NOW_MS) -> None:
-        """A batch with one record for each value, in memory."""
+        """Append a batch with one record for each value, without a flush."""
         partition = self.held(index)
         for value in values:
             partition.append(batch_of(value), now_ms)
 
     async def commit(self, *values: str, index: int = 0) -> None:
-        """As `append`, and the group commit that makes them sure, here."""
+        """Append as `append` does, and run the group commit on this broker."""
         self.append(*values, index=index)
         await self.sync()
 
     def damage(self, index: int = 0) -> None:
-        """A bit flips on disk, in the first batch."""
+        """Flip a bit of the first batch on disk."""
         self.disk.flip(self.held(index).log.segments[0].path, 20, 0)
 
     async def sync(self) -> None:
-        """All group commits that are due, and what follows from them."""
+        """Run all due group commits and their consequences."""
         for _ in range(TURNS):
             await self.turn()
             while self.syncer.groups:
@@ -75,13 +75,13 @@ class RolesStory(LeaderStory):
         await self.turn()
 
     async def save(self, index: int = 0) -> None:
-        """As `sync`, and then checkpoint a log."""
+        """Run `sync`, then checkpoint a log."""
         await self.sync()
         await self._log_maintenance.save(self.held(index))
         await self.turn()
 
     def held(self, index: int = 0) -> Partition:
-        """The partition, opened at the first call, in the role that it has."""
+        """Return the partition in its current role, opened at the first call."""
         if self.replicas.get(TOPIC, index) is None:
             self.replicas.open(Place(TOPIC, index, TOPIC_ID), self.config, NOW_MS)
         partition = self.replicas.get(TOPIC, index)
@@ -90,7 +90,7 @@ class RolesStory(LeaderStory):
 
 
 class _Nobody:
-    """A leader that does not listen."""
+    """A leader that ignores its followers."""
 
     def report(self, following: FollowerRole) -> None: ...
 
@@ -100,6 +100,6 @@ class _Nobody:
 
 
 def stamped(value: str, offset: int, epoch: int, *, producer: int = NO_PRODUCER, sequence: int = NO_SEQUENCE) -> bytes:
-    """A batch with one record as the leader of an epoch has it; of an idempotent producer where that is given."""
+    """Return a batch of one record as the leader of an epoch stamps it, of an idempotent producer if one is given."""
     batch = batch_of(value, producer, -1 if producer == NO_PRODUCER else 0, sequence)
     return stamp(check(batch), offset, epoch) + batch[16:]

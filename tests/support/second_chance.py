@@ -1,8 +1,8 @@
-"""The run of the test suite: what fails beside other tests gets one second chance, alone.
+"""The runner of the test suite: a test that fails beside others runs a second time, alone.
 
-`python tests/support/second_chance.py [arguments of pytest]` runs pytest. The tests that failed, crashed, hung or were
-never reached run again in one process, where they are at most `SECOND_CHANCES_MAX`. One that fails again fails the
-build. One that passes is flaky: its first failure stands at the end of the output and in build/flaky.txt.
+`python tests/support/second_chance.py [arguments of pytest]` runs pytest. Tests that failed, crashed, hung or never ran
+run again in one process if they are at most `SECOND_CHANCES_MAX`. A test that fails again fails the build. A test that
+passes then is flaky: its first failure is printed at the end and written to build/flaky.txt.
 """
 
 import json
@@ -21,11 +21,11 @@ from typing import Any
 import psutil
 
 SECOND_CHANCES_MAX = 8
-"""More failures than these are a broken build or a broken machine: running them again says nothing."""
+"""The limit of second chances: more failures mean a broken build or a broken machine, and a second run adds nothing."""
 STALL_S = 900.0
-"""The longest time without a report: longer than any timeout of a test with the grace of `results_log`."""
+"""The longest time without a report: longer than any test's timeout with the grace of `results_log`."""
 MARK = "SUITE_RUN"
-"""The variable by which the processes of a run are known, those too whose parent has died."""
+"""The environment variable that marks the processes of a run, including orphans."""
 INTERRUPTED = 2
 """pytest's exit code after Ctrl-C."""
 
@@ -37,15 +37,15 @@ class Results:
     collected: list[str] = field(default_factory=list)
     ended: set[str] = field(default_factory=set)
     failures: dict[str, str] = field(default_factory=dict)
-    """The text of the first failure."""
+    """The text of the first failure, by test."""
     skips: dict[str, str] = field(default_factory=dict)
-    """The reason."""
+    """The reason, by test."""
     uncollected: list[str] = field(default_factory=list)
-    """Files with an error at collection."""
+    """Files with a collection error."""
 
     @classmethod
     def read(cls, lines: Iterable[str]) -> "Results":
-        """Fold the lines of `results_log`. The last one may be cut short by a crash."""
+        """Fold the lines of `results_log`. A crash may have cut the last line short."""
         results = cls()
         for text in lines:
             if text.endswith("\n"):
@@ -65,11 +65,11 @@ class Results:
             self.ended.add(line["test"])
 
     def suspects(self) -> list[str]:
-        """Return the tests that failed or did not end, as when their process died."""
+        """Return the tests that failed or did not end, for example because their process died."""
         return [test for test in self.collected if test in self.failures or test not in self.ended]
 
     def passed(self, test: str) -> bool:
-        """Return whether a test ran to its end and was content."""
+        """Return whether a test ran to its end and passed."""
         return test in self.ended and test not in self.failures and test not in self.skips
 
     def failure(self, test: str) -> str:
@@ -155,7 +155,7 @@ def _say(*lines: str) -> None:
 
 
 def _end_processes() -> None:
-    """Kill what this run started and has not ended."""
+    """Kill the processes of this run that have not ended."""
     ours = [process for process in psutil.process_iter() if _is_ours(process)]
     for process in ours:
         with suppress(psutil.Error):
@@ -172,7 +172,7 @@ def _is_ours(process: psutil.Process) -> bool:
 
 def main() -> int:
     """Run the suite with the arguments of the command line."""
-    # pytest has Ctrl-C too, and ends with a summary.
+    # pytest receives Ctrl-C too, and ends with a summary.
     signal.signal(signal.SIGINT, lambda *_: None)
     try:
         return SuiteRun(sys.argv[1:], Path("build")).run()

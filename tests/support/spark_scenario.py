@@ -1,4 +1,4 @@
-"""Topics of a running broker, and what Spark and the readers that Spark drives make of them, told in verbs."""
+"""Topics of a running broker, read and written by Spark and by the readers that Spark drives."""
 
 from collections.abc import Mapping
 from itertools import count
@@ -25,7 +25,7 @@ _names = count(1)
 
 
 class Log:
-    """A broker's topics: each test makes its own."""
+    """A broker's topics. Each test creates its own."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -33,60 +33,60 @@ class Log:
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def topic(self, partitions: int = 1, name: str | None = None) -> str:
-        """A new topic of that many partitions; with a name of its own unless one is given."""
+        """Create a topic, with a generated name unless one is given."""
         return make_topic(self.bootstrap, name or f"topic-{next(_names)}", partitions)
 
     def append(self, topic: str, *values: str, partition: int = 0, **record: Any) -> None:
-        """One record for each value, confirmed."""
+        """Produce one record for each value, and wait for the acknowledgements."""
         for value in values:
             self._producer.produce(topic, value.encode(), partition=partition, **record)
         assert self._producer.flush(ADMIN_S) == 0
 
     def delete_topic(self, topic: str) -> None:
-        """Returns once nobody finds it any more."""
+        """Delete a topic. Return once no client finds it."""
         self._admin.delete_topics([topic])[topic].result(ADMIN_S)
         survey = Survey(read_options({"bootstrapServers": self.bootstrap, "subscribe": topic}))
         wait_until(lambda: not survey.places(), ADMIN_S, f"the end of {topic}")
 
     def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
-        """All records of a partition below an offset."""
+        """Delete all records of a partition below an offset."""
         place = TopicPartition(topic, partition, before)
         for each in self._admin.delete_records([place]).values():
             each.result(ADMIN_S)
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """More partitions, up to so many."""
+        """Raise the number of partitions to `total`."""
         self._admin.create_partitions([NewPartitions(topic, total)])[topic].result(ADMIN_S)
         survey = Survey(read_options({"bootstrapServers": self.bootstrap, "subscribe": topic}))
         wait_until(lambda: len(survey.places()) == total, ADMIN_S, f"{total} partitions of {topic}")
 
 
 class Driver:
-    """What Spark's driver and its tasks do with a stream reader, without Spark."""
+    """The calls of Spark's driver and tasks to a stream reader, without Spark."""
 
     def __init__(self, bootstrap: str, **given: str) -> None:
         options = read_options({"bootstrapServers": bootstrap, **given}, Mode.STREAM)
         self.reader = StreamReader(options, Columns((Column.VALUE,)))
 
     def begin(self) -> dict[str, Any]:
-        """Where a new query starts."""
+        """Return the offsets at which a new query starts."""
         return self.reader.initialOffset()
 
     def next_end(self, start: Mapping[str, Any], limit: ReadLimit | None = None) -> dict[str, Any]:
-        """Where the batch that begins at `start` ends."""
+        """Return the offsets at which the batch from `start` ends."""
         return self.reader.latestOffset(dict(start), limit or self.reader.getDefaultReadLimit())
 
     def all_there_is(self, start: Mapping[str, Any]) -> dict[str, Any]:
-        """The same for a trigger that wants everything at once."""
+        """Return the end offsets for a trigger that reads all available records."""
         return self.next_end(start, ReadAllAvailable())
 
     def read(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[str]:
-        """The values of a batch, sorted."""
+        """Return the values of a batch, sorted."""
         return _values(self.reader, self.reader.partitions(dict(start), dict(end)))
 
 
 def read_batch(bootstrap: str, **given: str) -> list[str]:
-    """The values that a batch read returns, sorted, without Spark."""
+    """Return the values of a batch read, sorted, without Spark."""
     reader = BatchReader(read_options({"bootstrapServers": bootstrap, **given}, Mode.BATCH), Columns((Column.VALUE,)))
     return _values(reader, reader.partitions())
 
@@ -97,33 +97,33 @@ def _values(reader: BatchReader | StreamReader, parts: list[Any]) -> list[str]:
 
 
 class SparkScenario:
-    """Spark and a log: tables that are read and written, and streams that run until they have seen enough."""
+    """Spark with a broker's topics: tables to read and write, and streams."""
 
     def __init__(self, spark: SparkSession, log: Log, directory: Path) -> None:
         self.spark, self.log, self.directory = spark, log, directory
 
     def table(self, schema: str | None = None, **options: str) -> DataFrame:
-        """spark.read of format cordwood."""
+        """Return spark.read of format cordwood."""
         reader = self.spark.read.format("cordwood").option("bootstrapServers", self.log.bootstrap).options(**options)
         return reader.schema(schema).load() if schema else reader.load()
 
     def write(self, table: DataFrame, **options: str) -> None:
-        """df.write of format cordwood."""
+        """Run df.write of format cordwood."""
         writer = table.write.format("cordwood").option("bootstrapServers", self.log.bootstrap)
         writer.options(**options).mode("append").save()
 
     def stream(self, **options: str) -> DataFrame:
-        """spark.readStream of format cordwood."""
+        """Return spark.readStream of format cordwood."""
         reader = self.spark.readStream.format("cordwood").option("bootstrapServers", self.log.bootstrap)
         return reader.options(**options).load()
 
     def seen(self, stream: DataFrame, **trigger: Any) -> "Seen":
-        """Start a stream whose values are kept, by number of batch. Its checkpoint is the test's: the next goes on."""
+        """Start a stream and keep its values by batch number. The test's next stream resumes from its checkpoint."""
         return Seen(stream, self.directory / "checkpoint", trigger)
 
 
 class Seen:
-    """The values of a stream so far, and its end."""
+    """A running stream and its values so far."""
 
     def __init__(self, stream: DataFrame, checkpoint: Path, trigger: Mapping[str, Any]) -> None:
         self.batches: dict[int, list[str]] = {}
@@ -136,11 +136,11 @@ class Seen:
 
     @property
     def values(self) -> list[str]:
-        """All of them, sorted."""
+        """All values, sorted."""
         return sorted(value for values in self.batches.values() for value in values)
 
     def until(self, *values: str) -> "Seen":
-        """Wait until these have come, and no others."""
+        """Wait until exactly these values have arrived."""
         wanted = sorted(values)
         wait_until(lambda: self._has_ended() or self.values == wanted, STREAM_S, f"the values {wanted}")
         assert self.values == wanted, self.query.exception()
@@ -155,6 +155,6 @@ class Seen:
         return not self.query.isActive
 
     def stop(self) -> None:
-        """End the query once all that has come is committed."""
+        """Stop the query once everything available is committed."""
         self.query.processAllAvailable()
         self.query.stop()

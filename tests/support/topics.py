@@ -1,18 +1,18 @@
-"""Topics of a running broker: made for a test, and read back by a reader that trusts nobody."""
+"""Topics of a running broker: created for a test, and read back with each offset checked."""
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 
 def make_topic(bootstrap: str, name: str, partitions: int) -> str:
-    """Returns the name, once the topic is there."""
+    """Create a topic and return its name."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(15)
     return name
 
 
 def values_of(bootstrap: str, topic: str, partition: int) -> list[bytes | None]:
-    """All values of a partition from its first offset to its end."""
+    """Return all values of a partition from offset 0 to its end. Raises AssertionError if an offset is missing."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     place = TopicPartition(topic, partition, 0)
     _, end = consumer.get_watermark_offsets(place, 15)
