@@ -1,4 +1,4 @@
-"""What every test has: the package by its one name only, and a broker of its own for those that ask for one."""
+"""Configuration of all tests: the package importable only as `cordwood`, a Hypothesis profile, and a broker fixture."""
 
 import importlib.util
 import sys
@@ -24,7 +24,7 @@ from broker_fixture import RunningBroker  # noqa: E402
 
 pytest_plugins = ["requirements", "results_log", "longest_first", "fast"]
 
-# The same examples in each run, however slow the machine is; `--hypothesis-profile default` looks for others.
+# Each run has the same examples, and none fails on a slow machine; `--hypothesis-profile default` searches for others.
 hypothesis.settings.register_profile(
     "suite", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -33,7 +33,7 @@ hypothesis.settings.load_profile("suite")
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    """A broker of one node with an empty data directory, on a port of its own."""
+    """Yield a one-node broker with an empty data directory, on a port of its own."""
     running = RunningBroker(tmp_path / "data")
     running.start()
     try:

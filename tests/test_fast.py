@@ -1,4 +1,4 @@
-"""What `--fast` leaves out: whatever starts a process, directly or by a module of tests/support."""
+"""Selection of `--fast`: a file that starts a process, directly or through a module of tests/support, is left out."""
 
 from pathlib import Path
 

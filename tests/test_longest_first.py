@@ -1,4 +1,4 @@
-"""The tests of a file stay with one worker, the Spark session has one, and the longest files begin."""
+"""Test distribution: a file's tests share a worker, the Spark session has one, and the longest files start first."""
 
 import json
 import os

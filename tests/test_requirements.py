@@ -1,4 +1,4 @@
-"""A missing requirement skips a test, and fails it where CORDWOOD_REQUIRE names the requirement."""
+"""A missing requirement skips a test, and fails it if CORDWOOD_REQUIRE names the requirement."""
 
 import os
 import re

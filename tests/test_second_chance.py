@@ -1,4 +1,4 @@
-"""A test that fails beside others and passes alone is named and fails no build; all other failures do."""
+"""A test that fails beside others and passes alone is reported as flaky; every other failure fails the build."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def test_what_passes_alone_is_flaky_and_fails_no_build(tmp_path: Path) -> None:
 
 
 def test_the_suites_own_layout_is_found_in_both_runs(tmp_path: Path) -> None:
-    """The options come from a conftest.py below the root, which pytest reads only where `testpaths` leads it."""
+    """conftest.py below the root declares the options; pytest reads it early only through `testpaths`."""
     (tmp_path / "tests").mkdir()
     done = run(tmp_path, SUITE, folder="tests")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The house rules that a machine can check: one way out for time, chance and files; short files with a first line."""
+"""Source code rules: no direct access to time, randomness, files or threads; short files, each with a docstring."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ BANNED = re.compile(
     r"|open|io\.open|os\.open|pathlib\..*"
     r"|threading\.(Thread|Timer)|_thread\..*|concurrent\.futures\.\w+PoolExecutor|asyncio\.to_thread|multiprocessing\..*"
 )
-"""Time, chance, files and threads. They come in from `cluster/broker.py`, so that a simulator can give its own."""
+"""Time, randomness, files and threads: `cluster/broker.py` passes them in, so that a simulator can replace them."""
 
 MAY_REACH_OUT = {
     "cluster/process.py": "a broker as a process of the real world",
@@ -63,7 +63,7 @@ def parsed(name: str) -> ast.Module:
 
 
 def origins(module: ast.Module) -> dict[str, str]:
-    """What each imported name stands for: {"monotonic": "time.monotonic"}."""
+    """Return the full name of each imported name: {"monotonic": "time.monotonic"}."""
     known: dict[str, str] = {}
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
@@ -76,7 +76,7 @@ def origins(module: ast.Module) -> dict[str, str]:
 
 
 def dotted(node: ast.expr, known: dict[str, str]) -> str | None:
-    """The full name that an expression like `time.monotonic` stands for; None for what was not imported."""
+    """Return the full name of an expression like `time.monotonic`; None if it was not imported."""
     if isinstance(node, ast.Name):
         return known.get(node.id, node.id if node.id == "open" else None)
     if isinstance(node, ast.Attribute):
@@ -102,7 +102,7 @@ def _uses_the_loops_own_threads(call: ast.Call) -> bool:
 
 
 def silent_catches(module: ast.Module) -> Iterator[str]:
-    """`except Exception` that neither logs, nor raises, nor hands the error on."""
+    """Yield each `except Exception` that neither logs nor raises nor passes the error on."""
     for node in ast.walk(module):
         if not isinstance(node, ast.ExceptHandler):
             continue
@@ -120,7 +120,7 @@ def silent_catches(module: ast.Module) -> Iterator[str]:
 
 
 def broken_by(rule: Callable[[str], Iterable[str]], names: Iterable[str]) -> dict[str, list[str]]:
-    """What the rule finds in each file; a file that keeps it is left out."""
+    """Return the rule's findings by file, without the files that keep the rule."""
     found = {name: list(rule(name)) for name in names}
     return {name: faults for name, faults in found.items() if faults}
 

@@ -1,4 +1,4 @@
-"""What the tests of every client share: a broker with quick groups, its topics, and a broker behind a cutting proxy."""
+"""Fixtures for the tests of every client: a broker with short group timeouts, topics, and a broker and its proxy."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from topics import make_topic
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """One broker for the tests of a file that leave it as it is."""
+    """Yield one broker for a file's tests, which do not change its state."""
     broker = RunningBroker(
         tmp_path_factory.mktemp("shared") / "data",
         group_min_session_timeout_ms="1000",
@@ -25,19 +25,19 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def topic(shared: RunningBroker, request: pytest.FixtureRequest) -> str:
-    """A topic of three partitions of the shared broker, named after the test."""
+    """Create a topic of three partitions on the shared broker, named after the test."""
     return make_topic(shared.bootstrap, name_of(request), 3)
 
 
 @pytest.fixture
 def group_topic(shared: RunningBroker, request: pytest.FixtureRequest) -> str:
-    """One of six partitions, for groups."""
+    """Create a topic of six partitions for groups, named after the test."""
     return make_topic(shared.bootstrap, name_of(request), 6)
 
 
 @pytest.fixture
 def behind_a_proxy(tmp_path: Path) -> Iterator[tuple[RunningBroker, CuttingProxy]]:
-    """A broker that tells clients to connect to a proxy, which can cut their connections."""
+    """Yield a broker whose advertised listener is a proxy that can cut connections."""
     broker = RunningBroker(tmp_path / "data")
     with CuttingProxy(broker.port) as proxy:
         broker.settings["advertised.listeners"] = f"PLAINTEXT://{proxy.bootstrap}"
@@ -55,7 +55,7 @@ def name_of(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def send_to_all(shared: RunningBroker, group_topic: str) -> Callable[[], dict[int, int]]:
-    """Sends ten records to each partition of the group's topic and returns where the partitions end."""
+    """Return a function that produces ten records to each partition of the group's topic and returns their ends."""
     producer = Producer({"bootstrap.servers": shared.bootstrap, "linger.ms": 5})
     ends = dict.fromkeys(range(6), 0)
 

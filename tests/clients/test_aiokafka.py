@@ -1,4 +1,4 @@
-"""aiokafka: records, groups, commits and idempotence as its users know them."""
+"""aiokafka: records, groups, commits and idempotence."""
 
 import asyncio
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def test_a_group_of_three(shared: RunningBroker, group_topic: str, send_to_all: 
 def test_committed_offsets_survive_a_restart(broker: RunningBroker) -> None:
     topic = make_topic(broker.bootstrap, "numbers", 1)
     place = TopicPartition(topic, 0)
-    # Should the broker die before it has written down that the first consumer left, the second waits out its session.
+    # If the broker dies before it has stored the first consumer's departure, the second waits for the session timeout.
     session = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000}
     settings = {"bootstrap_servers": broker.bootstrap, "group_id": "g", "auto_offset_reset": "earliest", **session}
 
@@ -93,7 +93,8 @@ def test_an_idempotent_producer_whose_connections_are_cut(
         async with AIOKafkaProducer(**settings, enable_idempotence=True) as producer:
             proxy.cut_every(2, 8)
             sent = 0
-            # Where many answers come in one piece, fewer of them are there to be cut.
+            # The proxy counts responses that arrive in one read as one, so the number of sends until enough cuts
+            # varies.
             while proxy.cuts < 5:
                 numbers = range(sent, sent + 4000)
                 futures = [await producer.send("numbers", b"%d" % number, partition=number % 2) for number in numbers]

@@ -1,4 +1,4 @@
-"""confluent-kafka, and with it librdkafka: records, groups, commits and idempotence as its users know them."""
+"""confluent-kafka, and with it librdkafka: records, groups, commits and idempotence."""
 
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +69,7 @@ def test_committed_offsets_survive_a_restart(broker: RunningBroker, end: str) ->
     for number in range(200):
         producer.produce(topic, str(number))
     assert producer.flush(15) == 0
-    # Should the broker die before it has written down that the first consumer left, the second waits out its session.
+    # If the broker dies before it has stored the first consumer's departure, the second waits for the session timeout.
     session = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest", **session}
     consumer = Consumer({**settings, "enable.auto.commit": False})
@@ -108,7 +108,7 @@ def test_an_idempotent_producer_whose_connections_are_cut(
     failures = []
     proxy.cut_every(3, 15)
     sent = 0
-    # Where many answers come in one piece, fewer of them are there to be cut.
+    # The proxy counts responses that arrive in one read as one, so the number of sends until enough cuts varies.
     while proxy.cuts < 10:
         for number in range(sent, sent + 4000):
             producer.produce(

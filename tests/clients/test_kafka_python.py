@@ -1,4 +1,4 @@
-"""kafka-python 3: records, groups, commits and idempotence as its users know them."""
+"""kafka-python 3: records, groups, commits and idempotence."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +25,7 @@ def read(consumer: Any, count: int) -> Iterator[Any]:
 @pytest.mark.parametrize("codec", CODECS)
 def test_records_come_back_byte_for_byte(shared: RunningBroker, topic: str, codec: str) -> None:
     assert codec == "none" or getattr(kafka.codec, f"has_{codec}")(), "the dev extra installs kafka-python's codecs"
-    # It refuses to send a header without a value, though it can read one.
+    # kafka-python refuses to send a header without a value, though it reads one.
     sent = records(null_headers=False)
     producer = KafkaProducer(
         bootstrap_servers=shared.bootstrap, compression_type=None if codec == "none" else codec, acks="all", linger_ms=5
@@ -75,7 +75,7 @@ def test_committed_offsets_survive_a_restart(broker: RunningBroker) -> None:
         producer.send(topic, b"%d" % number)
     producer.flush(15)
     producer.close()
-    # Should the broker die before it has written down that the first consumer left, the second waits out its session.
+    # If the broker dies before it has stored the first consumer's departure, the second waits for the session timeout.
     session = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1000}
     settings = {"bootstrap_servers": broker.bootstrap, "group_id": "g", "auto_offset_reset": "earliest", **session}
     consumer = KafkaConsumer(topic, **settings, enable_auto_commit=False, consumer_timeout_ms=15_000)
@@ -108,12 +108,12 @@ def test_an_idempotent_producer_whose_connections_are_cut(
         reconnect_backoff_ms=10,
         reconnect_backoff_max_ms=50,
     )
-    # The producer's id is asked for first, and kafka-python gives up where that very answer is lost.
+    # Get the producer id before any cut: kafka-python gives up if the response of InitProducerId is lost.
     producer.send("numbers", b"0", partition=0).get(15)
     producer.send("numbers", b"1", partition=1).get(15)
     proxy.cut_every(2, 8)
     sent = 2
-    # Where many answers come in one piece, fewer of them are there to be cut.
+    # The proxy counts responses that arrive in one read as one, so the number of sends until enough cuts varies.
     while proxy.cuts < 10:
         numbers = range(sent, sent + 4000)
         futures = [producer.send("numbers", b"%d" % number, partition=number % 2) for number in numbers]

@@ -1,4 +1,4 @@
-"""kcat: records, groups, commits and idempotence as its users know them. Skipped where there is no kcat."""
+"""kcat: records, groups, commits and idempotence. Skipped without kcat."""
 
 import functools
 import re
@@ -17,9 +17,9 @@ from topics import make_topic, values_of
 
 pytestmark = needs(Requirement.KCAT, shutil.which("kcat") is not None, "there is no kcat on this machine")
 
-# Bytes that the records themselves do not hold.
+# Bytes that do not occur in the records.
 RECORD_END, KEY_END = b"\x1e", b"\x1f"
-# Lengths stand before what they measure; -1 is a null.
+# Lengths precede what they measure; -1 is a null.
 FORMAT = r"%p %o %T %K %S %k%s[%h]\x1e"
 HEADER = re.compile(rb"(\d+) (\d+) (\d+) (-?\d+) (-?\d+) ")
 
@@ -36,7 +36,7 @@ def codecs_built_in() -> str:
 
 
 def printable_records() -> list[tuple[bytes | None, bytes | None]]:
-    """(key, value): kcat sends no empty ones, for it takes them for nulls."""
+    """Return (key, value) pairs without empty ones, which kcat treats as nulls."""
     odd = bytes(byte for byte in range(256) if byte not in b"\n" + RECORD_END + KEY_END)
     return [
         ((None, b"key %d" % number)[number % 2], (None, b"value %d" % number, odd, b"x" * 300)[number % 4])
@@ -45,7 +45,7 @@ def printable_records() -> list[tuple[bytes | None, bytes | None]]:
 
 
 def parse(output: bytes) -> list[tuple[int, bytes | None, bytes | None, bytes, int]]:
-    """(offset, key, value, headers, timestamp) of each record that kcat printed."""
+    """Return (offset, key, value, headers, timestamp) of each record that kcat printed."""
     found = []
     at = 0
     while at < len(output):
@@ -95,7 +95,7 @@ def test_a_cooperative_group_keeps_its_partitions(shared: RunningBroker, group_t
 def test_committed_offsets_survive_a_restart(broker: RunningBroker) -> None:
     topic = make_topic(broker.bootstrap, "numbers", 1)
     kcat(broker.bootstrap, "-P", "-t", topic, stdin=b"".join(b"%d\n" % number for number in range(200)))
-    # Should the broker die before it has written down that the first consumer left, the second waits out its session.
+    # If the broker dies before it has stored the first consumer's departure, the second waits for the session timeout.
     session = ["-X", "session.timeout.ms=6000", "-X", "heartbeat.interval.ms=1000"]
     words = ["-q", "-X", "auto.offset.reset=earliest", *session, "-c", "100", "-G", "g", topic]
     assert kcat(broker.bootstrap, *words) == b"".join(b"%d\n" % number for number in range(100))
@@ -119,7 +119,7 @@ def test_an_idempotent_producer_whose_connections_are_cut(
     words = [word for key, value in settings.items() for word in ("-X", f"{key}={value}")]
     numbers = [b"%d" % number for number in range(10_000)]
     proxy.cut_every(3, 15)
-    # -E: a lost connection is no reason to end.
+    # -E: a lost connection does not end kcat.
     kcat(proxy.bootstrap, "-E", "-P", "-t", "numbers", "-p", "0", *words, stdin=b"\n".join(numbers))
     proxy.heal()
     assert proxy.cuts >= 10

@@ -1,4 +1,4 @@
-"""kafka-python's own integration suite, from its source distribution, run against a broker of ours: `make compat`."""
+"""kafka-python's own integration suite, from its source distribution, against a Cordwood broker: `make compat`."""
 
 import json
 import os
@@ -24,9 +24,9 @@ LIMIT_S = 1200
 SETTINGS = {
     # A test assigns new partitions to broker 0 by number.
     "node_id": "0",
-    # Tests that create no topic write to partition 1 of what they find.
+    # Tests that create no topic write to partition 1 of an existing one.
     "num_partitions": "4",
-    # Kafka's own default, 6 s, is longer than the sessions that the suite asks for.
+    # Kafka's default, 6 s, exceeds the session timeouts of the suite.
     "group_min_session_timeout_ms": "1000",
     "group_initial_rebalance_delay_ms": "0",
 }
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def unpacked_suite(console: Console) -> Path:
-    """The source distribution, fetched and unpacked once, with our service in it."""
+    """Return the source distribution, downloaded and unpacked once, with our service module in it."""
     suite = CACHE / f"kafka_python-{VERSION}"
     if not suite.is_dir():
         console.print(f"Fetching {NAME} {VERSION} ...")
@@ -68,7 +68,7 @@ def unpacked_suite(console: Console) -> Path:
 
 
 def run(suite: Path, port: int, outcomes: Path, words: list[str]) -> dict[str, str]:
-    """Outcome by test id; `words` are further arguments for pytest, to choose tests by hand."""
+    """Run the suite and return outcomes by test id; `words` are further arguments of pytest, to select tests."""
     environment = {
         **os.environ,
         "KAFKA_URI": f"kafka://127.0.0.1:{port}",

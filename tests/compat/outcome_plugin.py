@@ -1,4 +1,4 @@
-"""A pytest plugin for a suite of others: each test's outcome goes to the file that COMPAT_OUTCOMES names."""
+"""A pytest plugin for a foreign suite: writes each test's outcome to the file that COMPAT_OUTCOMES names."""
 
 import json
 import os
@@ -11,7 +11,7 @@ _outcomes: dict[str, str] = {}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """A test has failed if its set-up, its body or its tear-down has."""
+    """Record the worst outcome of a test's setup, call and teardown."""
     known = _outcomes.get(report.nodeid, "passed")
     _outcomes[report.nodeid] = min(known, report.outcome, key=WORST_FIRST.index)
 

@@ -1,22 +1,22 @@
-"""What kafka-python's suite wants of a service that is running already: its address, and nothing to start or stop."""
+"""A replacement for the service module of kafka-python's suite: an external broker's address, with nothing to start."""
 
 
 class ExternalService:
-    """A broker that somebody else started."""
+    """A broker that another process has started."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
         self.port = port
 
     def open(self) -> None:
-        """Nothing to open."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
     def dump_logs(self) -> None:
-        """Nothing to dump: the log is where the broker was started."""
+        """Do nothing: the log belongs to the process that started the broker."""
 
 
 SpawnedService = ExternalService
-"""Imported by the suite, and used only where it starts a broker itself, which it has no files for."""
+"""Imported by the suite. The suite uses it only to start a broker itself, for which it has no files."""

@@ -1,4 +1,4 @@
-"""A foreign suite's failures are forgiven only by name and with a reason."""
+"""A foreign suite's failure is allowed only by test id and with a reason."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What `deploy/` has for Prometheus and Grafana: sound, and about metrics that there are."""
+"""Prometheus rules and Grafana dashboard of `deploy/`: valid, and only about metrics that exist."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def queries() -> Iterator[str]:
 
 @pytest.mark.parametrize("query", sorted(set(queries())))
 def test_every_query_is_about_series_that_there_are(query: str) -> None:
-    # What stands in braces are labels, whose values may look like anything.
+    # Remove labels in braces, whose values may look like metric names.
     named = set(METRIC.findall(re.sub(r"\{[^}]*\}", "", query)))
     assert named
     assert named <= ALL_SERIES
@@ -97,7 +97,7 @@ def test_promtool_finds_them_sound(promtool: str, words: tuple[str, ...]) -> Non
 
 
 def test_promtool_reads_every_query_of_the_dashboard(promtool: str, tmp_path: Path) -> None:
-    """As recording rules, with Grafana's own words replaced."""
+    """Check each query as a recording rule, with Grafana's variables replaced."""
     rules = [
         {"record": f"panel:{number}", "expr": query.replace("$__rate_interval", "1m").replace("$instance", ".*")}
         for number, query in enumerate(queries())

@@ -1,4 +1,4 @@
-"""What can be said of the image and of compose.yaml without building anything."""
+"""Static checks of the image and of compose.yaml, without a build."""
 
 import re
 from pathlib import Path

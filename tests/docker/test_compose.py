@@ -1,4 +1,4 @@
-"""compose.yaml as a user finds it: a clean copy, one command, and a leader that is killed under load."""
+"""compose.yaml from a clean copy with one command, and a leader killed under load."""
 
 from collections.abc import Callable, Iterator
 
@@ -23,7 +23,7 @@ LACKING = why_not_here()
 
 pytestmark = [
     needs(Requirement.DOCKER, LACKING is None, str(LACKING)),
-    # The first build fetches all that Cordwood depends on.
+    # The first build downloads all dependencies.
     pytest.mark.timeout(400),
 ]
 
@@ -59,19 +59,19 @@ def test_a_broker_runs_without_root_and_stops_when_told(cluster: ComposedCluster
 
 
 def create_topic() -> None:
-    """One partition, with as many replicas as compose.yaml says."""
+    """Create a topic of one partition, with the replication factor of compose.yaml."""
     admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
     admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(ANSWER_S)
 
 
 def partition() -> PartitionMetadata:
-    """What a broker that is up knows of the topic's partition."""
+    """Return the topic's partition from the metadata of a running broker."""
     admin = AdminClient({"bootstrap.servers": EVERY_BROKER, "log_level": 0})
     return admin.list_topics(TOPIC, ANSWER_S).topics[TOPIC].partitions[0]
 
 
 def send_all(half_way: Callable[[], None]) -> list[bytes | None]:
-    """Send RECORDS with acks=all; `half_way` is called with some of them under way. Returns what was acknowledged."""
+    """Produce RECORDS records with acks=all, calling `half_way` with some in flight. Return the acknowledged values."""
     acknowledged: list[bytes | None] = []
     refused: list[KafkaError] = []
 

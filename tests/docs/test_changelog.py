@@ -1,4 +1,4 @@
-"""CHANGELOG.md: Keep a Changelog's sections, in its order, and the package's version above or at the newest release."""
+"""CHANGELOG.md has Keep a Changelog's sections in order, and pyproject.toml and the package state one version."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Facts of the code that pages repeat: paths that they name, defaults that they state, the folders of the map."""
+"""Facts in documentation pages match the code: file paths, default values, the folders of the map."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ UNITS = {"ms": 1, "s": 1000, "min": 60_000, "KiB": 1 << 10, "MiB": 1 << 20, "GiB
 
 @pytest.fixture(scope="module")
 def files() -> list[str]:
-    """Paths of all files that a page may name, with a slash in front."""
+    """Return the paths of all files that a page may name, with a leading slash."""
     return [f"/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
 
 

@@ -1,4 +1,4 @@
-"""Pages made from code say what the code says now, and leave nothing out."""
+"""Generated documentation pages are up to date and complete."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def generate(*arguments: object) -> tuple[int, str]:
-    """Exit code and words of `python docs/generate`."""
+    """Run `python docs/generate` and return its exit code and output."""
     command = [sys.executable, str(DOCS / "generate"), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""

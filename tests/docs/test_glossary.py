@@ -1,4 +1,4 @@
-"""docs/glossary.md: in alphabetical order, and each term that is Cordwood's own still occurs in the code."""
+"""docs/glossary.md is in alphabetical order, and each of Cordwood's own terms still occurs in the code."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ TERMS = re.findall(r"^\| (?!term )([a-z][^|]*) \| [^|]+ \| [^|]+ \|$", PAGE, re.
 
 @pytest.fixture(scope="module")
 def code() -> str:
-    """All Python of the packages, with spaces where identifiers have underscores."""
+    """Return all Python source of the packages, with spaces for the underscores in identifiers."""
     texts = (path.read_text() for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
     return "\n".join(texts).replace("_", " ").lower()
 

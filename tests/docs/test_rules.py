@@ -1,4 +1,4 @@
-"""docs/rules.md: every rule that the code cites is there, and every module, test and mutant that it names exists."""
+"""docs/rules.md has every rule that the code cites, and every module, test and mutant that it names exists."""
 
 import re
 from pathlib import Path
@@ -10,14 +10,14 @@ from cordwood.chaos.mutants.catalogue import BY_NAME
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "docs" / "rules.md"
 KINDS = {"promise": "promise", "rule": "rule", "disk rule": "disk rule", "Raft rule": "raft rule"}
-"""The first heading of each table, and the same as a citation in lower case."""
+"""The first heading of each table, and its citation form in lower case."""
 CITATION = re.compile(r"\b((?:disk |raft )?rule|promise)s? (\d+)(?:(?:,| and| to) (\d+))?", re.IGNORECASE)
 NAME = re.compile(r"`([\w/.-]+)`")
 FOLDERS = ("bench", "chaos", "cluster", "docs", "replication", "spark", "storage", "tests")
 
 
 def tables() -> dict[str, dict[int, list[str]]]:
-    """The cells of each rule, by kind and number."""
+    """Return the cells of each rule, by kind and number."""
     found: dict[str, dict[int, list[str]]] = {}
     kind = ""
     for line in RULES.read_text().splitlines():
@@ -31,7 +31,7 @@ def tables() -> dict[str, dict[int, list[str]]]:
 
 
 def citations(text: str) -> set[tuple[str, int]]:
-    """What a text cites, by kind and number."""
+    """Return the citations in a text, by kind and number."""
     found = CITATION.findall(text)
     return {(kind.lower(), int(number)) for kind, *numbers in found for number in numbers if number}
 

@@ -1,4 +1,4 @@
-"""The site builds without a complaint, loads nothing from the network, and has a runbook for every alert."""
+"""The documentation site builds without warnings, loads nothing from the network, and has a runbook for every alert."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ LINKS_THAT_ARE_FOLLOWED_BY_NOBODY = {"canonical", "prev", "next", "alternate"}
 
 
 class Page(HTMLParser):
-    """What one page has a browser load, the ids that one can link to, and the classes of its elements."""
+    """One page's loaded resources, its link targets, and its elements' classes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Page(HTMLParser):
 
 
 def from_elsewhere(site: Path) -> Iterator[str]:
-    """What the pages and styles of a site would load from another machine."""
+    """Yield the resources of pages and styles that a browser would load from another host."""
     for page in site.rglob("*.html"):
         yield from (f"{page.name}: {url}" for url in Page(page.read_text()).loaded if ELSEWHERE.match(url))
     for style in site.rglob("*.css"):
@@ -46,7 +46,7 @@ def from_elsewhere(site: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The documentation, built as `make docs` builds it."""
+    """Return the documentation, built as `make docs` builds it."""
     return built_site(tmp_path_factory.mktemp("site"))
 
 
@@ -61,7 +61,8 @@ def test_it_has_all_pages_and_each_can_be_reached(site: Path) -> None:
 
 def test_no_page_loads_anything_from_the_network(site: Path) -> None:
     assert list(from_elsewhere(site)) == []
-    # The theme fetches a script for drawings in text, and asks a forge about the stars of a repository.
+    # The classes `mermaid` and `md-source` make the theme load a script for text diagrams and query the repository
+    # host.
     classes = set().union(*(Page(page.read_text()).classes for page in site.rglob("*.html")))
     assert "md-content" in classes
     assert not classes & {"mermaid", "md-source"}

@@ -1,4 +1,4 @@
-"""The site in a real browser that reaches no network: no page misses anything."""
+"""The documentation site in a real browser without a network: every page loads completely."""
 
 import functools
 import http.server
@@ -19,15 +19,15 @@ pytestmark = needs(Requirement.CHROMIUM, BROWSER is not None, "chromium is not i
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A server of files that does not tell of each request."""
+    """A file server that does not log requests."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the site is served."""
+    """Yield the address at which the site is served."""
     site = built_site(tmp_path_factory.mktemp("site"))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))) as server:
         serving = threading.Thread(target=server.serve_forever, daemon=True)
@@ -58,5 +58,5 @@ def test_a_page_misses_nothing(address: str, page: str, tmp_path: Path) -> None:
         check=True,
     )
     assert "CONSOLE" not in opened.stderr, opened.stderr
-    # The theme's script has run to where it looks at what the page is made of.
+    # The theme's script has run up to its inspection of the page's elements.
     assert "js-focus-visible" in opened.stdout
