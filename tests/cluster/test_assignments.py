@@ -1,4 +1,4 @@
-"""What the metadata assigns to a broker with a failing disk: it costs the replicas there, and nothing else."""
+"""Assignments on a failing disk cost the replicas in that log directory and nothing else."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Whether a broker may be stopped: the decision, on clusters written down as values."""
+"""The check of whether a broker may be stopped, on clusters as values."""
 
 from cordwood.cluster.can_stop import reasons_against
 from cordwood.cluster.view import Broker, ClusterView, Partition, Quorum, Replica
@@ -7,7 +7,7 @@ from cordwood.cluster.view import Broker, ClusterView, Partition, Quorum, Replic
 def cluster(
     partitions: tuple[Partition, ...] = (), *, brokers: int = 3, down: tuple[int, ...] = (), voters: int = 3
 ) -> ClusterView:
-    """Brokers 1 to N, the first of which keep the metadata."""
+    """Return brokers 1 to N, of which the first `voters` are the quorum."""
     rows = tuple(
         Broker(number, f"127.0.0.1:{9091 + number}", None, number not in down, ()) for number in range(1, brokers + 1)
     )
@@ -16,7 +16,7 @@ def cluster(
 
 
 def partition(index: int, replicas: list[int], isr: list[int], min_isr: int = 2) -> Partition:
-    """A partition of topic t."""
+    """Return a partition of topic t."""
     copies = tuple(Replica(broker, broker in isr, False, 0, 0) for broker in replicas)
     return Partition("t", index, isr[0] if isr else None, copies, min_isr)
 

@@ -1,4 +1,4 @@
-"""Settings from a file, the environment and the command line, and the sentence that each mistake gets."""
+"""Settings from a file, the environment and the command line, and the message for each mistake."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The controller at work: failover when a broker dies, also when it was the controller's own."""
+"""The running controller: failover after a broker's death, including the death of the active controller."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from cordwood.cluster.metadata.commands import FenceBroker
 from cordwood.cluster.metadata.image import NO_LEADER
 
 MOMENT_S = 0.35
-"""A beat of a broker that was still on its way, a look of the controller, and a proposal."""
+"""The time for a heartbeat in flight, one check by the controller, and a proposal."""
 
 
 def test_another_broker_leads_a_session_after_the_leader_died() -> None:

@@ -1,4 +1,4 @@
-"""What is remembered of damage, and when a damaged replica may be dropped and cut."""
+"""The damage register: its bound, and when a damaged replica may leave the ISR and be truncated."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Records are decoded one piece of work at a time, and those that unpack to much wait for room in the pool."""
+"""The decode queue: one task at a time, and a large task waits for room in its memory pool."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ LIMIT, OWN = 100, 10
 
 
 class Story:
-    """`others` is what other pools hold of the common limit."""
+    """A decode queue; `others` is the share of other pools in the common limit."""
 
     def __init__(self, others: int = 0) -> None:
         self.others = MemoryPool("others", LIMIT, used=others)

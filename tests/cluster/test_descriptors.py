@@ -1,4 +1,4 @@
-"""Descriptors are shared out so that no number of clients takes from the logs what they need, and the reverse."""
+"""The shares of file descriptors: clients cannot take those that logs need, nor the reverse."""
 
 import socket
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_more_clients_than_descriptors_cost_no_log_directory(tmp_path: Path) -> 
 
 
 def sent(broker: RunningBroker, count: int) -> int:
-    """How many of so many records, of as many partitions as there are, are acknowledged by all."""
+    """Produce `count` records and return the number acknowledged with acks=all."""
     acknowledged = 0
 
     def done(error: object, _message: object) -> None:

@@ -1,4 +1,4 @@
-"""A log directory knows its owner, and is not given up because something else was lost."""
+"""The identity file of a log directory: its owner, repair of the file, and no new cluster if metadata is missing."""
 
 import random
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""In-sync sets that are proposed: an outcome that is unknown is found out, and counts until then (rule 5)."""
+"""ISR proposals: an unknown outcome is resolved, and the proposed set counts until then (rule 5)."""
 
 import asyncio
 from contextlib import nullcontext
@@ -21,7 +21,7 @@ BROKERS = {broker: BrokerImage(broker, UUID(int=broker), 40 + broker, (), is_fen
 
 
 class Story:
-    """A broker that leads a partition with itself in sync, and proposes broker 2 too. The outcomes are given."""
+    """A leader that is alone in its ISR and proposes broker 2 too, with given outcomes of the proposals."""
 
     def __init__(self, *outcomes: Exception | None) -> None:
         self.image, self._outcomes = Image(brokers=BROKERS), list(outcomes)

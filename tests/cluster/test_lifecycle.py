@@ -1,4 +1,4 @@
-"""A broker among others: it joins, stays in touch, makes way before it stops, and notices when it is not itself."""
+"""A broker's lifecycle in the cluster: registration, heartbeats, controlled shutdown, and duplicate broker ids."""
 
 import asyncio
 
@@ -135,13 +135,13 @@ def test_two_brokers_with_one_number_are_noticed() -> None:
 
 
 def reason(member: Member) -> str:
-    """Why it is not ready."""
+    """Return the reason for which the member is not ready."""
     assert not member.lifecycle.is_ready
     return member.lifecycle.why_not_ready() or ""
 
 
 def propose_in_sync(cluster: MembersFixture, *members: int) -> None:
-    """The partition's leader has these in sync now."""
+    """Apply the leader's ISR proposal of these members."""
     partition, brokers = cluster.partition, cluster.log.image.brokers
     known = tuple((BrokerId(member), brokers[BrokerId(member)].epoch) for member in members)
     topic = next(iter(cluster.log.image.topics_by_id))

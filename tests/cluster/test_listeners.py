@@ -1,4 +1,4 @@
-"""Listeners: where the broker listens, what it tells its clients, and what cannot be."""
+"""Listeners and advertised listeners: defaults, several of them, and invalid combinations."""
 
 import pytest
 

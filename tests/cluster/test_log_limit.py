@@ -1,4 +1,4 @@
-"""A flood of one event leaves a bounded number of lines, and the next one says how many are missing."""
+"""Log rate limit: a flood of one event leaves a bounded number of lines, and the next line has the number dropped."""
 
 from collections.abc import MutableMapping
 from typing import Any
@@ -10,7 +10,7 @@ from cordwood.cluster.log_limit import INTERVAL_S, LINES_MAX, LogLimit
 
 
 class LogStory:
-    """Events at times, and the lines that are left of them."""
+    """Log events at given times, and the lines that pass the limit."""
 
     def __init__(self) -> None:
         self.now_s = 5.0

@@ -1,4 +1,4 @@
-"""What a line of the log looks like in each format, and what is in none."""
+"""Log lines in each format, without secrets."""
 
 import json
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def test_secrets_are_not_in_the_words_for_the_settings() -> None:
 
 @pytest.fixture
 def telling(tmp_path: Path) -> Iterator[RunningBroker]:
-    """A broker that logs JSON, and knows a secret."""
+    """Yield a broker that logs JSON and has a secret."""
     broker = RunningBroker(tmp_path / "data", logging_format="json", controller_quorum_secret=WORD)
     broker.ready_mark = '"event": "broker.ready"'
     yield broker.start()

@@ -1,4 +1,4 @@
-"""The memory pools of a broker: their sum has a limit, and each of them has some room of its own."""
+"""The memory pools of a broker: a common limit on their sum, and a reserve for each."""
 
 import random
 

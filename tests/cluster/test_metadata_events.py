@@ -1,4 +1,4 @@
-"""What a broker tells of the metadata's changes: its own partitions, and topics where it is the controller."""
+"""Log lines about metadata changes: the broker's own partitions and, on the controller, brokers, configs and topics."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from cordwood.cluster.metadata_events import LINES_PER_CHANGE_MAX, MetadataEvent
 
 
 class ToldStory(MetadataScenario):
-    """A cluster's metadata, as broker 1 tells of it. `lines` are those of the last verb."""
+    """A cluster's metadata and broker 1's log of it. `lines` are those of the last method called."""
 
     def __init__(self) -> None:
         self.log = MetadataLog()

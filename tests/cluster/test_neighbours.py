@@ -1,4 +1,4 @@
-"""Other brokers that introduce themselves: who may follow (rule 6, KIP-903)."""
+"""Introductions of other brokers: which of them may follow (rule 6, KIP-903)."""
 
 from types import SimpleNamespace
 from typing import cast
@@ -19,7 +19,7 @@ HELLO = Open(TWO, UUID(int=7), 40, "ours")
 
 @pytest.fixture
 def neighbours() -> PeerDirectory:
-    """What broker 1 knows of the others."""
+    """Return broker 1's directory of its peers."""
     quorum = cast(Quorum, SimpleNamespace(image=IMAGE))
     return PeerDirectory(quorum, 1, "PLAINTEXT", UUID(int=1))
 

@@ -1,4 +1,4 @@
-"""What an exception that nobody caught costs: a broken invariant ends the broker, unless its cost is over already."""
+"""Uncaught exceptions: a broken invariant ends the broker, unless it was contained in a partition or connection."""
 
 import asyncio
 from typing import Any

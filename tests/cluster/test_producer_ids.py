@@ -1,4 +1,4 @@
-"""Producer ids are unique in the whole cluster, whatever becomes of a request for more of them."""
+"""Producer ids are unique in the cluster, whatever happens to a request for a block of them."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ from cordwood.cluster.producer_ids import BLOCK, ProducerIds
 
 
 class UnsureQuorum:
-    """Applies what is proposed. While `answers` is off nobody hears of it; while `applies` is off it waits."""
+    """A quorum that loses answers: with `answers` off applied proposals fail; `applies` off delays them."""
 
     def __init__(self) -> None:
         self.image = Image()
@@ -37,7 +37,7 @@ class UnsureQuorum:
         return self.image
 
     def catch_up(self) -> None:
-        """What was proposed long ago is applied after all."""
+        """Apply the delayed proposals."""
         for command in self._late:
             try:
                 self._apply(command)
@@ -74,7 +74,7 @@ def test_brokers_hand_out_different_numbers() -> None:
 
 
 class ClosingQuorum(UnsureQuorum):
-    """Answers nobody until it is closed."""
+    """A quorum that answers no proposal before it is closed."""
 
     def __init__(self) -> None:
         super().__init__()

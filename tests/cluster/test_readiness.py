@@ -1,4 +1,4 @@
-"""A broker whose log directories take no more records says so, and which, before anybody has to find out."""
+"""Readiness: a broker is not ready if every log directory is full or offline, and the reason names them."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Damage on one replica's disk: found whoever meets it first, never served, and made good from the others."""
+"""Damage on one replica's disk: found by any reader, never served, and refetched from other replicas (promise 4)."""
 
 import asyncio
 import errno
@@ -33,7 +33,7 @@ PARTITION = f"/data/topics/{TOPIC_ID}/0"
 
 
 def files(cluster: ReplicaCluster, broker: int, ending: str) -> list[str]:
-    """The files of the broker's replica, oldest first."""
+    """Return the files of the broker's replica, oldest first."""
     return [path for path in cluster.disks[broker].files() if path.startswith(PARTITION) and path.endswith(ending)]
 
 
@@ -42,7 +42,7 @@ def flip(cluster: ReplicaCluster, broker: int, path: str, position: int = 100) -
 
 
 def lose_tail(cluster: ReplicaCluster, broker: int) -> None:
-    """Damage the last batch of a broker that is down: nothing follows it."""
+    """Damage the last batch of a stopped broker; no batch follows it."""
     path = files(cluster, broker, ".log")[-1]
     flip(cluster, broker, path, len(cluster.disks[broker].content(path).rstrip(b"\0")) - 1)
 
@@ -54,7 +54,7 @@ async def filled(cluster: ReplicaCluster) -> None:
 
 
 async def is_whole_again(cluster: ReplicaCluster, *, times: int = 1) -> None:
-    """All damage that was found is repaired, and all replicas are in sync and equal."""
+    """Wait until all damage found is repaired and all replicas are in sync and equal."""
 
     def is_done() -> bool:
         registers = [running.damage for running in cluster.running.values()]
@@ -154,7 +154,7 @@ def test_a_repair_that_ends_in_a_way_nobody_thought_of_is_tried_again_and_meanwh
     async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = a_follower(cluster)
-        # From here on its flush marks are synced by repairs alone.
+        # From here on only repairs sync the flushed-offset marks.
         await cluster.running[broker].log_maintenance.save(cluster.replica(broker))
         await cluster.kill(broker)
         lose_tail(cluster, broker)
@@ -211,7 +211,7 @@ def test_looking_after_what_is_not_well_goes_on_after_whatever_went_wrong() -> N
 
 
 def repairs_of(broker: ReplicaStory, open_more: Callable[[], None]) -> Repairs:
-    """Those of a broker that follows nobody."""
+    """Return the repairs of a broker without leader connections."""
 
     def nobody(leader: int) -> LeaderConnection:
         raise AssertionError(f"nobody follows {leader}")

@@ -1,4 +1,4 @@
-"""Topic configs: the table, what a topic's logs get from it, and what may not be set."""
+"""Topic configs: the table, their effect on a topic's logs, and refused values."""
 
 from dataclasses import fields
 

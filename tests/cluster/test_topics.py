@@ -1,4 +1,4 @@
-"""Where partitions go: evenly over the brokers and their racks, leaders and followers alike."""
+"""Replica placement of new topics, evenly over brokers and racks, and valid topic names."""
 
 from collections import Counter
 from uuid import UUID

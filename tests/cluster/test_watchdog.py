@@ -1,4 +1,4 @@
-"""The watchdog: how long the loop stands still is measured, and the request that held it is named in the log."""
+"""The event-loop watchdog: it measures how long the loop was blocked and logs the request that blocked it."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ CULPRIT = Held(0.8 * BUSY_S, "DESCRIBE_CONFIGS", "10.0.0.7", "inspector", 42)
 
 
 def watch(*held: Held) -> tuple[Watchdog, list[MutableMapping[str, Any]]]:
-    """A watchdog that has rung after the loop stood still with these requests, and what it logged."""
+    """Return a watchdog that fired after the loop was blocked with these requests held, and its log lines."""
     now_s = 0.0
 
     async def story() -> Watchdog:

@@ -1,4 +1,4 @@
-"""What an operator does with three brokers: start them, lose one, ask, bring it back, move a partition, stop them."""
+"""Operation of three brokers with the command line: start, lose one, ask, bring it back, reassign a partition, stop."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +16,10 @@ RECOVERED_S = 30.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Three brokers that can be used, with a topic t of three replicas."""
+    """Yield a running cluster of three brokers with a topic t of three replicas."""
     local = LocalCluster(tmp_path / "cluster", brokers=3)
     try:
-        # The last one would wait in vain for others to lead in its place.
+        # The last broker to stop waits in vain for other leaders.
         local.up("--set", "controlled.shutdown.max.wait.ms=2000")
         made = run(local, "topic", "create", "t", "--partitions", "3", "--replication-factor", "3")
         assert made.exit_code == ExitCode.OK, made.stderr
@@ -29,7 +29,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 def run(cluster: LocalCluster, *words: str, stdin: bytes = b"") -> Outcome:
-    """One command on the cluster; what has input or output of its own is a process."""
+    """Run one command on the cluster: `produce` and `consume` as a process, others in this process."""
     if words[0] not in ("produce", "consume"):
         return in_process(*words, bootstrap=cluster.bootstrap)
     return cordwood(*words, bootstrap=cluster.bootstrap, stdin=stdin)
@@ -41,7 +41,7 @@ def status(cluster: LocalCluster) -> dict[str, Any]:
 
 
 def alive(cluster: LocalCluster) -> list[int]:
-    """Who is; nobody for the moment after a kill in which the client may have picked the broker that is gone."""
+    """Return the live brokers; none if `status` fails, as it may after a kill, when the client asks the dead broker."""
     outcome = run(cluster, "status", "--json")
     brokers = outcome.json["brokers"] if outcome.exit_code == ExitCode.OK else []
     return [broker["id"] for broker in brokers if broker["alive"]]

@@ -1,4 +1,4 @@
-"""The questions of `cordwood status` and `cluster can-stop`, where the client asks brokers that are gone."""
+"""The requests of `cordwood status` and `cluster can-stop`, repeated if the client picks a dead broker."""
 
 import socket
 from collections import Counter
@@ -25,7 +25,7 @@ QUORUM = {"leader_id": 1, "leader_epoch": 3, "current_voters": VOTERS, "observer
 
 
 class Admin:
-    """A client that asks a broker that is gone the first `failures` times of each question."""
+    """A client whose first `failures` requests of each kind go to a dead broker."""
 
     def __init__(self, failures: int, error: type[KafkaError]) -> None:
         self._failures, self._error = failures, error
@@ -56,7 +56,7 @@ class Admin:
 
 @pytest.fixture(autouse=True)
 def broker_1() -> Iterator[None]:
-    """A port that takes connections."""
+    """Listen on a port that accepts connections."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         CLUSTER["brokers"][0]["port"] = listener.getsockname()[1]
         yield

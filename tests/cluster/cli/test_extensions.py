@@ -1,4 +1,4 @@
-"""Commands that come from elsewhere: there when they are wanted, and a sentence where something is missing."""
+"""Commands of optional packages: loaded on demand, with an error message if a package is missing."""
 
 from importlib.metadata import EntryPoint
 

@@ -9,7 +9,7 @@ from cordwood.cluster.cli.exits import ExitCode
 
 @pytest.fixture
 def group(broker: RunningBroker) -> str:
-    """A group that has read the five records of topic t."""
+    """Return a group that has read the five records of topic t."""
     in_process("topic", "create", "t", bootstrap=broker.bootstrap)
     cordwood("produce", "t", stdin=b"a\nb\nc\nd\ne\n", bootstrap=broker.bootstrap)
     assert len(cordwood("consume", "t", "--group", "readers", bootstrap=broker.bootstrap).lines) == 5

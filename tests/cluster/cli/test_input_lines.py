@@ -1,4 +1,4 @@
-"""Standard input in lines, however it is cut into chunks."""
+"""Standard input split into lines, for any size of chunks."""
 
 import io
 
@@ -11,7 +11,7 @@ from cordwood.cluster.cli.exits import Failure
 
 
 class Trickle(io.BytesIO):
-    """A stream that gives a few bytes at a time, as a pipe may."""
+    """A stream that returns a few bytes at a time, as a pipe may."""
 
     def __init__(self, content: bytes, step: int) -> None:
         super().__init__(content)

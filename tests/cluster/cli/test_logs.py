@@ -1,4 +1,4 @@
-"""`cordwood log` on what a broker left behind, sound and damaged."""
+"""`cordwood log` on the data directory of a stopped broker, intact and damaged."""
 
 import json
 import random
@@ -17,7 +17,7 @@ FLIPS_PER_FILE = 6
 
 @pytest.fixture
 def data(broker: RunningBroker) -> Path:
-    """The data directory of a broker that has stopped, with two topics in it."""
+    """Return the data directory of a stopped broker with two topics."""
     for topic in ("a", "b"):
         cordwood("topic", "create", topic, "-p", "2", bootstrap=broker.bootstrap)
         cordwood("produce", topic, stdin=b"".join(b"line %d\n" % n for n in range(3000)), bootstrap=broker.bootstrap)

@@ -11,7 +11,7 @@ from cordwood.cluster.cli.exits import ExitCode
 
 @pytest.fixture
 def topic(broker: RunningBroker) -> str:
-    """A topic of two partitions."""
+    """Create a topic of two partitions."""
     assert in_process("topic", "create", "t", "-p", "2", bootstrap=broker.bootstrap).exit_code == ExitCode.OK
     return "t"
 

@@ -1,4 +1,4 @@
-"""Where to begin reading, in the forms that users write."""
+"""Start positions for reading, in every form that a user may write."""
 
 import pytest
 

@@ -14,7 +14,7 @@ from cordwood.cluster.cli.exits import ExitCode
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """One broker for all tests here: each has a topic of its own."""
+    """Yield one broker for all tests of this file; each has a topic of its own."""
     running = RunningBroker(tmp_path_factory.mktemp("shared") / "data").start()
     yield running
     running.stop()

@@ -1,4 +1,4 @@
-"""`cordwood ready`: what a health check is told of a broker that is up, down, or without its cluster."""
+"""`cordwood ready`: the result of a health check of a broker that is up, paused or without a quorum."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ NOTICE_S = 15.0
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[RunningBroker]:
-    """A broker that can be asked whether it is ready."""
+    """Yield a broker with an HTTP listener, which answers readiness checks."""
     broker = RunningBroker(tmp_path / "data", http_listen=f"0.0.0.0:{free_port()}").start()
     try:
         yield broker

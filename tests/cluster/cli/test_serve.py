@@ -1,4 +1,4 @@
-"""`cordwood serve` as a process: how it starts, what it says, how it ends."""
+"""`cordwood serve` as a process: start, output and shutdown."""
 
 import signal
 from pathlib import Path

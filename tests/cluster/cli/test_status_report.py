@@ -1,4 +1,4 @@
-"""What `cordwood status` makes of a cluster."""
+"""The report of `cordwood status`."""
 
 import io
 from dataclasses import replace
@@ -13,7 +13,7 @@ BROKEN = LogDirectory("broken", "KafkaStorageError", None, None)
 
 
 def hurt_cluster(partitions: int = 1) -> ClusterView:
-    """Broker 2 has a broken disk and is behind, broker 3 is away."""
+    """Return a cluster in which broker 2 lags and has a broken disk, and broker 3 is down."""
     brokers = (
         Broker(1, "127.0.0.1:9092", None, True, (DISK,)),
         Broker(2, "127.0.0.1:9093", "b", True, (DISK, BROKEN)),

@@ -1,4 +1,4 @@
-"""`cordwood up` and `cordwood down` with one broker: what is started, found again, followed and stopped."""
+"""`cordwood up` and `cordwood down` with one broker: start, restart, foreground, settings and stop."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from cordwood.cluster.cli.exits import ExitCode
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """The place for a cluster of one broker."""
+    """Yield an empty place for a cluster of one broker."""
     local = LocalCluster(tmp_path / "cluster", brokers=1)
     try:
         yield local

@@ -1,4 +1,4 @@
-"""What the command line says of mistakes: one sentence, and an exit code that tells."""
+"""The command line's reaction to mistakes: a one-sentence message and an exit code."""
 
 from pathlib import Path
 

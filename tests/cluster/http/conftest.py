@@ -1,4 +1,4 @@
-"""A broker that listens for HTTP, shared by the tests of a file: each makes topics and groups of its own."""
+"""A broker with an HTTP listener, shared by a file's tests; each test creates its own topics and groups."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from http_client import HttpClient
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """A broker of one node; `http_listen` is in its settings."""
+    """Yield a one-node broker; its settings have `http.listen`."""
     data = tmp_path_factory.mktemp("served") / "data"
     broker = RunningBroker(data, http_listen=f"127.0.0.1:{free_port()}").start()
     try:
@@ -20,5 +20,5 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def api(served: RunningBroker) -> HttpClient:
-    """A client of that broker."""
+    """Return a client of that broker."""
     return HttpClient(served.settings["http.listen"])

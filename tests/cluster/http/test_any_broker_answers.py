@@ -1,4 +1,4 @@
-"""Three brokers: each answers for the whole cluster, and goes on doing so when one of them is killed."""
+"""Three brokers over HTTP: each answers for the whole cluster, also after one is killed."""
 
 from collections.abc import Callable, Iterator
 
@@ -22,7 +22,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def apis(cluster: LocalCluster) -> list[HttpClient]:
-    """A client of each broker, all of which run."""
+    """Return a client of each broker of a complete running cluster."""
     cluster.up()
     clients = [HttpClient(broker["http"]) for broker in cluster.brokers]
     wait_until(lambda: all(is_whole(api) for api in clients), SETTLED_S, "a whole cluster")
@@ -35,14 +35,14 @@ def is_whole(api: HttpClient) -> bool:
 
 
 def make_topic(apis: list[HttpClient], name: str, **wanted: object) -> str:
-    """Returns the name, once every broker has heard of the topic."""
+    """Create a topic. Return its name once every broker has it in its metadata."""
     apis[0].make_topic(name, **wanted)
     wait_until(lambda: all(api.get(f"/v1/topics/{name}").status == 200 for api in apis), SETTLED_S, f"topic {name}")
     return name
 
 
 def soon(ask: Callable[[], HttpAnswer]) -> HttpAnswer:
-    """The answer once the cluster can give it; until then it says that it cannot, and when to ask again."""
+    """Repeat a request until it succeeds, and check that every refusal until then has 503 and Retry-After."""
 
     def is_answered() -> bool:
         answer = ask()

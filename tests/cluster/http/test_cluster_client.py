@@ -1,4 +1,4 @@
-"""Questions over one connection: answered in order, and not for ever waited for."""
+"""Requests to other brokers over one connection: responses in order, and a bounded wait."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -14,7 +14,7 @@ ME, OTHER = 1, 2
 
 
 class OtherEnd:
-    """A connection whose other end is the test: what was asked, and answers as they please."""
+    """A connection whose other end is the test: records requests and sends any responses."""
 
     def __init__(self) -> None:
         self.on_closed: Callable[[], None] | None = None
@@ -91,7 +91,7 @@ def test_who_waits_is_told_when_the_broker_hangs_up() -> None:
 
 
 def cluster(dialled: Callable[[], Channel] | OSError) -> ClusterClient:
-    """Of two brokers, seen from the first; `dialled` is the connection to the second."""
+    """Return the client of the first of two brokers; `dialled` is the connection to the second."""
 
     async def dial(_host: str, _port: int, _received: Callable[[memoryview], None]) -> Channel:
         if isinstance(dialled, OSError):

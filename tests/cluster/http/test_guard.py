@@ -1,4 +1,4 @@
-"""Who may ask: a page of another site may not, whatever name it has given the broker."""
+"""HTTP request guard: requests from other sites' pages are refused, also after DNS rebinding."""
 
 import pytest
 from http_client import JSON, HttpClient
@@ -27,7 +27,7 @@ def test_another_name_that_leads_to_loopback_is_not_the_brokers(host: str) -> No
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "broker-1.evil.example", "10.0.0.1.nip.io"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_a_page_that_gives_the_broker_a_name_of_its_own_is_not_answered(host: str, method: str) -> None:
-    # As after DNS rebinding: for the browser the page and the broker are of one origin.
+    # After DNS rebinding the browser sees page and broker as one origin.
     headers = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
     assert "http.allowed.hosts" in (OPEN.why_not(method, headers) or "")
     assert Guard("0.0.0.0", frozenset({"*"})).why_not(method, headers) is None

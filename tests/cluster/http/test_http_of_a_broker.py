@@ -1,4 +1,4 @@
-"""A running broker asked over HTTP, from before it has a cluster to its end."""
+"""A running broker over HTTP, from before it has joined its cluster until shutdown."""
 
 import json
 import re
@@ -22,7 +22,7 @@ MORE_THAN_ANY_DISK = 1 << 60
 
 
 def ask(address: str, path: str) -> tuple[int, str]:
-    """Status and text."""
+    """Return status and text of a GET."""
     try:
         with urllib.request.urlopen(f"http://{address}{path}", timeout=ANSWER_S) as response:
             return response.status, response.read().decode()
@@ -44,7 +44,7 @@ def address() -> str:
 
 @pytest.fixture
 def watched(tmp_path: Path, address: str) -> Iterator[RunningBroker]:
-    """A broker that listens for HTTP."""
+    """Yield a broker with an HTTP listener."""
     broker = RunningBroker(tmp_path / "data", http_listen=address).start()
     yield broker
     broker.stop()
@@ -97,7 +97,7 @@ def test_a_broker_without_room_is_not_ready_and_says_which_directory(tmp_path: P
         code, reason = ask(address, "/readyz")
         assert code == 503
         assert str(tmp_path / "data") in reason
-        # The bytes that are available change all the while.
+        # The number of available bytes changes all the time.
         again = json.loads(ask(address, "/v1/status")[1])["why_not_ready"]
         assert re.sub(r"\d+ bytes", "", again) == re.sub(r"\d+ bytes", "", reason.strip())
         assert parsed(ask(address, "/metrics")[1])["cordwood_broker_is_ready", frozenset()] == 0

@@ -1,4 +1,4 @@
-"""What a scrape finds: the roles of the replicas, who lags, the disks, and the quorum."""
+"""Metrics of a scrape: replica roles, follower lag, disks, damage, groups and the quorum."""
 
 import asyncio
 import errno

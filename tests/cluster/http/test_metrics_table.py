@@ -1,4 +1,4 @@
-"""The table of metrics: names and units by Prometheus' conventions, each one once, and the page that tells of them."""
+"""The table of metrics: unique names and units by Prometheus' conventions, and its current documentation page."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The description of the API: valid, complete, and true of a served broker, whatever it is asked."""
+"""The OpenAPI description: valid, complete, and true for any request to a served broker."""
 
 import os
 from typing import Any
@@ -12,7 +12,7 @@ from openapi_spec_validator import validate
 from cordwood.cluster.http.api.table import ROUTES
 
 CASES = int(os.environ.get("CORDWOOD_HTTP_CASES", "500"))
-"""Of all operations together; `CORDWOOD_HTTP_CASES=5000` is what a release is held to."""
+"""Cases of all operations together; a release runs with `CORDWOOD_HTTP_CASES=5000`."""
 HTTP_S = 20.0
 METHODS = {"get", "post", "patch", "delete"}
 

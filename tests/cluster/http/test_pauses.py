@@ -1,4 +1,4 @@
-"""Pauses for the garbage collector are measured."""
+"""Garbage collector pauses are measured."""
 
 import gc
 import time

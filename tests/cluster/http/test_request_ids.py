@@ -1,4 +1,4 @@
-"""Every HTTP request has a name, which its answer tells."""
+"""HTTP request ids: each response has the client's id or a generated one."""
 
 import aiohttp
 import pytest
@@ -8,7 +8,7 @@ from cordwood.cluster.http.request_ids import HEADER
 
 
 async def told_name(broker: HttpStory, path: str, name: str | None = None) -> str:
-    """By the answer to a request that was given this name."""
+    """Return the request id in the response, for a request with the id `name` if given."""
     headers = {} if name is None else {HEADER: name}
     async with (
         aiohttp.ClientSession() as session,

@@ -1,4 +1,4 @@
-"""What clients did to a running broker, as its metrics tell it."""
+"""Request metrics of a running broker: counts, durations, bytes and errors."""
 
 import socket
 import struct
@@ -16,7 +16,7 @@ PATIENCE_S = 15.0
 
 
 class Told:
-    """A running broker and what it tells."""
+    """A running broker and its metrics."""
 
     def __init__(self, broker: RunningBroker, address: str) -> None:
         self.broker, self._address = broker, address
@@ -26,7 +26,7 @@ class Told:
             return parsed(response.read().decode())
 
     def __call__(self, name: str, **labels: str) -> float:
-        """One number; 0 where there is none."""
+        """Return one sample; 0 if it does not exist."""
         return self.all().get((f"cordwood_{name}", frozenset(labels.items())), 0.0)
 
     def produce(self, value: bytes = b"v", **settings: object) -> None:

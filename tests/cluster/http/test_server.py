@@ -1,4 +1,4 @@
-"""The listening side: health, mistakes in words, and limits that nobody else pays for."""
+"""The HTTP server: health endpoints, error messages, and connection limits that do not affect other clients."""
 
 import asyncio
 import socket
@@ -128,7 +128,7 @@ def test_clients_that_do_not_take_their_answers_are_cut_off_when_there_are_too_m
 
 
 async def _asks_without_end(port: int) -> socket.socket:
-    """A client that has many answers sent to it, and reads none."""
+    """Return a client that requests many responses and reads none."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.setblocking(False)

@@ -1,4 +1,4 @@
-"""`/v1/status`: who a broker is, and what it leads for whom."""
+"""`/v1/status`: a broker's identity, its led partitions with their followers, log directories and damage."""
 
 import errno
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Which ACLs a filter finds: Kafka's rules for pattern types, wildcards and texts."""
+"""ACL filters: Kafka's rules for pattern types, wildcards and entry fields."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""Whatever becomes of the brokers, and whoever controls them: nothing that was committed is lost, and service returns.
+"""Random broker and controller faults: no committed record is lost, no broker is fenced early, and service resumes.
 
-Each voter's controller hears the heartbeats that reach it, decides, and some of its commands are never applied. Beside
-the metadata a small model of the logs tells what is on the disks: how far each replica is, and what is committed.
+Each voter's controller hears the heartbeats that reach it and decides, and some of its commands are never applied. A
+model of the logs holds each replica's log end and the high watermark.
 """
 
 from uuid import UUID
@@ -28,7 +28,7 @@ a_voter = st.integers(0, VOTERS - 1)
 
 
 class ClusterStory(RuleBasedStateMachine):
-    """One partition of four brokers, of which three hold it at first."""
+    """One partition in a cluster of four brokers, three of which hold it at first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class ClusterStory(RuleBasedStateMachine):
 
     @rule(ticks=st.integers(1, 12), beating=some_brokers, listening=st.sets(a_voter))
     def pass_time(self, ticks: int, beating: set[int], listening: set[int]) -> None:
-        """Voters that do not listen are cut off, or stand still."""
+        """Advance the time. Voters that do not listen are partitioned or stalled."""
         for _ in range(ticks):
             self.now_s += TICK_S
             for voter in listening:
@@ -68,7 +68,7 @@ class ClusterStory(RuleBasedStateMachine):
 
     @rule(voter=a_voter, applied=st.lists(st.booleans(), max_size=4))
     def decide(self, voter: int, applied: list[bool]) -> None:
-        """One that was deposed may decide too. What it proposes is applied, or not."""
+        """Have a voter decide, even a deposed one. Each of its commands may or may not be applied."""
         commands = self.controllers[voter].decide(self.cluster.image, self.now_s)
         for command, is_applied in zip(commands, applied + [True] * len(commands), strict=False):
             self.check_that_it_is_deserved(command, voter)
@@ -100,7 +100,7 @@ class ClusterStory(RuleBasedStateMachine):
     @precondition(lambda self: self.is_led)
     @rule()
     def produce(self) -> None:
-        """The leader commits where it may: on everyone in sync."""
+        """Append a record on the leader, and commit it if the ISR is large enough."""
         partition = self.cluster.partition
         self.log_end[partition.leader] += 1
         if len(partition.isr) >= self.min_isr:
@@ -111,7 +111,7 @@ class ClusterStory(RuleBasedStateMachine):
     @precondition(lambda self: self.is_led)
     @rule(follower=a_broker)
     def catch_up(self, follower: int) -> None:
-        """A follower fetches all that the leader has, is then proposed, and may be refused for not being alive."""
+        """Have a follower fetch the leader's whole log and be proposed for the ISR. A fenced follower is refused."""
         partition = self.cluster.partition
         if follower in partition.replicas:
             self.log_end[follower] = self.log_end[partition.leader]
@@ -150,7 +150,7 @@ class ClusterStory(RuleBasedStateMachine):
 
     @rule(candidate=st.none() | a_broker)
     def elect_unclean(self, candidate: int | None) -> None:
-        """Asked for by name, and so allowed to lose records."""
+        """Run an unclean election, which may lose records."""
         before = self.cluster.partition
         after = self.cluster.elect(Election.UNCLEAN, candidate).partition
         if after is not before:
@@ -158,7 +158,7 @@ class ClusterStory(RuleBasedStateMachine):
 
     @rule()
     def heal(self) -> None:
-        """Everybody runs and is heard: within two sessions all are alive, and what can be led is led."""
+        """End all faults: within two sessions all brokers are unfenced, and an eligible replica leads."""
         for broker in self.wants_shutdown:
             self.cluster.start(broker, self.disks_of(broker))
         self.wants_shutdown.clear()
@@ -182,7 +182,7 @@ class ClusterStory(RuleBasedStateMachine):
         return self.cluster.image.min_isr(topic)
 
     def commit_what_all_have(self) -> None:
-        """The leader's watermark moves as soon as it may."""
+        """Advance the leader's high watermark as far as it may."""
         partition = self.cluster.partition
         if partition.leader != NO_LEADER and len(partition.isr) >= self.min_isr:
             self.committed = max(self.committed, min(self.log_end[member] for member in partition.isr))

@@ -1,4 +1,4 @@
-"""Whatever a command says, applying it is an image or a refusal; and every listener of the metadata takes the image."""
+"""Any command results in an image or a refusal, and every metadata listener accepts the image."""
 
 import asyncio
 import random
@@ -43,7 +43,7 @@ acls = st.builds(
 
 
 def values_of(annotation: Any, name: str = "") -> st.SearchStrategy[Any]:
-    """Any values of a declared type; few of them are far from what the image has."""
+    """Return a strategy for values of a declared type, mostly close to the values in the image."""
     plain = {int: numbers, str: texts, bool: st.booleans(), UUID: st.sampled_from(IDS), type(None): st.none()}
     if name in ("key", "configs"):
         plain[str] = config_keys
@@ -91,14 +91,14 @@ def test_any_commands_make_an_image_that_can_be_kept(commands: list[Command]) ->
 
 
 class Idle:
-    """Follows no leader: there is none."""
+    """A Following that follows no leader."""
 
     def follow(self, partition: Partition, leader: int) -> None:
         pass
 
 
 class Listeners:
-    """All that follow the metadata on broker 1."""
+    """All metadata listeners of broker 1."""
 
     def __init__(self) -> None:
         self.assignments = AssignmentsFixture(SimulatedDisk(random.Random(1)), Idle())

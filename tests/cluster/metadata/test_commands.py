@@ -1,4 +1,4 @@
-"""Commands as bytes: what is read is what was written, and what nobody knows is refused."""
+"""Encoding of metadata commands: round trips, and refusal of unknown commands."""
 
 from uuid import UUID
 
@@ -74,7 +74,7 @@ def test_a_command_is_read_as_it_was_written(command: Command) -> None:
 
 
 def test_the_numbers_never_change() -> None:
-    """They are in journals on users' disks."""
+    """The numbers are in journals on users' disks."""
     kinds = {type(command): command.KIND for command in COMMANDS}
     assert kinds == {
         FormatCluster: 1,

@@ -1,4 +1,4 @@
-"""What the controller decides as brokers are heard of, fall silent, stop, and as it stands still itself."""
+"""The controller's decisions: fencing, unfencing, controlled shutdown, preferred leaders, and its own pauses."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ RULES = Rules(SESSION_S, rebalance_interval_s=60)
 
 
 class Voter:
-    """A controller over the metadata of a cluster whose brokers beat with every tick, but for the `silent` ones."""
+    """A controller of a cluster whose brokers send heartbeats in every tick, except for the `silent` ones."""
 
     def __init__(self, cluster: MetadataScenario, rules: Rules = RULES, silent: tuple[int, ...] = ()) -> None:
         self.cluster, self.controller = cluster, Controller(rules)
@@ -48,7 +48,7 @@ class Voter:
         return self.controller.heard(heartbeat, self.cluster.image, self.now_s)
 
     def tick(self) -> None:
-        """Some time passes, in which everyone who is not silent is heard of."""
+        """Advance the time by one tick, with heartbeats of all brokers that are not silent."""
         self.now_s += TICK_S
         for broker in self.cluster.image.brokers:
             if broker not in self.silent:
@@ -56,13 +56,13 @@ class Voter:
         self.controller.look(self.cluster.image, self.now_s)
 
     def decide(self) -> list[Command]:
-        """What is decided now, and has been applied when this returns."""
+        """Decide, apply the commands and return them."""
         commands = self.controller.decide(self.cluster.image, self.now_s)
         self.cluster.apply(*commands)
         return commands
 
     def until(self, seconds: float) -> list[Command]:
-        """All that is decided while this time passes."""
+        """Return everything decided while `seconds` pass."""
         decided = self.decide()
         for _ in range(round(seconds / TICK_S)):
             self.tick()
@@ -252,7 +252,7 @@ def test_who_comes_back_leads_what_another_leaves_in_the_same_turn() -> None:
 
 
 def led_by_another(count: int, of: int) -> MetadataScenario:
-    """Broker 1 is preferred for `of` partitions and in sync with all; 2 leads `count` of them."""
+    """Return broker 1 as preferred leader of `of` partitions and in all their ISRs; broker 2 leads `count` of them."""
     cluster = MetadataScenario().create(1, 2, partitions=of).restart(1)
     both = tuple((broker, cluster.broker(broker).epoch) for broker in (BrokerId(1), BrokerId(2)))
     changes = tuple(

@@ -1,4 +1,4 @@
-"""Who leads a partition and who is in sync with it, as brokers come, go, stop, and lose their disks."""
+"""Leader election, ISR and eligible leader replicas as brokers start, stop, are fenced, and lose their disks."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -23,13 +23,13 @@ from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 
 @pytest.fixture
 def cluster() -> MetadataScenario:
-    """Three brokers that all hold the partition, of which one is enough to commit."""
+    """Return three brokers that all hold the partition, with min.insync.replicas 1."""
     return MetadataScenario().create(1, 2, 3)
 
 
 @pytest.fixture
 def careful() -> MetadataScenario:
-    """The same, where it takes two to commit."""
+    """Return three brokers that all hold the partition, with min.insync.replicas 2."""
     return MetadataScenario().create(1, 2, 3, min_isr=2)
 
 

@@ -1,4 +1,4 @@
-"""What commands make of an image: each as it should, twice as once, and nothing when it does not fit."""
+"""Commands applied to an image: their effect, their repetition, and no change from a command that does not fit."""
 
 from uuid import UUID
 
@@ -36,7 +36,7 @@ def register(broker: BrokerId, incarnation: UUID = START) -> RegisterBroker:
 
 
 def image_of(*commands: Command) -> Image:
-    """What becomes of two brokers that are alive."""
+    """Return the image of two unfenced brokers after these commands."""
     image = Image()
     alive = (register(ONE), register(TWO), UnfenceBroker(ONE, 1), UnfenceBroker(TWO, 2))
     for index, command in enumerate((*alive, *commands), 1):

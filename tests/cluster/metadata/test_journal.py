@@ -1,4 +1,4 @@
-"""The metadata journal through kills, power cuts and flipped bits: nothing that was synced is lost in silence."""
+"""The metadata journal under kills, power cuts and bit flips: no synced entry is lost silently."""
 
 import random
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ PATH = "/m/journal"
 
 
 class JournalFixture:
-    """A journal on a simulated disk, and verbs for what happens to it."""
+    """A journal on a simulated disk."""
 
     def __init__(self, seed: int = 1) -> None:
         self.disk = SimulatedDisk(random.Random(seed))
@@ -87,7 +87,7 @@ def test_a_torn_write_is_cut_at_the_last_whole_entry(journal: JournalFixture, ke
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_power_cut_that_keeps_any_sectors_loses_nothing_that_was_synced(seed: int) -> None:
-    """Sectors of a later write may be kept where those of an earlier one are lost: that is no damage."""
+    """Sectors of a later write may survive while those of an earlier one are lost; that is no damage."""
     journal = JournalFixture(seed)
     synced: list[str] = []
     rng = random.Random(seed)
@@ -126,7 +126,7 @@ def test_any_flipped_bit_is_found_by_who_reads_strictly(journal: JournalFixture)
 
 
 def test_a_flipped_bit_never_costs_an_entry_in_silence() -> None:
-    """The mark behind the newest entry tells damage from a write that the power tore."""
+    """The mark after the newest entry tells damage from a torn write."""
     mark_bytes = 25
     length = len(JournalFixture().append("a", "b").sync().append("c").sync().disk.content(PATH))
     for position in range(length):

@@ -1,4 +1,4 @@
-"""Metadata in two copies: what is damaged in one is named, and repaired from the other; a power cut is no damage."""
+"""Mirrored metadata files: damage to one copy is reported and repaired from the other, and a power cut is no damage."""
 
 import asyncio
 import random
@@ -17,11 +17,11 @@ from cordwood.storage.errors import DamagedLog
 
 JOURNAL, SECOND_JOURNAL = f"{DIRECTORY}/journal", f"{COPY}/journal"
 SMALL, LARGE = 300, 1 << 20
-"""Bytes of journal after which a snapshot is taken: with the one there is a snapshot, with the other none."""
+"""Journal bytes between snapshots: SMALL leads to a snapshot, LARGE to none."""
 
 
 async def filled(snapshot_interval_bytes: int) -> QuorumFixture:
-    """A quorum with a few topics, and the newest of them in the journal only."""
+    """Return a killed quorum with a few topics, of which the newest is only in the journal."""
     quorum = await started(snapshot_interval_bytes=snapshot_interval_bytes)
     await quorum.create("a", "b", "c", "d")
     await quorum.create("e")
@@ -61,7 +61,7 @@ def test_any_flipped_bit_is_named_and_repaired(interval: int) -> None:
             assert quorum.open() == image
             (damage,) = quorum.voter.damage
             assert damage.path == path
-            # A snapshot has one checksum for all of it.
+            # A snapshot has one checksum for the whole file.
             assert damage.position <= position or path.endswith(".snapshot")
             assert contents(quorum) == before
 
@@ -150,7 +150,7 @@ def test_a_file_that_the_disk_cannot_read_is_as_good_as_damaged(interval: int) -
     async def story() -> None:
         quorum = await filled(interval)
         image = quorum.voter.image
-        # On this disk the fault outlives the repair, so the first copy could not be read afterwards either.
+        # The read fault stays on this disk after the repair, so a faulty first copy would stay unreadable.
         for path in [path for path in quorum.disk.files() if path.startswith(COPY)]:
             quorum.disk.faults.fail_reads(path)
             assert quorum.open() == image
@@ -162,7 +162,7 @@ def test_a_file_that_the_disk_cannot_read_is_as_good_as_damaged(interval: int) -
 
 
 def crashes(quorum: QuorumFixture) -> Iterator[int]:
-    """Dies in the first change to the disk, then in the second, until none is left to die in."""
+    """Yield after a crash in the first disk change, then in the second, until `open` completes without a crash."""
     for step in count():
         quorum.disk.faults.die_after(step)
         try:
@@ -249,7 +249,7 @@ def test_a_power_cut_and_damage_to_one_copy_at_once_lose_nothing(interval: int, 
 
 
 async def live(quorum: QuorumFixture, life: int, changes: int, answered: set[str]) -> None:
-    """Create topics until the process dies behind so many changes to the disk."""
+    """Create topics until the process dies after `changes` disk changes. Add those acknowledged to `answered`."""
     quorum.disk.faults.die_after(changes)
     for at in range(30):
         name = f"{life}-{at}" + "x" * (at * 37 % 300)

@@ -1,4 +1,4 @@
-"""The quorum of one: what it has answered is there after a power cut, in order, and a broken disk ends it for good."""
+"""The quorum of one voter: acknowledged commands survive a power cut, in order, and a disk failure ends the quorum."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""A command that arrives twice changes nothing the second time: every kind, however late, whatever came between."""
+"""Repeated metadata commands of every kind: they change nothing, and one that is too late is refused (Raft rule 10)."""
 
 import random
 from dataclasses import replace
@@ -51,7 +51,7 @@ BARRIER = entry.encode(b"nothing!", 0, b"")
 
 
 def commands() -> list[Command]:
-    """A life of a cluster with every kind of command, undone by others, so that its repetition would show."""
+    """Return commands of every kind, each undone by a later one, so that a repetition would show."""
     story = MetadataScenario(4).create(1, 2, 3, min_isr=2)
     epochs = {broker: story.broker(broker).epoch for broker in (1, 2, 3, 4)}
     keys = (ConfigChange("retention.ms", None, "1"),), (ConfigChange("retention.ms", "1", None),)
@@ -117,7 +117,7 @@ def test_entries_that_arrive_again_change_nothing(data: st.DataObject) -> None:
     for at in data.draw(st.lists(st.integers(0, len(entries) - 1), min_size=1, max_size=8), label="repeated"):
         where = data.draw(st.integers(twice.index(entries[at]) + 1, len(twice)), label="where")
         twice.insert(where, entries[at])
-        # Broker epochs are indexes: both logs have as many entries.
+        # Broker epochs are log indexes, so both logs need the same number of entries.
         once.insert(where, BARRIER)
     assert applied(begun(), twice) == applied(begun(), once)
 

@@ -1,4 +1,4 @@
-"""Images as files: the newest counts, a damaged one is named, and what is read is what was written."""
+"""Metadata snapshots as files: the newest counts, a damaged one is reported, and images round-trip."""
 
 import random
 from dataclasses import replace

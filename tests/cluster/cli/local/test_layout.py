@@ -1,4 +1,4 @@
-"""What each broker of a local cluster is told."""
+"""The configuration of each broker of a local cluster."""
 
 import pytest
 

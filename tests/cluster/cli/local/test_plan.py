@@ -1,4 +1,4 @@
-"""Which brokers a local cluster is to have."""
+"""The plan of a local cluster: its brokers, voters and ports."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def directory(tmp_path: Path) -> ClusterDirectory:
 
 
 def lay_out(directory: ClusterDirectory, wanted: Wanted) -> list[LocalBroker]:
-    """Plan and write a cluster."""
+    """Plan a cluster and write its configuration."""
     members = members_wanted(directory, wanted)
     for member in members:
         directory.write(member)

@@ -1,4 +1,4 @@
-"""The cluster and its brokers over HTTP."""
+"""The cluster and its brokers over HTTP: status, configs, elections, reassignments and the stop check."""
 
 from broker_fixture import RunningBroker
 from command import cordwood

@@ -1,4 +1,4 @@
-"""Consumer groups over HTTP: how far behind they are, and where they go on."""
+"""Consumer groups over HTTP: members, lag, offset reset and deletion."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from http_client import HttpClient, quoted
 
 @contextmanager
 def member(broker: RunningBroker, group: str, topic: str) -> Iterator[Consumer]:
-    """A running member that has read everything and committed it."""
+    """Yield a running member that has read a record and committed its position."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     try:

@@ -1,4 +1,4 @@
-"""Topics over HTTP: made, looked at, grown, configured and deleted with the checks that Kafka clients meet."""
+"""Topics over HTTP: create, describe, add partitions, configure and delete, with the checks of the Kafka APIs."""
 
 import pytest
 from broker_fixture import RunningBroker

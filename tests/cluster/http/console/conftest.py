@@ -1,4 +1,4 @@
-"""A browser for the tests of the console, and a page of one broker's."""
+"""Fixtures for the console's tests: a browser, and a page of one broker."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from requirements import Requirement, check
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """For a file at a time: while it runs, no test can have an event loop of its own."""
+    """Yield a browser for one file: while it runs, no test can have an event loop of its own."""
     check(Requirement.CHROMIUM, CHROMIUM is not None, "chromium is not installed")
     with headless() as running:
         yield running
@@ -19,7 +19,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def console(browser: Browser, served: RunningBroker) -> Iterator[Console]:
-    """Of a broker of one node. In the end nothing has gone wrong on the page."""
+    """Yield the console of a one-node broker. At the end, fail if the page had errors."""
     opened = Console(browser, served.settings["http.listen"])
     yield opened
     opened.in_order()

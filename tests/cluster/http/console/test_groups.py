@@ -1,4 +1,4 @@
-"""Consumer groups through the page: how far behind they are, and where they are told to go on."""
+"""Consumer groups in the console: lag, offset reset and deletion."""
 
 import re
 
@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 
 def standing(api: HttpClient, group: str, topic: str) -> None:
-    """The group has read two of the topic's five records, and runs no more."""
+    """Create a topic of five records and commit offset 2 for the group, which has no members."""
     api.make_topic(topic, partitions=1)
     api.write(topic, *"abcde")
     assert api.post(f"/v1/groups/{group}/reset", {"to": "2", "topics": [topic]}).status == 200

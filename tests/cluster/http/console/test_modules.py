@@ -1,4 +1,4 @@
-"""The console's pure modules, called by name in the browser that runs them."""
+"""The console's pure modules, called in the browser."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from console_fixture import Console
 
 @pytest.fixture
 def page(console: Console) -> Console:
-    """Wherever modules can be had."""
+    """Return an open page that can import the modules."""
     return console.open()
 
 
 def call(page: Console, module: str, expression: str) -> Any:
-    """What an expression is worth in which `it` is the module."""
+    """Return the value of an expression in which `it` is the module."""
     return page.page.evaluate(f"import('/console/{module}.js').then((it) => {expression})")
 
 

@@ -1,4 +1,4 @@
-"""The page itself: served by the broker alone, readable on a phone, light and dark."""
+"""The console page: served by the broker alone, usable on a phone, in light and dark."""
 
 import re
 from importlib.resources import files
@@ -14,7 +14,7 @@ PLACES = ("", "topics", "topics/{}", "topics/{}/records", "topics/{}/configs", "
 
 @pytest.fixture(scope="module")
 def shown(served: RunningBroker) -> str:
-    """A topic with a long record."""
+    """Return a topic of many partitions with a long record."""
     api = HttpClient(served.settings["http.listen"])
     api.make_topic("shown", partitions=30)
     api.write("shown", "long " * 200, key="k" * 100)

@@ -1,4 +1,4 @@
-"""Topics and their records through the page: created, looked at, followed, deleted, and whatever they are called."""
+"""Topics and records in the console: create, look up, follow, configure and delete, with any names and values."""
 
 import json
 
@@ -12,7 +12,7 @@ HOSTILE = '<img src=x onerror="document.title=1">'
 
 @pytest.fixture
 def letters(api: HttpClient) -> str:
-    """A topic with three records."""
+    """Return a topic with three records."""
     name = f"letters-{len(api.get('/v1/topics').json['topics'])}"
     api.make_topic(name, partitions=1)
     api.write(name, "alpha", "beta", key="greek")

@@ -1,4 +1,4 @@
-"""Streams of records as lines and as events, and the ids that events have."""
+"""Record streams as lines and as server-sent events, and the event ids."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Bodies of JSON with more records than are taken are refused before their records are objects."""
+"""JSON bodies with too many records are refused before their records are decoded."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The partition of a key, held against another implementation of the Java client's hash."""
+"""The partition of a key, compared with another implementation of the Java client's hash."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a fetch has brought is decoded as far as its reader is about to take it: counted in records and in bytes."""
+"""Fetched batches are decoded in portions, bounded in records and bytes, as their reader takes them."""
 
 import tracemalloc
 

@@ -1,4 +1,4 @@
-"""Records read over HTTP: lines up to the end, and events that follow the log and go on where they stopped."""
+"""Records read over HTTP: lines up to the log end, and server-sent events that follow the log and resume."""
 
 import http.client
 import socket
@@ -21,7 +21,7 @@ def resident_bytes(broker: RunningBroker) -> int:
 
 @pytest.fixture
 def letters(api: HttpClient) -> str:
-    """A topic of two partitions: a, b, c in the first and d, e in the second."""
+    """Return a topic of two partitions with a, b, c in the first and d, e in the second."""
     if api.get("/v1/topics/letters").status == 404:
         api.make_topic("letters", partitions=2)
         api.write("letters", "a", "b", "c", query="partition=0")
@@ -130,7 +130,7 @@ def test_a_follower_stays_current_under_load(api: HttpClient, served: RunningBro
             if number % 100 == 0:
                 producer.poll(max(0.0, begun + number / SENT_PER_S - time.monotonic()))
         assert producer.flush(30) == 0
-        # Generous, since the client that reads here has the same processor.
+        # A generous bound, since the reading client shares the processor.
         assert following.result(5.0) == [str(number) for number in range(count)]
 
 

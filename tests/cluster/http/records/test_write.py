@@ -1,4 +1,4 @@
-"""Records produced over HTTP: where they go, how they are encoded, and that a key makes a request count once."""
+"""Records produced over HTTP: partition, encoding, acknowledgement, and the idempotency key."""
 
 import base64
 import socket
@@ -80,7 +80,7 @@ def test_without_acknowledgement_records_are_on_their_way(api: HttpClient) -> No
     api.make_topic("unheard")
     answer = api.post("/v1/topics/unheard/records?acks=0", {"records": [{"value": "a"}]})
     assert (answer.status, answer.json) == (202, {"records": [{"partition": 0, "offset": None}]})
-    # What comes behind it on the same way is kept after it.
+    # A later request on the same path is appended after the unacknowledged one.
     api.write("unheard", "b", query="acks=1")
     assert sorted(api.values("unheard")) == ["a", "b"]
 

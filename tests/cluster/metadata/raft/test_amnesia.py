@@ -1,4 +1,4 @@
-"""A voter that lost its disk, or finds it damaged, promises nothing until it has what it may have promised before."""
+"""Voters with a lost or damaged journal: they neither vote nor count until they caught up (Raft rule 7, ADR 11)."""
 
 import random
 
@@ -65,7 +65,7 @@ def test_every_voter_may_be_wiped_one_after_the_other() -> None:
 
 
 def test_a_wiped_voter_does_not_help_an_empty_log_to_win() -> None:
-    """Two of three had the change. With the one that lost it, the third must not get a majority."""
+    """Two of three voters had the change. With the wiped one, the third must not get a majority."""
 
     async def story() -> None:
         quorum = await formed()

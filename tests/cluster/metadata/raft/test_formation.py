@@ -1,4 +1,4 @@
-"""Whether a voter without a memory is new: all others have to say so; one that remembers a cluster is enough not to."""
+"""Formation of a quorum: an empty voter founds only if all others are empty or founding; one member prevents it."""
 
 import pytest
 

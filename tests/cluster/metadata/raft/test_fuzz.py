@@ -1,4 +1,4 @@
-"""Whatever happens to a quorum, what it acknowledged stays, everybody agrees, and it works again once all is well."""
+"""Random faults in a quorum: committed commands stay, all voters agree, and the quorum recovers once faults end."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who gets in: voters and observers of the same cluster who know its secret; and why the others do not."""
+"""The quorum's handshake: it admits voters and observers of one cluster with its secret, and refuses others."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ DIALLED = replace(VOTER, broker_id=ONE)
 
 
 class Meeting:
-    """Two brokers that shake hands, frame by frame."""
+    """A handshake between two brokers, frame by frame."""
 
     def __init__(self, dialler: Membership, dialled: Membership, expected: BrokerId = ONE) -> None:
         self.frames: list[tuple[str, bytes]] = []
@@ -36,7 +36,7 @@ class Meeting:
         self.frames.append((receiver, frame))
 
     def take_place(self) -> dict[str, Peer]:
-        """Whom the one that dialled, and the one that was dialled, take each other for."""
+        """Run the handshake and return the peer that each side accepted."""
         self.dialler.begin()
         while self.frames:
             receiver, frame = self.frames.pop(0)

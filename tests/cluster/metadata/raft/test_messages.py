@@ -1,4 +1,4 @@
-"""Messages come back as they were sent, and nothing else is taken for one."""
+"""Encoding of Raft messages: round trips, and refusal of everything else (Raft rule 9)."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""The rules of Raft that PySyncObj does not keep by itself, each by the messages that broke it (docs/adr/0010)."""
+"""The Raft rules that PySyncObj lacks, each with the messages that broke it (docs/adr/0010)."""
 
 from collections.abc import Iterator
 
@@ -189,7 +189,7 @@ def test_a_conflicting_tail_with_a_backlog_is_overcome_in_few_messages(raft: Nod
     raft.flush().sent.clear()
     probes = [message for _, message in raft.sent if isinstance(message, Append)]
     for _ in range(3):
-        # One rejection for each message on the way, all alike.
+        # One identical rejection for each message in flight.
         probes += [sent for sent in raft.receive(TWO, AppendReply(1, 0, True, 21)) if isinstance(sent, Append)]
     assert sum(len(probe.entries) for probe in probes) == 0
     sent = raft.receive(TWO, AppendReply(1, 0, True))

@@ -1,4 +1,4 @@
-"""Brokers without a vote: they follow whichever voter they reach, propose like any other, and never go back."""
+"""Observers: they follow any reachable voter, propose like a voter, and their image never goes back."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""What PySyncObj does by itself where our node does not (test_node.py): the reason for the overrides of ADR 10.
+"""PySyncObj's own behaviour where our node differs (test_node.py): the reason for the overrides of ADR 10.
 
-Should one of these fail with another version, an override may have become needless.
+If one of these tests fails with another version, an override may have become unnecessary.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from cordwood.cluster.metadata.raft.library import check_source
 
 
 class Silence:
-    """A transport over which nothing goes."""
+    """A transport that delivers nothing."""
 
     ready = True
 
@@ -47,7 +47,7 @@ class Plain:
         self.private("onMessageReceived")(self.others[sender - 2], message)
 
     def append(self, *entries: tuple[bytes, int, int], term: int = 1) -> None:
-        """From node 2, behind the entry 1 that every log begins with."""
+        """Receive entries from node 2, after entry 1, with which every log begins."""
         self.receive(
             2, type="append_entries", term=term, commit_index=1, prevLogIdx=1, prevLogTerm=0, entries=list(entries)
         )

@@ -1,4 +1,4 @@
-"""What a stranger, a newer version or a mistake puts in the metadata: no voter and no observer stops over it."""
+"""Invalid metadata entries of a stranger, a newer version or a bug stop no voter and no observer (ADR 24)."""
 
 import asyncio
 from typing import Any
@@ -37,7 +37,7 @@ def registration(broker: BrokerId, start: int = 1) -> RegisterBroker:
 
 
 async def with_a_topic(**options: Any) -> SimulatedQuorum:
-    """Three voters that check what others propose, and an observer."""
+    """Return three voters that check proposals for admission, and an observer."""
     quorum = SimulatedQuorum(**options)
     for voter in quorum.addresses:
         quorum.start(voter, admit=admission(Settings()))
@@ -58,7 +58,7 @@ async def is_taken(quorum: SimulatedQuorum, broker: int, command: Command) -> bo
 
 
 def append_as_leader(quorum: SimulatedQuorum, leader: int, command: bytes) -> None:
-    """As a leader of a newer version does."""
+    """Append a command as a leader of a newer version does, without an admission check."""
     voter = quorum.quorums[leader]
     voter._node.append(entry.encode(quorum.rng.randbytes(8), voter.image.index, command))
     voter._wake()

@@ -1,4 +1,4 @@
-"""What a leader knows of a follower's log: asked until it fits, then sent on without waiting, and never taken back."""
+"""A Raft leader's replication progress of a follower: probe until the logs match, then pipeline; never move back."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A quorum of several as its brokers see it: one leader, what was answered stays, and cuts heal."""
+"""A quorum of several voters as its brokers see it: one leader, durable commands, recovery from network partitions."""
 
 import asyncio
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""The same on real sockets, a real disk and a real clock: three voters on the loopback."""
+"""A quorum of three voters over real loopback sockets, a real disk and a real clock."""
 
 import asyncio
 import random
@@ -104,7 +104,7 @@ Story = Callable[[Loopback], Coroutine[Any, Any, None]]
 
 @pytest.fixture
 def tell(tmp_path: Path) -> Callable[[Story], None]:
-    """Tells a story of three voters that have found together."""
+    """Return a function that runs a scenario of three voters that have formed a quorum."""
 
     async def told(story: Story) -> None:
         with ThreadPoolExecutor(2) as executor:

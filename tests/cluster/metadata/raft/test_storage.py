@@ -1,4 +1,4 @@
-"""What a voter reads back from its disk, and what `cordwood log verify` says of it."""
+"""A voter's state on disk as read at start, and the findings of `cordwood log verify`."""
 
 import random
 
@@ -19,7 +19,7 @@ JOURNAL = f"{DIRECTORY}/journal"
 
 
 def disk_with(*entries: tuple[int, int], image: tuple[int, int] | None = None, vote: int = 3) -> SimulatedDisk:
-    """The disk of a member with entries, each by index and term, and the image of one."""
+    """Return a member's disk with entries, given as index and term, and optionally a snapshot at an index and term."""
     disk = SimulatedDisk(random.Random(1))
     disk.make_directories(DIRECTORY)
     journal = Journal.open(disk, JOURNAL)

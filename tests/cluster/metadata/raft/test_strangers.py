@@ -1,4 +1,4 @@
-"""Who knocks at a quorum's port: garbage, other clusters, who does not know the secret; and who gives up over it."""
+"""Connections to a quorum's port without membership: garbage, other clusters, a wrong secret."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from cordwood.chaos.sim.quorum import PORT, SimulatedQuorum, formed, host, run
 
 
 class Knocker(asyncio.Protocol):
-    """Says one thing, and notices that it is shown the door."""
+    """A connection that sends some bytes and notices its end."""
 
     def __init__(self, words: bytes) -> None:
         self.words, self.is_over = words, False
