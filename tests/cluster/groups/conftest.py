@@ -1,4 +1,4 @@
-"""What the stories of a group begin with."""
+"""The fixture of the group tests."""
 
 import pytest
 from group_scenario import GroupScenario
@@ -6,5 +6,5 @@ from group_scenario import GroupScenario
 
 @pytest.fixture
 def group() -> GroupScenario:
-    """An empty group whose rebalances begin at once."""
+    """Return an empty group whose rebalances start immediately."""
     return GroupScenario()

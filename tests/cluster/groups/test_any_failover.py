@@ -1,4 +1,4 @@
-"""However leadership changes hands under commits and compactions: what anyone was told of a group never goes back."""
+"""Random leader changes during commits and compactions: an acknowledged group offset never goes back (rule 10)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ PLACE = ("flights", 0)
 
 
 class AnyFailover(RuleBasedStateMachine):
-    """A member whose every commit is one higher, whether it hears of the one before or not (rule 10)."""
+    """A member whose commits increase, whether or not it learns the outcome of the previous one (rule 10)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class AnyFailover(RuleBasedStateMachine):
 
     @rule(broker=st.sampled_from(BROKERS), keeping=st.integers(0, 4))
     def elect_unheard(self, broker: int, keeping: int) -> None:
-        """The brokers hear of it with the next change."""
+        """Elect a leader; the brokers learn of it with the next change."""
         self.turn(lambda: self.groups.topic.elect(self.groups.partition, broker, keeping=keeping))
 
     @rule()
@@ -84,7 +84,7 @@ class AnyFailover(RuleBasedStateMachine):
             self.told = offset
 
     def teardown(self) -> None:
-        """In the end the group is served again, with what the log says."""
+        """Check that the group is served again at the end, with the state in the log."""
         self.runner.run(self.end())
         self.runner.close()
 
@@ -122,7 +122,7 @@ class AnyFailover(RuleBasedStateMachine):
         self.turn(lambda: asyncio.ensure_future(work))
 
     def turn(self, act: Callable[[], object]) -> None:
-        """Do something, and let everybody do what they can without waiting."""
+        """Run an action, and let all tasks proceed without waiting."""
 
         async def turns() -> None:
             act()

@@ -1,4 +1,4 @@
-"""Whatever members do, and however time passes: the group keeps its promises."""
+"""Random member actions and delays: the group keeps its invariants."""
 
 from group_scenario import Asked, GroupScenario
 from hypothesis import settings
@@ -14,7 +14,7 @@ STATIC = {"one": "rack-1", "two": "rack-2"}
 
 
 class AnyStory(RuleBasedStateMachine):
-    """Five clients, two of them static, a disk that may be slow or full, and any number of odd requests."""
+    """Five clients, two of them static, a disk that may be slow or full, and arbitrary odd requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class AnyStory(RuleBasedStateMachine):
     @rule(absent=st.sets(names, max_size=1))
     @precondition(lambda self: self.story.members)
     def rebalance(self, absent: set[str]) -> None:
-        """What all members but some do when they hear of a rebalance."""
+        """Have all members except `absent` rejoin and sync, as clients do on a rebalance."""
         for name in sorted(self.story.members - absent):
             if self.story.state is State.PREPARING_REBALANCE:
                 self.join(name, True, "range sticky")
@@ -124,14 +124,14 @@ class AnyStory(RuleBasedStateMachine):
 
     @invariant()
     def whoever_waits_will_hear(self) -> None:
-        """Each waiting request is one that a member of the group still holds."""
+        """Check that each waiting request is one that a member of the group still holds."""
         waiting = sum(asked.is_waiting for asked in self.asked)
         held = sum((member.joining is not None) + (member.syncing is not None) for member in self.story.group.members)
         assert waiting == held
         assert waiting == 0 or self.story.group.next_deadline() is not None
 
     def teardown(self) -> None:
-        """Without a sign of life the group is empty in the end, and nobody waits."""
+        """Check that without heartbeats the group becomes empty and no request waits."""
         self.story.disk_waits = False
         self.story.disk_answers()
         self.story.pass_time(3_600_000)

@@ -1,4 +1,4 @@
-"""A group over real replicas: whatever happens to its coordinators, committed offsets never go back (rule 10)."""
+"""A consumer group over real replicas with coordinator faults: committed offsets never go back (rule 10)."""
 
 import pytest
 

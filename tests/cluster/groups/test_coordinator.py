@@ -1,4 +1,4 @@
-"""The coordinator on a loop: who waits is answered, time runs out, and a restart finds everything again."""
+"""The group coordinator on an event loop: requests that wait, timers that expire, and groups that survive a restart."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -289,7 +289,7 @@ def test_who_leaves_last_is_answered_once_that_is_on_disk() -> None:
 
 
 async def heartbeat_read_late(groups: CoordinatorFixture, name: str) -> ErrorCode:
-    """One that had arrived while the loop stood still: its connection is read after the timers that were due."""
+    """Send a heartbeat that arrived while the loop was blocked: its connection is read after the due timers."""
     for _ in range(3):
         await asyncio.sleep(0)
     return groups.heartbeat(name)

@@ -1,4 +1,4 @@
-"""How members go: by their own wish, by an administrator's, or because nothing is heard of them."""
+"""Members that leave a group: by LeaveGroup, by an administrator, or by session timeout."""
 
 from group_scenario import SESSION_MS, GroupScenario
 from kio.schema.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""Groups outlive their coordinator: another broker leads their partition, and finds all that was committed."""
+"""Coordinator failover: the new leader of a group's partition has all committed groups and offsets."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -23,7 +23,7 @@ async def refusal_of(work: Awaitable[object]) -> ErrorCode:
 
 
 async def under_way(groups: CoordinatorFixture, work: Awaitable[object], appends: int = 1) -> "asyncio.Future[object]":
-    """Something that has been appended, so often, and waits to be committed."""
+    """Start a request and return it once it has made `appends` appends that are not committed yet."""
     before = groups.topic.appends
     task = asyncio.ensure_future(work)
     await groups.until(lambda: groups.topic.appends == before + appends)

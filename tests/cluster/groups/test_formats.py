@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets` are Kafka's, byte for byte, and bad bytes are told from good ones."""
+"""Records of `__consumer_offsets` equal Kafka's byte for byte, and malformed bytes are refused."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""How members get into a group: who is let in, who is sent away, and for whom one waits."""
+"""JoinGroup: admitted and refused members, and the members that a rebalance waits for."""
 
 import pytest
 from group_scenario import REBALANCE_MS, SESSION_MS, GroupScenario, protocols

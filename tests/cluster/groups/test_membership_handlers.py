@@ -1,4 +1,4 @@
-"""FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup and the group tools' APIs, in every version."""
+"""FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup and the group admin APIs, in every version."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Committed offsets in memory: what is seen of them, and when they expire."""
+"""Committed offsets in memory: visibility and expiration."""
 
 from group_scenario import GroupScenario
 from hypothesis import given

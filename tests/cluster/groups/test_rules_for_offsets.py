@@ -1,4 +1,4 @@
-"""Who may commit offsets, and when offsets and groups may be deleted."""
+"""The checks of OffsetCommit, OffsetDelete and DeleteGroups."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What is kept in `__consumer_offsets`: loaded in the background, compacted in time, damaged, deleted, expired."""
+"""Group state in `__consumer_offsets`: background load, compaction, damage, deletion and expiration."""
 
 import asyncio
 from uuid import UUID
@@ -22,7 +22,7 @@ DAY_S = 24 * 3600
 
 
 def keys_in_log(groups: CoordinatorFixture) -> list[tuple[str, bool]]:
-    """For each record, what it is about and whether it removes that."""
+    """Return each record's topic, or "the group", and whether the record is a tombstone."""
     told = []
     for record in groups.topic.records(groups.partition):
         assert record.key is not None

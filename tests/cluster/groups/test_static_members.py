@@ -1,4 +1,4 @@
-"""Members with an instance id: they may be restarted without anybody noticing (KIP-345)."""
+"""Static members: a restart with the same instance id causes no rebalance (KIP-345)."""
 
 import pytest
 from group_scenario import REBALANCE_MS, SESSION_MS, GroupScenario, protocols
@@ -10,7 +10,7 @@ from cordwood.cluster.groups.rebalance import State
 
 @pytest.fixture
 def racks(group: GroupScenario) -> GroupScenario:
-    """Two static members in a stable group; one leads."""
+    """Return a stable group of two static members, the first the leader."""
     group.join("one", instance_id="rack-1")
     group.join("two", instance_id="rack-2")
     group.join("one")

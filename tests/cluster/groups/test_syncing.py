@@ -1,4 +1,4 @@
-"""How partitions are shared out: the leader decides, it is written down, and everyone gets their share."""
+"""SyncGroup: the leader's assignment is stored before any member receives its share."""
 
 import pytest
 from group_scenario import REBALANCE_MS, SESSION_MS, GroupScenario
@@ -10,7 +10,7 @@ from cordwood.cluster.groups.rebalance import State
 
 @pytest.fixture
 def pair(group: GroupScenario) -> GroupScenario:
-    """Anna, who leads, and Ben have joined; nothing is shared out yet."""
+    """Return a group in which Anna, the leader, and Ben have joined; there is no assignment yet."""
     group.stabilize("anna")
     group.join("ben")
     group.join("anna")

@@ -1,4 +1,4 @@
-"""Groups over the real `__consumer_offsets`: created when needed, on a disk that can be cut off, full or broken."""
+"""Groups in the real `__consumer_offsets` topic: created on demand, on a disk that loses power, fills up or fails."""
 
 import asyncio
 import random
@@ -39,7 +39,7 @@ ONE = BrokerId(1)
 
 
 class DirectSyncer:
-    """Syncs at once, and tells so at the loop's next turn."""
+    """A syncer that syncs immediately and reports completion in the next event-loop iteration."""
 
     def sync(self, files: Any, done: Done) -> None:
         failures: list[Failure] = []
@@ -54,7 +54,7 @@ class DirectSyncer:
 
 
 class NodeFixture:
-    """What of a broker keeps groups. `power_cut` loses what was not synced."""
+    """The parts of a broker that store groups. `power_cut` loses what was not synced."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = Settings(log_dirs=("/data",), offsets_topic_num_partitions=3, **settings)
@@ -96,7 +96,7 @@ class NodeFixture:
         await self.start()
 
     def elect(self, leader: int = ONE, isr: tuple[int, ...] = (ONE,), *, min_isr: int = 1) -> None:
-        """The metadata has another leader, or this one again, for every partition of the topic."""
+        """Elect another leader, or this one again, for every partition of the topic."""
         for partition in self._partitions():
             partition.assigned(
                 Assignment(
@@ -106,7 +106,7 @@ class NodeFixture:
         self.groups.on_metadata_change(Image(1), Image(2))
 
     def in_sync(self, *isr: int, min_isr: int = 1) -> None:
-        """Other replicas are in sync, under the same leader."""
+        """Change the ISR under the same leader."""
         for partition in self._partitions():
             partition.assigned(Assignment(ONE, partition.leader_epoch, 1_000, (1, 2), frozenset(isr), min_isr))
 

@@ -1,4 +1,4 @@
-"""Answers of many items share a pool of memory: they wait for room, and the oldest of them always gets on."""
+"""The memory pool of large responses: they wait for room, and the oldest always proceeds (ADR 26)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ PIECE = b"x" * CHUNK_BYTES
 
 
 class Story:
-    """A broker that has room for so many pieces of answers. `pressed` counts how often others were asked for room."""
+    """A broker with a pool of `pieces` response pieces. `pressed` counts the requests to other pools for room."""
 
     def __init__(self, pieces: int) -> None:
         self.pool, self.pressed = MemoryPool("answers", pieces * CHUNK_BYTES), 0
@@ -26,7 +26,7 @@ class Story:
         self._memory, self._turns = AnswerMemory(self.pool, self._press), Turns(lambda: 0.0)
 
     async def write(self, pieces: int) -> int:
-        """The size of an answer of so many pieces, asked for on a connection of its own."""
+        """Write a response of `pieces` pieces on a connection of its own. Return its size."""
         slot = self._slot()
 
         def encoding(answer: Answer) -> Steps[list[bytes]]:

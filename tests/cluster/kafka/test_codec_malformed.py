@@ -1,4 +1,4 @@
-"""Whatever bytes come, decoding ends in a request or in Malformed, soon, and without taking much memory."""
+"""Decoding of arbitrary bytes: the result is a request or Malformed, in bounded time and memory (promise 6)."""
 
 import contextlib
 import random
@@ -15,12 +15,12 @@ from cordwood.cluster.kafka.wire import Malformed
 
 FRAMES = 20_000
 FRAME_S_MAX = 10.0
-"""Of the processor, and a millisecond as a rule: a frame may not choose how long it takes."""
+"""Processor seconds for one frame. A frame usually takes a millisecond."""
 FRAME_BYTES_MAX = 32 << 20
 
 
 def decode(frame: bytes) -> object | None:
-    """The request in a frame's bytes, or None where they are no request of an API that anyone knows."""
+    """Return the request in a frame, or None if its API key and version are unknown."""
     view = memoryview(frame)[4:]
     head = read_head(view, is_flexible)
     if (head.api_key, head.version) not in KNOWN:
@@ -37,7 +37,7 @@ def test_damaged_frames_are_decoded_or_refused(seed: str) -> None:
     decoded = refused = 0
     for burst in bursts(seed, FRAMES // 3):
         for frame in burst.all_frames:
-            # Of this thread alone: others may have the processor for longer.
+            # The time of this thread alone, since other threads share the processor.
             begin = time.thread_time()
             try:
                 decoded += decode(frame) is not None

@@ -1,4 +1,4 @@
-"""Which connections are closed to make room: those that hold much and do not get on, whichever pool lacks it."""
+"""Connections closed under memory pressure: those that hold much memory and make no progress, for any pool."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ LARGEST = 100 * MIB
 
 @dataclass(eq=False)
 class Connection:
-    """One with a request that is not answered, or with answers that are not taken."""
+    """A connection with an unanswered request or unread responses."""
 
     memory: Memory
     pending_bytes: int = 0
@@ -28,10 +28,10 @@ class Connection:
     reasons: list[str | None] = field(default_factory=list)
 
     def shrink(self) -> None:
-        """It has no buffer."""
+        """Do nothing: there is no buffer."""
 
     def try_again(self) -> None:
-        """It does not wait."""
+        """Do nothing: the connection does not wait."""
 
     def close(self, reason: str | None = None) -> None:
         self.reasons.append(reason)
@@ -41,7 +41,7 @@ class Connection:
 
 
 def closed(connections: list[Connection], memory: Memory) -> list[bool]:
-    """Which of them have been closed once the largest request is there, and an answer has waited for room."""
+    """Return which connections are closed once the largest request is received and a response has waited for room."""
 
     async def told() -> list[bool]:
         pools = ConnectionMemory(memory, lambda: connections)

@@ -1,4 +1,4 @@
-"""Clients keep no broker out: followers connect again where clients have all connections that there may be."""
+"""Followers reconnect to a leader whose connections are all taken by clients."""
 
 import asyncio
 import struct
@@ -15,7 +15,7 @@ API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, 0)
 
 
 class Busy(asyncio.Protocol):
-    """A client that asks now and then, and so is never idle for long."""
+    """A client that sends a request at intervals, and so is never idle for long."""
 
     def __init__(self) -> None:
         self.ended = asyncio.get_running_loop().create_future()
@@ -35,7 +35,7 @@ class Busy(asyncio.Protocol):
 
 
 async def stay_connected(address: tuple[str, int], refusals: list[float]) -> None:
-    """A client that connects again at once whenever it is shown the door."""
+    """Reconnect immediately whenever the broker closes the connection. Record the time of each refusal."""
     loop = asyncio.get_running_loop()
     while True:
         _, busy = await loop.create_connection(Busy, *address)

@@ -1,4 +1,4 @@
-"""Fetch sessions: what a client fetches is remembered (KIP-227), within bounds that no client can exceed."""
+"""The fetch session cache (KIP-227): limits for a session, an address and the whole broker."""
 
 import random
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from cordwood.cluster.kafka.fetch_sessions import (
 from cordwood.cluster.memory import SESSION_PARTITION_BYTES, MemoryPool
 
 PARTITIONS_MAX = 400
-"""Of which one session may have 100, and one address 200."""
+"""A quarter of it is the limit of one session, half of it that of one address."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Client:
 
 
 class SessionStory:
-    """Clients that begin sessions, by their addresses."""
+    """Clients that create sessions, by address."""
 
     def __init__(self, slots: int = 1000) -> None:
         self.pool = MemoryPool("fetch_sessions", PARTITIONS_MAX * SESSION_PARTITION_BYTES)

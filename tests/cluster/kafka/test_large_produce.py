@@ -1,4 +1,4 @@
-"""Large requests are handled in slices of the loop's time. What their clients send next stays whole and behind them."""
+"""Large requests are handled in slices of the event loop; the client's later requests stay intact and in order."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from cordwood.chaos.sim.kafka import Client
 
 CALLS_MAX = 30_000
 LARGE = 20_000
-"""Partitions of a Fetch that is read where it arrived (`BUFFER_BYTES_USUAL`)."""
+"""The partitions of a Fetch that is parsed in the receive buffer (`BUFFER_BYTES_USUAL`)."""
 
 
 def test_requests_behind_a_large_one_are_appended_behind_it() -> None:

@@ -1,4 +1,4 @@
-"""A produce that reaches another broker than the leader is told the leader and its address (KIP-951)."""
+"""NOT_LEADER_OR_FOLLOWER responses of Produce name the current leader and its address (KIP-951)."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ TOPIC = "hinted"
 
 
 def misdirected(version: Any, known: int) -> Any:
-    """A produce for a known partition and for one that does not exist."""
+    """Return a Produce for a known partition and for one that does not exist."""
     batch = encode([Record(0, 0, None, b"value")])
     rows = tuple(version.request.PartitionProduceData(index=index, records=batch) for index in (known, 7))
     topic = version.request.TopicProduceData(name=TOPIC, partition_data=rows)

@@ -1,4 +1,4 @@
-"""Long polls over many partitions: what moves is looked at alone, and what is asked for several times counts once."""
+"""Long polls over many partitions: only changed partitions are examined, and a repeated partition counts once."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from cordwood.bench.counters.cluster import CountedCluster, check_produced, fetc
 from cordwood.chaos.sim.kafka import Client
 
 CALLS_MAX = 2500
-"""Of one step of the loop: a produce and a wake-up take some hundreds."""
+"""Calls in one step of the loop: a produce and a wake-up take a few hundred."""
 
 
 def test_a_partition_that_is_named_thousands_of_times_is_watched_once() -> None:

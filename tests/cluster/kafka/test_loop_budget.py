@@ -1,4 +1,4 @@
-"""No request holds the event loop for long, whatever it asks for: every API that is served, with thousands of items."""
+"""The event-loop budget: no request of any API, with thousands of items, holds the loop for long (ADR 25)."""
 
 import asyncio
 from typing import Any
@@ -12,11 +12,11 @@ from cordwood.chaos.sim.loop import run
 
 ITEMS = 3000
 CALLS_MAX = 30_000
-"""Of one step of the loop. On a slow machine these are about 5 ms."""
+"""Calls in one step of the loop; about 5 ms on a slow machine."""
 
 
 class Stranger(asyncio.Protocol):
-    """A connection that sends one frame, and waits for an answer or the end of the connection."""
+    """A connection that sends one frame and waits for a response or the end of the connection."""
 
     def __init__(self) -> None:
         self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -33,7 +33,7 @@ class Stranger(asyncio.Protocol):
 
 
 async def ask(cluster: CountedCluster, frame: bytes) -> int:
-    """Bytes of the answer; 0 where the broker hung up."""
+    """Return the number of bytes of the response; 0 if the broker hung up."""
     opened: Any = await asyncio.get_running_loop().create_connection(Stranger, *cluster.leader(0))
     transport, stranger = opened
     transport.write(len(frame).to_bytes(4, "big") + frame)
@@ -41,7 +41,7 @@ async def ask(cluster: CountedCluster, frame: bytes) -> int:
 
 
 def longest_step(request: LargeRequest) -> tuple[int, int]:
-    """Calls of the broker's longest step, and the size of its answer."""
+    """Return the calls of the broker's longest step, and the size of its response."""
     frame = request.frame()
 
     async def story() -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A live broker among strangers: malformed frames by the thousand, and a client beside them that must not notice."""
+"""A running broker under thousands of malformed frames, with a bystander that must not notice (promise 6)."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Nothing that clients do fills a broker: its memory is bounded as seen from outside, and a bystander is served."""
+"""Memory attacks on a running broker: its resident memory is bounded, and a bystander is served (promise 6)."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ from cordwood.cluster.log_limit import LINES_MAX
 
 GROWTH_MB_MAX = 128.0
 WAIT_MS_MAX = 15_000.0
-"""Alone it is half a second; a busy machine or disk takes its share. One that is not served waits for a minute."""
+"""An idle machine needs 0.5 s; a busy machine or disk needs more. A client that is not served waits for a minute."""
 TOPIC = "bystander"
 
 
@@ -51,7 +51,7 @@ def create(broker: RunningBroker, topic: str, partitions: int) -> None:
 
 @contextlib.contextmanager
 def bystander(broker: RunningBroker) -> Iterator[None]:
-    """A client that produces and reads all the while, and never waits for long."""
+    """Run a client that produces and consumes meanwhile, and check its longest wait."""
     create(broker, TOPIC, 1)
     beside = Bystander(broker.bootstrap, TOPIC)
     beside.start()
@@ -168,12 +168,12 @@ def test_a_broker_without_descriptors_goes_on_when_there_are_some_again(running:
         began = cpu_s(running.pid)
         time.sleep(1.0)
         assert cpu_s(running.pid) - began < 0.5, "the listener spins"
-    # The broker frees their descriptors as it reads that they were closed.
+    # The broker frees their descriptors when it reads that they were closed.
     wait_until(lambda: is_answered(running.port), 10, "an answer to a new client")
 
 
 def is_answered(port: int) -> bool:
-    """Whether a new client is let in, and answered."""
+    """Return whether a new client is admitted and answered."""
     try:
         with connections(port, 1) as (client,):
             client.sendall(metadata_of_all())
@@ -183,7 +183,7 @@ def is_answered(port: int) -> bool:
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of processor time that the process has used."""
+    """Return the processor seconds that the process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""The Produce request: a lone small batch is read by a short cut, which must find what the long way finds."""
+"""The Produce request: the fast path for a single small batch gives the same result as the general decoder."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Handlers whose proposal is not decided in time: the client is told to ask again, and never that nothing happened."""
+"""Handlers with an undecided proposal: the error code is retriable, and never says that nothing was changed."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from cordwood.cluster.kafka.handlers import create_topics, metadata
 
 @pytest.fixture
 def admin() -> Iterator[AdminFixture]:
-    """A broker that knows the metadata, in a cluster where nobody leads the quorum."""
+    """Yield a broker with metadata whose quorum has no leader."""
     fixture = AdminFixture()
     log = MetadataLog()
     log.image = fixture.image

@@ -1,4 +1,4 @@
-"""Requests that are refused by their first bytes, and fields that no request may have more or longer of."""
+"""Request limits: oversized requests are refused at their first bytes, and fields have a maximum number and length."""
 
 import asyncio
 import struct
@@ -20,7 +20,7 @@ from cordwood.storage.errors import DamagedLog
 
 REQUEST_BYTES_MAX = 100 << 20
 OPEN = 1000
-"""A follower's introduction (`replication/frames.py`)."""
+"""The API key of a follower's introduction (`replication/frames.py`)."""
 
 
 def unwanted(*_: Any) -> NoReturn:
@@ -28,7 +28,7 @@ def unwanted(*_: Any) -> NoReturn:
 
 
 async def sent(*pieces: bytes) -> tuple[InProcess, InProcessChannel]:
-    """Where a client that has sent these pieces stands."""
+    """Return the listener and the connection of a client that has sent these pieces."""
 
     async def run_blocking(*_: Any) -> NoReturn:
         unwanted()

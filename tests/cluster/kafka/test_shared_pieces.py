@@ -1,4 +1,4 @@
-"""Many consumers at the end of one log: what they all are to get is read once in a turn of the loop."""
+"""Shared reads of many consumers at one log's end: one read in each event-loop iteration."""
 
 import asyncio
 
@@ -36,7 +36,7 @@ def test_what_was_read_is_forgotten_with_the_turn() -> None:
         log, shared = LogFixture().append("a", "old").flush(), Shared()
         before = shared.read(all_of(log))
         await asyncio.sleep(0)
-        # What stands there now is as long as what was cut.
+        # The new batch is as long as the truncated one.
         log.truncate(1).append("new").flush()
         after = shared.read(all_of(log))
         assert before is not None

@@ -1,4 +1,4 @@
-"""Requests of many items share the loop's time: one slice a turn, in the order in which they came to wait."""
+"""Turns of large requests: they share one slice of each event-loop iteration, in order of arrival (ADR 25)."""
 
 import asyncio
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ STEP_S = SLICE_S / 10
 
 
 class Clock:
-    """Goes on by work alone."""
+    """A clock that only work advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -31,13 +31,13 @@ class Clock:
 
 
 class Story:
-    """Requests that take steps of a tenth of a slice each, and a bystander that counts the turns of the loop."""
+    """Requests with steps of a tenth of a slice each, and a bystander that counts event-loop iterations."""
 
     def __init__(self, step_s: float = STEP_S) -> None:
         self.clock, self.step_s = Clock(), step_s
         self.turns = Turns(self.clock)
         self.done: list[tuple[str, int]] = []
-        """Every step that was taken, with its turn of the loop."""
+        """Each step taken, with its event-loop iteration."""
         self.turn = 0
 
     def steps(self, name: str, count: int) -> Steps[str]:

@@ -126,7 +126,7 @@ def test_any_flipped_bit_is_found_by_who_reads_strictly(journal: JournalFixture)
 
 
 def test_a_flipped_bit_never_costs_an_entry_in_silence() -> None:
-    """The mark after the newest entry tells damage from a torn write."""
+    """The mark after the newest entry distinguishes damage from a torn write."""
     mark_bytes = 25
     length = len(JournalFixture().append("a", "b").sync().append("c").sync().disk.content(PATH))
     for position in range(length):

@@ -1,4 +1,4 @@
-"""What the stories of the admin handlers begin with."""
+"""Fixtures for the tests of admin handlers."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from admin_fixture import AdminFixture
 
 @pytest.fixture
 def admin() -> Iterator[AdminFixture]:
-    """One broker, as it is with no settings given."""
+    """Yield one broker with default settings."""
     fixture = AdminFixture()
     yield fixture
     fixture.close()

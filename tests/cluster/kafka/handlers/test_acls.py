@@ -1,4 +1,4 @@
-"""CreateAcls, DescribeAcls and DeleteAcls in every version: what is created is found, and gone once deleted."""
+"""CreateAcls, DescribeAcls and DeleteAcls in every version: a created ACL is found, and gone after its deletion."""
 
 from typing import Any
 

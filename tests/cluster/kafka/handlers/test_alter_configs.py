@@ -65,7 +65,7 @@ def test_every_version_changes_single_configs(admin: AdminFixture, version: int)
 
 
 def test_lists_are_appended_to_and_subtracted_from(admin: AdminFixture) -> None:
-    """The default is what is appended to where nothing was set."""
+    """APPEND to an unset config starts from its default."""
     assert change(admin, TOPIC, "flights", ("cleanup.policy", APPEND, "compact")) is ErrorCode.none
     assert configs(admin)["cleanup.policy"] == "delete,compact"
     assert change(admin, TOPIC, "flights", ("cleanup.policy", APPEND, "compact")) is ErrorCode.none
@@ -175,7 +175,7 @@ def test_a_brokers_configs_come_and_go(admin: AdminFixture) -> None:
 
 
 def test_changes_that_meet_are_all_made(admin: AdminFixture) -> None:
-    """Each was worked out from the same configs; those that come late are worked out again."""
+    """Concurrent changes start from the same configs; the later ones are computed again."""
 
     async def append(name: str, policy: str, other: str) -> ErrorCode:
         rows = [resource(TOPIC, name, ("cleanup.policy", APPEND, policy), (other, SET, "7"))]

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs in every version: a replica may be asked to be where it is."""
+"""AlterReplicaLogDirs in every version: a replica may only be assigned to its present log directory."""
 
 from errno import EIO
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""CreateTopics in every version: what is made of a request, and what is said of one that cannot be."""
+"""CreateTopics in every version: the created topics, and the refusals."""
 
 from typing import Any
 from uuid import UUID

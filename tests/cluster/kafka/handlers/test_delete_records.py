@@ -1,4 +1,4 @@
-"""DeleteRecords by raw frames: how far a partition's start moves, who has to know of it, and who is refused."""
+"""DeleteRecords by raw frames: the new log start, the in-sync replicas that must have it on disk, and refusals."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ TIMEOUT_MS = 1000
 
 
 class Row(NamedTuple):
-    """One partition's part of an answer."""
+    """One partition's part of a response."""
 
     code: ErrorCode
     low_watermark: int
@@ -36,7 +36,7 @@ def send(
     topic: str = TOPIC,
     timeout_ms: int = TIMEOUT_MS,
 ) -> "asyncio.Future[Any]":
-    """`wanted` has partitions and offsets."""
+    """Send a request; `wanted` has partitions and offsets."""
     partitions = tuple({"partition_index": index, "offset": offset} for index, offset in wanted)
     return broker.client.send(
         handler.KEY,
@@ -51,7 +51,7 @@ def rows(response: Any) -> list[Row]:
 
 
 async def delete(broker: HandlersStory, before: int, **options: Any) -> Row:
-    """What a request for partition 0 is answered; the partition is checkpointed meanwhile."""
+    """Return the result for partition 0. The partition is checkpointed meanwhile."""
     answer = send(broker, (0, before), **options)
     await broker.sync()
     if broker.replicas.get(TOPIC, 0) is not None:
@@ -62,7 +62,7 @@ async def delete(broker: HandlersStory, before: int, **options: Any) -> Row:
 
 
 async def led(broker: HandlersStory, *, isr: Sequence[int] = (ME,)) -> None:
-    """Of five records in this broker's log, the follower has three where it is in sync."""
+    """Lead partition 0 with five records, of which an in-sync follower has three."""
     broker.elect(isr=tuple(isr))
     if FOLLOWER in isr:
         broker.follow()
@@ -243,7 +243,7 @@ PROVOKED = Provocations(
         }
     ),
 )
-"""No batch is read or written, topics go by name, and leader epochs are not asked about."""
+"""The handler reads and appends no batch, names topics by name, and checks no leader epoch."""
 
 
 @PROVOKED.of(ErrorCode.policy_violation)

@@ -1,4 +1,4 @@
-"""DescribeConfigs in every version: each key with its value, and where that comes from."""
+"""DescribeConfigs in every version: each key with its value and source."""
 
 from typing import Any
 from uuid import UUID

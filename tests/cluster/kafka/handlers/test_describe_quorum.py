@@ -1,4 +1,4 @@
-"""DescribeQuorum in every version: who votes, who leads, and how far each of them is."""
+"""DescribeQuorum in every version: voters, leader, and each replica's log end."""
 
 from typing import Any
 from uuid import UUID
@@ -26,7 +26,7 @@ def test_every_version_tells_of_the_one_voter(admin: AdminFixture, version: int)
     ((partition,),) = (topic.partitions for topic in response.topics)
     assert (response.error_code, partition.error_code) == (ErrorCode.none, ErrorCode.none)
     assert (partition.leader_id, partition.leader_epoch) == (1, 0)
-    # Its name, a broker that comes to life, and three topics.
+    # The format command, a broker's registration and unfencing, and three topics.
     assert partition.high_watermark == admin.image.index == 6
     (voter,) = partition.current_voters
     assert (voter.replica_id, voter.log_end_offset, partition.observers) == (1, 6, ())
@@ -84,7 +84,7 @@ def test_a_quorum_without_a_leader_says_so(admin: AdminFixture) -> None:
 
 
 class QuorumSeen:
-    """A quorum of which nothing is asked but how it is."""
+    """A quorum that only reports its status."""
 
     def __init__(self, status: QuorumStatus, image: Image) -> None:
         self._status, self.image = status, image

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics by name, page after page, and nothing twice."""
+"""DescribeTopicPartitions: topics in order of their names, in pages without a repetition."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""ElectLeaders in every version: who leads after it, and why nobody else does, in Kafka's words."""
+"""ElectLeaders in every version: preferred and unclean elections, and Kafka's error codes for those that fail."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -18,7 +18,7 @@ NEEDLESS, UNKNOWN = ErrorCode.election_not_needed, ErrorCode.unknown_topic_or_pa
 
 @pytest.fixture
 def admin() -> Iterator[AdminFixture]:
-    """Two partitions of two brokers, both led by the first."""
+    """Yield two partitions on two brokers, both led by the first."""
     fixture = AdminFixture(brokers=2)
     fixture.propose(CreateTopic(FLIGHTS, "flights", ((ONE, TWO),) * 2))
     yield fixture
@@ -37,7 +37,7 @@ def elect(
 
 
 def led_by_the_other(admin: AdminFixture, *, in_sync: bool) -> None:
-    """The second broker leads both; the first is back, and in sync with partition 0 where it says so."""
+    """Make the second broker leader of both partitions; with `in_sync` the first is in the ISR of partition 0 again."""
     admin.fence(1)
     admin.unfence(1)
     if in_sync:

@@ -1,4 +1,4 @@
-"""Fetch by raw frames: what a reader is given, what it is refused, and how long it waits."""
+"""Fetch by raw frames: records up to the high watermark, refusals, limits, and long polls."""
 
 import asyncio
 from uuid import UUID
@@ -173,7 +173,7 @@ def test_a_partition_gives_whole_batches_within_its_limit_and_at_least_one(bytes
         broker.elect()
         await broker.commit("a", "b", "c", "d")
         assert len((await fetch_one(broker, bytes_max=bytes_max)).values) == count
-        # The same limit for the answer as a whole.
+        # The same limit for the response as a whole.
         answered = rows(await fetch(broker, wanted(), bytes_max=bytes_max))
         assert len(answered[0].values) == count
 
@@ -205,7 +205,7 @@ def test_the_broker_has_a_limit_of_its_own_for_answers() -> None:
         broker.elect()
         await broker.commit("a", "b", "c")
         assert len((await fetch_one(broker)).values) == 2
-        # More than that is not waited for.
+        # A fetch does not wait for more bytes than the broker's limit allows.
         polling = send(broker, wanted(), wait_ms=WAIT_MS, bytes_min=MB)
         await broker.turn()
         assert polling.done()
@@ -291,7 +291,7 @@ def test_of_a_partition_that_is_named_twice_the_last_counts() -> None:
 
 @pytest.mark.parametrize("values", [("a longer one", "e", "f"), ("d", "e")], ids=["elsewhere", "the same place"])
 def test_what_was_cut_off_a_log_is_not_found_where_it_was(values: tuple[str, ...]) -> None:
-    """Readers at the tail are served from remembered positions and bytes: none of them outlives a truncation."""
+    """Readers at the tail are served from cached positions and bytes; a truncation invalidates the cache."""
 
     async def story(broker: HandlersStory) -> None:
         following = broker.begin_to_follow(epoch=1)
@@ -313,7 +313,7 @@ def test_what_was_cut_off_a_log_is_not_found_where_it_was(values: tuple[str, ...
 
 
 def test_two_readers_of_one_turn_get_the_same() -> None:
-    """What a log is read for once is shared within the turn of the loop, and no longer."""
+    """One read of the log serves both readers within an event-loop iteration, and no later reader."""
 
     async def story(broker: HandlersStory) -> None:
         broker.elect()
@@ -365,7 +365,7 @@ def test_damage_in_one_partition_is_told_of_that_one_alone() -> None:
 
 
 def test_a_leader_that_has_just_begun_does_not_say_that_there_is_nothing_more() -> None:
-    """What it knows to be committed may be less than what its predecessor has shown."""
+    """A new leader's high watermark may be below the one that its predecessor has shown."""
 
     async def story(broker: HandlersStory) -> None:
         following = broker.begin_to_follow()
@@ -383,7 +383,7 @@ def test_a_leader_that_has_just_begun_does_not_say_that_there_is_nothing_more() 
 
 
 PROVOKED = Provocations(handler, never=OF_APPENDS | {ErrorCode.request_timed_out, ErrorCode.unknown_server_error})
-"""A fetch appends nothing, waits for no replica, and no error of a log lacks a code."""
+"""A fetch appends nothing, waits for no replica, and every log error has a code of its own."""
 
 
 @PROVOKED.of(ErrorCode.offset_out_of_range)

@@ -1,4 +1,4 @@
-"""Fetch sessions by raw frames: what is told once, what is told again, and which requests are refused."""
+"""Fetch sessions by raw frames: incremental responses, forgotten partitions, session epochs, and refusals (KIP-227)."""
 
 import pytest
 from fetch_requests import FULL, INITIAL, NAMED, NO_SESSION, Row, Session, fetch, fields, rows, wanted

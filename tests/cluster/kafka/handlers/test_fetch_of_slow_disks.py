@@ -1,4 +1,4 @@
-"""A fetch of partitions in several log directories: the disk that hangs keeps back its own records, and no others."""
+"""Fetch from several log directories: a hanging disk delays its own partitions and no others (ADR 28)."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ WAIT_S = 5.0
 
 
 class FetchStory(ReplicaStory):
-    """A broker with a record in each of two directories, of which nothing is in memory, and a client."""
+    """A broker with one record in each of two log directories, nothing cached, and a client."""
 
     def __init__(self) -> None:
         super().__init__(directories=2)
@@ -53,7 +53,7 @@ class FetchStory(ReplicaStory):
         self.disk.cool()
 
     def hang(self, directory: LogDirectory) -> asyncio.Event:
-        """Have a disk answer nothing until the event is set."""
+        """Block all reads of a log directory until the returned event is set."""
         answers = asyncio.Event()
 
         async def beside(function: Callable[..., object], *arguments: object) -> object:
@@ -64,7 +64,7 @@ class FetchStory(ReplicaStory):
         return answers
 
     def fetch(self, *indexes: int) -> "asyncio.Future[dict[int, int]]":
-        """How many bytes come of each partition."""
+        """Return the number of bytes received for each partition."""
         answer: asyncio.Future[dict[int, int]] = asyncio.get_running_loop().create_future()
 
         def received(frame: memoryview) -> None:
@@ -110,7 +110,7 @@ def test_a_fetch_that_waits_for_more_is_answered_as_the_slow_disk_answers() -> N
         broker, now = FetchStory(), asyncio.get_running_loop().time
         await broker.begin()
         answers = broker.hang(broker.partition(0).directory)
-        # Of partition 1 there is nothing behind its end.
+        # Partition 1 has nothing past the fetched end.
         broker.disk.cool()
         asyncio.get_running_loop().call_later(1.0, answers.set)
         began = now()

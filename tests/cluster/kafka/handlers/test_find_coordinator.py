@@ -1,4 +1,4 @@
-"""FindCoordinator in every version: whoever leads the group's partition, and nobody while that has no leader."""
+"""FindCoordinator in every version: the leader of the group's partition, or COORDINATOR_NOT_AVAILABLE without one."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from cordwood.cluster.topics import CONSUMER_OFFSETS
 
 
 class SecondPartition:
-    """Groups that are all kept in partition 1."""
+    """Groups that are all in partition 1."""
 
     async def place(self, _group_id: str) -> int:
         return 1
@@ -22,7 +22,7 @@ class SecondPartition:
 
 @pytest.fixture
 def admin() -> Iterator[AdminFixture]:
-    """Two brokers, of which the second leads the partition that keeps the groups."""
+    """Yield two brokers, of which the second leads the group partition."""
     fixture = AdminFixture(brokers=2)
     one, two = BrokerId(1), BrokerId(2)
     fixture.propose(CreateTopic(UUID(int=1), CONSUMER_OFFSETS, ((one,), (two,))))

@@ -1,4 +1,4 @@
-"""InitProducerId in every version: a new number for everyone who asks, as long as the metadata can be written."""
+"""InitProducerId in every version: unique producer ids, as long as the metadata quorum is available."""
 
 import pytest
 from admin_fixture import AdminFixture

@@ -1,4 +1,4 @@
-"""ListConfigResources in every version: the topics and brokers there are."""
+"""ListConfigResources in every version: the existing topics and brokers."""
 
 from typing import Any
 from uuid import UUID

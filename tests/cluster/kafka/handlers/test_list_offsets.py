@@ -1,4 +1,4 @@
-"""ListOffsets in every version: which of the numbers below zero stands for a place, since when, and for which."""
+"""ListOffsets in every version: the special timestamps below zero, and the version that introduced each."""
 
 from typing import Any
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""ListOffsets by raw frames: only what is committed and readable is told, and only by a leader that knows how far."""
+"""ListOffsets by raw frames: only committed offsets above the log start, and only of a leader with a high watermark."""
 
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class Row(NamedTuple):
-    """One partition's part of an answer."""
+    """One partition's part of a response."""
 
     code: ErrorCode
     offset: int = -1
@@ -63,7 +63,7 @@ async def ask(broker: HandlersStory, timestamp: int, *, epoch: int = -1, **optio
 
 
 def at(*times: int) -> bytes:
-    """A batch with a record for each of these times, counted from now."""
+    """Return a batch with a record for each of these timestamps, relative to now."""
     return encode([Record(0, NOW_MS + time, b"k", b"v") for time in times])
 
 
@@ -171,7 +171,7 @@ def test_a_leader_that_has_just_begun_tells_of_no_end_that_was_passed_before(pla
         following.replicate(stamped("a", 0, 1) + stamped("b", 1, 1), 1, 0, NOW_MS)
         await broker.sync()
         broker.elect(epoch=2, isr=(ME, FOLLOWER))
-        # aiokafka asks in version 3, and gives up for a code that it does not know.
+        # aiokafka uses version 3, and fails on a code that it does not know.
         not_yet = ErrorCode.offset_not_available if version >= 5 else ErrorCode.leader_not_available
         assert (await ask(broker, place, version=version)).code is not_yet
         assert (await ask(broker, EARLIEST, version=version)).offset == 0
@@ -243,7 +243,7 @@ PROVOKED = Provocations(
         ErrorCode.unknown_server_error,
     },
 )
-"""No offset is asked for, topics go by name, nobody is waited for, and no error of a log lacks a code."""
+"""No offset is requested, topics go by name, there is no wait, and every log error has a code of its own."""
 
 
 async def _just_elected(broker: HandlersStory, version: int) -> ErrorCode:

@@ -1,4 +1,4 @@
-"""Metadata in every version: who leads what, told to each client by the address of its listener."""
+"""Metadata in every version: partition leaders, with the broker addresses of the client's listener."""
 
 from typing import Any
 from uuid import UUID
@@ -23,7 +23,7 @@ def with_topics(**options: Any) -> AdminFixture:
 
 @pytest.fixture
 def two() -> AdminFixture:
-    """Two brokers with two topics."""
+    """Return two brokers with two topics."""
     return with_topics()
 
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch by raw frames: where each leader epoch of a log ends, and who is not told."""
+"""OffsetForLeaderEpoch by raw frames: the end offset of each leader epoch of a log, and refusals."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ NOT_KNOWN = (UNDEFINED, UNDEFINED)
 
 
 class Row(NamedTuple):
-    """One partition's part of an answer."""
+    """One partition's part of a response."""
 
     code: ErrorCode
     epoch: int
@@ -33,7 +33,7 @@ async def ask(
 
 
 async def with_history(broker: HandlersStory) -> None:
-    """Epoch 2 has offsets 0 to 2, epoch 5 has 3 and 4, epoch 6 has 5; this broker leads in epoch 9, with 6 and 7."""
+    """Lead in epoch 9 with offsets 6 and 7; epoch 2 has offsets 0 to 2, epoch 5 has 3 and 4, epoch 6 has 5."""
     following = broker.begin_to_follow(epoch=6)
     for offset, epoch in enumerate((2, 2, 2, 5, 5, 6)):
         following.replicate(stamped("v", offset, epoch), 0, 0, NOW_MS)
@@ -68,7 +68,7 @@ def test_an_epoch_ends_where_the_next_one_begins(version: int, epoch: int, told:
 
 
 def test_an_epoch_whose_records_are_deleted_ends_where_the_log_begins() -> None:
-    """A reader who has read all of it goes on from there; told of no end, it would begin anew, or give up."""
+    """A consumer that has read the whole epoch resumes there. Without an end it would start over or fail."""
 
     async def story(broker: HandlersStory) -> None:
         await with_history(broker)
@@ -124,7 +124,7 @@ def test_an_epoch_that_is_cut_off_is_told_of_no_more() -> None:
 
 
 def test_what_is_not_committed_belongs_to_its_epoch() -> None:
-    """A leader that has just begun does not know how far all is committed: by that, its readers were ahead of it."""
+    """A new leader does not know its high watermark yet. An end cut at that would be below its readers' positions."""
 
     async def story(broker: HandlersStory) -> None:
         broker.elect(epoch=2, isr=(ME, FOLLOWER))
@@ -167,7 +167,7 @@ PROVOKED = Provocations(
         ErrorCode.unknown_server_error,
     },
 )
-"""No offset is asked for, no batch is read or written, topics go by name, and nobody is waited for."""
+"""No offset is requested, no batch is read or appended, topics go by name, and there is no wait."""
 
 
 async def _place(broker: HandlersStory, topic: str, epoch: int) -> ErrorCode:

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments in every version: a move begins, is seen, ends."""
+"""AlterPartitionReassignments and ListPartitionReassignments in every version: start, listing, end and cancellation."""
 
 from collections.abc import Iterator
 from uuid import UUID
@@ -16,7 +16,7 @@ FLIGHTS = UUID(int=1)
 
 @pytest.fixture
 def admin() -> Iterator[AdminFixture]:
-    """Three brokers, of which the first has the partition."""
+    """Yield three brokers, of which the first holds the partition."""
     fixture = AdminFixture(brokers=3)
     fixture.propose(CreateTopic(FLIGHTS, "flights", ((BrokerId(1),),)))
     yield fixture
@@ -47,7 +47,7 @@ def partition(admin: AdminFixture) -> PartitionImage:
 
 
 def catch_up(admin: AdminFixture, *members: int) -> None:
-    """The leader has these in sync now."""
+    """Apply the leader's ISR proposal of these members."""
     now = partition(admin)
     known = tuple((BrokerId(member), admin.image.brokers[BrokerId(member)].epoch) for member in members)
     change = IsrChange(FLIGHTS, 0, now.leader_epoch, now.partition_epoch, known)

@@ -1,4 +1,4 @@
-"""Produce from a connection's side: what is refused, and what is checked beside the loop without changing the order."""
+"""Produce by its handler alone: batches are checked outside the event loop without a change of order."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ ANSWERED_TURNS = 10
 
 
 class ProduceStory(ReplicaStory):
-    """A broker with a client; what the broker does beside its loop happens when the story says so."""
+    """A broker with a client. Work outside the event loop runs when the test calls `work`."""
 
     def __init__(self, config: LogConfig | None = None) -> None:
         super().__init__(config or LogConfig(segment_bytes=64 * MB, batch_bytes_max=64 * MB))
@@ -48,11 +48,11 @@ class ProduceStory(ReplicaStory):
         self._next_id = 0
 
     def send(self, *batches: bytes, acks: int = -1) -> None:
-        """One request for each batch, all at once."""
+        """Send one request for each batch, all together."""
         self.channel.push([b"".join(self._frame((batch,), acks) for batch in batches)])
 
     def send_together(self, *batches: bytes) -> None:
-        """One request with all these batches, for the same partition."""
+        """Send one request with all these batches for the same partition."""
         self.channel.push([self._frame(batches, -1)])
 
     def _frame(self, batches: Sequence[bytes], acks: int) -> bytes:
@@ -68,7 +68,7 @@ class ProduceStory(ReplicaStory):
         return encode_request(request, self._next_id, b"client")
 
     async def work(self) -> int:
-        """Do what is to be done beside the loop now, in order. Returns how much that was."""
+        """Run the pending work outside the event loop, in order. Return the number of tasks."""
         done = 0
         while True:
             await self.settle()
@@ -82,7 +82,7 @@ class ProduceStory(ReplicaStory):
                 future.set_exception(error)
 
     async def settle(self) -> None:
-        """Have everything done that can be done on the loop, group commits included."""
+        """Run everything that the event loop can do now, group commits included."""
         for _ in range(ANSWERED_TURNS):
             await self.turn()
             while self.syncer.groups:
@@ -90,7 +90,7 @@ class ProduceStory(ReplicaStory):
 
     @property
     def outcomes(self) -> list[tuple[ErrorCode, int]]:
-        """Code and base offset of every answer so far."""
+        """Code and base offset of every response so far."""
         rows = [answer.responses[0].partition_responses[0] for answer in self.answers]
         return [(row.error_code, row.base_offset) for row in rows]
 
@@ -108,7 +108,7 @@ def small(key: bytes | None = b"k", **producer: int) -> bytes:
 
 
 def irregular(count: int) -> bytes:
-    """No two records in a row have the same length."""
+    """Return a batch in which no two consecutive records have the same length."""
     return encode([Record(0, NOW_MS, b"k", b"v" * (number % 50)) for number in range(count)])
 
 
@@ -178,7 +178,7 @@ def test_an_idempotent_producer_finds_its_numbers_in_order() -> None:
 
 
 def test_what_is_one_request_stays_in_order() -> None:
-    """A partition may be named twice, first with a batch that is checked beside the loop."""
+    """A request may name a partition twice, first with a batch that is checked outside the event loop."""
 
     async def told() -> None:
         story = ProduceStory()

@@ -1,4 +1,4 @@
-"""Produce by raw frames: when each kind of acknowledgement comes, and who gets none."""
+"""Produce by raw frames: the acknowledgement for acks=0, 1 and all, and the cases without one."""
 
 import asyncio
 

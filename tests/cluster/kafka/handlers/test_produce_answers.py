@@ -1,4 +1,4 @@
-"""Produce by raw frames: which batches are taken, and every reason for which one is refused."""
+"""Produce by raw frames: accepted batches, and every reason for a refusal."""
 
 import asyncio
 import struct
@@ -225,7 +225,7 @@ def test_who_is_refused_is_told_the_leader_from_version_10_on(version: int) -> N
 
 @pytest.mark.parametrize("version", range(3))
 def test_versions_that_are_only_advertised_are_refused(version: int) -> None:
-    """librdkafka sends uncompressed to a broker that does not advertise them, and uses none of them."""
+    """librdkafka compresses only for a broker that advertises these versions, though it never uses them."""
     partition = struct.pack(">ii", 0, len(batch())) + batch()
     body = struct.pack(">hiih", ALL, TIMEOUT_MS, 1, 1) + b"t" + struct.pack(">i", 1) + partition
 
@@ -255,7 +255,7 @@ PROVOKED = Provocations(
         }
     ),
 )
-"""A producer names topics by name, no offset and no leader epoch, and no error of a log lacks a code."""
+"""Produce names topics by name, without offset or leader epoch, and every log error has a code of its own."""
 
 
 @PROVOKED.of(ErrorCode.corrupt_message)

@@ -1,4 +1,4 @@
-"""UnregisterBroker in every version: a broker that has stopped and holds nothing is forgotten."""
+"""UnregisterBroker in every version: only a stopped broker without replicas is removed."""
 
 from collections.abc import Iterator
 from uuid import UUID
