@@ -33,7 +33,7 @@ class RolesStory(LeaderStory):
         return partition
 
     def follow(self, index: int = 0, end: int = 0, *, stream: int | None = None) -> None:
-        """Have the follower ask for `end` with all records below it, the last of this log's epoch for that record."""
+        """Send FOLLOW from the log end `end`, with this log's leader epoch of the follower's last record."""
         epoch = self.held(index).leader_epoch
         last_epoch = self.held(index).log.epochs.epoch_at(end - 1) if end else -1
         row = Follow(index if stream is None else stream, TOPIC_ID, index, epoch, end, last_epoch, end)

@@ -1,4 +1,4 @@
-"""Operation of three brokers with the command line: start, lose one, ask, bring it back, reassign a partition, stop."""
+"""Operation of three brokers with the command line: start, loss and return of one, status, a reassignment, stop."""
 
 from collections.abc import Iterator
 from pathlib import Path

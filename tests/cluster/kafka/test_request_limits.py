@@ -28,7 +28,7 @@ def unwanted(*_: Any) -> NoReturn:
 
 
 async def sent(*pieces: bytes) -> tuple[InProcess, InProcessChannel]:
-    """Return the listener and the connection of a client that has sent these pieces."""
+    """Return the in-process server and the connection of a client that has sent these pieces."""
 
     async def run_blocking(*_: Any) -> NoReturn:
         unwanted()

@@ -365,7 +365,7 @@ def test_damage_in_one_partition_is_told_of_that_one_alone() -> None:
 
 
 def test_a_leader_that_has_just_begun_does_not_say_that_there_is_nothing_more() -> None:
-    """A new leader's high watermark may be below the one that its predecessor has shown."""
+    """A new leader's high watermark may be below the one that its predecessor has shown to clients."""
 
     async def story(broker: HandlersStory) -> None:
         following = broker.begin_to_follow()

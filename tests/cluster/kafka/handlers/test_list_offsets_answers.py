@@ -1,4 +1,4 @@
-"""ListOffsets by raw frames: only committed offsets above the log start, and only of a leader with a high watermark."""
+"""ListOffsets by raw frames: only committed offsets from the log start on, of a leader that knows them."""
 
 from typing import Any, NamedTuple
 

@@ -124,7 +124,7 @@ def test_an_epoch_that_is_cut_off_is_told_of_no_more() -> None:
 
 
 def test_what_is_not_committed_belongs_to_its_epoch() -> None:
-    """A new leader does not know its high watermark yet. An end cut at that would be below its readers' positions."""
+    """A new leader does not know its high watermark yet: an end limited by it would be below its readers' positions."""
 
     async def story(broker: HandlersStory) -> None:
         broker.elect(epoch=2, isr=(ME, FOLLOWER))

@@ -1,4 +1,4 @@
-"""Produce by its handler alone: batches are checked outside the event loop without a change of order."""
+"""Produce through its handler alone: batches checked outside the event loop keep their order."""
 
 import asyncio
 from collections.abc import Callable, Sequence
