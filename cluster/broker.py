@@ -305,7 +305,11 @@ class Broker:
             self._replicas, self._log_maintenance, self._repairs, settings, self._wall_clock
         )
         self._scrubber = Scrubber(
-            self._replicas, settings.log_scrub_bytes_per_second, self._scrub_the_rest, self._undecodable
+            self._replicas,
+            settings.log_scrub_bytes_per_second,
+            self._scrub_the_rest,
+            self._undecodable,
+            interval_s=settings.log_scrub_interval_ms / 1000,
         )
 
     def _close(self, partition: Partition) -> Partition | None:

@@ -129,6 +129,9 @@ class Settings:
     log_scrub_bytes_per_second: int = _setting(
         8 * MIB, long(0), "How fast old segments are read in the background to find damage; 0 for not at all."
     )
+    log_scrub_interval_ms: int = _setting(
+        15_000, long(1_000), "Time from the start of one background read of all data to the next, if the rate allows."
+    )
     log_open_segments_max: int = _setting(
         20_000,
         integer(1),

@@ -1,8 +1,8 @@
 """Scrubber: background reads that verify everything on disk, to find damage before a client needs the data.
 
-It reads at a steady rate, in small pieces in a thread. A pass over a log directory begins PASS_S after the last one
-began, or as soon as that one is through; so data that the rate can read in PASS_S is verified that often, and more data
-takes as long as the rate requires.
+It reads at a steady rate, in small pieces in a thread. A pass over a log directory begins one interval after the last
+one began, or as soon as that one is through; so data that the rate can read in an interval is verified that often, and
+more data takes as long as the rate requires.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.scrub import PIECE_BYTES, LogView, Proof, Undecodable, Unpacked, prove, unpacked, view_of
 
 PASS_S = 15.0
-"""Time from the beginning of one pass to that of the next, if the rate allows."""
+"""Default interval between the beginnings of two passes."""
 STEPS_PER_SECOND = 50
 """Limit of the steps, however high the rate."""
 PAUSE_S = 1.0
@@ -42,11 +42,13 @@ class Scrubber:
         bytes_per_second: int,
         scrub_the_rest: Callable[[], Awaitable[None]],
         found_undecodable: Callable[[Partition, Undecodable], None],
+        interval_s: float = PASS_S,
     ) -> None:
         """`scrub_the_rest` has passes of its own, over files beside the logs. A rate of 0 turns scrubbing off."""
         self._replicas, self._bytes_per_second, self._scrub_the_rest = replicas, bytes_per_second, scrub_the_rest
         self._found_undecodable = found_undecodable
         self._step_bytes = max(PIECE_BYTES, bytes_per_second // STEPS_PER_SECOND)
+        self._interval_s = interval_s
         self._due = 0.0
         self._tasks = Tasks()
 
@@ -74,7 +76,7 @@ class Scrubber:
         except (OSError, StorageError) as error:
             # An error of the files beside the logs. The next pass reads them again.
             _events.warning("scrub.postponed", error=str(error))
-        await asyncio.sleep(max(PASS_S - (now() - began), PAUSE_S))
+        await asyncio.sleep(max(self._interval_s - (now() - began), PAUSE_S))
 
     async def _scrub_directory(self, directory: LogDirectory) -> None:
         if not directory.is_offline:

@@ -15,6 +15,8 @@ from cordwood.chaos.live.kill_leaders import kill_controller, kill_leader
 from cordwood.chaos.live.pause_leaders import pause_leader
 from cordwood.chaos.live.rolling_restart import restarts
 
+EAGER = {**SETTINGS, "log.scrub.interval.ms": "1000"}
+"""Settings of brokers that look for damage each second."""
 NO_MEANS = 2
 """Exit code of a command that cannot inject its fault on this machine."""
 
@@ -29,7 +31,7 @@ FAULTS = (
 
 def test_kills_pauses_and_rot_cost_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     workload = Workload(topic_configs=WORKLOAD_CONFIGS)
-    run = ClusterRounds("faults", LocalCluster(tmp_path, settings=SETTINGS), tmp_path, workload, seed=1)
+    run = ClusterRounds("faults", LocalCluster(tmp_path, settings=EAGER), tmp_path, workload, seed=1)
     report = run.run(len(FAULTS), lambda run: FAULTS[run.report.rounds](run))
     assert report.anomalies == []
     assert (report.rounds, report.acknowledged > 1000) == (len(FAULTS), True)

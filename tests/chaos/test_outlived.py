@@ -194,10 +194,13 @@ def test_a_strangers_proposal_that_no_broker_can_apply_stops_none(tmp_path: Path
             load.go_on()
 
 
+EAGER_SCRUBBER = {"log.scrub.bytes.per.second": str(64 << 20), "log.scrub.interval.ms": "1000"}
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Run three brokers that scrub 64 MiB/s: a pass reads all files within a second."""
-    with LocalCluster(tmp_path, settings={"log.scrub.bytes.per.second": str(64 << 20)}, has_http=True) as running:
+    """Run three brokers that scrub all files each second."""
+    with LocalCluster(tmp_path, settings=EAGER_SCRUBBER, has_http=True) as running:
         yield running
 
 

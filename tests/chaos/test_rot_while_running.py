@@ -26,7 +26,7 @@ CHECKPOINTED_S, REPAIRED_S = 30.0, 60.0
 
 
 def test_every_kind_of_file_of_a_running_broker_is_repaired(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path) as cluster:
+    with LocalCluster(tmp_path, settings={"log.scrub.interval.ms": "1000"}) as cluster:
         cluster.start()
         cluster.create_topic(TOPIC, 1, {"segment.bytes": "100000"})
         produce(cluster)
