@@ -19,10 +19,10 @@ BANNED = re.compile(
     r"|open|io\.open|os\.open|pathlib\..*"
     r"|threading\.(Thread|Timer)|_thread\..*|concurrent\.futures\.\w+PoolExecutor|asyncio\.to_thread|multiprocessing\..*"
 )
-"""Time, randomness, files and threads: `cluster/broker.py` passes them in, so that a simulator can replace them."""
+"""Time, randomness, files and threads: `cluster/broker/broker.py` passes them in, and a simulator replaces them."""
 
 MAY_REACH_OUT = {
-    "cluster/process.py": "a broker as a process of the real world",
+    "cluster/broker/process.py": "a broker as a process of the real world",
     "storage/real_disk.py": "the real form of the one seam to the disk",
     "cluster/cli/": "client commands run in a process of their own",
     "chaos/sim/command.py": "the command that runs the simulator for so many real minutes",

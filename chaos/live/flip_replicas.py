@@ -16,7 +16,7 @@ from cordwood.chaos.live.flip import Flip
 from cordwood.chaos.live.lost_bytes import Harm, Removal, Shortening, Zeros
 from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, chosen, workplace
 from cordwood.chaos.live.process import run_cordwood, wait_for
-from cordwood.cluster.verify import verify
+from cordwood.cluster.broker.verify import verify
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.real_disk import RealDisk
 

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.cluster.damage import DamageRegister
 from cordwood.cluster.metadata.image import Image, PartitionImage
+from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.replication.leader import LeaderView
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas

@@ -8,9 +8,9 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.environment import DiskSpeed, SimulatedSyncer, SimulatedThreads
 from cordwood.chaos.sim.loop import Process
 from cordwood.chaos.sim.network import Network
-from cordwood.cluster.broker import Broker
-from cordwood.cluster.config import Settings
-from cordwood.cluster.environment import DiskAccess, Environment
+from cordwood.cluster.broker.broker import Broker
+from cordwood.cluster.broker.environment import DiskAccess, Environment
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.http.watched import Watched
 from cordwood.storage.disk import sync_directory
 

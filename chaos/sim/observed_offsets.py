@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from cordwood.cluster.groups.topic import partition_of
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import Image
-from cordwood.cluster.topics import CONSUMER_OFFSETS
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 
 
 @dataclass(slots=True)

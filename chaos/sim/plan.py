@@ -11,7 +11,7 @@ from cordwood.chaos.history import ACKS_ALL
 from cordwood.chaos.sim.chores import Due, drawn_chores
 from cordwood.chaos.sim.producer import ProducerPlan, Retries
 from cordwood.chaos.sim.schedule import Fault, drawn
-from cordwood.cluster.config import Settings
+from cordwood.cluster.config.settings import Settings
 
 TOPIC = "chaos"
 REPLICATION_FACTOR = 3

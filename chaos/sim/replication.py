@@ -14,10 +14,10 @@ from uuid import UUID
 from cordwood.chaos.sim.commands_fit import misfits, not_taken_in
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.wires import Wires
-from cordwood.cluster.assignments import Assignments
-from cordwood.cluster.config import Settings
-from cordwood.cluster.damage import DamageRegister
-from cordwood.cluster.isr_changes import IsrChanges
+from cordwood.cluster.broker.assignments import Assignments
+from cordwood.cluster.broker.isr_changes import IsrChanges
+from cordwood.cluster.broker.peer_directory import PeerDirectory
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import (
     BrokerId,
     Command,
@@ -30,9 +30,9 @@ from cordwood.cluster.metadata.commands import (
 from cordwood.cluster.metadata.image import BrokerImage, CommandRefused, Image
 from cordwood.cluster.metadata.image_builder import apply
 from cordwood.cluster.metadata.quorum import QuorumUnavailable
-from cordwood.cluster.peer_directory import PeerDirectory
-from cordwood.cluster.repairs import Repairs
-from cordwood.cluster.unflushed import UnflushedReplicas
+from cordwood.cluster.repairs.damage import DamageRegister
+from cordwood.cluster.repairs.repairs import Repairs
+from cordwood.cluster.repairs.unflushed import UnflushedReplicas
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections

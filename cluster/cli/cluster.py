@@ -26,10 +26,10 @@ def can_stop(
 
     Exits with 0 where it may. Else exits with 1 and prints the reasons, one a line.
     """
-    from cordwood.cluster.can_stop import reasons_against
     from cordwood.cluster.cli.admin import cluster_admin
     from cordwood.cluster.cli.cluster_view import view_of
     from cordwood.cluster.cli.status_report import why_old
+    from cordwood.cluster.operations.can_stop import reasons_against
 
     with cluster_admin(servers) as admin:
         view = view_of(admin)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.cli.client import why_unreachable
-from cordwood.cluster.view import NOBODY, Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
+from cordwood.cluster.operations.view import NOBODY, Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient

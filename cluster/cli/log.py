@@ -28,7 +28,7 @@ def dump(path: LogPath, as_json: AsJson = False) -> None:
     """Print one line for each batch: where it stands, its offsets, epoch, producer and codec."""
     from dataclasses import asdict
 
-    from cordwood.cluster.verify import dump as batches
+    from cordwood.cluster.broker.verify import dump as batches
 
     shown = ""
     with _reading(path) as disk:
@@ -48,7 +48,7 @@ def verify(path: LogPath, as_json: AsJson = False) -> None:
 
     Exits with 1 and names file and byte where something is wrong. Nothing is changed.
     """
-    from cordwood.cluster.verify import verify as findings_in
+    from cordwood.cluster.broker.verify import verify as findings_in
 
     findings = []
     size = _size(path)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, assert_never, cast
 
 from cordwood.cluster.cli.client import answer, no_such_topic
-from cordwood.cluster.positions import AtOffset, AtTime, Edge, Position
+from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, Position
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription

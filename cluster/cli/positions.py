@@ -1,8 +1,8 @@
 """Start position as a command's option: an invalid text is a Failure."""
 
-from cordwood.cluster import positions
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.positions import Position
+from cordwood.cluster.operations import positions
+from cordwood.cluster.operations.positions import Position
 
 
 def parse(text: str, option: str) -> Position:

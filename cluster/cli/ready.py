@@ -16,7 +16,7 @@ def ready(config: ConfigFile = None, overrides: Overrides = None) -> None:
     For health checks: it takes the settings that `cordwood serve` was started with, from the same places, and asks
     that broker over HTTP (http.listen). Exit code 0 says that the broker is in touch with the controller, and serves.
     """
-    from cordwood.cluster.listeners import http_address
+    from cordwood.cluster.config.listeners import http_address
 
     address = http_address(settings_of(config, overrides))
     if address is None or address[1] == 0:

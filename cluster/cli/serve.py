@@ -13,7 +13,7 @@ def serve(config: ConfigFile = None, overrides: Overrides = None) -> None:
     --set. With none of them the broker listens on 127.0.0.1:9092 and keeps its data in ./cordwood-data.
     """
     settings = settings_of(config, overrides)
-    from cordwood.cluster.process import CannotStart, run
+    from cordwood.cluster.broker.process import CannotStart, run
 
     try:
         code = run(settings)

@@ -9,7 +9,7 @@ import typer
 from cordwood.cluster.cli.exits import ExitCode, Failure
 
 if TYPE_CHECKING:
-    from cordwood.cluster.config import Settings
+    from cordwood.cluster.config.settings import Settings
 
 ConfigFile = Annotated[
     Path | None,
@@ -31,7 +31,7 @@ Overrides = Annotated[
 
 def settings_of(config: Path | None, overrides: list[str] | None) -> "Settings":
     """Return the settings from file, environment and options. Raises Failure (exit code 2) with every mistake."""
-    from cordwood.cluster.config_sources import ConfigMistakes, load
+    from cordwood.cluster.config.sources import ConfigMistakes, load
 
     toml = None if config is None else _text_of(config)
     try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from cordwood.cluster.view import ClusterView
+    from cordwood.cluster.operations.view import ClusterView
 
 WATCH_INTERVAL_S = 2.0
 

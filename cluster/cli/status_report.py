@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cordwood.cluster.cli.output import table
-from cordwood.cluster.view import Broker, ClusterView, Partition, Replica
+from cordwood.cluster.operations.view import Broker, ClusterView, Partition, Replica
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -26,7 +26,7 @@ from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.shard import SavedValue, Shard
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.kafka.call import Refused
-from cordwood.cluster.pause_detector import PauseDetector
+from cordwood.cluster.metadata.pause_detector import PauseDetector
 from cordwood.replication.tasks import Tasks
 
 LOOK_S = 0.1

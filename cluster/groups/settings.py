@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cordwood.cluster.config import Settings
+from cordwood.cluster.config.settings import Settings
 
 MINUTE_MS = 60_000
 

@@ -8,13 +8,13 @@ from typing import NamedTuple, Protocol
 import structlog
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.config import Settings
-from cordwood.cluster.config_rows import broker_config
+from cordwood.cluster.config.rows import broker_config
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.commands import CreateTopic
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed
-from cordwood.cluster.topics import CONSUMER_OFFSETS, new_topic
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS, new_topic
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.errors import BatchTooLarge, DamagedLog, DiskFailed, OffsetOutOfRange, OutOfResources

@@ -8,7 +8,7 @@ from aiohttp import web
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.http.refusal import HttpRefusal
-from cordwood.cluster.memory import MemoryPool
+from cordwood.cluster.resources.memory import MemoryPool
 
 JSON = "application/json"
 BYTES = "application/octet-stream"

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.config import Settings
-from cordwood.cluster.decode_queue import DecodeQueue
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.http.bodies import Bodies, Streams
 from cordwood.cluster.http.cluster_client import ClusterClient
 from cordwood.cluster.http.records.accumulator import RecordAccumulator
 from cordwood.cluster.http.refusal import HttpRefusal
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
-from cordwood.cluster.topics import INTERNAL_TOPICS
+from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
+from cordwood.cluster.resources.decode_queue import DecodeQueue
 
 BATCHES_AT_ONCE_MAX = 64
 """Produce requests in flight to one broker for the HTTP clients of this broker."""

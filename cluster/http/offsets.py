@@ -14,7 +14,7 @@ from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.places import Offsets, Place, by_leader, leader_of
 from cordwood.cluster.http.refusal import NOT_NOW, HttpRefusal, check
 from cordwood.cluster.kafka.handlers.list_offsets import DEBUGGER, EARLIEST, LATEST
-from cordwood.cluster.positions import AtOffset, AtTime, Edge, Position
+from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, Position
 
 CONSUMER = -1
 """The replica id of a consumer, which gets the end of the committed records as the end."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from aiohttp.web_protocol import RequestHandler
 
-from cordwood.cluster.memory import MemoryPool
+from cordwood.cluster.resources.memory import MemoryPool
 
 CHECK_INTERVAL_S = 1.0
 STALLED_AFTER_S = 60.0

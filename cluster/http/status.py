@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cordwood.cluster.damage import DamageStatus
 from cordwood.cluster.http.watched import Watched, lag_records, room_of
+from cordwood.cluster.repairs.damage import DamageStatus
 from cordwood.replication.leader import LeaderView
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import FollowerStatus, Partition

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cordwood.cluster.damage import DamageRegister
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.kafka.request_measures import RequestMeasures
-from cordwood.cluster.memory import Memory
+from cordwood.cluster.kafka.watchdog import Watchdog
 from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.events import MetadataEventLog
 from cordwood.cluster.metadata.file_measures import FileMeasures
 from cordwood.cluster.metadata.quorum import Quorum
-from cordwood.cluster.metadata_events import MetadataEventLog
-from cordwood.cluster.watchdog import Watchdog
+from cordwood.cluster.repairs.damage import DamageRegister
+from cordwood.cluster.resources.memory import Memory
 from cordwood.replication.flusher import FlushMeasures
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import FollowerStatus, Partition

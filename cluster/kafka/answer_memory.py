@@ -11,7 +11,7 @@ from collections.abc import Callable
 from cordwood.cluster.kafka.message_writer import ANSWER_BYTES_MAX, CHUNK_BYTES, Answer
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps, Turns
-from cordwood.cluster.memory import MemoryPool
+from cordwood.cluster.resources.memory import MemoryPool
 
 RETRY_INTERVAL_S = 0.05
 RETRIES_MAX = 40

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from kio.schema.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from cordwood.cluster.config import Settings
-    from cordwood.cluster.decode_queue import DecodeQueue
+    from cordwood.cluster.config.settings import Settings
     from cordwood.cluster.groups.coordinator import GroupCoordinator
+    from cordwood.cluster.kafka.producer_ids import ProducerIds
     from cordwood.cluster.kafka.turns import Turns
     from cordwood.cluster.metadata.quorum import Quorum
-    from cordwood.cluster.producer_ids import ProducerIds
+    from cordwood.cluster.resources.decode_queue import DecodeQueue
     from cordwood.replication.log_maintenance import LogMaintenance
     from cordwood.replication.replicas import Replicas
     from cordwood.replication.tasks import RunBlocking

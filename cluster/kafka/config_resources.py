@@ -4,14 +4,15 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster import topic_configs, topics
-from cordwood.cluster.config import SETTINGS
-from cordwood.cluster.config_rows import BrokerConfig, broker_config
-from cordwood.cluster.config_values import Kind
+from cordwood.cluster.config import topic_configs
+from cordwood.cluster.config.rows import BrokerConfig, broker_config
+from cordwood.cluster.config.settings import SETTINGS
 from cordwood.cluster.kafka.call import Call, Refused
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.metadata.commands import AlterConfigs, ConfigChange, ResourceType
+from cordwood.cluster.metadata.config_values import Kind
 from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, Image
+from cordwood.cluster.proposals import topics
 
 CONFIGS_MAX = 200
 _ATTEMPTS_MAX = 5

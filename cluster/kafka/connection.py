@@ -19,7 +19,7 @@ import structlog
 from cordwood.cluster.kafka.connection_owner import REQUEST_BYTES_MIN, Owner, why_not
 from cordwood.cluster.kafka.fetch_sessions import NO_SESSION
 from cordwood.cluster.kafka.slot import Slot
-from cordwood.cluster.memory import MemoryPool
+from cordwood.cluster.resources.memory import MemoryPool
 from cordwood.replication.channel import Chunk
 from cordwood.replication.frames import FIRST_KEY_BYTE
 from cordwood.storage.errors import DamagedLog

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from cordwood.cluster.memory import Memory, MemoryPool
+from cordwood.cluster.resources.memory import Memory, MemoryPool
 
 RETRY_INTERVAL_S = 0.05
 HELD_BYTES_FREE = 8 << 10

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
-from cordwood.cluster.memory import SESSION_PARTITION_BYTES, MemoryPool
+from cordwood.cluster.resources.memory import SESSION_PARTITION_BYTES, MemoryPool
 
 NO_SESSION = 0
 FULL_EPOCH, INITIAL_EPOCH = -1, 0

@@ -12,7 +12,7 @@ from cordwood.cluster.kafka.connection import LENGTH_BYTES, Connection, Handle
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX
-from cordwood.cluster.memory import Memory
+from cordwood.cluster.resources.memory import Memory
 from cordwood.replication.channel import Chunk, ReadPiece
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.disk import Bytes

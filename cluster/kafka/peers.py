@@ -7,7 +7,7 @@ from cordwood.cluster.kafka.connection import Connection
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.slot import Slot
-from cordwood.cluster.memory import Memory
+from cordwood.cluster.resources.memory import Memory
 from cordwood.replication.channel import Channel, ReadPiece
 from cordwood.replication.frames import MalformedFrame
 from cordwood.replication.waiters import EndOfTickScheduler

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import structlog
 
-from cordwood.cluster.config import Settings
+from cordwood.cluster.config.listeners import Listener
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.kafka.connection import Connection, Handle
 from cordwood.cluster.kafka.connection_memory import ConnectionMemory
 from cordwood.cluster.kafka.fetch_sessions import FetchSessions
 from cordwood.cluster.kafka.keep_alive import KeepAlive
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.wire import OTHER_BYTES_MAX
-from cordwood.cluster.listeners import Listener
-from cordwood.cluster.memory import Memory
+from cordwood.cluster.resources.memory import Memory
 from cordwood.replication.channel import ReadPiece
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import DamagedLog

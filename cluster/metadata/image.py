@@ -9,9 +9,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.config_values import integer
 from cordwood.cluster.metadata.acls import Acl
 from cordwood.cluster.metadata.commands import Assignment, BrokerId, Endpoint
+from cordwood.cluster.metadata.config_values import integer
 from cordwood.cluster.metadata.recent import RecentEntries
 
 EMPTY: Mapping[str, str] = MappingProxyType({})

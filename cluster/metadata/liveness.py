@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import BrokerImage, Image
+from cordwood.cluster.metadata.pause_detector import PauseDetector
 from cordwood.cluster.metadata.quorum import Heartbeat
-from cordwood.cluster.pause_detector import PauseDetector
 
 
 @dataclass(frozen=True, slots=True)

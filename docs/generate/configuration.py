@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pages
 
-from cordwood.cluster.config import DAY_MS, HOUR_MS, KIB, MIB, SECOND_MS, SECRETS, SETTINGS, Setting, Settings
-from cordwood.cluster.config_rows import BrokerConfig
-from cordwood.cluster.config_values import INT_MAX, LONG_MAX, Kind, Value, ValueType, text_of
-from cordwood.cluster.topic_configs import TOPIC_CONFIGS, value_of
+from cordwood.cluster.config.rows import BrokerConfig
+from cordwood.cluster.config.settings import DAY_MS, HOUR_MS, KIB, MIB, SECOND_MS, SECRETS, SETTINGS, Setting, Settings
+from cordwood.cluster.config.topic_configs import TOPIC_CONFIGS, value_of
+from cordwood.cluster.metadata.config_values import INT_MAX, LONG_MAX, Kind, Value, ValueType, text_of
 
 HEADINGS = ("key", "type", "default", "meaning")
 
@@ -51,7 +51,7 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Configuration"
     yield ""
-    yield pages.heading_note("cluster/config.py and cluster/topic_configs.py")
+    yield pages.heading_note("cluster/config/settings.py and cluster/config/topic_configs.py")
     yield _INTRODUCTION.rstrip()
     rows = [SETTINGS[key] for key in sorted(SETTINGS)]
     yield _BROKER

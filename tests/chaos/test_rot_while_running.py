@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.flip import Flip
-from cordwood.cluster.verify import verify
+from cordwood.cluster.broker.verify import verify
 from cordwood.storage.real_disk import RealDisk
 
 TOPIC, RECORDS, BATCH = "rots", 5_000, 250

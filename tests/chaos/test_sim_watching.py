@@ -23,7 +23,7 @@ from cordwood.cluster.metadata.commands import (
     RegisterBroker,
 )
 from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage, TopicImage
-from cordwood.cluster.topics import CONSUMER_OFFSETS
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.producers import Producers
 from cordwood.storage.state import LogState, save

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from cordwood.cluster.config_sources import load
+from cordwood.cluster.config.sources import load
 
 ROOT = Path(__file__).resolve().parents[2]
 

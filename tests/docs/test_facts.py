@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cluster.config import SETTINGS
+from cordwood.cluster.config.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cluster.config import SETTINGS
+from cordwood.cluster.config.settings import SETTINGS
+from cordwood.cluster.config.topic_configs import TOPIC_CONFIGS
 from cordwood.cluster.kafka.registry import HANDLERS
-from cordwood.cluster.topic_configs import TOPIC_CONFIGS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -9,8 +9,8 @@ from replica_fixture import HeldSyncer, log_directory
 from structlog.testing import capture_logs
 
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.broker.verify import verify
 from cordwood.cluster.metadata.raft.storage import DAMAGED, put_aside
-from cordwood.cluster.verify import verify
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.waiters import EndOfTickScheduler
 

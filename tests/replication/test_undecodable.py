@@ -4,7 +4,7 @@ from raw_batches import NOW_MS, raw_batch
 from replica_fixture import ReplicaStory
 from virtual_time import run
 
-from cordwood.cluster.damage import DamageRegister
+from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.replication.partition import Partition
 from cordwood.replication.scrubber import Scrubber
 from cordwood.storage.batch import Compression

@@ -17,18 +17,18 @@ from kio.serial import entity_reader, entity_writer
 from replica_fixture import log_directory, surroundings_of
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.cluster.assignments import Assignments
-from cordwood.cluster.config import Settings
-from cordwood.cluster.decode_queue import DecodeQueue
+from cordwood.cluster.broker.assignments import Assignments
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.kafka.call import Call, Services
 from cordwood.cluster.kafka.codec import RequestHead
 from cordwood.cluster.kafka.dispatch import Api
 from cordwood.cluster.kafka.message_writer import Answer
 from cordwood.cluster.kafka.turns import Turns
-from cordwood.cluster.memory import Memory
 from cordwood.cluster.metadata.commands import BrokerId, Command, Endpoint, FenceBroker, RegisterBroker, UnfenceBroker
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
+from cordwood.cluster.resources.decode_queue import DecodeQueue
+from cordwood.cluster.resources.memory import Memory
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance

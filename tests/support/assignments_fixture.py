@@ -8,8 +8,8 @@ from uuid import UUID
 from replica_fixture import log_directory, surroundings_of
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.cluster.assignments import Assignments, Following
-from cordwood.cluster.config import Settings
+from cordwood.cluster.broker.assignments import Assignments, Following
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image, PartitionImage, TopicImage
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections

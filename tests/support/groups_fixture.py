@@ -14,7 +14,7 @@ from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.kafka.handlers import join_group, offset_commit, offset_fetch, sync_group
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
-from cordwood.cluster.topics import CONSUMER_OFFSETS
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 
 GROUP = "group"
 OFFSETS_PARTITIONS = 4

@@ -20,8 +20,7 @@ from replica_fixture import NOW_MS
 from roles_fixture import TOPIC, RolesStory
 from virtual_time import run
 
-from cordwood.cluster.config import Settings
-from cordwood.cluster.decode_queue import DecodeQueue
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.kafka import refusals
 from cordwood.cluster.kafka.answer_memory import AnswerMemory
 from cordwood.cluster.kafka.call import Services
@@ -34,7 +33,8 @@ from cordwood.cluster.kafka.leader_hints import Leader
 from cordwood.cluster.kafka.questions import correlation_id_of, decode_response, encode_request
 from cordwood.cluster.kafka.request_measures import RequestMeasures
 from cordwood.cluster.kafka.turns import Turns
-from cordwood.cluster.memory import SESSION_PARTITION_BYTES, Memory, MemoryPool
+from cordwood.cluster.resources.decode_queue import DecodeQueue
+from cordwood.cluster.resources.memory import SESSION_PARTITION_BYTES, Memory, MemoryPool
 from cordwood.replication.partition import Partition
 from cordwood.storage.batch import split
 from cordwood.storage.config import LogConfig

@@ -13,19 +13,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from quorum_in_memory import MetadataLog
 from replica_fixture import ME, NOW_MS, ReplicaStory
 
-from cordwood.cluster.config import Settings
-from cordwood.cluster.damage import DamageRegister
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.groups.coordinator import GroupCoordinator
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.http.pauses import Pauses
 from cordwood.cluster.http.server import HttpServer
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.kafka.request_measures import RequestMeasures
-from cordwood.cluster.memory import Memory
+from cordwood.cluster.kafka.watchdog import Watchdog
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker
+from cordwood.cluster.metadata.events import MetadataEventLog
 from cordwood.cluster.metadata.file_measures import FileMeasures
-from cordwood.cluster.metadata_events import MetadataEventLog
-from cordwood.cluster.watchdog import Watchdog
+from cordwood.cluster.repairs.damage import DamageRegister
+from cordwood.cluster.resources.memory import Memory
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.partition import Partition
 

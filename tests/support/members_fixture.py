@@ -6,9 +6,9 @@ from uuid import UUID
 
 from quorum_in_memory import MetadataLog
 
-from cordwood.cluster.config import Settings
-from cordwood.cluster.controller_runner import ControllerRunner
-from cordwood.cluster.lifecycle import Lifecycle
+from cordwood.cluster.broker.controller_runner import ControllerRunner
+from cordwood.cluster.broker.lifecycle import Lifecycle
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic, Endpoint
 from cordwood.cluster.metadata.image import PartitionImage
 

@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "damaged-replicas-cut-while-they-count",
-        "cluster/damage.py",
+        "cluster/repairs/damage.py",
         " and partition.leader_epoch > found_in_epoch and not is_counted_on(partition, me)\n",
         "\n",
         "A damaged replica gives up records when nobody counts on it (rule 8).",
@@ -118,7 +118,7 @@ MUTANTS = (
     ),
     Mutant(
         "damage-is-not-told",
-        "cluster/repairs.py",
+        "cluster/repairs/repairs.py",
         "        await self._propose([(replica.topic_id, replica.index) for replica in dispensable], is_gone=False)\n",
         "",
         "A damaged replica leaves the in-sync set (rule 8).",
@@ -127,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "a-failed-disk-is-not-told",
-        "cluster/repairs.py",
+        "cluster/repairs/repairs.py",
         "        await self._propose(gone, is_gone=True)\n",
         "",
         "A replica whose disk failed is in no in-sync set (rule 8).",

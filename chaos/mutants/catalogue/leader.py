@@ -25,7 +25,7 @@ MUTANTS = (
     ),
     Mutant(
         "unknown-proposal-is-rolled-back",
-        "cluster/isr_changes.py",
+        "cluster/broker/isr_changes.py",
         "                await asyncio.sleep(RETRY_S)\n                continue\n",
         "                await asyncio.sleep(RETRY_S)\n",
         "A proposal whose outcome is unknown counts until it is known (rule 5).",
@@ -106,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         "anyone-is-counted-as-alive",
-        "cluster/isr_changes.py",
+        "cluster/broker/isr_changes.py",
         "        return known is not None and known.is_alive and known.epoch == self._epoch_of_link(broker_id)\n",
         "        return True\n",
         "Whoever joins is alive, in the incarnation that the leader talks to (rule 6, KIP-841, KIP-903).",
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "strangers-may-follow",
-        "cluster/peer_directory.py",
+        "cluster/broker/peer_directory.py",
         "        if (known.incarnation, known.epoch) != (hello.incarnation, hello.broker_epoch):\n",
         "        if False:\n",
         "Only the registered incarnation of a broker is talked to (KIP-903).",

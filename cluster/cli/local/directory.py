@@ -15,8 +15,8 @@ from typing import Any
 
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.local import layout
-from cordwood.cluster.config import Settings
-from cordwood.cluster.listeners import listeners_of
+from cordwood.cluster.config.listeners import listeners_of
+from cordwood.cluster.config.settings import Settings
 
 CLUSTER_FILE = "cluster.json"
 SETTINGS_FILE = "server.toml"

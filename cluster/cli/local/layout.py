@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cordwood.cluster.cli.exits import ExitCode, Failure
-from cordwood.cluster.config import SETTINGS, Settings
-from cordwood.cluster.config_sources import ConfigMistakes, load
+from cordwood.cluster.config.settings import SETTINGS, Settings
+from cordwood.cluster.config.sources import ConfigMistakes, load
 
 HOST = "127.0.0.1"
 VOTER_COUNTS = (1, 3, 5)

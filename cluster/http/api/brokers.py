@@ -4,14 +4,14 @@ from typing import Annotated
 
 import msgspec
 
-from cordwood.cluster.can_stop import reasons_against
-from cordwood.cluster.config_rows import broker_config
+from cordwood.cluster.config.rows import broker_config
+from cordwood.cluster.config.topic_configs import value_of
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.route import Asked, Nothing, Route
 from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage
-from cordwood.cluster.topic_configs import value_of
-from cordwood.cluster.view import Broker as BrokerView
-from cordwood.cluster.view import ClusterView, Partition, Quorum, Replica
+from cordwood.cluster.operations.can_stop import reasons_against
+from cordwood.cluster.operations.view import Broker as BrokerView
+from cordwood.cluster.operations.view import ClusterView, Partition, Quorum, Replica
 
 MIN_ISR = "min.insync.replicas"
 

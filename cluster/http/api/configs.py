@@ -10,13 +10,13 @@ from kio.schema.incremental_alter_configs.v1.request import (
     IncrementalAlterConfigsRequest,
 )
 
-from cordwood.cluster.config_rows import Source
-from cordwood.cluster.config_values import Kind
+from cordwood.cluster.config.rows import Source
 from cordwood.cluster.http.context import Context
 from cordwood.cluster.http.refusal import check
 from cordwood.cluster.http.route import Asked, Nothing, Route
 from cordwood.cluster.kafka.handlers.incremental_alter_configs import Operation
 from cordwood.cluster.metadata.commands import ResourceType
+from cordwood.cluster.metadata.config_values import Kind
 
 ConfigValue = str | bool | int | float
 """A config value in JSON. Configs are text, so true and "true" are the same."""

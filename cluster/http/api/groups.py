@@ -18,7 +18,6 @@ from kio.schema.offset_commit.v9.request import (
 )
 from kio.schema.offset_fetch.v9.request import OffsetFetchRequest, OffsetFetchRequestGroup
 
-from cordwood.cluster import positions
 from cordwood.cluster.groups.subscription import CONSUMER
 from cordwood.cluster.http import offsets
 from cordwood.cluster.http.api.topics import Items
@@ -30,7 +29,8 @@ from cordwood.cluster.kafka.handlers.find_coordinator import GROUP
 from cordwood.cluster.kafka.message_reader import reading
 from cordwood.cluster.kafka.turns import at_once
 from cordwood.cluster.kafka.wire import ITEMS_MAX, Malformed
-from cordwood.cluster.topics import CONSUMER_OFFSETS
+from cordwood.cluster.operations import positions
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 
 NO_MEMBER, NO_GENERATION = "", -1
 VERSION_BYTES = 2

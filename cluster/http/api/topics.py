@@ -18,7 +18,7 @@ from cordwood.cluster.http.api.configs import ConfigValue, text_of
 from cordwood.cluster.http.refusal import check, json_response
 from cordwood.cluster.http.route import Asked, Nothing, Route
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
-from cordwood.cluster.topics import DEFAULT, INTERNAL_TOPICS
+from cordwood.cluster.proposals.topics import DEFAULT, INTERNAL_TOPICS
 
 TIMEOUT = timedelta(seconds=10)
 

@@ -6,8 +6,8 @@ from cordwood import __version__
 from cordwood.cluster.http.metrics.family import Family, Row, counter, counters, gauge, gauges, histogram
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.changes import Cause
+from cordwood.cluster.metadata.events import MetadataEventLog
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
-from cordwood.cluster.metadata_events import MetadataEventLog
 
 NO_BROKER = -1
 

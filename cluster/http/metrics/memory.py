@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from cordwood.cluster.http.metrics.family import Family, Row, counters, gauges
 from cordwood.cluster.http.watched import Watched
-from cordwood.cluster.memory import MemoryPool
+from cordwood.cluster.resources.memory import MemoryPool
 
 
 def _of_each_pool(number: Callable[[MemoryPool], float]) -> Callable[[Watched], Iterator[Row]]:

@@ -10,7 +10,6 @@ import msgspec
 from aiohttp import web
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster import positions
 from cordwood.cluster.http import offsets
 from cordwood.cluster.http.api.topics import PartitionIndex
 from cordwood.cluster.http.bodies import HEADER_BYTES_MAX
@@ -23,7 +22,8 @@ from cordwood.cluster.http.records.reader import Piece, RecordReader, Wanted
 from cordwood.cluster.http.refusal import HttpRefusal, Mistake
 from cordwood.cluster.http.route import Asked, Nothing, Route
 from cordwood.cluster.metadata.image import TopicImage
-from cordwood.cluster.positions import Edge
+from cordwood.cluster.operations import positions
+from cordwood.cluster.operations.positions import Edge
 from cordwood.storage.records import Record
 
 HEARTBEAT_S = 10.0

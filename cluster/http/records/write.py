@@ -31,7 +31,7 @@ from cordwood.cluster.http.refusal import HttpRefusal, json_response, status_of
 from cordwood.cluster.http.route import Asked, Route
 from cordwood.cluster.kafka.handlers.produce import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from cordwood.cluster.metadata.image import NO_LEADER, TopicImage
-from cordwood.cluster.topics import INTERNAL_TOPICS
+from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.storage.records import Record
 
 RECORDS_PER_TURN = 500

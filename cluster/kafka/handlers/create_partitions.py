@@ -10,7 +10,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.metadata.commands import CreatePartitions
-from cordwood.cluster.topics import check_not_internal, more_partitions
+from cordwood.cluster.proposals.topics import check_not_internal, more_partitions
 
 KEY, VERSIONS = ApiKey.CREATE_PARTITIONS, range(4)
 

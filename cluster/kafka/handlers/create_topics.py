@@ -13,14 +13,14 @@ from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequ
 from kio.schema.create_topics.v7.response import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster import topic_configs
-from cordwood.cluster.config_rows import BrokerConfig, ConfigRow, broker_config
+from cordwood.cluster.config import topic_configs
+from cordwood.cluster.config.rows import BrokerConfig, ConfigRow, broker_config
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.config_resources import check_count
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.metadata.commands import Assignment, CreateTopic
-from cordwood.cluster.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, new_topic
+from cordwood.cluster.proposals.topics import PARTITIONS_PER_REQUEST_MAX, check_not_internal, new_topic
 
 KEY, VERSIONS = ApiKey.CREATE_TOPICS, range(2, 8)
 

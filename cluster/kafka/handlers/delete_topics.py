@@ -20,7 +20,7 @@ from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import DeleteTopic
 from cordwood.cluster.metadata.image import Image, TopicImage
-from cordwood.cluster.topics import check_not_internal
+from cordwood.cluster.proposals.topics import check_not_internal
 
 KEY, VERSIONS = ApiKey.DELETE_TOPICS, range(1, 7)
 

@@ -19,7 +19,7 @@ from cordwood.cluster.kafka.client_endpoints import NOBODY, offline_replicas, re
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.turns import Steps
 from cordwood.cluster.metadata.image import Image, PartitionImage
-from cordwood.cluster.topics import INTERNAL_TOPICS, check_name
+from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, check_name
 
 KEY, VERSIONS = ApiKey.DESCRIBE_TOPIC_PARTITIONS, range(1)
 

@@ -18,7 +18,7 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
 from cordwood.cluster.kafka.turns import distinct
 from cordwood.cluster.metadata.commands import Endpoint
-from cordwood.cluster.topics import CONSUMER_OFFSETS
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 
 KEY, VERSIONS = ApiKey.FIND_COORDINATOR, range(5)
 

@@ -22,7 +22,7 @@ from kio.schema.metadata.v13.response import (
     MetadataResponseTopic,
 )
 
-from cordwood.cluster.config_rows import broker_config
+from cordwood.cluster.config.rows import broker_config
 from cordwood.cluster.kafka import codec
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
@@ -32,7 +32,7 @@ from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.turns import distinct
 from cordwood.cluster.metadata.image import Image, TopicImage
-from cordwood.cluster.topics import INTERNAL_TOPICS, PARTITIONS_PER_REQUEST_MAX, check_name, new_topic
+from cordwood.cluster.proposals.topics import INTERNAL_TOPICS, PARTITIONS_PER_REQUEST_MAX, check_name, new_topic
 
 KEY, VERSIONS = ApiKey.METADATA, range(14)
 

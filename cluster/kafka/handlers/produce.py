@@ -18,7 +18,6 @@ import structlog
 from kio.schema.errors import ErrorCode
 from kio.schema.produce.v11 import ProduceRequest, ProduceResponse
 
-from cordwood.cluster.decode_queue import DecodeQueue
 from cordwood.cluster.kafka import produce_request
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import Call
@@ -31,7 +30,8 @@ from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.slot import Slot
 from cordwood.cluster.kafka.turns import Steps, Turns, some
 from cordwood.cluster.kafka.wire import Malformed, compact_string, legacy_string, uvarint
-from cordwood.cluster.topics import INTERNAL_TOPICS
+from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
+from cordwood.cluster.resources.decode_queue import DecodeQueue
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.admission import admit_records
 from cordwood.storage.batch import check

@@ -4,7 +4,7 @@ import pytest
 
 from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.positions import parse
-from cordwood.cluster.positions import AtOffset, AtTime, Edge, Position
+from cordwood.cluster.operations.positions import AtOffset, AtTime, Edge, Position
 
 NOON_MS = 1785412800000
 

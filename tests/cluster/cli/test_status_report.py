@@ -6,7 +6,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from cordwood.cluster.cli.status_report import PARTITIONS_SHOWN, as_json, as_tables, why_old
-from cordwood.cluster.view import Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
+from cordwood.cluster.operations.view import Broker, ClusterView, LogDirectory, Partition, Quorum, Replica
 
 DISK = LogDirectory("data", None, 75_000_000_000, 250_000_000_000)
 BROKEN = LogDirectory("broken", "KafkaStorageError", None, None)

@@ -108,7 +108,7 @@ def test_help_and_serve_do_not_wait_for_heavy_imports() -> None:
     import sys
 
     program = (
-        "import sys; from cordwood.cluster.cli.app import app; import cordwood.cluster.config_sources\n"
+        "import sys; from cordwood.cluster.cli.app import app; import cordwood.cluster.config.sources\n"
         "print([name for name in ('rich', 'confluent_kafka', 'kafka', 'pandas', 'asyncio') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

@@ -13,8 +13,8 @@ from replica_fixture import log_directory, surroundings_of
 from structlog.testing import capture_logs
 
 from cordwood.chaos.sim.disk import SimulatedDisk
-from cordwood.cluster.assignments import Assignments
-from cordwood.cluster.config import Settings
+from cordwood.cluster.broker.assignments import Assignments
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.groups.topic import RECORD_BYTES_MAX, Leadership, ReplicatedTopic
@@ -22,7 +22,7 @@ from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker, UnfenceBroker
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter
-from cordwood.cluster.topics import CONSUMER_OFFSETS
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance

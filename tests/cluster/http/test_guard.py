@@ -3,9 +3,9 @@
 import pytest
 from http_client import JSON, HttpClient
 
-from cordwood.cluster.config import Settings
+from cordwood.cluster.config.listeners import http_names
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.http.guard import Guard
-from cordwood.cluster.listeners import http_names
 
 HOME = Guard("127.0.0.1")
 OPEN = Guard("0.0.0.0", frozenset({"broker-1.example", "broker-1"}))

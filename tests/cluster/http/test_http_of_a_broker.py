@@ -114,7 +114,7 @@ def test_a_port_that_is_taken_is_a_sentence(broker: RunningBroker, tmp_path: Pat
 
 def test_a_broker_without_http_does_not_carry_its_libraries() -> None:
     program = (
-        "import cordwood.cluster.process, sys; "
+        "import cordwood.cluster.broker.process, sys; "
         "print(sorted({'aiohttp', 'msgspec', 'prometheus_client'} & sys.modules.keys()))"
     )
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, cwd=Path("/"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from cordwood.chaos.sim.loop import run
 from cordwood.cluster.kafka.connection_memory import HELD_BYTES_LARGE, HELD_S_MAX, ConnectionMemory
-from cordwood.cluster.memory import MIB, Memory, MemoryPool
+from cordwood.cluster.resources.memory import MIB, Memory, MemoryPool
 
 LARGEST = 100 * MIB
 

@@ -16,7 +16,7 @@ from cordwood.cluster.kafka.fetch_sessions import (
     SessionNotFound,
     WrongSessionEpoch,
 )
-from cordwood.cluster.memory import SESSION_PARTITION_BYTES, MemoryPool
+from cordwood.cluster.resources.memory import SESSION_PARTITION_BYTES, MemoryPool
 
 PARTITIONS_MAX = 400
 """A quarter of it is the limit of one session, half of it that of one address."""

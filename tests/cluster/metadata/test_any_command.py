@@ -17,14 +17,14 @@ from metadata_scenario import MetadataScenario
 from quorum_in_memory import MetadataLog
 
 from cordwood.chaos.sim.disk import SimulatedDisk
+from cordwood.cluster.config.topic_configs import TOPIC_CONFIGS
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.acls import Acl, AclResource, Operation, Pattern, Permission, ResourcePattern
 from cordwood.cluster.metadata.commands import BrokerId, Command, decode, encode
+from cordwood.cluster.metadata.events import MetadataEventLog
 from cordwood.cluster.metadata.image import MIN_ISR, Image
 from cordwood.cluster.metadata.image_builder import ImageBuilder
 from cordwood.cluster.metadata.quorum import attempt
-from cordwood.cluster.metadata_events import MetadataEventLog
-from cordwood.cluster.topic_configs import TOPIC_CONFIGS
 from cordwood.replication.partition import Partition
 
 IDS = tuple(UUID(int=number) for number in (1, 2, 3))

@@ -10,9 +10,9 @@ from quorum_fixture import COPY, DIRECTORY, QuorumFixture, finished, run, starte
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.faults import Died
+from cordwood.cluster.broker.verify import verify as findings_in
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.mirror_repair import verify
-from cordwood.cluster.verify import verify as findings_in
 from cordwood.storage.errors import DamagedLog
 
 JOURNAL, SECOND_JOURNAL = f"{DIRECTORY}/journal", f"{COPY}/journal"

@@ -7,10 +7,10 @@ import pytest
 from admin_fixture import AdminFixture
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.config import SETTINGS
+from cordwood.cluster.config.settings import SETTINGS
+from cordwood.cluster.config.topic_configs import TOPIC_CONFIGS
 from cordwood.cluster.kafka.handlers import describe_configs
 from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigChange, CreateTopic, ResourceType
-from cordwood.cluster.topic_configs import TOPIC_CONFIGS
 
 TOPIC, BROKER = 2, 4
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_ALL, STATIC, DEFAULT = 1, 2, 3, 4, 5

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.handlers import find_coordinator
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
-from cordwood.cluster.topics import CONSUMER_OFFSETS
+from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 
 
 class SecondPartition:

@@ -5,8 +5,8 @@ from admin_fixture import AdminFixture
 from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.kafka.handlers import init_producer_id
+from cordwood.cluster.kafka.producer_ids import ProducerIds
 from cordwood.cluster.metadata.commands import BrokerId
-from cordwood.cluster.producer_ids import ProducerIds
 
 
 @pytest.mark.parametrize("version", init_producer_id.VERSIONS)

@@ -12,14 +12,14 @@ from kio.schema.produce.v11.request import PartitionProduceData, TopicProduceDat
 from raw_batches import NOW_MS, bomb, raw_batch, zero_deltas
 from replica_fixture import ME, ReplicaStory
 
-from cordwood.cluster.decode_queue import DecodeQueue
 from cordwood.cluster.kafka.codec import is_flexible, read_head
 from cordwood.cluster.kafka.connection import Connection, Slot
 from cordwood.cluster.kafka.handlers.produce import ProduceHandler
 from cordwood.cluster.kafka.in_process import InProcess
 from cordwood.cluster.kafka.questions import decode_response, encode_request
 from cordwood.cluster.kafka.turns import Turns
-from cordwood.cluster.memory import Memory
+from cordwood.cluster.resources.decode_queue import DecodeQueue
+from cordwood.cluster.resources.memory import Memory
 from cordwood.replication.assignment import Assignment
 from cordwood.storage.batch import Compression
 from cordwood.storage.config import LogConfig

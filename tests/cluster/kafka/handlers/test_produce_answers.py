@@ -14,7 +14,7 @@ from replica_fixture import ME, NOW_MS
 from cordwood.cluster.kafka.handlers import produce as handler
 from cordwood.cluster.kafka.leader_hints import Leader
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint
-from cordwood.cluster.topics import INTERNAL_TOPICS
+from cordwood.cluster.proposals.topics import INTERNAL_TOPICS
 from cordwood.storage.batch import CONTROL, TRANSACTIONAL, headers
 from cordwood.storage.budget import RECORDS_MAX
 from cordwood.storage.config import LogConfig

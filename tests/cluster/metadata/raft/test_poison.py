@@ -7,8 +7,7 @@ from uuid import UUID
 import pytest
 
 from cordwood.chaos.sim.quorum import SimulatedQuorum, formed, run
-from cordwood.cluster.admission import admission
-from cordwood.cluster.config import Settings
+from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata import commands
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
@@ -26,6 +25,7 @@ from cordwood.cluster.metadata.commands import (
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import QuorumUnavailable
 from cordwood.cluster.metadata.raft import entry
+from cordwood.cluster.proposals.admission import admission
 
 ONE, SEVEN = BrokerId(1), BrokerId(7)
 FLIGHTS = CreateTopic(UUID(int=1), "flights", ((ONE,),))

@@ -6,6 +6,7 @@ import pytest
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.quorum import DIRECTORY, SimulatedQuorum, formed, run
+from cordwood.cluster.broker.verify import verify
 from cordwood.cluster.metadata import snapshot
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image
@@ -13,7 +14,6 @@ from cordwood.cluster.metadata.journal import Entry, Journal
 from cordwood.cluster.metadata.raft import storage
 from cordwood.cluster.metadata.raft.messages import Standing
 from cordwood.cluster.metadata.snapshot import Snapshot
-from cordwood.cluster.verify import verify
 
 JOURNAL = f"{DIRECTORY}/journal"
 

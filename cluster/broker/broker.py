@@ -1,0 +1,435 @@
+"""The composition root of a broker: every component is built and wired here, and nowhere else."""
+
+import asyncio
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import structlog
+
+from cordwood.cluster.broker import quorums
+from cordwood.cluster.broker.address_probe import AddressProbe
+from cordwood.cluster.broker.assignments import Assignments
+from cordwood.cluster.broker.controller_runner import ControllerRunner
+from cordwood.cluster.broker.descriptors import share_out
+from cordwood.cluster.broker.directories import claim_all
+from cordwood.cluster.broker.environment import Environment
+from cordwood.cluster.broker.identity import claim
+from cordwood.cluster.broker.isr_changes import IsrChanges
+from cordwood.cluster.broker.lifecycle import Lifecycle
+from cordwood.cluster.broker.peer_directory import PeerDirectory
+from cordwood.cluster.broker.readiness import why_not_writable
+from cordwood.cluster.config.listeners import Listener, http_address, http_names, inter_broker_listener, listeners_of
+from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.groups.coordinator import GroupCoordinator
+from cordwood.cluster.groups.settings import group_settings
+from cordwood.cluster.groups.topic import ReplicatedTopic
+from cordwood.cluster.http.pauses import Pauses
+from cordwood.cluster.http.watched import Watched
+from cordwood.cluster.kafka.answer_memory import AnswerMemory
+from cordwood.cluster.kafka.call import Services
+from cordwood.cluster.kafka.connection import LENGTH_BYTES
+from cordwood.cluster.kafka.dispatch import Dispatcher
+from cordwood.cluster.kafka.fetch_sessions import FetchSessions
+from cordwood.cluster.kafka.handlers.fetch import FetchHandler
+from cordwood.cluster.kafka.handlers.produce import ProduceHandler
+from cordwood.cluster.kafka.in_process import InProcess
+from cordwood.cluster.kafka.leader_hints import Leader, leader_in
+from cordwood.cluster.kafka.peers import Peers
+from cordwood.cluster.kafka.producer_ids import ProducerIds
+from cordwood.cluster.kafka.registry import served_apis
+from cordwood.cluster.kafka.request_measures import RequestMeasures
+from cordwood.cluster.kafka.server import Server
+from cordwood.cluster.kafka.turns import Turns
+from cordwood.cluster.kafka.watchdog import Watchdog
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.events import MetadataEventLog
+from cordwood.cluster.repairs.damage import DamageRegister
+from cordwood.cluster.repairs.repairs import Repairs
+from cordwood.cluster.repairs.unflushed import UnflushedReplicas
+from cordwood.cluster.resources.decode_queue import DecodeQueue
+from cordwood.cluster.resources.memory import Memory
+from cordwood.replication.flusher import Flusher, FlushMeasures
+from cordwood.replication.follower_connection import FollowerLimits
+from cordwood.replication.follower_connections import FollowerConnections
+from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
+from cordwood.replication.log_directory import TOPICS, LogDirectory
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
+from cordwood.replication.partition import Partition
+from cordwood.replication.partition_context import PartitionContext
+from cordwood.replication.range_reads import RangeReader
+from cordwood.replication.recovery import Recovery
+from cordwood.replication.replicas import Replicas
+from cordwood.replication.scrubber import Scrubber
+from cordwood.replication.truncation import Truncations
+from cordwood.replication.waiters import EndOfTickScheduler
+from cordwood.storage.errors import DamagedLog
+from cordwood.storage.open_segments import OpenSegments
+from cordwood.storage.scrub import Undecodable
+
+if TYPE_CHECKING:
+    from cordwood.cluster.http.context import Context
+    from cordwood.cluster.http.server import HttpServer
+
+_PARTITION_PATH = re.compile(rf"/{TOPICS}/(?P<topic>[0-9a-f-]{{36}})/(?P<partition>[0-9]+)/")
+
+_events = structlog.get_logger("broker")
+
+
+class Broker:
+    """One broker, from `start` to `stop`. `failure` gets a reason when the broker cannot go on."""
+
+    def __init__(self, settings: Settings, environment: Environment) -> None:
+        self._settings, self._environment = settings, environment
+        self._disk, self._wall_clock, self._rng = environment.disk, environment.wall_clock, environment.rng
+        self._run_blocking = environment.run_blocking
+        self._loop = asyncio.get_running_loop()
+        self._incarnation = self._uuid()
+        self._damage = DamageRegister()
+        self._requests = RequestMeasures(environment.clock)
+        self._watchdog = Watchdog(environment.clock, self._requests)
+        self._memory = Memory.of(
+            max(settings.queued_max_request_bytes, settings.socket_request_max_bytes + LENGTH_BYTES),
+            settings.max_incremental_fetch_session_cache_partitions,
+        )
+        self._decoding = DecodeQueue(environment.run_blocking, self._memory.decoding)
+        self._descriptors = share_out(
+            environment.descriptors_max, settings.log_open_segments_max, settings.max_connections
+        )
+        self._http: HttpServer | None = None
+        self.failure: asyncio.Future[str] = self._loop.create_future()
+        self.watched: Watched | None = None
+        """The broker's observable state, for health and metrics; None until the cluster's metadata is known."""
+
+    async def start(self) -> tuple[Listener, ...]:
+        """Join the cluster, recover the logs, and serve. Return the bound listeners once this broker may lead.
+
+        Waits as long as the cluster has no quorum. After a cancellation nothing is written any more. Raises OSError,
+        StorageError, WrongDirectory, WrongMetadata, CommandRefused, UnknownCommand, QuorumFailed, RuntimeError.
+        """
+        settings = self._settings
+        self._end_of_tick = EndOfTickScheduler(self._loop)
+        self._flushes = FlushMeasures()
+        directories = [self._log_directory(path) for path in settings.log_dirs]
+        self._quorum = quorums.open_quorum(settings, self._disk, self._run_blocking, self._rng, self._fail)
+        self._lifecycle = Lifecycle(self._quorum, settings, self._incarnation, self._fail)
+        probe = AddressProbe(lambda broker_id: self._peer_directory.address(broker_id))
+        self._controller_runner = ControllerRunner(self._quorum, settings, probe.is_refused)
+        self._event_log = MetadataEventLog(self._quorum, BrokerId(settings.node_id))
+        self._build_replication(directories)
+        self._groups = self._build_groups()
+        self._build_server()
+        watched = self._watch()
+        await self._listen_for_http(watched)
+        await quorums.begin(self._quorum)
+        self.watched = watched
+        for repaired in quorums.damage_of(self._quorum):
+            self._note_repaired(repaired)
+        self._controller_runner.start()
+        self._directory_ids = claim_all(
+            self._disk, directories, self._quorum.image, settings.node_id, self._uuid, self._note_repaired
+        )
+        bound = await self._server.bind(listeners_of(settings, self._environment.hostname))
+        await self._lifecycle.register(tuple(listener.endpoint for listener in bound), self._directory_ids)
+        recovery = Recovery(self._replicas, settings.num_recovery_threads_per_data_dir)
+        await recovery.run(self._assignments.assigned(self._quorum.image), self._wall_clock())
+        self._take_part()
+        await UnflushedReplicas(self._quorum, settings.node_id, self._replicas).declared()
+        await self._repairs.declared()
+        self._lifecycle.start()
+        await self._lifecycle.unfenced()
+        await self._server.serve()
+        self._watchdog.start()
+        return bound
+
+    async def stop(self) -> None:
+        """Hand over leadership, close connections, flush and close the logs. The next start recovers nothing."""
+        if self._settings.controlled_shutdown_enable:
+            await self._lifecycle.begin_shutdown(self._settings.controlled_shutdown_max_wait_ms / 1000)
+        await self._server.close()
+        self._watchdog.stop()
+        if self._http is not None:
+            await self._http.close()
+        await self._groups.close()
+        await self._dispatcher.close()
+        await self._leader_connections.close()
+        await self._truncations.close()
+        await self._isr_changes.close()
+        await self._scrubber.close()
+        await self._repairs.close()
+        await self._log_maintenance.stop()
+        await asyncio.gather(*(directory.flusher.drain() for directory in self._replicas.directories))
+        closing = [partition.directory.run_blocking(self._close, partition) for partition in self._replicas]
+        unclosed = {partition.directory for partition in await asyncio.gather(*closing) if partition is not None}
+        for directory in self._replicas.directories:
+            if directory not in unclosed:
+                directory.stopped()
+        self._lifecycle.close()
+        await self._controller_runner.close()
+        await self._quorum.close()
+        self._environment.close()
+
+    def _log_directory(self, path: str) -> LogDirectory:
+        access = self._environment.access(path)
+        flusher = Flusher(self._loop, access.syncer, self._end_of_tick, self._environment.clock, self._flushes)
+        return LogDirectory(
+            self._disk, path, self._directory_failed, flusher, access.run_blocking, self._environment.boot_id
+        )
+
+    def _watch(self) -> Watched:
+        return Watched(
+            broker_id=BrokerId(self._settings.node_id),
+            quorum=self._quorum,
+            replicas=self._replicas,
+            damage=self._damage,
+            why_not_ready=self._why_not_ready,
+            connection_count=lambda: self._server.connection_count,
+            groups=self._groups,
+            requests=self._requests,
+            flushes=self._flushes,
+            event_log=self._event_log,
+            metadata_files=quorums.files_of(self._quorum),
+            pauses=Pauses(self._environment.clock),
+            watchdog=self._watchdog,
+            memory=self._memory,
+        )
+
+    def _why_not_ready(self) -> str | None:
+        headroom_bytes = self._settings.log_dir_headroom_bytes
+        return self._lifecycle.why_not_ready() or why_not_writable(self._replicas.directories, headroom_bytes)
+
+    async def _listen_for_http(self, watched: Watched) -> None:
+        """Serve health, metrics and the HTTP API from here on, if `http.listen` is set.
+
+        The HTTP libraries, 10 MB, are imported only then.
+        """
+        address = http_address(self._settings)
+        if address is not None:
+            from cordwood.cluster.http.server import HttpServer
+
+            names = http_names(self._settings, self._environment.hostname)
+            self._http = HttpServer(watched, self._context(watched), names)
+            await self._http.start(*address)
+
+    def _context(self, watched: Watched) -> "Context":
+        """Return the HTTP API's context. The API reaches this broker and all others by the Kafka protocol."""
+        from cordwood.cluster.http.cluster_client import ClusterClient
+        from cordwood.cluster.http.context import Context
+
+        settings = self._settings
+        listener = inter_broker_listener(settings)
+        here = InProcess(
+            self._end_of_tick,
+            self._replicas.read_piece,
+            self._damaged,
+            settings.socket_request_max_bytes,
+        )
+        cluster = ClusterClient(
+            settings.node_id,
+            lambda received: here.open(listener, self._dispatcher.handle, received),
+            self._peer_directory.address,
+            Peers(self._end_of_tick, self._replicas.read_piece).dial,
+        )
+        return Context.of(watched, cluster, settings, self._decoding, self._wall_clock)
+
+    def _take_part(self) -> None:
+        """Take the roles of the assigned replicas and follow the metadata, once registered and recovered.
+
+        There is no suspension point in between, so that no metadata change is missed or applied twice.
+        """
+        self._assignments.begin(self._quorum.image)
+        self._quorum.subscribe(self._assignments.follow)
+        self._quorum.subscribe(self._repairs.on_metadata_change)
+        self._quorum.subscribe(self._groups.on_metadata_change)
+        self._event_log.begin()
+        self._log_maintenance.start()
+        self._groups.start()
+        self._scrubber.start()
+
+    def _build_replication(self, directories: list[LogDirectory]) -> None:
+        settings, quorum = self._settings, self._quorum
+        lag_max_s = settings.replica_lag_time_max_ms / 1000
+        self._isr_changes = IsrChanges(quorum, settings.node_id, lambda one: self._follower_connections.epoch_of(one))
+        context = PartitionContext(
+            broker_id=settings.node_id,
+            end_of_tick=self._end_of_tick,
+            now=self._loop.time,
+            lag_max_s=lag_max_s,
+            wants_isr_change=self._isr_changes.want,
+            found_damage=lambda partition, damage: self._repairs.found(partition, damage),
+            start_moved=lambda partition: self._log_maintenance.save_soon(partition),
+            partition_failed=lambda partition: self._repairs.failed(partition),
+            open_segments=OpenSegments(self._descriptors.segments, settings.log_open_indexes_max_bytes),
+        )
+        self._replicas = Replicas(directories, context)
+        self._peer_directory = PeerDirectory(
+            quorum, settings.node_id, inter_broker_listener(settings), self._incarnation
+        )
+        limits, why_not = FollowerLimits(settings.replica_catchup_max_bytes_per_second), self._peer_directory.why_not
+        self._follower_connections = FollowerConnections(self._replicas, self._end_of_tick, limits, why_not)
+        peers = Peers(self._end_of_tick, self._replicas.read_piece)
+
+        def leader_connection(leader: int) -> LeaderConnection:
+            peer_directory = self._peer_directory
+            return LeaderConnection(
+                leader,
+                peer_directory.address,
+                peer_directory.hello,
+                peers.dial,
+                self._end_of_tick,
+                self._wall_clock,
+                self._truncations,
+            )
+
+        self._truncations = Truncations()
+        self._leader_connections = LeaderConnections(leader_connection)
+        intervals = Intervals(
+            retention_s=settings.log_retention_check_interval_ms / 1000,
+            delete_delay_s=settings.log_segment_delete_delay_ms / 1000,
+            lag_max_s=lag_max_s,
+        )
+        self._log_maintenance = LogMaintenance(self._replicas, self._wall_clock, intervals)
+        self._repairs = Repairs(
+            quorum,
+            settings.node_id,
+            self._replicas,
+            self._leader_connections,
+            self._log_maintenance,
+            self._truncations,
+            lambda: self._assignments.open_more(quorum.image),
+            self._damage,
+            lambda: RangeReader(self._peer_directory.address, self._peer_directory.hello, peers.dial),
+        )
+        self._assignments = Assignments(
+            self._replicas, self._log_maintenance, self._repairs, settings, self._wall_clock
+        )
+        self._scrubber = Scrubber(
+            self._replicas,
+            settings.log_scrub_bytes_per_second,
+            self._scrub_the_rest,
+            self._undecodable,
+            interval_s=settings.log_scrub_interval_ms / 1000,
+        )
+
+    def _close(self, partition: Partition) -> Partition | None:
+        """Close a partition's log, in a thread. Return the partition if that failed: the next start recovers it."""
+        if not partition.directory.is_offline:
+            try:
+                partition.close()
+            except OSError as error:
+                _events.error("log.not_closed", directory=partition.log.directory, error=str(error))
+                return partition
+        return None
+
+    def _build_groups(self) -> GroupCoordinator:
+        topic = ReplicatedTopic(self._quorum, self._replicas, self._settings, self._wall_clock, self._rng)
+        return GroupCoordinator(
+            settings=group_settings(self._settings),
+            topic=topic,
+            topic_exists=lambda name: name in self._quorum.image.topics_by_name,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+        )
+
+    def _find_leader(self, topic: str, index: int, listener: str) -> Leader | None:
+        return leader_in(self._quorum.image, topic, index, listener)
+
+    def _build_server(self) -> None:
+        settings = self._settings
+        services = Services(
+            settings=settings,
+            quorum=self._quorum,
+            replicas=self._replicas,
+            groups=self._groups,
+            producer_ids=ProducerIds(self._quorum, BrokerId(settings.node_id)),
+            log_maintenance=self._log_maintenance,
+            run_blocking=self._run_blocking,
+            turns=Turns(self._environment.clock),
+            decoding=self._decoding,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+            served_apis=served_apis(),
+        )
+        producing = ProduceHandler(self._replicas, self._decoding, self._wall_clock, self._find_leader, services.turns)
+        slots = settings.max_incremental_fetch_session_cache_slots
+        sessions = FetchSessions(slots, self._memory.sessions, self._rng)
+        fetching = FetchHandler(
+            self._replicas,
+            sessions,
+            self._wall_clock,
+            settings.fetch_max_bytes,
+            self._peer_directory.nearest,
+            services.turns,
+        )
+        answers = AnswerMemory(self._memory.answers, lambda pool: self._server.memory.press(pool))
+        self._dispatcher = Dispatcher(
+            services, producing, fetching, self._follower_connections, self._requests, answers
+        )
+        if settings.is_given("max.connections") and self._descriptors.connections < settings.max_connections:
+            _events.warning(
+                "connections.limited",
+                max_connections=self._descriptors.connections,
+                descriptors=self._environment.descriptors_max,
+            )
+        self._server = Server(
+            replace(settings, max_connections=self._descriptors.connections),
+            self._end_of_tick,
+            self._replicas.read_piece,
+            self._dispatcher.handle,
+            self._damaged,
+            self._requests,
+            self._memory,
+            sessions,
+        )
+
+    def _uuid(self) -> UUID:
+        return UUID(int=self._rng.getrandbits(128), version=4)
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        _events.error("log_directory.offline", directory=directory.path, error=str(directory.error))
+        self._replicas.go_offline(directory)
+        self._repairs.lost_disk()
+        if all(other.is_offline for other in self._replicas.directories):
+            self._fail("no log directory is left that can be written to")
+
+    def _fail(self, reason: str) -> None:
+        if not self.failure.done():
+            self.failure.set_result(reason)
+
+    def _undecodable(self, partition: Partition, found: Undecodable) -> None:
+        """Log an undecodable batch once. All replicas have the same bytes from the producer, so the batch is kept."""
+        if self._damage.note_undecodable(found.path, found.position):
+            _events.error(
+                "batch.undecodable",
+                topic=partition.topic,
+                partition=partition.index,
+                offset=found.offset,
+                end_offset=found.end_offset,
+                reason=found.why,
+            )
+
+    def _damaged(self, damage: DamagedLog) -> None:
+        """Report damage to the partition whose log has the damaged file, if this broker holds that partition."""
+        match = _PARTITION_PATH.search(damage.path)
+        partition = None if match is None else self._replicas.with_id(UUID(match["topic"]), int(match["partition"]))
+        if partition is not None:
+            partition.damaged(damage)
+
+    async def _scrub_the_rest(self) -> None:
+        """Scrub the files outside the logs: metadata and identity files. Rewrite the damaged ones from memory."""
+        for repaired in await quorums.scrub(self._quorum):
+            self._note_repaired(repaired)
+        settings, cluster_id = self._settings, self._quorum.image.cluster_id
+        for directory, text in zip(self._replicas.directories, self._directory_ids, strict=True):
+            claimed = await directory.run_blocking(
+                claim, self._disk, directory.path, cluster_id, settings.node_id, UUID(text)
+            )
+            if claimed.damage is not None:
+                self._note_repaired(claimed.damage)
+
+    def _note_repaired(self, damage: DamagedLog) -> None:
+        """Record and log a damaged file that has been rewritten."""
+        self._damage.note(damage)
+        self._damage.done(damage)
+        _events.error("file.damaged", damage=str(damage))

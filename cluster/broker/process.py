@@ -1,0 +1,230 @@
+"""The broker process: event loop, threads, clocks, randomness, signals and exit code.
+
+Only this module and `storage/real_disk.py` use the real ones.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvloop
+
+from cordwood.cluster.broker.broker import Broker
+from cordwood.cluster.broker.environment import DiskAccess, Environment
+from cordwood.cluster.broker.identity import WrongDirectory
+from cordwood.cluster.broker.log_limit import LogLimit
+from cordwood.cluster.broker.log_lines import processors_of
+from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.metadata.commands import UnknownCommand
+from cordwood.cluster.metadata.image import CommandRefused
+from cordwood.cluster.metadata.quorum import QuorumFailed
+from cordwood.cluster.metadata.raft.storage import WrongMetadata
+from cordwood.replication.syncers import Syncer, best_syncer
+from cordwood.replication.tasks import CONTAINED, RunBlocking
+from cordwood.storage.disk import Disk, sync_directory
+from cordwood.storage.errors import StorageError
+from cordwood.storage.real_disk import RealDisk, lock_directory
+
+MISTAKES = (StorageError, WrongDirectory, WrongMetadata, CommandRefused, UnknownCommand, QuorumFailed, RuntimeError)
+"""Errors that keep a broker from starting; each message says what to do."""
+
+BLOCKING_THREADS = 4
+DESCRIPTORS_UNLIMITED = 1 << 20
+
+_events = structlog.get_logger("broker")
+
+
+class CannotStart(Exception):
+    """An error that keeps the broker from running: a sentence for the user who started it."""
+
+
+def run(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT. Return the exit code. Raises CannotStart."""
+    _configure_logging(settings)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    disk = RealDisk(settings.log_dir_headroom_bytes)
+    locks: list[int] = []
+    try:
+        for directory in settings.log_dirs:
+            for changed in disk.make_directories(directory):
+                sync_directory(disk, changed)
+            locks.append(lock_directory(directory))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(settings, disk))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise CannotStart(f"{where}{error.strerror or error}") from error
+    except MISTAKES as error:
+        raise CannotStart(str(error)) from error
+    finally:
+        for lock in locks:
+            os.close(lock)
+
+
+async def _serve(settings: Settings, disk: Disk) -> int:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    environment = _environment(disk, max(BLOCKING_THREADS, settings.num_recovery_threads_per_data_dir))
+    broker = Broker(settings, environment)
+    loop.set_exception_handler(exception_handler(broker.failure))
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    broker.failure.add_done_callback(lambda _: stopping.set())
+    starting = loop.create_task(broker.start(), name="start")
+    if not await _done_before(starting, stopping):
+        # Nothing has been served yet. Wait until no thread writes any more: another process may then lock the log
+        # directories.
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        environment.close()
+        return _exit_code(broker)
+    if starting.exception() is not None:
+        environment.close()
+    for listener in starting.result():
+        _events.info(listener.announcement())
+    _events.info("broker.ready", node=settings.node_id, seconds=round(loop.time() - started, 3))
+    # Objects made during start-up live as long as the process: garbage collection need not scan them again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 100)
+    await stopping.wait()
+    if not broker.failure.done():
+        await broker.stop()
+        _events.info("broker.stopped", node=settings.node_id)
+    return _exit_code(broker)
+
+
+def _exit_code(broker: Broker) -> int:
+    if not broker.failure.done():
+        return 0
+    _events.critical("broker.failed", reason=broker.failure.result())
+    return 1
+
+
+async def _done_before(task: "asyncio.Task[Any]", event: asyncio.Event) -> bool:
+    """Return True if the task ended before the event was set."""
+    waiting = asyncio.ensure_future(event.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    return task.done()
+
+
+def exception_handler(failure: "asyncio.Future[str]") -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """Return a handler that logs exceptions of callbacks and stops the broker on a broken invariant.
+
+    An AssertionError does not stop the broker if only one partition or one round of a loop has failed (`CONTAINED`), or
+    one connection, which its transport has closed.
+    """
+
+    def handle(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        _events.error("callback.failed", message=context.get("message"), exc_info=error)
+        is_over = CONTAINED in context or "protocol" in context
+        if isinstance(error, AssertionError) and not is_over and not failure.done():
+            failure.set_result(f"a broken invariant: {error}")
+
+    return handle
+
+
+def _environment(disk: Disk, threads_per_directory: int) -> Environment:
+    """Return the environment of a real process."""
+    loop = asyncio.get_running_loop()
+    executors, syncers = list[ThreadPoolExecutor](), list[Syncer]()
+
+    def threads(count: int) -> ThreadPoolExecutor:
+        executors.append(started_threads(count))
+        return executors[-1]
+
+    def blocking_in(executor: ThreadPoolExecutor) -> RunBlocking:
+        async def run_blocking(function: Callable[..., Any], *arguments: Any) -> Any:
+            return await loop.run_in_executor(executor, function, *arguments)
+
+        return run_blocking
+
+    def access(_path: str) -> DiskAccess:
+        executor = threads(threads_per_directory)
+        syncers.append(best_syncer(loop, executor))
+        return DiskAccess(syncers[-1], blocking_in(executor))
+
+    def close() -> None:
+        while executors:
+            executors.pop().shutdown(wait=True, cancel_futures=True)
+        while syncers:
+            syncers.pop().close()
+
+    return Environment(
+        disk=disk,
+        wall_clock=_wall_clock,
+        clock=time.perf_counter,
+        rng=random.SystemRandom(),
+        run_blocking=blocking_in(threads(BLOCKING_THREADS)),
+        access=access,
+        hostname=socket.gethostname(),
+        boot_id=_boot_id(),
+        descriptors_max=_descriptors_max(),
+        close=close,
+    )
+
+
+def started_threads(count: int) -> ThreadPoolExecutor:
+    """Return an executor that has all its threads. Raises RuntimeError where the system refuses a thread.
+
+    A thread refused later would leave work in an unknown state.
+    """
+    executor = ThreadPoolExecutor(count, thread_name_prefix="blocking")
+    all_there = threading.Barrier(count + 1)
+    try:
+        for _ in range(count):
+            executor.submit(all_there.wait)
+        all_there.wait()
+    except BaseException:
+        all_there.abort()
+        executor.shutdown(wait=False)
+        raise
+    return executor
+
+
+def _boot_id() -> str:
+    """Return the id of the machine's boot.
+
+    Without an id from the system each start has a new one: every unclean stop then counts as a power cut.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return str(uuid.uuid4())
+
+
+def _descriptors_max() -> int:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return DESCRIPTORS_UNLIMITED if limit == resource.RLIM_INFINITY else limit
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _configure_logging(settings: Settings) -> None:
+    structlog.configure(
+        processors=[
+            LogLimit(time.monotonic),
+            *processors_of(settings.logging_format, settings.node_id, is_terminal=sys.stderr.isatty()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

@@ -1,0 +1,105 @@
+"""The three forms of the metadata quorum in a broker: single voter, Raft voter, observer."""
+
+import random
+from collections.abc import Callable, Sequence
+
+from cordwood.cluster.broker.identity import cluster_of, refuse_to_found
+from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.config.voters import metadata_address, voters_of
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.file_measures import FileMeasures
+from cordwood.cluster.metadata.quorum import QuorumFailed, SingleVoter
+from cordwood.cluster.metadata.raft.library import Timing
+from cordwood.cluster.metadata.raft.observer import Observer
+from cordwood.cluster.metadata.raft.voter import RaftQuorum
+from cordwood.cluster.proposals.admission import admission
+from cordwood.replication.log_directory import METADATA
+from cordwood.replication.tasks import RunBlocking
+from cordwood.storage.disk import Disk, Syncable
+from cordwood.storage.errors import DamagedLog
+
+AnyQuorum = SingleVoter | RaftQuorum | Observer
+
+
+def open_quorum(
+    settings: Settings,
+    disk: Disk,
+    run_blocking: RunBlocking,
+    rng: random.Random,
+    failed: Callable[[str], None],
+) -> AnyQuorum:
+    """Read the metadata that this broker keeps. Blocks. `failed` is called with the reason if the broker must stop.
+
+    Raises DamagedLog, CommandRefused, UnknownCommand, WrongDirectory, WrongMetadata; RuntimeError for another PySyncObj
+    than the one that Cordwood was made for.
+    """
+    node_id, voters = BrokerId(settings.node_id), voters_of(settings)
+    directory = f"{settings.log_dirs[0]}/{METADATA}"
+    snapshot_interval_bytes = settings.metadata_log_max_record_bytes_between_snapshots
+
+    def on_failure(error: QuorumFailed) -> None:
+        failed(f"this broker can no longer take part in the metadata: {error}")
+
+    async def sync(file: Syncable) -> None:
+        await run_blocking(file.sync)
+
+    if not voters:
+        refuse_to_found(disk, directory, settings.log_dirs)
+        return SingleVoter.open(
+            disk,
+            directory,
+            sync,
+            rng,
+            node_id=node_id,
+            cluster_id=settings.cluster_id,
+            run_blocking=run_blocking,
+            snapshot_interval_bytes=snapshot_interval_bytes,
+            on_failure=on_failure,
+        )
+    cluster_id = settings.cluster_id or cluster_of(disk, settings.log_dirs)
+    secret, election_s = settings.controller_quorum_secret, settings.controller_quorum_election_timeout_ms / 1000
+    if node_id not in voters:
+        return Observer(
+            node_id, voters, rng, cluster_id=cluster_id, secret=secret, on_failure=on_failure, on_refused=failed
+        )
+    return RaftQuorum.open(
+        disk,
+        directory,
+        node_id,
+        voters,
+        metadata_address(settings),
+        run_blocking,
+        rng,
+        cluster_id=cluster_id,
+        secret=secret,
+        snapshot_interval_bytes=snapshot_interval_bytes,
+        on_failure=on_failure,
+        on_refused=failed,
+        timing=Timing(election_s / 2, election_s, election_s / 10),
+        admit=admission(settings),
+    )
+
+
+async def begin(quorum: AnyQuorum) -> None:
+    """Join the quorum. Return once the cluster is formed and its newest image is known here. Raises OSError."""
+    if not isinstance(quorum, SingleVoter):
+        await quorum.start()
+        await quorum.formed()
+
+
+async def scrub(quorum: AnyQuorum) -> Sequence[DamagedLog]:
+    """Scrub a voter's metadata: compare disk with memory, and rewrite what is damaged. Return the damage.
+
+    A single voter has a second copy instead, which it checks when it starts.
+    """
+    return await quorum.scrub() if isinstance(quorum, RaftQuorum) else ()
+
+
+def damage_of(quorum: AnyQuorum) -> Sequence[DamagedLog]:
+    """Return the damage that was found and repaired when the metadata was opened."""
+    return () if isinstance(quorum, Observer) else quorum.damage
+
+
+def files_of(quorum: AnyQuorum) -> FileMeasures | None:
+    """Return the measures of the metadata files; None for an observer, which keeps the metadata in memory only."""
+    return None if isinstance(quorum, Observer) else quorum.files

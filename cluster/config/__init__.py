@@ -1,0 +1,1 @@
+"""Configuration: keys, values, sources and layers of broker settings and topic configs."""

@@ -1,0 +1,175 @@
+"""Listeners: bind addresses and advertised addresses of the broker."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.metadata.commands import Endpoint
+
+PROTOCOLS = ("PLAINTEXT",)
+
+_ADDRESS = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]*)\]|(?P<host>[^:/\[\]]*)):(?P<port>[0-9]{1,5})"
+)
+_HOST_AND_PORT = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:/@\[\]]+)):(?P<port>[0-9]{1,5})")
+_ALL_INTERFACES = frozenset({"", "0.0.0.0", "::"})
+_ONLY_HERE = ("127.", "localhost", "::1")
+
+
+class ListenerMistake(Exception):
+    """Invalid listeners: a sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One address to listen on. `host` "" means all interfaces; port 0 means a free port, known once bound."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+    advertised_host: str
+    advertised_port: int
+
+    def bound(self, port: int) -> "Listener":
+        """Return this listener with its bound port, which is advertised too if no other port is."""
+        return replace(self, port=port, advertised_port=self.advertised_port or port)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The advertised endpoint: registered in the metadata, and returned to clients."""
+        return Endpoint(self.name, self.advertised_host, self.advertised_port)
+
+    def announcement(self) -> str:
+        """Return the log line of the listener: its bind address and its advertised address."""
+        where = _address(self.host or "all interfaces", self.port)
+        told = _address(self.advertised_host, self.advertised_port)
+        sentence = f"Listener {self.name} on {where}: clients will be told to connect to {told}."
+        if self.host in _ALL_INTERFACES and self.advertised_host.startswith(_ONLY_HERE):
+            sentence += " Only clients on this machine can: set advertised.listeners to an address that others reach."
+        return sentence
+
+
+def listeners_of(settings: Settings, hostname: str = "localhost") -> tuple[Listener, ...]:
+    """Return the listeners for clients and brokers from the settings. Raises ListenerMistake.
+
+    A listener that is not in `advertised.listeners` advertises its bind address; for an empty host ("NAME://:9092") it
+    advertises `hostname`, as Kafka does.
+    """
+    protocols = _protocols(settings.listener_security_protocol_map)
+    bound = _parsed("listeners", settings.listeners)
+    if all(name in {name.upper() for name in settings.controller_listener_names} for name, _, _ in bound):
+        raise ListenerMistake("listeners is empty: give at least one, such as PLAINTEXT://127.0.0.1:9092.")
+    advertised = {
+        name: (host, port) for name, host, port in _parsed("advertised.listeners", settings.advertised_listeners)
+    }
+    for name in advertised.keys() - {name for name, _, _ in bound}:
+        raise ListenerMistake(
+            f"advertised.listeners names {name}, which is not in listeners: add it there, or remove it."
+        )
+    controllers = {name.upper() for name in settings.controller_listener_names}
+    return tuple(
+        _listener(*address, protocols, advertised, hostname) for address in bound if address[0] not in controllers
+    )
+
+
+def controller_listener(settings: Settings) -> tuple[str, int] | None:
+    """Return host ("" for all) and port of the controller listener in `listeners`; None without one.
+
+    Raises ListenerMistake.
+    """
+    controllers = {name.upper() for name in settings.controller_listener_names}
+    for name, host, port in _parsed("listeners", settings.listeners):
+        if name in controllers:
+            return "" if host in _ALL_INTERFACES else host, port
+    return None
+
+
+def http_address(settings: Settings) -> tuple[str, int] | None:
+    """Return host and port of the HTTP server; None without one. Raises ListenerMistake."""
+    if not settings.http_listen:
+        return None
+    match = _HOST_AND_PORT.fullmatch(settings.http_listen)
+    if match is None or int(match["port"]) > 65535:
+        raise ListenerMistake(
+            f"http.listen is {settings.http_listen!r}: write it as HOST:PORT, such as 127.0.0.1:8080."
+        )
+    return match["v6"] or match["host"], int(match["port"])
+
+
+def http_names(settings: Settings, hostname: str) -> frozenset[str]:
+    """Return the host names, in lower case, that HTTP clients may use for this broker. Raises ListenerMistake."""
+    advertised = [listener.advertised_host for listener in listeners_of(settings, hostname)]
+    return frozenset(name.lower() for name in (hostname, *advertised, *settings.http_allowed_hosts))
+
+
+def inter_broker_listener(settings: Settings) -> str:
+    """Return the name of the listener between brokers. Raises ListenerMistake."""
+    names = [listener.name for listener in listeners_of(settings)]
+    wanted = settings.inter_broker_listener_name
+    if wanted is None:
+        return names[0]
+    if wanted.upper() not in names:
+        raise ListenerMistake(
+            f"inter.broker.listener.name is {wanted}, which is not in listeners: add it there, or name one that is."
+        )
+    return wanted.upper()
+
+
+def advertised_text(endpoints: Iterable[Endpoint]) -> str:
+    """Return advertised endpoints in the format of `advertised.listeners`."""
+    return ",".join(f"{at.listener}://{_address(at.host, at.port)}" for at in endpoints)
+
+
+def _listener(
+    name: str, host: str, port: int, protocols: dict[str, str], advertised: dict[str, tuple[str, int]], hostname: str
+) -> Listener:
+    if name not in protocols:
+        raise ListenerMistake(
+            f"Listener {name} has no protocol: add {name}:PLAINTEXT to listener.security.protocol.map."
+        )
+    told_host, told_port = advertised.get(name, (host or hostname, port))
+    if told_host in _ALL_INTERFACES:
+        raise ListenerMistake(
+            f"Clients of listener {name} cannot be told to connect to {told_host or 'no host'}: "
+            f"set advertised.listeners to {name}://HOST:{told_port or port}, with a host that they reach."
+        )
+    return Listener(name, protocols[name], "" if host in _ALL_INTERFACES else host, port, told_host, told_port)
+
+
+def _parsed(key: str, addresses: Sequence[str]) -> list[tuple[str, str, int]]:
+    parsed = []
+    for address in addresses:
+        match = _ADDRESS.fullmatch(address)
+        if match is None or int(match["port"]) > 65535:
+            raise ListenerMistake(
+                f"{key} has {address!r}: write it as NAME://HOST:PORT, such as PLAINTEXT://127.0.0.1:9092."
+            )
+        parsed.append(
+            (match["name"].upper(), match["v6"] if match["host"] is None else match["host"], int(match["port"]))
+        )
+    for at, (name, _, port) in enumerate(parsed):
+        if any(name == other for other, _, _ in parsed[:at]):
+            raise ListenerMistake(f"{key} has two listeners named {name}: give each a name of its own.")
+        if key == "listeners" and port and any((parsed[at][1], port) == other[1:] for other in parsed[:at]):
+            raise ListenerMistake(f"{key} has two listeners on port {port} of the same host: give each its own.")
+    return parsed
+
+
+def _protocols(rows: Sequence[str]) -> dict[str, str]:
+    protocols = {}
+    for row in rows:
+        name, separator, protocol = row.partition(":")
+        if not separator or not name:
+            raise ListenerMistake(f"listener.security.protocol.map has {row!r}: write it as NAME:PLAINTEXT.")
+        if protocol.upper() not in PROTOCOLS:
+            raise ListenerMistake(
+                f"listener.security.protocol.map gives {name} the protocol {protocol}: only PLAINTEXT is supported yet."
+            )
+        protocols[name.upper()] = protocol.upper()
+    return protocols
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

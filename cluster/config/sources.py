@@ -1,0 +1,146 @@
+"""Configuration from a file, the environment and the command line, in rising precedence; every mistake is reported."""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from cordwood.cluster.config.listeners import ListenerMistake, http_address, inter_broker_listener
+from cordwood.cluster.config.settings import SETTINGS, Settings, attribute_of, key_of
+from cordwood.cluster.config.voters import VoterMistake, check_secret
+from cordwood.cluster.metadata.config_values import Kind, Value
+
+ENVIRONMENT_PREFIX = "CORDWOOD_"
+
+NOT_SETTINGS = frozenset(
+    {
+        "CORDWOOD_BOOTSTRAP_SERVERS",
+        "CORDWOOD_CONFIG",
+        "CORDWOOD_DOCKER_CACHE",
+        "CORDWOOD_RECORDS",
+        "CORDWOOD_REQUIRE",
+    }
+)
+"""Environment variables of the command line and of the tests. Brokers inherit them; they are not settings."""
+
+
+class ConfigMistakes(Exception):
+    """Mistakes in a configuration: one sentence each, which says what to do."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        super().__init__("\n".join(sentences))
+        self.sentences = tuple(sentences)
+
+
+def load(toml: str | None = None, environ: Mapping[str, str] | None = None, overrides: Iterable[str] = ()) -> Settings:
+    """Return the settings from a TOML text, `CORDWOOD_LOG_DIRS=…` and the like, and `key=value` texts.
+
+    Later sources have precedence. Reads no file and no environment by itself. Raises ConfigMistakes with all mistakes.
+    """
+    mistakes: list[str] = []
+    rows: list[tuple[str, str, str]] = []
+    rows += _of_toml(toml or "", mistakes)
+    rows += _of_environment(environ or {})
+    rows += _of_overrides(overrides, mistakes)
+    values: dict[str, Value] = {}
+    for origin, key, text in rows:
+        setting = SETTINGS.get(key)
+        if setting is None:
+            mistakes.append(_unknown(origin, key))
+            continue
+        try:
+            values[key] = setting.type.parse(text)
+        except ValueError as error:
+            mistakes.append(f"{origin}: {key} is {text!r}, but must be {error}.")
+    settings = Settings(given=frozenset(values), **{attribute_of(key): value for key, value in values.items()})  # type: ignore[arg-type]
+    mistakes += _contradictions(settings)
+    if mistakes:
+        raise ConfigMistakes(mistakes)
+    return settings
+
+
+def _of_toml(toml: str, mistakes: list[str]) -> Iterator[tuple[str, str, str]]:
+    try:
+        table = tomllib.loads(toml)
+    except tomllib.TOMLDecodeError as error:
+        hint = ""
+        if "overwrite" in str(error):
+            hint = ' Where one key begins like another, put it in quotes: "max.connections.per.ip" = 100.'
+        mistakes.append(f"The configuration file is no valid TOML: {error}.{hint}")
+        return
+    for key, value in _flat(table):
+        text = _text(value)
+        if text is None:
+            mistakes.append(
+                f"The configuration file: {key} is a {type(value).__name__}, but must be a text or a number."
+            )
+        else:
+            yield "The configuration file", key, text
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield dotted keys with their values. Dotted keys, quoted keys and tables are equivalent."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _text(value: object) -> str | None:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str() | int() | float():
+            return str(value)
+        case list() if all(isinstance(word, str | int) for word in value):
+            return ",".join(map(str, value))
+        case _:
+            return None
+
+
+def _of_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    for name, text in sorted(environ.items()):
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in NOT_SETTINGS:
+            yield f"The environment variable {name}", key_of(name.removeprefix(ENVIRONMENT_PREFIX).lower()), text
+
+
+def _of_overrides(overrides: Iterable[str], mistakes: list[str]) -> Iterator[tuple[str, str, str]]:
+    for override in overrides:
+        key, separator, text = override.partition("=")
+        if separator:
+            yield f"--set {override}", key.strip(), text
+        else:
+            mistakes.append(f"--set {override}: write it as key=value.")
+
+
+def _unknown(origin: str, key: str) -> str:
+    near = difflib.get_close_matches(key, SETTINGS, n=1, cutoff=0.6)
+    return f"{origin}: there is no setting {key}." + (f" Did you mean {near[0]}?" if near else "")
+
+
+def _contradictions(settings: Settings) -> Iterator[str]:
+    """Yield a sentence for each required list that is empty, and for values that contradict each other."""
+    for key, setting in SETTINGS.items():
+        if setting.type.kind is Kind.LIST and setting.default and not settings.value_of(key):
+            yield f"{key} is empty: give at least one value, such as {','.join(_words(setting.default))}."
+    if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
+        yield "group.min.session.timeout.ms is more than group.max.session.timeout.ms: no member could join."
+    if settings.message_max_bytes > settings.socket_request_max_bytes:
+        yield "message.max.bytes is more than socket.request.max.bytes: such a batch could never arrive."
+    if settings.log_cleaner_min_compaction_lag_ms > settings.log_cleaner_max_compaction_lag_ms:
+        yield "log.cleaner.min.compaction.lag.ms is more than log.cleaner.max.compaction.lag.ms."
+    try:
+        if settings.listeners:
+            inter_broker_listener(settings)
+    except ListenerMistake as mistake:
+        yield str(mistake)
+    for check in (http_address, check_secret):
+        try:
+            check(settings)
+        except (ListenerMistake, VoterMistake) as mistake:
+            yield str(mistake)
+
+
+def _words(value: Value) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()

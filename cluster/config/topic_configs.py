@@ -1,0 +1,269 @@
+"""Topic configs: Kafka's keys, each with its type, documentation and the broker settings that give its default."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.config.rows import BrokerConfig, ConfigRow, Source, documented, first_valid, set_value
+from cordwood.cluster.config.settings import COMPRESSION_TYPES, HOUR_MS, Settings
+from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.metadata.config_values import (
+    Value,
+    ValueType,
+    boolean,
+    decimal,
+    integer,
+    long,
+    string,
+    text_of,
+    words,
+)
+from cordwood.storage.config import FlushPolicy, LogConfig
+
+MINUTE_MS = 60 * 1000
+INDEX_INTERVAL_BYTES_MAX = 256 << 10
+DELETE_DELAY = "file.delete.delay.ms"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic config: a row of the table.
+
+    `broker_keys` are the settings that give the default; the first that is set has precedence. `times` has the factor
+    of each.
+    """
+
+    type: ValueType
+    documentation: str
+    broker_keys: tuple[str, ...]
+    times: tuple[int, ...] = (1, 1, 1)
+
+
+TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
+    "cleanup.policy": TopicConfig(
+        words("compact", "delete"),
+        "What happens to old records. delete: they go with their segment, by age and size. compact: the newest value of"
+        " each key stays.",
+        ("log.cleanup.policy",),
+    ),
+    "compression.type": TopicConfig(
+        string(*COMPRESSION_TYPES),
+        "Kept for Kafka's tools. Cordwood stores batches as their producer compressed them, whatever stands here.",
+        ("compression.type",),
+    ),
+    "delete.retention.ms": TopicConfig(
+        long(0), "How long a tombstone stays in a compacted topic.", ("log.cleaner.delete.retention.ms",)
+    ),
+    DELETE_DELAY: TopicConfig(
+        long(0),
+        "How long the files of a removed segment, or of the deleted topic, stay for readers that have begun.",
+        ("log.segment.delete.delay.ms",),
+    ),
+    "flush.messages": TopicConfig(
+        long(1),
+        "Kept for Kafka's tools; flush.policy says when records are flushed.",
+        ("log.flush.interval.messages",),
+    ),
+    "flush.ms": TopicConfig(
+        long(0),
+        "Kept for Kafka's tools; flush.policy says when records are flushed.",
+        ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ),
+    "flush.policy": TopicConfig(
+        string("group", "os"),
+        "When a record is acknowledged. group: once it is fdatasynced; one fdatasync serves every record that arrived"
+        " meanwhile. os: once the operating system has it in memory, as Kafka does; a power cut can lose it.",
+        ("flush.policy",),
+    ),
+    "index.interval.bytes": TopicConfig(
+        integer(0),
+        "Log bytes between two entries of the offset index; no more than 256 KiB.",
+        ("log.index.interval.bytes",),
+    ),
+    "max.compaction.lag.ms": TopicConfig(
+        long(1), "Age by which a record of a compacted topic is compacted.", ("log.cleaner.max.compaction.lag.ms",)
+    ),
+    "max.message.bytes": TopicConfig(
+        integer(0), "The largest batch that is taken, as compressed by its producer.", ("message.max.bytes",)
+    ),
+    "message.timestamp.after.max.ms": TopicConfig(
+        long(0),
+        "How far a record's time may lie ahead of the broker's clock.",
+        ("log.message.timestamp.after.max.ms",),
+    ),
+    "message.timestamp.before.max.ms": TopicConfig(
+        long(0),
+        "How far a record's time may lie behind the broker's clock.",
+        ("log.message.timestamp.before.max.ms",),
+    ),
+    "message.timestamp.type": TopicConfig(
+        string("CreateTime", "LogAppendTime"),
+        "Whether records keep the time that their producer gave them, or get the broker's.",
+        ("log.message.timestamp.type",),
+    ),
+    "min.cleanable.dirty.ratio": TopicConfig(
+        decimal(0, 1),
+        "Share of superseded bytes from which a compacted topic is compacted.",
+        ("log.cleaner.min.cleanable.ratio",),
+    ),
+    "min.compaction.lag.ms": TopicConfig(
+        long(0), "Age before which a record is not compacted.", ("log.cleaner.min.compaction.lag.ms",)
+    ),
+    "min.insync.replicas": TopicConfig(
+        integer(1), "Replicas that must have a record before acks=all succeeds.", ("min.insync.replicas",)
+    ),
+    "preallocate": TopicConfig(
+        boolean(),
+        "Kept for Kafka's tools. Cordwood always reserves a segment's space ahead.",
+        ("log.preallocate",),
+    ),
+    "retention.bytes": TopicConfig(
+        long(-1), "Size of a partition beyond which its oldest segments go; -1 for any size.", ("log.retention.bytes",)
+    ),
+    "retention.ms": TopicConfig(
+        long(-1),
+        "Age beyond which records go, with their segment; -1 for never.",
+        ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+        (1, MINUTE_MS, HOUR_MS),
+    ),
+    "segment.bytes": TopicConfig(integer(14), "Size at which a segment is closed.", ("log.segment.bytes",)),
+    "segment.index.bytes": TopicConfig(
+        integer(4), "Length of its index at which a segment is closed.", ("log.index.size.max.bytes",)
+    ),
+    "segment.jitter.ms": TopicConfig(
+        long(0),
+        "At random up to this much earlier than segment.ms.",
+        ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        (1, HOUR_MS),
+    ),
+    "segment.ms": TopicConfig(
+        long(1), "Age at which a segment is closed.", ("log.roll.ms", "log.roll.hours"), (1, HOUR_MS)
+    ),
+    "unclean.leader.election.enable": TopicConfig(
+        boolean(),
+        "Whether a replica that lacks committed records may lead. Cordwood never does this by itself.",
+        ("unclean.leader.election.enable",),
+    ),
+}
+"""The table, by key."""
+
+
+def validate_changes(own: Mapping[str, str], changes: Mapping[str, str | None], broker: BrokerConfig) -> None:
+    """Check changes of a topic that has `own` configs; None removes a config. Raises Refused as `validate` does."""
+    validate({key: text for key, text in changes.items() if text is not None}, broker)
+    if {"min.compaction.lag.ms", "max.compaction.lag.ms"} & changes.keys():
+        changed = {**own, **changes}
+        _check_compaction_lags({key: text for key, text in changed.items() if text is not None}, broker)
+
+
+def validate(configs: Mapping[str, str | None], broker: BrokerConfig) -> None:
+    """Check the configs of a topic. Raises Refused(INVALID_CONFIG) with a sentence."""
+    for key, text in configs.items():
+        row = TOPIC_CONFIGS.get(key)
+        if row is None:
+            raise Refused(ErrorCode.invalid_config, f"Unknown topic config name: {key}")
+        if text is None:
+            raise Refused(ErrorCode.invalid_config, f"Null value not supported for topic configs: {key}")
+        try:
+            row.type.parse(text)
+        except ValueError as error:
+            message = f"Invalid value {text} for configuration {key}: it must be {error}."
+            raise Refused(ErrorCode.invalid_config, message) from None
+    if "min.compaction.lag.ms" in configs or "max.compaction.lag.ms" in configs:
+        known = {key: text for key, text in configs.items() if text is not None}
+        _check_compaction_lags(known, broker)
+
+
+def ignored(configs: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each config of a topic that has no effect: set by a newer version, or by mistake."""
+    for key, text in configs.items():
+        row = TOPIC_CONFIGS.get(key)
+        if row is None:
+            yield f"{key} is not known"
+        elif (mistake := set_value(key, text, Source.DYNAMIC_TOPIC, row.type).mistake) is not None:
+            yield f"{key} is {text!r}, and must be {mistake}"
+
+
+def value_of(key: str, configs: Mapping[str, str], broker: BrokerConfig) -> Value:
+    """Return the effective value of a topic's config: its own, or the broker's. Raises KeyError for an unknown key.
+
+    An own value that is invalid for the key is not used: see `ignored`.
+    """
+    row = TOPIC_CONFIGS[key]
+    if key in configs and (own := row.type.read(configs[key])) is not None:
+        return own
+    broker_key, value = broker.found(row.broker_keys)
+    return _scaled(value, row.times[row.broker_keys.index(broker_key)])
+
+
+def describe(configs: Mapping[str, str], broker: BrokerConfig, keys: Iterable[str] = TOPIC_CONFIGS) -> list[ConfigRow]:
+    """Return the rows of a topic with these configs of its own: of every key, or of those in `keys`."""
+    return [_row(key, TOPIC_CONFIGS[key], configs, broker) for key in keys]
+
+
+def log_config(configs: Mapping[str, str], broker: BrokerConfig | Settings) -> LogConfig:
+    """Return the log configuration of a topic with these configs."""
+    if isinstance(broker, Settings):
+        broker = BrokerConfig(broker)
+
+    def number(key: str) -> int:
+        value = value_of(key, configs, broker)
+        assert isinstance(value, int), f"{key} is a number"
+        return value
+
+    policies = value_of("cleanup.policy", configs, broker)
+    assert isinstance(policies, tuple), "cleanup.policy is a list"
+    has_own_delay = _row(DELETE_DELAY, TOPIC_CONFIGS[DELETE_DELAY], configs, broker).source < Source.STATIC_BROKER
+    _, producer_expiry_ms = broker.found(("producer.id.expiration.ms",))
+    assert isinstance(producer_expiry_ms, int), "producer.id.expiration.ms is a number"
+    return LogConfig(
+        segment_bytes=number("segment.bytes"),
+        segment_ms=number("segment.ms"),
+        # A read checks the whole interval between two index entries to prove any batch in it.
+        index_interval_bytes=min(number("index.interval.bytes"), INDEX_INTERVAL_BYTES_MAX),
+        index_bytes_max=number("segment.index.bytes"),
+        retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"),
+        batch_bytes_max=number("max.message.bytes"),
+        flush_policy=FlushPolicy(value_of("flush.policy", configs, broker)),
+        producer_expiry_ms=producer_expiry_ms,
+        compacted="compact" in policies,
+        deletable="delete" in policies,
+        log_append_time=value_of("message.timestamp.type", configs, broker) == "LogAppendTime",
+        timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        delete_delay_ms=number(DELETE_DELAY) if has_own_delay else None,
+    )
+
+
+def _check_compaction_lags(configs: Mapping[str, str], broker: BrokerConfig) -> None:
+    least = value_of("min.compaction.lag.ms", configs, broker)
+    most = value_of("max.compaction.lag.ms", configs, broker)
+    assert isinstance(least, int), "min.compaction.lag.ms is a number"
+    assert isinstance(most, int), "max.compaction.lag.ms is a number"
+    if least > most:
+        message = f"min.compaction.lag.ms ({least}) must not be more than max.compaction.lag.ms ({most})."
+        raise Refused(ErrorCode.invalid_config, message)
+
+
+def _row(key: str, row: TopicConfig, configs: Mapping[str, str], broker: BrokerConfig) -> ConfigRow:
+    own = (set_value(key, configs[key], Source.DYNAMIC_TOPIC, row.type),) if key in configs else ()
+    synonyms = own + tuple(broker.synonyms(row.broker_keys))
+    counts = first_valid(synonyms)
+    return ConfigRow(
+        key,
+        text_of(value_of(key, configs, broker)),
+        Source.DEFAULT if counts is None else counts.source,
+        row.type.kind,
+        False,
+        documented(row.documentation, synonyms),
+        synonyms,
+    )
+
+
+def _scaled(value: Value, times: int) -> Value:
+    """Convert hours or minutes to milliseconds; -1 means no limit in any unit."""
+    if times == 1 or not isinstance(value, int) or value < 0:
+        return value
+    return value * times

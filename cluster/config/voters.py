@@ -1,0 +1,67 @@
+"""Voters of the metadata quorum: their addresses, the shared secret, and this broker's own metadata address."""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+
+from cordwood.cluster.config.listeners import ListenerMistake, controller_listener
+from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.metadata.commands import BrokerId
+
+SIZES = (1, 3, 5)
+
+_VOTER = re.compile(r"(?P<id>[0-9]{1,9})@(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:@\[\]]+)):(?P<port>[0-9]{1,5})")
+
+Address = tuple[str, int]
+
+
+class VoterMistake(Exception):
+    """An invalid quorum configuration: a sentence that says what to do."""
+
+
+def voters_of(settings: Settings) -> Mapping[BrokerId, Address]:
+    """Return host and port of every voter by its id; empty for a cluster of one broker. Raises VoterMistake."""
+    voters: dict[BrokerId, Address] = {}
+    for text in settings.controller_quorum_voters:
+        match = _VOTER.fullmatch(text)
+        if match is None or int(match["port"]) > 65535:
+            raise VoterMistake(f"controller.quorum.voters has {text!r}: write it as ID@HOST:PORT.")
+        broker_id = BrokerId(int(match["id"]))
+        if broker_id in voters:
+            raise VoterMistake(f"controller.quorum.voters has broker {broker_id} twice: name each voter once.")
+        voters[broker_id] = (match["v6"] or match["host"], int(match["port"]))
+    if voters and len(voters) not in SIZES:
+        raise VoterMistake(
+            f"controller.quorum.voters has {len(voters)} voters: name 1, 3 or 5. Further brokers follow without a vote."
+        )
+    return voters
+
+
+def check_secret(settings: Settings) -> None:
+    """Raise VoterMistake if other machines can reach the quorum's ports and the quorum has no secret."""
+    hosts = [host for host, _ in voters_of(settings).values()]
+    if not hosts or settings.controller_quorum_secret:
+        return
+    listener = controller_listener(settings)
+    if not all(map(_is_loopback, hosts if listener is None else [*hosts, listener[0]])):
+        raise VoterMistake(
+            "controller.quorum.secret is empty, and other machines can reach the metadata quorum: whoever does could"
+            " change anything. Give all brokers of the cluster the same long random text."
+        )
+
+
+def metadata_address(settings: Settings) -> Address:
+    """Return the address where this broker, which must be a voter, listens for others. Raises VoterMistake."""
+    own = voters_of(settings)[BrokerId(settings.node_id)]
+    try:
+        listener = controller_listener(settings)
+    except ListenerMistake as mistake:
+        raise VoterMistake(str(mistake)) from None
+    return own if listener is None else listener
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

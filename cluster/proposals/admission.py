@@ -1,0 +1,92 @@
+"""Admission of commands that another broker proposes: the same checks as in the request handlers.
+
+The other broker may run another version, or may not belong to this cluster.
+"""
+
+from collections.abc import Iterable
+
+from kio.schema.errors import ErrorCode
+
+from cordwood.cluster.config.rows import BrokerConfig, broker_config
+from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.config.topic_configs import validate
+from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.kafka.config_resources import check_changes
+from cordwood.cluster.metadata.commands import (
+    AllocateProducerIds,
+    AlterConfigs,
+    Command,
+    CreateAcls,
+    CreatePartitions,
+    CreateTopic,
+    RegisterBroker,
+    ResourceType,
+)
+from cordwood.cluster.metadata.image import EMPTY, CommandRefused, Image
+from cordwood.cluster.metadata.proposers import Admit
+from cordwood.cluster.proposals import topics
+
+TEXT_BYTES_MAX = 32_000
+"""Largest length of one name, host or value: Kafka's older messages have 16 bits for it."""
+PORT_MAX = 65_535
+ENDPOINTS_MAX = 100
+PRODUCER_IDS_MAX = 100_000
+
+
+def admission(settings: Settings) -> Admit:
+    """Return the check for a broker with these settings."""
+
+    def admit(command: Command, image: Image) -> None:
+        try:
+            _check(command, image, broker_config(settings, image))
+        except Refused as refusal:
+            raise CommandRefused(refusal.code, refusal.message or refusal.code.name) from None
+
+    return admit
+
+
+def _check(command: Command, image: Image, broker: BrokerConfig) -> None:
+    """Raise Refused for a command that the handlers would refuse."""
+    match command:
+        case RegisterBroker():
+            _check_registration(command)
+        case CreateTopic():
+            topics.check_name(command.name)
+            validate(dict(command.configs), broker)
+            _check_range(len(command.assignments), 1, topics.PARTITIONS_PER_REQUEST_MAX)
+        case CreatePartitions():
+            _check_range(len(command.assignments), 1, topics.PARTITIONS_PER_REQUEST_MAX)
+        case AlterConfigs():
+            _check_configs(command, image, broker)
+        case AllocateProducerIds():
+            _check_range(command.count, 1, PRODUCER_IDS_MAX)
+        case CreateAcls():
+            _check_texts(text for _, acl in command.acls for text in (acl.on.name, acl.principal, acl.host))
+        case _:
+            pass
+
+
+def _check_registration(command: RegisterBroker) -> None:
+    _check_range(len(command.listeners), 0, ENDPOINTS_MAX)
+    for endpoint in command.listeners:
+        _check_texts((endpoint.listener, endpoint.host))
+        _check_range(endpoint.port, 0, PORT_MAX)
+    _check_texts((command.rack or "", *command.log_dirs))
+
+
+def _check_configs(command: AlterConfigs, image: Image, broker: BrokerConfig) -> None:
+    own = EMPTY
+    if command.resource_type is ResourceType.TOPIC and command.name in image.topics_by_name:
+        own = image.topics_by_name[command.name].configs
+    _check_texts((command.name, *(change.value or "" for change in command.changes)))
+    check_changes(command.resource_type, own, command.changes, broker)
+
+
+def _check_texts(texts: Iterable[str]) -> None:
+    if any(len(text.encode()) > TEXT_BYTES_MAX for text in texts):
+        raise Refused(ErrorCode.invalid_request, f"A text has more than {TEXT_BYTES_MAX} bytes.")
+
+
+def _check_range(number: int, least: int, most: int) -> None:
+    if not least <= number <= most:
+        raise Refused(ErrorCode.invalid_request, f"{number} is not from {least} to {most}.")

@@ -1,0 +1,1 @@
+"""Detection and repair of damaged and unflushed replicas."""

@@ -1,0 +1,1 @@
+"""Budgets of the broker process: memory pools, and threads for decoding."""

@@ -1,0 +1,64 @@
+"""Queue for decoding records in threads, one job at a time, within a memory pool.
+
+Decoding holds the interpreter: several threads would be no faster, would delay the event loop for longer, and would
+take threads from work that waits for a disk.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from cordwood.cluster.resources.memory import MemoryPool
+from cordwood.replication.log_directory import LogDirectory
+from cordwood.replication.tasks import RunBlocking
+from cordwood.storage.errors import OutOfResources
+
+SEARCH_BYTES = 16 << 20
+"""Memory counted for reading and searching a log. Only batches made for it decompress to more."""
+RETRY_INTERVAL_S = 0.05
+WAIT_S_MAX = 10.0
+
+
+class DecodeQueue:
+    """The decode queue of one broker."""
+
+    def __init__(self, run_blocking: RunBlocking, pool: MemoryPool) -> None:
+        self._run_blocking, self._pool = run_blocking, pool
+        self._turn, self._large_turn = asyncio.Lock(), asyncio.Lock()
+        self._of_directories: dict[LogDirectory, DecodeQueue] = {}
+
+    def of(self, directory: LogDirectory) -> "DecodeQueue":
+        """Return the queue for work that also reads the directory's disk, and may take as long as that disk does."""
+        queue = self._of_directories.get(directory)
+        if queue is None:
+            queue = self._of_directories[directory] = DecodeQueue(directory.run_blocking, self._pool)
+        return queue
+
+    async def run(self, function: Callable[..., Any], *arguments: Any, size: int = SEARCH_BYTES) -> Any:
+        """Run the function in a thread, after earlier work. Return its result or raise its exception.
+
+        `size` bounds the bytes that it decompresses. Large work waits for room in order, and small work goes first
+        meanwhile. Raises OutOfResources if there is no room for WAIT_S_MAX.
+        """
+        if size <= self._pool.own:
+            return await self._run(function, arguments, size)
+        async with self._large_turn:
+            return await self._run(function, arguments, size)
+
+    async def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...], size: int) -> Any:
+        await self._take(size)
+        try:
+            async with self._turn:
+                return await self._run_blocking(function, *arguments)
+        finally:
+            self._pool.used -= size
+
+    async def _take(self, size: int) -> None:
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + WAIT_S_MAX
+        self._pool.waits += not self._pool.has_room(size)
+        while not self._pool.has_room(size):
+            if loop.time() > give_up_at:
+                raise OutOfResources(f"no room to unpack {size} bytes of records: other clients hold the memory")
+            await asyncio.sleep(RETRY_INTERVAL_S)
+        self._pool.used += size

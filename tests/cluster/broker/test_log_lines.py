@@ -1,0 +1,70 @@
+"""Log lines in each format, without secrets."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_fixture import RunningBroker
+from command import cordwood
+
+from cordwood.cluster.broker.log_lines import processors_of
+from cordwood.cluster.config.settings import SECRETS, Settings, attribute_of
+
+WORD = "open-sesame"
+
+
+def line(log_format: str, *, is_terminal: bool = False, **event: Any) -> str:
+    told: Any = event
+    for processor in processors_of(log_format, 7, is_terminal=is_terminal):
+        told = processor(None, "info", told)
+    return str(told)
+
+
+def test_lines_for_collectors_say_which_broker_tells() -> None:
+    told = json.loads(line("json", event="topic.created", topic="a b"))
+    assert (told["event"], told["topic"], told["node"], told["level"]) == ("topic.created", "a b", 7, "info")
+    told_as_logfmt = line("logfmt", event="topic.created", topic="a b")
+    assert 'event=topic.created topic="a b" level=info' in told_as_logfmt
+    assert told_as_logfmt.endswith("node=7")
+
+
+def test_auto_is_text_on_a_terminal_and_logfmt_elsewhere() -> None:
+    assert "[info     ] topic.created" in line("auto", is_terminal=True, event="topic.created")
+    assert "event=topic.created" in line("auto", event="topic.created")
+
+
+def test_an_error_is_one_line_for_collectors() -> None:
+    try:
+        raise RuntimeError("nobody knows")
+    except RuntimeError as error:
+        for log_format in ("logfmt", "json"):
+            told = line(log_format, event="request.failed", exc_info=error)
+            assert "nobody knows" in told
+            assert "\n" not in told
+
+
+def test_secrets_are_not_in_the_words_for_the_settings() -> None:
+    assert "controller.quorum.secret" in SECRETS
+    secrets: dict[str, Any] = {attribute_of(key): WORD for key in SECRETS}
+    assert WORD not in repr(Settings(**secrets))
+
+
+@pytest.fixture
+def telling(tmp_path: Path) -> Iterator[RunningBroker]:
+    """Yield a broker that logs JSON and has a secret."""
+    broker = RunningBroker(tmp_path / "data", logging_format="json", controller_quorum_secret=WORD)
+    broker.ready_mark = '"event": "broker.ready"'
+    yield broker.start()
+    broker.stop()
+
+
+def test_a_running_broker_tells_what_happens_and_no_secret(telling: RunningBroker) -> None:
+    cordwood("topic", "create", "t", bootstrap=telling.bootstrap)
+    cordwood("topic", "delete", "t", "--yes", bootstrap=telling.bootstrap)
+    lines = [json.loads(told) for told in telling.output.splitlines()]
+    events = [told["event"] for told in lines]
+    assert events.index("topic.created") < events.index("topic.deleted")
+    assert {told["node"] for told in lines} == {1}
+    assert WORD not in telling.output

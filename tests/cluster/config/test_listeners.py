@@ -1,0 +1,111 @@
+"""Listeners and advertised listeners: defaults, several of them, and invalid combinations."""
+
+import pytest
+
+from cordwood.cluster.config.listeners import Listener, ListenerMistake, http_address, listeners_of
+from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.metadata.commands import Endpoint
+
+
+def listeners(*bound: str, advertised: tuple[str, ...] = (), protocols: tuple[str, ...] = ()) -> tuple[Listener, ...]:
+    settings = Settings(
+        listeners=bound,
+        advertised_listeners=advertised,
+        listener_security_protocol_map=("PLAINTEXT:PLAINTEXT", *protocols),
+    )
+    return listeners_of(settings, hostname="box")
+
+
+def mistake(*bound: str, advertised: tuple[str, ...] = (), protocols: tuple[str, ...] = ()) -> str:
+    with pytest.raises(ListenerMistake) as error:
+        listeners(*bound, advertised=advertised, protocols=protocols)
+    return str(error.value)
+
+
+def test_a_listener_is_advertised_as_it_is_bound() -> None:
+    (listener,) = listeners("PLAINTEXT://10.0.0.5:9092")
+    assert (listener.host, listener.port) == ("10.0.0.5", 9092)
+    assert listener.endpoint == Endpoint("PLAINTEXT", "10.0.0.5", 9092)
+    assert listener.announcement() == (
+        "Listener PLAINTEXT on 10.0.0.5:9092: clients will be told to connect to 10.0.0.5:9092."
+    )
+
+
+def test_several_listeners_tell_their_clients_different_addresses() -> None:
+    inside, outside = listeners(
+        "PLAINTEXT://0.0.0.0:9092",
+        "outside://:19092",
+        advertised=("PLAINTEXT://broker.lan:9092", "OUTSIDE://example.org:443"),
+        protocols=("OUTSIDE:PLAINTEXT",),
+    )
+    assert inside.announcement() == (
+        "Listener PLAINTEXT on all interfaces:9092: clients will be told to connect to broker.lan:9092."
+    )
+    assert (outside.name, outside.host, outside.endpoint) == ("OUTSIDE", "", Endpoint("OUTSIDE", "example.org", 443))
+
+
+def test_an_unnamed_host_is_advertised_by_the_machines_name() -> None:
+    (listener,) = listeners("PLAINTEXT://:9092")
+    assert (listener.host, listener.advertised_host) == ("", "box")
+
+
+def test_a_listener_on_all_interfaces_that_tells_localhost_is_warned_of() -> None:
+    (listener,) = listeners("PLAINTEXT://0.0.0.0:9092", advertised=("PLAINTEXT://localhost:9092",))
+    assert "Only clients on this machine can" in listener.announcement()
+
+
+def test_a_port_of_the_systems_choice_is_advertised_once_it_is_known() -> None:
+    (listener,) = listeners("PLAINTEXT://127.0.0.1:0")
+    assert listener.bound(40001).endpoint == Endpoint("PLAINTEXT", "127.0.0.1", 40001)
+    (fixed,) = listeners("PLAINTEXT://127.0.0.1:0", advertised=("PLAINTEXT://example.org:443",))
+    assert fixed.bound(40001).endpoint == Endpoint("PLAINTEXT", "example.org", 443)
+
+
+def test_addresses_of_the_sixth_version() -> None:
+    (listener,) = listeners("PLAINTEXT://[::1]:9092")
+    assert (listener.host, listener.port) == ("::1", 9092)
+    assert "[::1]:9092" in listener.announcement()
+    assert "set advertised.listeners to PLAINTEXT://HOST:9092" in mistake("PLAINTEXT://[::]:9092")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "9092", "localhost:9092", "PLAINTEXT://host", "PLAINTEXT://host:port", "PLAINTEXT://h:70000", "://h:1"],
+)
+def test_what_is_no_address_is_shown_how_to_write_one(address: str) -> None:
+    assert "write it as NAME://HOST:PORT" in mistake(address)
+
+
+def test_clients_cannot_connect_to_everywhere() -> None:
+    sentence = mistake("PLAINTEXT://0.0.0.0:9092")
+    assert sentence == (
+        "Clients of listener PLAINTEXT cannot be told to connect to 0.0.0.0: "
+        "set advertised.listeners to PLAINTEXT://HOST:9092, with a host that they reach."
+    )
+    assert "cannot be told" in mistake("PLAINTEXT://:9092", advertised=("PLAINTEXT://:9092",))
+
+
+def test_other_contradictions() -> None:
+    plain = "PLAINTEXT://127.0.0.1:9092"
+    assert "add it there, or remove it" in mistake(plain, advertised=("LAN://host:1",))
+    assert "add LAN:PLAINTEXT" in mistake("LAN://127.0.0.1:9092")
+    assert "only PLAINTEXT is supported yet" in mistake(plain, protocols=("LAN:SSL",))
+    assert "write it as NAME:PLAINTEXT" in mistake(plain, protocols=("LAN",))
+    assert "two listeners named PLAINTEXT" in mistake(plain, "PLAINTEXT://127.0.0.1:9093")
+    assert "two listeners on port 9092" in mistake(plain, "LAN://127.0.0.1:9092", protocols=("LAN:PLAINTEXT",))
+    assert "listeners is empty" in mistake()
+
+
+def test_http_has_one_address_or_none() -> None:
+    assert http_address(Settings()) is None
+    assert http_address(Settings(http_listen="127.0.0.1:8080")) == ("127.0.0.1", 8080)
+    assert http_address(Settings(http_listen="[::1]:0")) == ("::1", 0)
+
+
+@pytest.mark.parametrize(
+    "address", ["8080", ":8080", "http://localhost:8080", "localhost", "localhost:70000", "::1:80"]
+)
+def test_what_is_no_address_for_http_is_shown_how_to_write_one(address: str) -> None:
+    with pytest.raises(ListenerMistake) as refused:
+        http_address(Settings(http_listen=address))
+    assert str(refused.value) == f"http.listen is {address!r}: write it as HOST:PORT, such as 127.0.0.1:8080."

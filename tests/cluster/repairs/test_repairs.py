@@ -1,0 +1,482 @@
+"""Damage on one replica's disk: found by any reader, never served, and refetched from other replicas (promise 4)."""
+
+import asyncio
+import errno
+import random
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+
+import pytest
+from quorum_in_memory import MetadataLog
+from replica_fixture import ME, NOW_MS, ReplicaStory
+from structlog.testing import capture_logs
+from virtual_time import run
+
+from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, tell
+from cordwood.chaos.sim.values import values_between
+from cordwood.cluster.repairs.damage import DamageRegister, DamageState
+from cordwood.cluster.repairs.repairs import REST_S, Repairs
+from cordwood.replication.channel import Channel
+from cordwood.replication.frames import Open
+from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
+from cordwood.replication.log_maintenance import Intervals, LogMaintenance
+from cordwood.replication.log_repair import QUARANTINE
+from cordwood.replication.partition import PartitionRefused
+from cordwood.replication.range_reads import RangeReader
+from cordwood.replication.scrubber import PASS_S
+from cordwood.replication.truncation import Truncations
+
+VALUES = [f"value-{number}" for number in range(60)]
+FOUND_S = 30.0
+REPAIRED_S = 60.0
+PARTITION = f"/data/topics/{TOPIC_ID}/0"
+
+
+def files(cluster: ReplicaCluster, broker: int, ending: str) -> list[str]:
+    """Return the files of the broker's replica, oldest first."""
+    return [path for path in cluster.disks[broker].files() if path.startswith(PARTITION) and path.endswith(ending)]
+
+
+def flip(cluster: ReplicaCluster, broker: int, path: str, position: int = 100) -> None:
+    cluster.disks[broker].flip(path, position, 3)
+
+
+def lose_tail(cluster: ReplicaCluster, broker: int) -> None:
+    """Damage the last batch of a stopped broker; no batch follows it."""
+    path = files(cluster, broker, ".log")[-1]
+    flip(cluster, broker, path, len(cluster.disks[broker].content(path).rstrip(b"\0")) - 1)
+
+
+async def filled(cluster: ReplicaCluster) -> None:
+    for value in VALUES:
+        await cluster.produce(value)
+    await cluster.settled()
+
+
+async def is_whole_again(cluster: ReplicaCluster, *, times: int = 1) -> None:
+    """Wait until all damage found is repaired and all replicas are in sync and equal."""
+
+    def is_done() -> bool:
+        registers = [running.damage for running in cluster.running.values()]
+        found, repaired = sum(each.found for each in registers), sum(each.repaired for each in registers)
+        return found >= times and found == repaired
+
+    await cluster.until(is_done, "everything found is repaired", REPAIRED_S)
+    await cluster.settled()
+    for broker in cluster.ids:
+        assert cluster.values(broker) == VALUES
+
+
+def a_follower(cluster: ReplicaCluster) -> int:
+    return next(broker for broker in cluster.ids if broker != cluster.leader())
+
+
+@pytest.mark.parametrize("at", [0, 1, -1], ids=["first segment", "second segment", "active segment"])
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_flipped_batch_of_a_running_broker_is_repaired(role: str, at: int) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = cluster.leader() if role == "leader" else a_follower(cluster)
+        before = cluster.image()
+        flip(cluster, broker, files(cluster, broker, ".log")[at])
+        end = cluster.replica(broker).log.log_end
+        await cluster.until(lambda: cluster.running[broker].damage.found == 1, "it is found", FOUND_S)
+        await is_whole_again(cluster)
+        assert cluster.running[broker].damage.found == 1
+        assert cluster.image() == before, "nobody leaves the in-sync set, and no leader changes"
+        assert cluster.replica(broker).log.log_end == end
+
+    tell(story)
+
+
+@pytest.mark.parametrize("at", [0, 1, -1], ids=["first segment", "second segment", "active segment"])
+def test_a_broker_that_starts_with_a_flipped_batch_does_not_lead_before_it_is_repaired(at: int) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = cluster.leader()
+        await cluster.kill(broker)
+        flip(cluster, broker, files(cluster, broker, ".log")[at])
+        cluster.start(broker)
+        await is_whole_again(cluster)
+
+    tell(story)
+
+
+def test_all_start_at_once_and_the_damaged_one_first() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        for broker in cluster.ids:
+            await cluster.kill(broker)
+        flip(cluster, 1, files(cluster, 1, ".log")[0])
+        cluster.start(1)
+        await asyncio.sleep(1)
+        for broker in (2, 3):
+            cluster.start(broker)
+        await is_whole_again(cluster)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("name", [".index", "leader-epochs", "recovery", "flushed"])
+def test_what_can_be_worked_out_again_costs_nobody_the_isr(name: str) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = a_follower(cluster)
+        await cluster.running[broker].log_maintenance.save(cluster.replica(broker))
+        before = cluster.image()
+        path = "/data/flushed" if name == "flushed" else files(cluster, broker, name)[0]
+        flip(cluster, broker, path, 20)
+        await is_whole_again(cluster)
+        assert cluster.image() == before
+        await cluster.kill(broker)
+        cluster.start(broker)
+        await cluster.settled()
+        assert cluster.running[broker].damage.found == 0
+
+    tell(story)
+
+
+def test_the_damaged_segment_is_kept_for_who_wants_to_look() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = a_follower(cluster)
+        path = files(cluster, broker, ".log")[1]
+        flip(cluster, broker, path)
+        damaged = cluster.disks[broker].content(path)
+        await is_whole_again(cluster)
+        [copy] = [name for name in cluster.disks[broker].files() if QUARANTINE in name and name.endswith(".log")]
+        assert cluster.disks[broker].content(copy) == damaged
+
+    tell(story)
+
+
+def test_a_repair_that_ends_in_a_way_nobody_thought_of_is_tried_again_and_meanwhile_the_replica_follows() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = a_follower(cluster)
+        # From here on only repairs sync the flushed-offset marks.
+        await cluster.running[broker].log_maintenance.save(cluster.replica(broker))
+        await cluster.kill(broker)
+        lose_tail(cluster, broker)
+        cluster.start(broker)
+        replica = cluster.replica(broker)
+
+        def stumble(path: str) -> None:
+            if path == "/data/flushed":
+                raise RuntimeError("can't start new thread")
+
+        cluster.disks[broker].on_sync, sound = stumble, cluster.disks[broker].on_sync
+        with capture_logs() as told:
+            await cluster.until(lambda: bool(repairs_given_up(told)), "the repair has failed", FOUND_S)
+            epoch = cluster.image().leader_epoch
+            await asyncio.sleep(0.9 * REST_S)
+            assert cluster.image().leader_epoch == epoch, "nobody gets a new leader while it rests"
+            await cluster.until(lambda: replica.following is not None, "it follows nonetheless", REST_S)
+            await cluster.until(lambda: len(repairs_given_up(told)) > 1, "it is tried again", 2 * REST_S)
+        assert "can't start new thread" in next(
+            str(line["reason"]) for line in told if line["event"] == "replica.not_cut"
+        )
+        cluster.disks[broker].on_sync = sound
+        await is_whole_again(cluster)
+
+    tell(story)
+
+
+def repairs_given_up(told: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    return [line for line in told if line["event"] == "replica.not_repaired"]
+
+
+def test_looking_after_what_is_not_well_goes_on_after_whatever_went_wrong() -> None:
+    async def story() -> None:
+        broker, tries = ReplicaStory(), 0
+
+        def open_more() -> None:
+            nonlocal tries
+            tries += 1
+            raise RuntimeError("can't start new thread")
+
+        broker.disk.leave_free(0)
+        broker.disk.faults.fail_next_write("", code=errno.ENOSPC)
+        with pytest.raises(PartitionRefused):
+            broker.partition()
+        repairs = repairs_of(broker, open_more)
+        with capture_logs() as told:
+            await repairs.declared()
+            await asyncio.sleep(3 * REST_S)
+        assert tries > 1
+        assert {line["event"] for line in told} == {"repairs.failed"}
+        await repairs.close()
+
+    run(story())
+
+
+def repairs_of(broker: ReplicaStory, open_more: Callable[[], None]) -> Repairs:
+    """Return the repairs of a broker without leader connections."""
+
+    def nobody(leader: int) -> LeaderConnection:
+        raise AssertionError(f"nobody follows {leader}")
+
+    log_maintenance = LogMaintenance(broker.replicas, lambda: NOW_MS, Intervals(1e9, 0.1, 1.0))
+    quorum = MetadataLog().voter(ME)
+    register = DamageRegister()
+
+    async def unreachable(_host: str, _port: int, _received: object) -> Channel:
+        raise OSError("unreachable")
+
+    def reader() -> RangeReader:
+        return RangeReader(lambda _broker: None, lambda: Open(ME, UUID(int=1), 0, ""), unreachable)
+
+    return Repairs(
+        quorum,
+        ME,
+        broker.replicas,
+        LeaderConnections(nobody),
+        log_maintenance,
+        Truncations(),
+        open_more,
+        register,
+        reader,
+    )
+
+
+def test_the_only_one_in_sync_is_never_truncated() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker, [other] = cluster.leader(), [broker for broker in cluster.ids if broker != cluster.leader()]
+        await cluster.kill(other)
+        await cluster.until(lambda: cluster.isr() == {broker}, "one is left")
+        flip(cluster, broker, files(cluster, broker, ".log")[0])
+        running = cluster.running[broker]
+        await cluster.until(lambda: running.damage.found == 1, "it is found", FOUND_S)
+        await cluster.until(lambda: cluster.leader() == broker, "it leads")
+        assert cluster.replica(broker).log.log_end == len(VALUES)
+        assert [place.state for place in running.damage.places()] == [DamageState.FOUND]
+        cluster.start(other)
+        await is_whole_again(cluster)
+
+    tell(story, brokers=2, min_isr=1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bytes_flipped_anywhere_on_one_broker_are_made_good_under_load(seed: int) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        rng, number = random.Random(seed), 0
+        for _ in range(5):
+            for _ in range(20):
+                await cluster.produce(f"{number}")
+                number += 1
+            broker = rng.choice(cluster.ids)
+            is_at_rest = rng.random() < 0.5
+            if is_at_rest:
+                await cluster.kill(broker)
+            paths = [
+                path for path in cluster.disks[broker].files() if TOPIC_ID.hex[:8] in path or path == "/data/flushed"
+            ]
+            for path in rng.sample(paths, min(3, len(paths))):
+                size = len(cluster.disks[broker].content(path))
+                if size and QUARANTINE not in path:
+                    flip(cluster, broker, path, rng.randrange(size))
+            if is_at_rest:
+                cluster.start(broker)
+            await cluster.produce(f"{number}")
+            number += 1
+            await asyncio.sleep(2 * PASS_S)
+            await cluster.until(
+                lambda: all(each.damage.under_repair == 0 for each in cluster.running.values()), "all is repaired", 60
+            )
+            await cluster.settled()
+        for broker in cluster.ids:
+            assert cluster.values(broker) == [str(value) for value in range(number)]
+
+    tell(story, seed)
+
+
+def test_a_replica_whose_files_are_gone_gets_all_of_it_again() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = a_follower(cluster)
+        await cluster.kill(broker)
+        cluster.disks[broker].remove_tree(PARTITION)
+        cluster.start(broker)
+        await is_whole_again(cluster)
+
+    tell(story)
+
+
+def test_what_a_failed_disk_held_is_led_by_others() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = cluster.leader()
+        cluster.disks[broker].faults.fail_next_write(".log")
+        sending = asyncio.ensure_future(cluster.produce("more"))
+        await cluster.until(lambda: broker not in {cluster.leader(), *cluster.isr()}, "another leads", FOUND_S)
+        await sending
+        assert cluster.running[broker].replicas.directories[0].is_offline
+
+    tell(story)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_broker_without_its_disk_is_out_of_every_isr_before_it_serves(seed: int) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = cluster.rng.choice(cluster.ids)
+        await cluster.wipe(broker)
+        cluster.start(broker)
+        assert broker not in {cluster.leader(), *cluster.isr()}
+        await cluster.settled()
+        for each in cluster.ids:
+            assert cluster.values(each) == VALUES
+
+    tell(story, seed)
+
+
+def sizes(cluster: ReplicaCluster, broker: int) -> dict[str, int]:
+    return {path: len(cluster.disks[broker].content(path).rstrip(b"\0")) for path in files(cluster, broker, ".log")}
+
+
+def remove_segment(cluster: ReplicaCluster, broker: int, at: int, *endings: str) -> None:
+    for ending in endings:
+        cluster.disks[broker].lose(files(cluster, broker, ending)[at])
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+@pytest.mark.parametrize("at", [0, 1, -2], ids=["first segment", "second segment", "last sealed segment"])
+@pytest.mark.parametrize("endings", [(".log",), (".log", ".index")], ids=["segment", "segment and index"])
+@pytest.mark.parametrize("while_running", [True, False], ids=["running", "stopped"])
+def test_a_missing_segment_is_refetched_and_nothing_else_moves(
+    role: str, at: int, endings: tuple[str, ...], while_running: bool
+) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        for each in cluster.ids:
+            await cluster.running[each].log_maintenance.save(cluster.replica(each))
+        broker = cluster.leader() if role == "leader" else a_follower(cluster)
+        before = sizes(cluster, broker)
+        if not while_running:
+            await cluster.kill(broker)
+        remove_segment(cluster, broker, at, *reversed(endings))
+        if not while_running:
+            cluster.start(broker)
+        epoch = cluster.image().leader_epoch
+        await is_whole_again(cluster)
+        assert sizes(cluster, broker).items() >= before.items(), "the same bytes in the same files"
+        assert cluster.replica(broker).log.log_start == 0
+        assert cluster.image().leader_epoch == epoch or not while_running
+
+    tell(story)
+
+
+def test_a_segment_cut_short_and_a_zeroed_range_are_refetched_together() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = cluster.leader()
+        first, second = files(cluster, broker, ".log")[:2]
+        before, image = sizes(cluster, broker), cluster.image()
+        cluster.disks[broker].shorten(first, before[first] // 3)
+        cluster.disks[broker].zero(second, before[second] // 3, before[second] // 3)
+        await is_whole_again(cluster, times=2)
+        assert sizes(cluster, broker).items() >= before.items()
+        assert cluster.image() == image
+
+    tell(story)
+
+
+def test_two_replicas_damaged_in_different_places_each_fetch_from_the_other() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        image, [one, two, *_] = cluster.image(), cluster.ids
+        flip(cluster, one, files(cluster, one, ".log")[0])
+        flip(cluster, two, files(cluster, two, ".log")[2])
+        ends = {broker: cluster.replica(broker).log.log_end for broker in cluster.ids}
+        await is_whole_again(cluster, times=2)
+        assert cluster.image() == image
+        assert {broker: cluster.replica(broker).log.log_end for broker in cluster.ids} == ends
+
+    tell(story, brokers=2)
+
+
+def test_two_damaged_replicas_alone_keep_every_sound_range_while_nobody_can_be_asked() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        [broker, other] = cluster.ids
+        await cluster.kill(other)
+        bases = [segment.base_offset for segment in cluster.replica(broker).log.segments]
+        flip(cluster, broker, files(cluster, broker, ".log")[1])
+        await cluster.until(lambda: cluster.running[broker].damage.found == 1, "it is found", FOUND_S)
+        await asyncio.sleep(3 * PASS_S)
+        log = cluster.replica(broker).log
+        assert log.log_end == len(VALUES)
+        for offset in [*range(bases[1]), *range(bases[2], len(VALUES))]:
+            assert values_between(log, offset, offset + 1) == [(offset, VALUES[offset])]
+        cluster.start(other)
+        await is_whole_again(cluster)
+
+    tell(story, brokers=2, min_isr=1)
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_range_that_the_disk_cannot_read_is_refetched(role: str) -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = cluster.leader() if role == "leader" else a_follower(cluster)
+        path, image = files(cluster, broker, ".log")[1], cluster.image()
+        cluster.disks[broker].faults.fail_reads(path, 400, 401)
+        await cluster.until(lambda: cluster.running[broker].damage.found == 1, "it is found", FOUND_S)
+        await is_whole_again(cluster)
+        assert cluster.image() == image
+
+    tell(story)
+
+
+def test_a_follower_that_needs_what_its_leader_has_damaged_gets_it_once_that_is_refetched() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        leader = cluster.leader()
+        wiped = a_follower(cluster)
+        flip(cluster, leader, files(cluster, leader, ".log")[1])
+        await cluster.wipe(wiped)
+        cluster.start(wiped)
+        await is_whole_again(cluster)
+
+    tell(story)
+
+
+def test_a_lost_tail_costs_the_tail_alone() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker = a_follower(cluster)
+        await cluster.kill(broker)
+        lose_tail(cluster, broker)
+        cluster.start(broker)
+        least = len(VALUES)
+
+        def is_done() -> bool:
+            nonlocal least
+            least = min(least, cluster.replica(broker).log.log_end)
+            register = cluster.running[broker].damage
+            return register.found == register.repaired == 1
+
+        await cluster.until(is_done, "the tail is there again", REPAIRED_S)
+        assert least == len(VALUES) - 1
+        await is_whole_again(cluster)
+
+    tell(story)
+
+
+def test_a_foreign_segment_is_put_into_quarantine() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        await filled(cluster)
+        broker, image = a_follower(cluster), cluster.image()
+        disk, base = cluster.disks[broker], cluster.replica(broker).log.segments[1].base_offset
+        foreign = f"{PARTITION}/{base + 1:020d}.log"
+        disk.has_lied = True
+        file = disk.open(foreign, create=True)
+        file.pwrite([b"of another log"], 0)
+        await is_whole_again(cluster)
+        assert not disk.exists(foreign)
+        [copy] = [name for name in disk.files() if QUARANTINE in name]
+        assert disk.content(copy) == b"of another log"
+        assert cluster.image() == image
+
+    tell(story)

@@ -1,0 +1,57 @@
+"""The memory pools of a broker: a common limit on their sum, and a reserve for each."""
+
+import random
+
+import pytest
+
+from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.resources.memory import MIB, Memory, MemoryPool
+
+SUM_BYTES_MAX = 118 * MIB
+LARGEST = 100 * MIB
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory.of(LARGEST, 200_000)
+
+
+def counted(memory: Memory) -> list[MemoryPool]:
+    return [pool for pool in memory if pool is not memory.large]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_together_the_pools_never_have_more_than_their_common_limit(memory: Memory, seed: int) -> None:
+    rng, pools = random.Random(seed), counted(memory)
+    for _ in range(2000):
+        pool, size = rng.choice(pools), rng.choice((1, 1000, MIB, 16 * MIB))
+        if pool.has_room(size):
+            pool.used += size
+        elif rng.random() < 0.1:
+            pool.used = 0
+        assert sum(each.used for each in pools) <= SUM_BYTES_MAX
+
+
+def test_whatever_the_others_hold_each_pool_has_room_of_its_own(memory: Memory) -> None:
+    pools = counted(memory)
+    for pool in pools:
+        pool.used = 0
+        for other in pools:
+            while other is not pool and other.has_room(MIB):
+                other.used += MIB
+        assert pool.own
+        assert pool.has_room(pool.own)
+
+
+def test_the_largest_request_has_room_beside_what_each_other_pool_has_alone(memory: Memory) -> None:
+    for pool in counted(memory):
+        pool.used = pool.own
+    memory.receive.used = 0
+    assert memory.receive.has_room(LARGEST)
+    assert not memory.is_crowded
+    memory.receive.used = LARGEST + MIB
+    assert memory.is_crowded
+
+
+def test_the_largest_request_of_a_broker_that_is_not_configured_is_kafkas() -> None:
+    assert Settings().socket_request_max_bytes == LARGEST
