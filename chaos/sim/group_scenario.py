@@ -11,11 +11,11 @@ from cordwood.chaos.sim.replicas import ReplicaCluster, tell
 from cordwood.chaos.sim.replication import NOW_MS, ReplicaBroker
 from cordwood.chaos.sim.strict import strictly
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.exchange import Join, MemberProtocol, Sync
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.topic import ReplicatedTopic
-from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.commands import BrokerId, CreateTopic
 from cordwood.cluster.metadata.image import NO_LEADER, PartitionImage
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config.rows import BrokerConfig, ConfigRow, Source, documented, first_valid, set_value
 from cordwood.cluster.config.settings import COMPRESSION_TYPES, HOUR_MS, Settings
-from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.config_values import (
     Value,
     ValueType,

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.exchange import NO_MEMBER, Join, JoinReply, Leaver, Sync, SyncReply
 from cordwood.cluster.groups.formats import CommittedOffset, OffsetKey
@@ -21,7 +22,6 @@ from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.state_store import GroupStateStore
 from cordwood.cluster.groups.topic import OffsetsTopic
-from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.image import Image, changed_topics
 from cordwood.replication.tasks import Tasks
 

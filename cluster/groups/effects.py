@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import structlog
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.exchange import (
     JoinAnswer,
     JoinReply,
@@ -25,7 +26,6 @@ from cordwood.cluster.groups.formats import encode_group
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.groups.shard import SavedValue, Shard
 from cordwood.cluster.groups.state_store import GroupStateStore
-from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.pause_detector import PauseDetector
 from cordwood.replication.tasks import Tasks
 

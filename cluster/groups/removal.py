@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 import structlog
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.effects import EffectRunner
 from cordwood.cluster.groups.formats import OffsetKey
 from cordwood.cluster.groups.group import Group
@@ -13,7 +14,6 @@ from cordwood.cluster.groups.offsets import expired
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Shard
 from cordwood.cluster.groups.state_store import GroupStateStore
-from cordwood.cluster.kafka.call import Refused
 from cordwood.replication.tasks import Tasks
 
 _events = structlog.get_logger("groups")

@@ -12,13 +12,13 @@ from typing import TypeVar, assert_never
 import structlog
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.formats import encode_group_key
 from cordwood.cluster.groups.loader import load
 from cordwood.cluster.groups.offsets import Changes
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import Content, Readiness, Shard, as_records, changes_as_contents
 from cordwood.cluster.groups.topic import OffsetsTopic, partition_of
-from cordwood.cluster.kafka.call import Refused
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import StorageError
 from cordwood.storage.records import encode

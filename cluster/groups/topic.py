@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config.rows import broker_config
 from cordwood.cluster.config.settings import Settings
-from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.commands import CreateTopic
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed

@@ -4,7 +4,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.acls import AclFilter, AclResource, Operation, Pattern, Permission
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 if TYPE_CHECKING:
     from cordwood.cluster.config.settings import Settings
     from cordwood.cluster.groups.coordinator import GroupCoordinator
@@ -20,15 +18,6 @@ if TYPE_CHECKING:
     from cordwood.replication.tasks import RunBlocking
 
 NO_THROTTLE = timedelta(0)
-
-
-class Refused(Exception):
-    """An expected error: a Kafka error code, and a message for those APIs whose response has one."""
-
-    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(message or code.name)
-        self.code = code
-        self.message = message
 
 
 class ServedApi(NamedTuple):

@@ -7,7 +7,8 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import SETTINGS
-from cordwood.cluster.kafka.call import Call, Refused
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.metadata.commands import AlterConfigs, ConfigChange, ResourceType
 from cordwood.cluster.metadata.config_values import Kind

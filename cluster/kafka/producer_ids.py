@@ -4,7 +4,7 @@ import asyncio
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.commands import AllocateProducerIds, BrokerId
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import Quorum, QuorumFailed

@@ -2,7 +2,8 @@
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.kafka.call import Call, Refused
+from cordwood.cluster.errors.refused import Refused
+from cordwood.cluster.kafka.call import Call
 from cordwood.cluster.metadata.commands import Command
 from cordwood.cluster.metadata.image import CommandRefused, Image
 from cordwood.cluster.metadata.quorum import QuorumFailed, QuorumUnavailable

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.config.topic_configs import validate
-from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.config_resources import check_changes
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,

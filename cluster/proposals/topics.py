@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig
-from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.commands import Assignment, BrokerId, CreatePartitions, CreateTopic
 from cordwood.cluster.metadata.image import BrokerImage, Image, TopicImage
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.topic import Bounds, Leadership
-from cordwood.cluster.kafka.call import Refused
 from cordwood.storage.batch import peek, split, stamp
 from cordwood.storage.errors import DamagedLog
 from cordwood.storage.records import Record, decode

@@ -7,8 +7,9 @@ from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfig
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.config_resources import alter, check_count
 
 KEY, VERSIONS = ApiKey.ALTER_CONFIGS, range(3)

@@ -13,8 +13,9 @@ from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.turns import distinct

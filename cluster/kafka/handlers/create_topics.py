@@ -15,8 +15,9 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.rows import BrokerConfig, ConfigRow, broker_config
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.config_resources import check_count
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.metadata.commands import Assignment, CreateTopic

@@ -4,8 +4,9 @@ from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.turns import distinct
 
 KEY, VERSIONS = ApiKey.DELETE_GROUPS, range(3)

@@ -14,8 +14,9 @@ from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopic
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.metadata.commands import DeleteTopic

@@ -4,9 +4,10 @@ from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_CLUSTER
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.client_endpoints import controller_for, reachable
 from cordwood.cluster.metadata.image import Image
 

@@ -16,8 +16,9 @@ from cordwood.cluster.config import topic_configs
 from cordwood.cluster.config.listeners import advertised_text
 from cordwood.cluster.config.rows import ConfigRow, Source, Synonym, broker_config
 from cordwood.cluster.config.settings import SECRETS
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.config_resources import check_broker, topic_own, type_of
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.turns import distinct

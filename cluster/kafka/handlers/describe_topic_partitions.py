@@ -12,9 +12,10 @@ from kio.schema.describe_topic_partitions.v0.response import (
 )
 from kio.schema.errors import ErrorCode
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import ON_TOPIC
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.client_endpoints import NOBODY, offline_replicas, reachable
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.turns import Steps

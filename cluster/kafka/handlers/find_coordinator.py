@@ -14,8 +14,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import Coordinator, FindCoordinatorResponse
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.turns import distinct
 from cordwood.cluster.metadata.commands import Endpoint
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS

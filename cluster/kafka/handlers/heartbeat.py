@@ -2,9 +2,10 @@
 
 from kio.schema.heartbeat.v4 import HeartbeatRequest, HeartbeatResponse
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import MemberIdentity
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 
 KEY, VERSIONS = ApiKey.HEARTBEAT, range(5)
 

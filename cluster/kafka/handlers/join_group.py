@@ -10,9 +10,10 @@ from kio.schema.errors import ErrorCode
 from kio.schema.join_group.v9.request import JoinGroupRequest
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.exchange import Join, JoinedMember, JoinReply, MemberProtocol
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.JOIN_GROUP, range(10)

@@ -10,9 +10,10 @@ from kio.schema.errors import ErrorCode
 from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.exchange import Leaver
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
 from cordwood.cluster.kafka.rows import rows
 

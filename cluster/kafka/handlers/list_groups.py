@@ -4,9 +4,10 @@ from kio.schema.errors import ErrorCode
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.group import Group
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.LIST_GROUPS, range(6)

@@ -23,10 +23,11 @@ from kio.schema.metadata.v13.response import (
 )
 
 from cordwood.cluster.config.rows import broker_config
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka import codec
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.client_endpoints import NOBODY, controller_for, offline_replicas, reachable
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.kafka.rows import rows

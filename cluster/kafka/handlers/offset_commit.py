@@ -20,9 +20,10 @@ from kio.schema.offset_commit.v9.response import (
     OffsetCommitResponseTopic,
 )
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Codes, Commit, MemberIdentity, TopicPartition
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.OFFSET_COMMIT, range(2, 10)

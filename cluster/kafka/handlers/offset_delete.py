@@ -14,9 +14,10 @@ from kio.schema.offset_delete.v0.response import (
     OffsetDeleteResponseTopic,
 )
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Codes
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.rows import rows
 
 KEY, VERSIONS = ApiKey.OFFSET_DELETE, range(1)

@@ -23,11 +23,12 @@ from kio.schema.offset_fetch.v9.response import (
     OffsetFetchResponseTopics,
 )
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.formats import NO_EPOCH, CommittedOffset
 from cordwood.cluster.groups.offsets import OffsetsByPartition
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.asked import by_topic
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.codec import upgrade_request as upgrade_by_name
 from cordwood.cluster.kafka.rows import rows
 from cordwood.cluster.kafka.turns import in_order

@@ -6,9 +6,10 @@ Version notes: 5 requires the protocol type and name (KIP-559).
 from kio.schema.errors import ErrorCode
 from kio.schema.sync_group.v5 import SyncGroupRequest, SyncGroupResponse
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.exchange import Sync, SyncReply
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 
 KEY, VERSIONS = ApiKey.SYNC_GROUP, range(6)
 

@@ -7,8 +7,9 @@ reassigned.
 from kio.schema.errors import ErrorCode
 from kio.schema.unregister_broker.v0 import UnregisterBrokerRequest, UnregisterBrokerResponse
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.api_keys import ApiKey
-from cordwood.cluster.kafka.call import NO_THROTTLE, Call, Refused
+from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.proposals import propose
 from cordwood.cluster.metadata.commands import BrokerId, UnregisterBroker
 

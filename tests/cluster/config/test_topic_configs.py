@@ -16,7 +16,7 @@ from cordwood.cluster.config.topic_configs import (
     validate_changes,
     value_of,
 )
-from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.image import Image
 from cordwood.storage.config import FlushPolicy, LogConfig
 

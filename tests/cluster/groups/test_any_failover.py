@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kio.schema.errors import ErrorCode
 from virtual_time import VirtualTimeLoop
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
-from cordwood.cluster.kafka.call import Refused
 
 BROKERS = range(1, 4)
 PLACE = ("flights", 0)

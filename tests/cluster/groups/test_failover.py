@@ -9,10 +9,10 @@ from coordinator_fixture import GROUP, CoordinatorFixture
 from kio.schema.errors import ErrorCode
 from virtual_time import run
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups import state_store
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
 from cordwood.cluster.groups.topic import partition_of
-from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.image import Image, TopicImage
 
 

@@ -8,6 +8,7 @@ from coordinator_fixture import GROUP, CoordinatorFixture
 from kio.schema.errors import ErrorCode
 from virtual_time import run
 
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups import state_store
 from cordwood.cluster.groups.coordinator import Commit, MemberIdentity
 from cordwood.cluster.groups.formats import OffsetKey, decode_key
@@ -15,7 +16,6 @@ from cordwood.cluster.groups.rebalance import State
 from cordwood.cluster.groups.settings import GroupSettings
 from cordwood.cluster.groups.shard import UNSAVED_GROUPS_MAX, Shard
 from cordwood.cluster.groups.topic import Leadership, partition_of
-from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.image import Image, TopicImage
 
 DAY_S = 24 * 3600

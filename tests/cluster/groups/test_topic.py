@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.config.settings import Settings
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.groups.coordinator import Commit, GroupCoordinator, MemberIdentity
 from cordwood.cluster.groups.settings import group_settings
 from cordwood.cluster.groups.topic import RECORD_BYTES_MAX, Leadership, ReplicatedTopic
-from cordwood.cluster.kafka.call import Refused
 from cordwood.cluster.metadata.commands import BrokerId, Endpoint, RegisterBroker, UnfenceBroker
 from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.quorum import SingleVoter

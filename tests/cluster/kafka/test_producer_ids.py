@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.kafka.producer_ids import BLOCK, ProducerIds
 from cordwood.cluster.metadata.commands import BrokerId, Command
 from cordwood.cluster.metadata.image import CommandRefused, Image

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from cordwood.cluster.kafka.call import Refused
+from cordwood.cluster.errors.refused import Refused
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import BrokerImage
 from cordwood.cluster.proposals.topics import check_name, place
