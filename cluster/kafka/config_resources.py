@@ -1,6 +1,6 @@
-"""Config resources (topics and brokers): lookup, validation and optimistic-concurrency updates of their configs."""
+"""Config resources (topics and brokers): lookup and optimistic-concurrency updates of their configs."""
 
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sized
 
 from kio.schema.errors import ErrorCode
 
@@ -14,6 +14,7 @@ from cordwood.cluster.metadata.commands import AlterConfigs, ConfigChange, Resou
 from cordwood.cluster.metadata.config_values import Kind
 from cordwood.cluster.metadata.image import ALL_BROKERS, EMPTY, Image
 from cordwood.cluster.proposals import topics
+from cordwood.cluster.proposals.config_changes import check_changes
 
 CONFIGS_MAX = 200
 _ATTEMPTS_MAX = 5
@@ -108,27 +109,3 @@ def _own(resource: ResourceType, name: str, image: Image) -> Mapping[str, str]:
         return topic_own(name, image)
     check_broker(name, image)
     return image.broker_configs.get(name, EMPTY)
-
-
-def check_changes(
-    resource: ResourceType, own: Mapping[str, str], changes: Sequence[ConfigChange], broker: BrokerConfig
-) -> None:
-    """Validate config changes of a resource. Raises Refused.
-
-    Unchanged configs are not validated: a newer version may have set them.
-    """
-    if resource is ResourceType.TOPIC:
-        topic_configs.validate_changes(own, {change.key: change.value for change in changes}, broker)
-        return
-    for change in changes:
-        setting = SETTINGS.get(change.key)
-        if setting is None:
-            raise Refused(ErrorCode.invalid_config, f"Unknown broker config name: {change.key}")
-        if not setting.is_dynamic:
-            raise Refused(ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{change.key}]")
-        try:
-            if change.value is not None:
-                setting.type.parse(change.value)
-        except ValueError as error:
-            message = f"Invalid value {change.value} for configuration {change.key}: it must be {error}."
-            raise Refused(ErrorCode.invalid_config, message) from None

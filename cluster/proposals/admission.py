@@ -11,7 +11,6 @@ from cordwood.cluster.config.rows import BrokerConfig, broker_config
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.config.topic_configs import validate
 from cordwood.cluster.errors.refused import Refused
-from cordwood.cluster.kafka.config_resources import check_changes
 from cordwood.cluster.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -25,6 +24,7 @@ from cordwood.cluster.metadata.commands import (
 from cordwood.cluster.metadata.image import EMPTY, CommandRefused, Image
 from cordwood.cluster.metadata.proposers import Admit
 from cordwood.cluster.proposals import topics
+from cordwood.cluster.proposals.config_changes import check_changes
 
 TEXT_BYTES_MAX = 32_000
 """Largest length of one name, host or value: Kafka's older messages have 16 bits for it."""
