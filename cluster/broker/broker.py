@@ -13,9 +13,8 @@ from cordwood.cluster.broker.address_probe import AddressProbe
 from cordwood.cluster.broker.assignments import Assignments
 from cordwood.cluster.broker.controller_runner import ControllerRunner
 from cordwood.cluster.broker.descriptors import share_out
-from cordwood.cluster.broker.directories import claim_all
 from cordwood.cluster.broker.environment import Environment
-from cordwood.cluster.broker.identity import claim
+from cordwood.cluster.broker.identity import claim, claim_all
 from cordwood.cluster.broker.isr_changes import IsrChanges
 from cordwood.cluster.broker.lifecycle import Lifecycle
 from cordwood.cluster.broker.peer_directory import PeerDirectory

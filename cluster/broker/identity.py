@@ -1,12 +1,15 @@
 """Identity file of a log directory: the broker and the cluster that it belongs to, and its directory id (KIP-858)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from cordwood.cluster.metadata import journal
+from cordwood.cluster.metadata.commands import BrokerId
+from cordwood.cluster.metadata.image import Image
 from cordwood.cluster.metadata.mirror import COPY
+from cordwood.replication.log_directory import LogDirectory
 from cordwood.storage import checkpoint
 from cordwood.storage.disk import Disk
 from cordwood.storage.errors import DamagedLog
@@ -90,6 +93,35 @@ def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUI
             " if the metadata was lost, put it back; otherwise give this broker an empty log.dirs."
         )
     return Claim(identity.directory_id)
+
+
+def claim_all(
+    disk: Disk,
+    directories: Sequence[LogDirectory],
+    image: Image,
+    node_id: int,
+    new_id: Callable[[], UUID],
+    damaged: Callable[[DamagedLog], None],
+) -> tuple[str, ...]:
+    """Claim the log directories for this broker and return their ids. Raises WrongDirectory.
+
+    If one directory has logs and a damaged identity file, and the metadata misses exactly one id, the directory gets
+    that id: under a new id it would count as lost.
+    """
+    for directory in directories:
+        for damage in directory.flushed_offsets.damage:
+            damaged(damage)
+    known = image.brokers.get(BrokerId(node_id))
+    nameless = [directory for directory in directories if is_damaged(disk, directory.path) and directory.found()]
+    ids: dict[str, str] = {}
+    for directory in sorted(directories, key=lambda directory: directory in nameless):
+        missing = [] if known is None else [UUID(text) for text in known.log_dirs if text not in ids.values()]
+        is_known = directory in nameless and len(nameless) == len(missing) == 1
+        claimed = claim(disk, directory.path, image.cluster_id, node_id, missing[0] if is_known else new_id())
+        if claimed.damage is not None:
+            damaged(claimed.damage)
+        ids[directory.path] = str(claimed.directory_id)
+    return tuple(ids[directory.path] for directory in directories)
 
 
 def is_damaged(disk: Disk, directory: str) -> bool:

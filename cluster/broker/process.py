@@ -26,8 +26,7 @@ import uvloop
 from cordwood.cluster.broker.broker import Broker
 from cordwood.cluster.broker.environment import DiskAccess, Environment
 from cordwood.cluster.broker.identity import WrongDirectory
-from cordwood.cluster.broker.log_limit import LogLimit
-from cordwood.cluster.broker.log_lines import processors_of
+from cordwood.cluster.broker.log_lines import LogLimit, processors_of
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.commands import UnknownCommand
 from cordwood.cluster.metadata.image import CommandRefused

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import structlog
 
-from cordwood.cluster.broker.log_limit import INTERVAL_S, LINES_MAX, LogLimit
+from cordwood.cluster.broker.log_lines import INTERVAL_S, LINES_MAX, LogLimit
 
 
 class LogStory:

@@ -26,7 +26,7 @@ from memory_attacks import (
 )
 
 from cordwood.chaos.live.bystander import Bystander
-from cordwood.cluster.broker.log_limit import LINES_MAX
+from cordwood.cluster.broker.log_lines import LINES_MAX
 
 GROWTH_MB_MAX = 128.0
 WAIT_MS_MAX = 15_000.0
