@@ -303,13 +303,8 @@ class Broker:
         self._assignments = Assignments(
             self._replicas, self._log_maintenance, self._repairs, settings, self._wall_clock
         )
-        self._scrubber = Scrubber(
-            self._replicas,
-            settings.log_scrub_bytes_per_second,
-            self._scrub_the_rest,
-            self._undecodable,
-            interval_s=settings.log_scrub_interval_ms / 1000,
-        )
+        rate, interval_s = settings.log_scrub_bytes_per_second, settings.log_scrub_interval_ms / 1000
+        self._scrubber = Scrubber(self._replicas, rate, self._scrub_the_rest, self._undecodable, interval_s)
 
     def _close(self, partition: Partition) -> Partition | None:
         """Close a partition's log, in a thread. Return the partition if that failed: the next start recovers it."""
