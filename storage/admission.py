@@ -12,7 +12,7 @@ from cordwood.storage.batch import (
 )
 from cordwood.storage.budget import RECORDS_MAX, Budget
 from cordwood.storage.config import LogConfig
-from cordwood.storage.contents import examine
+from cordwood.storage.contents import Examination, examine
 from cordwood.storage.decompression import whole_body
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import BatchTooLarge, CorruptBatch, InvalidRecord, InvalidTimestamp
@@ -45,7 +45,9 @@ def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> 
         _admit_timestamps(header, config, now_ms)
 
 
-def admit_records(batch: Bytes, header: BatchHeader, config: LogConfig, budget: Budget) -> None:
+def admit_records(
+    batch: Bytes, header: BatchHeader, config: LogConfig, budget: Budget, examine: Examination = examine
+) -> None:
     """Raises InvalidRecord for a batch whose records are not what its header says, or lack keys that they must have.
 
     The rules are Kafka's (`LogValidator`). Raises OverBudget, with no harm done, where finding out costs more than

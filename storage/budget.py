@@ -1,4 +1,4 @@
-"""Limits on decoding a batch: decompressed bytes, and records that are examined one by one."""
+"""Limits on decoding a batch: decompressed bytes, and records and headers that are examined one by one."""
 
 from cordwood.storage.errors import StorageError
 
@@ -19,7 +19,8 @@ class UnpacksTooLarge(OverBudget):
 class Budget:
     """An allowance that several batches may share. The allowance only decreases.
 
-    `unpacked_bytes` bounds memory; both numbers bound time: a record costs about as much as 2 KB of decompression.
+    `unpacked_bytes` bounds memory; both numbers bound time. `records` counts headers, too: one of either costs Python
+    about as much as 2 KB of decompression.
     """
 
     __slots__ = ("records", "unpacked_bytes")
@@ -30,7 +31,7 @@ class Budget:
     def spend_records(self, count: int) -> None:
         """Subtract `count` records. Raises OverBudget if fewer are left."""
         if count > self.records:
-            raise OverBudget(f"more than {RECORDS_MAX} records to look at: send smaller batches")
+            raise OverBudget(f"more than {RECORDS_MAX} records and headers to look at: send smaller batches")
         self.records -= count
 
     def spend_bytes(self, count: int) -> None:

@@ -1,18 +1,29 @@
 """Record-level validation of a produced batch: record count, lengths and offset deltas, checked without decoding.
 
 The rules are Kafka's (`LogValidator`, `DefaultRecord`): as many records as the header says and nothing after them,
-offset deltas 0, 1, 2, …, and every key, value and header within its record. A run of records of the same shape, as
-most producers send, is compared column by column: one column has the octet at one place of every record. Other records
-are walked one by one (ADR 27 has the figures).
+offset deltas 0, 1, 2, …, and every key, value and header within its record. `record_walk.c` walks from record to
+record. Where it could not be compiled, Python does the same more slowly (ADR 27 has the figures): a run of records of
+the same shape is compared column by column, one column being the octet at one place of every record, and other records
+are walked one by one.
 """
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
-from cordwood.storage.budget import Budget
+from cordwood.storage.budget import Budget, OverBudget
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import InvalidRecord
 
+try:
+    from cordwood.storage import record_walk
+
+    IS_NATIVE = True
+except ImportError:
+    IS_NATIVE = False
+
+NATIVE_STEPS_PER_COST = 32
+"""In C this many records or headers take as long as one record in Python, or less."""
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, key, value and header count: a byte each."""
 
@@ -44,18 +55,36 @@ class Shape(NamedTuple):
     """Places of lengths, each with the octet that stands there."""
 
 
-def examine(content: Bytes, end: int, count: int, budget: Budget) -> bool:
-    """Check that `content` up to `end` is `count` records. Return whether each has a key.
+Examination = Callable[[Bytes, int, int, Budget], bool]
+"""Check that content up to an end is so many records. Return whether each has a key.
 
-    Raises InvalidRecord; OverBudget where more records have to be walked than the budget has.
-    """
-    if count > end // RECORD_BYTES_MIN:
-        raise InvalidRecord(f"{count} records in {end} bytes")
+Raises InvalidRecord; OverBudget where more records and headers have to be walked than the budget has.
+"""
+
+
+def examine_natively(content: Bytes, end: int, count: int, budget: Budget) -> bool:
+    """Examine records in C (`Examination`). For callers that know that `IS_NATIVE`."""
+    _check_count(end, count)
+    budget.spend_records(1 + count // NATIVE_STEPS_PER_COST)
+    try:
+        found = record_walk.examine(content, end, count, budget.records * NATIVE_STEPS_PER_COST)
+    except ValueError as error:
+        raise InvalidRecord(str(error)) from error
+    if found is None:
+        raise OverBudget("more headers to look at than are allowed: send smaller batches")
+    have_keys, headers = found
+    budget.records -= headers // NATIVE_STEPS_PER_COST
+    return have_keys
+
+
+def examine_in_python(content: Bytes, end: int, count: int, budget: Budget) -> bool:
+    """Examine records in Python (`Examination`)."""
+    _check_count(end, count)
     try:
         if count < RUN_MIN and count <= budget.records:
             # Most batches of clients that do not wait are so small: each call counts.
             budget.records -= count
-            place, have_keys = _walk(_indexed(content), end, 0, range(count))
+            place, have_keys = _walk(_indexed(content), end, 0, range(count), budget)
         else:
             place, have_keys = _examine_many(content, end, count, budget)
     except IndexError as error:
@@ -63,6 +92,14 @@ def examine(content: Bytes, end: int, count: int, budget: Budget) -> bool:
     if place != end:
         raise InvalidRecord(f"{end - place} bytes after the last of {count} records")
     return have_keys
+
+
+examine: Examination = examine_natively if IS_NATIVE else examine_in_python
+
+
+def _check_count(end: int, count: int) -> None:
+    if count > end // RECORD_BYTES_MIN:
+        raise InvalidRecord(f"{count} records in {end} bytes")
 
 
 def _indexed(content: Bytes) -> Bytes:
@@ -77,7 +114,7 @@ def _examine_many(content: Bytes, end: int, count: int, budget: Budget) -> tuple
     while done < count:
         budget.spend_records(RUN_COST)
         begin = place
-        place, has_key = _walk(content, end, begin, range(done, done + 1))
+        place, has_key = _walk(content, end, begin, range(done, done + 1), budget)
         if place - begin <= COPIED_RECORD_BYTES_MAX:
             content = _indexed(content)
         run = _run(content, end, begin, place, done + 1, count)
@@ -87,7 +124,7 @@ def _examine_many(content: Bytes, end: int, count: int, budget: Budget) -> tuple
             content = _indexed(content)
             until = min(done + WALKED_AFTER_NO_RUN, count)
             budget.spend_records(until - done)
-            place, has_key = _walk(content, end, place, range(done, until))
+            place, has_key = _walk(content, end, place, range(done, until), budget)
             have_keys, done = have_keys and has_key, until
     return place, have_keys
 
@@ -190,10 +227,10 @@ def _field(content: Bytes, begin: int, place: int, lengths: list[int]) -> int:
     return content_place if length & 1 else content_place + (length >> 1)
 
 
-def _walk(content: Bytes, end: int, place: int, deltas: range) -> tuple[int, bool]:  # noqa: C901
+def _walk(content: Bytes, end: int, place: int, deltas: range, budget: Budget) -> tuple[int, bool]:  # noqa: C901
     """Check records one by one. Return the place after them, and whether each has a key.
 
-    Raises InvalidRecord, IndexError.
+    Their headers are paid for here. Raises InvalidRecord, IndexError, OverBudget.
     """
     # A number is zigzag: twice itself, and odd where it is negative. Reading it is written out, and not a call, for
     # those of up to two octets: that halves the time.
@@ -241,16 +278,18 @@ def _walk(content: Bytes, end: int, place: int, deltas: range) -> tuple[int, boo
         if not value & 1:
             place += value >> 1
         headers = content[place]
-        place = place + 1 if not headers else _behind_headers(content, place, behind)
+        place = place + 1 if not headers else _behind_headers(content, place, behind, budget)
         if place != behind:
             raise InvalidRecord(f"record {delta} is not as long as it says")
     return place, have_keys
 
 
-def _behind_headers(content: Bytes, place: int, behind: int) -> int:
+def _behind_headers(content: Bytes, place: int, behind: int, budget: Budget) -> int:
     count, place = _number(content, place)
-    if count & 1 or count > behind - place:
-        raise InvalidRecord(f"{count >> 1} headers in {behind - place} bytes")
+    octets = max(behind - place, 0)
+    if count & 1 or count > octets:
+        raise InvalidRecord(f"{count >> 1} headers in {octets} bytes")
+    budget.spend_records(count >> 1)
     for _ in range(count >> 1):
         name, place = _number(content, place)
         if name & 1:

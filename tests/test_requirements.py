@@ -41,7 +41,7 @@ def test_a_requirement_that_is_named_and_missing_fails_its_tests(tmp_path: Path,
 def test_an_unknown_requirement_ends_the_run_with_a_sentence() -> None:
     done = run_pytest(ROOT / "tests" / "test_requirements.py", "kcatt")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "CORDWOOD_REQUIRE: 'kcatt' is not a valid Requirement; known are aio, chromium" in done.stderr
+    assert "CORDWOOD_REQUIRE: 'kcatt' is not a valid Requirement; known are aio, cc, chromium" in done.stderr
 
 
 def test_ci_requires_all_that_a_machine_with_root_can_have() -> None:

@@ -1,5 +1,6 @@
 """Record batches with a valid checksum and arbitrary header and records."""
 
+import functools
 import struct
 
 import cramjam
@@ -27,6 +28,7 @@ def body_of(records: list[Record]) -> bytes:
     return encode(records)[HEADER_BYTES:]
 
 
+@functools.cache
 def bomb(count: int = RECORDS_OF_A_BOMB, *, key: bytes | None = b"k") -> bytes:
     """Return a valid zstd batch of a few KB that unpacks to `count` small records."""
     body = body_of([Record(0, NOW_MS, key, b"v") for _ in range(count)])

@@ -17,6 +17,7 @@ class Requirement(StrEnum):
     """A tool or machine property that a test needs besides the packages of the `dev` extra."""
 
     AIO = "aio"
+    CC = "cc"
     CHROMIUM = "chromium"
     DOCKER = "docker"
     GO = "go"
