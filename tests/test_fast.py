@@ -16,6 +16,7 @@ SUPPORT = Path(__file__).resolve().parent / "support"
         ("from broker_fixture import wait_until", True),
         ("import spark_scenario", True),
         ("from cordwood.chaos.sim.world import World", True),
+        ("from cordwood.chaos.sim.quorum_scenario import quorum_story", True),
         ("from cordwood.chaos.sim.disk import SimDisk", False),
         ("from log_fixture import LogFixture", False),
         ("import json", False),

@@ -24,7 +24,12 @@ SLOW_IMPORTS = (
     "cordwood.bench",
     "cordwood.chaos.live",
     "cordwood.chaos.mutants",
+    "cordwood.chaos.sim.group_scenario",
+    "cordwood.chaos.sim.log_scenario",
+    "cordwood.chaos.sim.quorum_scenario",
+    "cordwood.chaos.sim.replica_scenario",
     "cordwood.chaos.sim.run",
+    "cordwood.chaos.sim.turns_scenario",
     "cordwood.chaos.sim.world",
     "cordwood.spark.session",
 )
