@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The tests wait more than they work: three processes on two cores.
 SUITE := $(BIN)/python tests/support/second_chance.py --numprocesses 3 --dist loadfile $(ARGS)
+COVERAGE := $(BIN)/python tests/support/unit_coverage.py --numprocesses 2 --dist loadfile
 NIGHT_MINUTES ?= 480
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check docs compat bench bench-compare growth profile malformed valid-flood chaos mutants chaos-live chaos-hundredth clean
+.PHONY: help demo test test-fast coverage check docs compat bench bench-compare growth profile malformed valid-flood chaos mutants chaos-live chaos-hundredth clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,11 +24,15 @@ test: $(READY) ## Run the tests; those that fail once more, alone
 test-fast: $(READY) ## Run the units only: no processes, no network, no simulator
 	$(BIN)/pytest --fast --numprocesses 2 --dist loadfile $(ARGS)
 
-check: $(READY) ## What CI runs: ruff, mypy --strict, the import arrows, the tests
+coverage: $(READY) ## Run the units under branch coverage: a table by package, pages in build/coverage, and a floor
+	$(COVERAGE)
+
+check: $(READY) ## What CI runs: ruff, mypy --strict, the import arrows, the coverage of the units, the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(COVERAGE)
 	$(SUITE)
 
 docs: $(READY) ## Build the documentation into build/site
