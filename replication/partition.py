@@ -38,17 +38,17 @@ _events = structlog.get_logger("replicas")
 class Refusal(Enum):
     """Reasons why a partition does not serve a request."""
 
-    UNKNOWN = "no such partition here"
+    UNKNOWN = "this broker has no replica of the partition"
     UNKNOWN_ID = "no topic has this id"
     NOT_LEADER = "another broker leads this partition"
-    FENCED_EPOCH = "the leader epoch asked for is older than the partition's"
-    UNKNOWN_EPOCH = "the leader epoch asked for is newer than this broker has heard of"
-    OFFLINE = "the partition is offline here: its log directory is, or an invariant of its own was broken"
+    FENCED_EPOCH = "the leader epoch of the request is older than the partition's"
+    UNKNOWN_EPOCH = "the leader epoch of the request is newer than the newest one known to this broker"
+    OFFLINE = "the partition is offline on this broker: its log directory failed, or the replica violated an invariant"
     DELETED = "the partition was deleted"
-    NOT_KNOWN_YET = "the leader has only just begun: what is committed will be known in a moment"
-    NOT_ENOUGH_REPLICAS = "fewer replicas are in sync than min.insync.replicas asks for"
-    FOLLOWS_REFUSED = "a batch before this one was refused a moment ago, and has not come again"
-    TIMED_OUT = "the in-sync replicas did not confirm in the time that the producer gave"
+    NOT_KNOWN_YET = "the leader was just elected and does not know its high watermark yet: try again"
+    NOT_ENOUGH_REPLICAS = "fewer replicas are in sync than min.insync.replicas requires"
+    FOLLOWS_REFUSED = "an earlier batch of the same producer was refused and has not been sent again"
+    TIMED_OUT = "the in-sync replicas did not confirm the write within the producer's timeout"
 
 
 class PartitionRefused(Exception):

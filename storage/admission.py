@@ -27,15 +27,15 @@ def admit(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> 
     if size != LENGTH_PREFIX_BYTES + header.length:
         raise InvalidRecord("a produce request holds exactly one batch for each partition")
     if size > config.batch_bytes_max:
-        raise BatchTooLarge(f"a batch of {size} bytes where max.message.bytes is {config.batch_bytes_max}")
+        raise BatchTooLarge(f"a batch of {size} bytes exceeds max.message.bytes, which is {config.batch_bytes_max}")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise InvalidRecord(f"{header.record_count} records for {header.last_offset_delta + 1} offsets")
     if header.record_count > RECORDS_MAX:
-        raise BatchTooLarge(f"a batch of {header.record_count} records where {RECORDS_MAX} are taken")
+        raise BatchTooLarge(f"a batch of {header.record_count} records exceeds the limit of {RECORDS_MAX}")
     if header.attributes & CODEC_MASK > Compression.ZSTD:
         raise InvalidRecord(f"unknown codec {header.attributes & CODEC_MASK}")
     if header.attributes & (CONTROL | TRANSACTIONAL):
-        kind = "control batches are written by brokers only" if header.is_control else "transactions are not served yet"
+        kind = "only brokers may write control batches" if header.is_control else "transactions are not supported"
         raise InvalidRecord(kind)
     if header.producer_id != NO_PRODUCER and (
         header.producer_id < 0 or header.base_sequence < 0 or header.producer_epoch < 0
@@ -65,7 +65,7 @@ def admit_records(
         end = len(content)
     have_keys = examine(content, end, header.record_count, budget)
     if config.compacted and not have_keys:
-        raise InvalidRecord("a compacted topic takes only records with a key")
+        raise InvalidRecord("records of a compacted topic must have a key")
 
 
 def _admit_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:

@@ -31,7 +31,7 @@ class Budget:
     def spend_records(self, count: int) -> None:
         """Subtract `count` records. Raises OverBudget if fewer are left."""
         if count > self.records:
-            raise OverBudget(f"more than {RECORDS_MAX} records and headers to look at: send smaller batches")
+            raise OverBudget(f"more than {RECORDS_MAX} records and headers to check: send smaller batches")
         self.records -= count
 
     def spend_bytes(self, count: int) -> None:

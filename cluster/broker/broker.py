@@ -385,7 +385,7 @@ class Broker:
         self._replicas.go_offline(directory)
         self._repairs.lost_disk()
         if all(other.is_offline for other in self._replicas.directories):
-            self._fail("no log directory is left that can be written to")
+            self._fail("all log directories are offline: replace the disks and restart the broker")
 
     def _fail(self, reason: str) -> None:
         if not self.failure.done():

@@ -40,8 +40,8 @@ def refuse_to_found(disk: Disk, metadata: str, directories: Sequence[str]) -> No
     for directory in directories:
         if disk.exists(f"{directory}/{NAME}"):
             raise WrongDirectory(
-                f"{directory} has been in use, but its cluster's metadata is missing from {metadata}:"
-                " put it back, or give this broker an empty log.dirs."
+                f"{directory} has been used before, but the cluster's metadata is missing from {metadata}: restore"
+                " the metadata, or give this broker an empty log.dirs."
             )
 
 
@@ -84,13 +84,13 @@ def claim(disk: Disk, directory: str, cluster_id: str, node_id: int, new_id: UUI
     identity = _identity(payload)
     if identity.node_id != node_id:
         raise WrongDirectory(
-            f"{directory} belongs to broker {identity.node_id}, and this is broker {node_id}:"
-            " set node.id or log.dirs so that they fit."
+            f"{directory} belongs to broker {identity.node_id}, and this is broker {node_id}: correct node.id or"
+            " log.dirs."
         )
     if identity.cluster_id != cluster_id:
         raise WrongDirectory(
-            f"{directory} belongs to cluster {identity.cluster_id}, and the metadata is of cluster {cluster_id}:"
-            " if the metadata was lost, put it back; otherwise give this broker an empty log.dirs."
+            f"{directory} belongs to cluster {identity.cluster_id}, but the metadata to cluster {cluster_id}: if"
+            " the metadata was lost, restore it; otherwise give this broker an empty log.dirs."
         )
     return Claim(identity.directory_id)
 

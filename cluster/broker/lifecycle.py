@@ -115,12 +115,14 @@ class Lifecycle:
         """Return a sentence why this broker is not ready; None if it is."""
         me = self._me
         if me is None:
-            return "This broker has not joined its cluster: it has only just started, or too few voters are there."
+            return (
+                "This broker has not joined its cluster: it is still starting, or no majority of the voters is running."
+            )
         if me.is_fenced:
-            return "This broker is fenced: it has only just started, or the controller has not heard from it lately."
+            return "This broker is fenced: it is still starting, or its heartbeats do not reach the controller."
         if me.is_shutting_down or self._wants_shutdown:
-            return "This broker is about to stop."
-        return None if self._is_in_touch() else "This broker has not heard from the controller lately."
+            return "This broker is shutting down."
+        return None if self._is_in_touch() else "This broker has lost contact with the controller."
 
     @property
     def _me(self) -> BrokerImage | None:
@@ -150,9 +152,9 @@ class Lifecycle:
         self._is_replaced = True
         self.close()
         if self._broker_id in self._quorum.image.brokers:
-            reason = f"another broker has registered as node.id {self._broker_id}: give each broker one of its own."
+            reason = f"another broker has registered with node.id {self._broker_id}: give each broker a unique node.id."
         else:
-            reason = f"broker {self._broker_id} was unregistered: start it anew if it is to be in the cluster again."
+            reason = f"broker {self._broker_id} was unregistered: restart it to register it again."
         self._on_failure(reason)
 
     async def _until(self, condition: Callable[[], bool]) -> None:

@@ -18,14 +18,14 @@ def why_not_writable(directories: Iterable[LogDirectory], headroom_bytes: int) -
 def _why_not(directory: LogDirectory, headroom_bytes: int) -> str | None:
     if directory.error is not None:
         return (
-            f"The log directory {directory.path} has failed ({directory.error}), and its partitions are refused here:"
-            " replace the disk and restart this broker."
+            f"The log directory {directory.path} has failed ({directory.error}), and requests for its partitions"
+            " are refused: replace the disk and restart this broker."
         )
     free_bytes = directory.free_bytes()
     if free_bytes is None or (free_bytes >= headroom_bytes and not directory.refuses_with(free_bytes)):
         return None
     return (
-        f"The log directory {directory.path} has no room for more records ({free_bytes} bytes are free, of which"
-        f" log.dir.headroom.bytes keeps back {headroom_bytes}): keep less (retention.bytes), delete a topic, or make"
-        " its file system larger."
+        f"The log directory {directory.path} has no room for more records ({free_bytes} bytes are free,"
+        f" log.dir.headroom.bytes is {headroom_bytes}): lower retention.bytes, delete a topic, or enlarge"
+        " its file system."
     )

@@ -39,7 +39,7 @@ def _connected(servers: str) -> "KafkaAdminClient":
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError, KafkaTimeoutError
 
-    failure: KafkaError = KafkaTimeoutError("none of the servers answers")
+    failure: KafkaError = KafkaTimeoutError("none of the bootstrap servers answers")
     for host, port in parse_servers(servers):
         if why_unreachable((host, port)):
             continue
@@ -62,8 +62,8 @@ def failure_of(error: Exception, servers: str) -> Failure:
 
     if isinstance(error, KafkaConnectionError | KafkaTimeoutError | NodeNotReadyError | RequestTimedOutError):
         return Failure(
-            f"{servers} takes connections, but a broker gave no answer ({error}). Try again in a few seconds: a broker "
-            "that is lost is replaced in about one.",
+            f"{servers} accepts connections, but a broker did not answer ({error}). Try again in a few seconds:"
+            " the failover of a lost broker takes about one second.",
             ExitCode.UNREACHABLE,
         )
     return Failure(f"the broker refused: {error}.")

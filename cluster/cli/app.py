@@ -67,8 +67,11 @@ def _refusing(name: str, module: str) -> typer.Typer:
 
     @refusing.command(name, context_settings=lenient, add_help_option=False)
     def refuse() -> None:
-        """Not installed."""
-        sentence = f"cordwood {name} needs more packages, {module} for one: pip install 'cordwood[{name}]'."
+        """Report that the extension is not installed."""
+        sentence = (
+            f"cordwood {name} needs packages that are not installed ({module}). Install them with: pip install"
+            f" 'cordwood[{name}]'."
+        )
         raise Failure(sentence, ExitCode.USAGE)
 
     return refusing
@@ -89,7 +92,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 refused, failed or damaged, 2 wrong usage, 3 no broker answered, 130 interrupted.",
+    epilog=(
+        "Exit codes: 0 success, 1 refused, failed or damaged, 2 usage error, 3 no broker answered, 130 interrupted."
+    ),
 )
 app.command()(up.up)
 app.command()(up.down)
@@ -117,4 +122,4 @@ def cordwood(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """A log on disk that any Kafka client can use: the broker, and what an operator does with it."""
+    """A replicated log that any Kafka client can use: the broker and the operator's commands."""

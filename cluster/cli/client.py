@@ -31,7 +31,7 @@ def _parse_server(server: str) -> tuple[str, int]:
     if not colon or server.endswith("]"):
         host, port = server, str(DEFAULT_PORT)
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise Failure(f"--bootstrap-server {server!r} is no address: give host:port.", ExitCode.USAGE)
+        raise Failure(f"--bootstrap-server {server!r} is not an address: give host:port.", ExitCode.USAGE)
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -54,7 +54,7 @@ def require_reachable(servers: str) -> None:
 
 
 def why_unreachable(address: tuple[str, int]) -> str | None:
-    """Return why a host and port takes no connections, in the system's words; None if it does."""
+    """Return why a host and port does not accept connections, in the system's words; None if it does."""
     try:
         socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
     except OSError as error:
@@ -115,8 +115,8 @@ def failure_of(error: "KafkaError", servers: str) -> Failure:
     }
     if error.code() in unreachable:
         return Failure(
-            f"{servers} takes connections but gives no answer ({error.str()}). Is it a Kafka broker, and can the "
-            "addresses it tells clients (advertised.listeners) be reached from here?",
+            f"{servers} accepts connections but does not answer ({error.str()}). Check that it is a Kafka"
+            " broker, and that its advertised.listeners can be reached from this machine.",
             ExitCode.UNREACHABLE,
         )
     return Failure(f"the broker refused: {error.str()} ({error.name()}).")
@@ -125,6 +125,6 @@ def failure_of(error: "KafkaError", servers: str) -> Failure:
 def no_such_topic(topic: str) -> Failure:
     """Return the failure for a missing topic, the most common mistake."""
     return Failure(
-        f"there is no topic {topic!r}. Create it with `cordwood topic create {topic}`, "
-        "or see which there are with `cordwood topic list`."
+        f"there is no topic {topic!r}. Create it with `cordwood topic create {topic}`, or list the topics"
+        " with `cordwood topic list`."
     )

@@ -8,12 +8,12 @@ from cordwood.cluster.cli.exits import ExitCode, Failure
 from cordwood.cluster.cli.options import DEFAULT_SERVERS, AsJson, BootstrapServers
 from cordwood.cluster.cli.output import print_json
 
-app = typer.Typer(no_args_is_help=True, help="Ask about the cluster as a whole.")
+app = typer.Typer(no_args_is_help=True, help="Check the cluster as a whole.")
 
 
 @app.callback()
 def cluster() -> None:
-    """Ask about the cluster as a whole."""
+    """Check the cluster as a whole."""
 
 
 @app.command(name="can-stop")
@@ -22,9 +22,9 @@ def can_stop(
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
-    """Say whether a broker may be stopped now, without losing availability or durability.
+    """Check whether a broker may be stopped now without loss of availability or durability.
 
-    Exits with 0 where it may. Else exits with 1 and prints the reasons, one a line.
+    Exits with 0 if it may be stopped. Otherwise exits with 1 and prints the reasons, one per line.
     """
     from cordwood.cluster.cli.admin import cluster_admin
     from cordwood.cluster.cli.cluster_view import view_of

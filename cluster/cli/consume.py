@@ -24,42 +24,52 @@ SILENCE_S = 30.0
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where from.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to read.")],
     start: Annotated[
         str,
         typer.Option(
             "--from",
             metavar="earliest|latest|OFFSET|TIMESTAMP",
-            help="Where to begin. A time is ISO 8601 (UTC unless it says otherwise) or @ and milliseconds since 1970. "
-            "With --group: only where the group has committed nothing yet.",
+            help=(
+                "The start position. A timestamp is ISO 8601 (UTC unless it has a zone) or @ and milliseconds since"
+                " 1970. With --group: used only for partitions without a committed offset."
+            ),
         ),
     ] = "earliest",
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated.")
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Read only this partition; may be repeated.")
     ] = None,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="Go on with what comes, like tail -f; else stop where the log ends now."),
+        typer.Option(
+            "--follow",
+            "-f",
+            help="Wait for new records, like tail -f. Without this option, stop at the current end of the log.",
+        ),
     ] = False,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Share the partitions with this group and commit what was read.")
+        str | None,
+        typer.Option("--group", "-g", help="Join this consumer group and commit the offsets that were read."),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many records.")] = None,
+    limit: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this number of records.")] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="Print the key and this before each value.")
+        str | None, typer.Option("--key-separator", "-K", help="Print the key and this separator before each value.")
     ] = None,
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="One object a line; bytes that are not UTF-8 come as key_base64, value_base64."),
+        typer.Option(
+            "--json",
+            help="Print one JSON object per line. Bytes that are not UTF-8 are in key_base64 and value_base64.",
+        ),
     ] = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
-    """Print records, one a line."""
+    """Print records, one per line."""
     from cordwood.cluster.cli import positions
     from cordwood.cluster.cli.record_format import Renderer
 
     if group and partition:
-        raise Failure("--group shares out all partitions by itself: leave out --partition.", ExitCode.USAGE)
+        raise Failure("--group assigns the partitions itself: leave out --partition.", ExitCode.USAGE)
     position = positions.parse(start, "--from")
     renderer = Renderer(sys.stdout.buffer, as_json, key_separator)
     reading = Reading(renderer, follow=follow, limit=limit, in_group=group is not None)
@@ -105,7 +115,9 @@ def _partitions(consumer: "Consumer", topic: str, chosen: list[int] | None) -> "
     there = sorted(metadata.partitions)
     for number in chosen or []:
         if number not in metadata.partitions:
-            raise Failure(f"{topic} has partitions 0 to {len(there) - 1}: there is no {number}.", ExitCode.USAGE)
+            raise Failure(
+                f"{topic} has partitions 0 to {len(there) - 1}: there is no partition {number}.", ExitCode.USAGE
+            )
     return [PartitionName(topic, number) for number in there if not chosen or number in chosen]
 
 
@@ -154,7 +166,7 @@ class Reading:
         if error.code() == KafkaError._ALL_BROKERS_DOWN and self._lost_at is None:
             self._lost_at = time.monotonic()
             self._lost_why = error.str()
-            note("cordwood: the broker is gone; waiting for it to come back")
+            note("cordwood: the connection to the broker is lost; reconnecting")
 
     def _assigned(self, consumer: "Consumer", given: "list[TopicPartition]", starts: "Offsets") -> None:
         from cordwood.cluster.cli.offsets import PartitionName
@@ -211,7 +223,9 @@ class Reading:
     def _give_up_on_a_lost_broker(self) -> None:
         if self._follow or self._lost_at is None or time.monotonic() - self._lost_at < SILENCE_S:
             return
-        raise Failure(f"the broker has been gone for {SILENCE_S:.0f} s ({self._lost_why}).", ExitCode.UNREACHABLE)
+        raise Failure(
+            f"the broker has been unreachable for {SILENCE_S:.0f} s ({self._lost_why}).", ExitCode.UNREACHABLE
+        )
 
 
 def _store(consumer: "Consumer", printed: "list[Message[bytes, bytes]]") -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from cordwood.cluster.cli.offsets import Offsets, PartitionName
 
-app = typer.Typer(no_args_is_help=True, help="List and describe consumer groups, and reset what they have committed.")
+app = typer.Typer(no_args_is_help=True, help="List and describe consumer groups, and reset their committed offsets.")
 
 Group = Annotated[str, typer.Argument(metavar="GROUP")]
 
@@ -25,7 +25,7 @@ def list_groups(as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SER
     with admin_client(servers) as admin:
         found = answer(admin.list_consumer_groups(request_timeout=20))
     for error in found.errors:
-        note(f"cordwood: some groups are missing here: {error}")
+        note(f"cordwood: the list is incomplete: {error}")
     groups = [
         {"group": group.group_id, "state": group.state.name.lower(), "type": group.type.name.lower()}
         for group in sorted(found.valid, key=lambda group: str(group.group_id))
@@ -40,7 +40,7 @@ def list_groups(as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SER
 
 @app.command()
 def describe(group: Group, as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERVERS) -> None:
-    """Show a group's members, and per partition what it has committed and how far that is behind."""
+    """Show a group's members, and its committed offset and lag for each partition."""
     with admin_client(servers) as admin:
         from cordwood.cluster.cli.offsets import readable_ends
 
@@ -73,20 +73,29 @@ def reset(
         typer.Option(
             "--to",
             metavar="earliest|latest|OFFSET|TIMESTAMP",
-            help="Where the group shall go on. A time is ISO 8601 (UTC if it has no zone) or @ and milliseconds.",
+            help=(
+                "The new committed position. A timestamp is ISO 8601 (UTC unless it has a zone) or @ and"
+                " milliseconds since 1970."
+            ),
         ),
     ],
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", "-t", help="Only this topic; may be repeated. Else all that the group has committed."),
+        typer.Option(
+            "--topic",
+            "-t",
+            help=(
+                "Reset only this topic; may be repeated. The default is all topics with committed offsets of the group."
+            ),
+        ),
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute", help="Do it. Without this, only show what would change.")
+        bool, typer.Option("--execute", help="Commit the new offsets. Without this option, only show them.")
     ] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
-    """Move a group's committed offsets. Its members must have stopped; without --execute nothing is changed."""
+    """Reset a group's committed offsets. It must have no running members. Without --execute nothing is changed."""
     from cordwood.cluster.cli import positions
 
     position = positions.parse(to, "--to")
@@ -99,7 +108,7 @@ def reset(
         else:
             names = _still_there(admin, sorted(committed))
         if not names:
-            raise Failure(f"group {group!r} has committed nothing: say for which topic with --topic.")
+            raise Failure(f"group {group!r} has no committed offsets: name the topic with --topic.")
         targets = resolve(admin, position, names)
         if execute:
             _move(admin, group, targets)
@@ -112,7 +121,7 @@ def reset(
         return
     print_table(["TOPIC", "PARTITION", "COMMITTED", "NEW"], [list(row.values()) for row in rows])
     if not execute:
-        note("Nothing was changed: add --execute to do it.")
+        note("Nothing was changed: add --execute to commit the new offsets.")
 
 
 def _describe(admin: "AdminClient", group: str) -> "ConsumerGroupDescription":
@@ -128,7 +137,7 @@ def _describe(admin: "AdminClient", group: str) -> "ConsumerGroupDescription":
 
 
 def _no_such_group(group: str) -> Failure:
-    return Failure(f"there is no group {group!r}. See which there are with `cordwood group list`.")
+    return Failure(f"there is no group {group!r}. List the groups with `cordwood group list`.")
 
 
 def _committed(admin: "AdminClient", group: str) -> "Offsets":
@@ -174,7 +183,7 @@ def _move(admin: "AdminClient", group: str, targets: "Offsets") -> None:
         errors = [error.args[0]]
     # A group with members takes a commit from outside for one of an unknown member.
     if any(error.code() in (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID) for error in errors):
-        raise Failure(f"group {group!r} has running members: stop them first, then reset.")
+        raise Failure(f"group {group!r} has running members: stop them, then reset it.")
     if errors:
         raise KafkaException(errors[0])
 

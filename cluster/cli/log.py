@@ -18,14 +18,16 @@ from cordwood.storage.real_disk import RealDisk, RealFile
 if TYPE_CHECKING:
     from cordwood.storage.verify import BatchLine
 
-app = typer.Typer(no_args_is_help=True, help="Look at logs on disk, without a broker.")
+app = typer.Typer(no_args_is_help=True, help="Read logs on disk without a broker.")
 
-LogPath = Annotated[Path, typer.Argument(metavar="PATH", help="A log file, a partition, or a whole data directory.")]
+LogPath = Annotated[
+    Path, typer.Argument(metavar="PATH", help="A log file, a partition's directory, or a whole data directory.")
+]
 
 
 @app.command()
 def dump(path: LogPath, as_json: AsJson = False) -> None:
-    """Print one line for each batch: where it stands, its offsets, epoch, producer and codec."""
+    """Print one line for each batch: its position, offsets, epoch, producer and codec."""
     from dataclasses import asdict
 
     from cordwood.cluster.broker.verify import dump as batches
@@ -44,9 +46,9 @@ def dump(path: LogPath, as_json: AsJson = False) -> None:
 
 @app.command()
 def verify(path: LogPath, as_json: AsJson = False) -> None:
-    """Check every byte: checksums, offsets, epochs, and that the indexes agree with the batches.
+    """Check every byte: checksums, offsets, epochs, and the indexes against the batches.
 
-    Exits with 1 and names file and byte where something is wrong. Nothing is changed.
+    Exits with 1 and prints file and byte of each damaged place. Changes no file.
     """
     from cordwood.cluster.broker.verify import verify as findings_in
 
@@ -62,7 +64,7 @@ def verify(path: LogPath, as_json: AsJson = False) -> None:
         damage = [{"path": found.path, "position": found.position, "what": found.what} for found in findings]
         print_json({"path": str(path), "bytes": size, "ok": not findings, "findings": damage})
     elif not findings:
-        typer.echo(f"{path}: {size} bytes, nothing wrong")
+        typer.echo(f"{path}: {size} bytes, no damage found")
     if findings:
         raise Failure(f"{path} is damaged: {len(findings)} findings.")
 
@@ -114,7 +116,7 @@ class _WatchedDisk(RealDisk):
 def _reading(path: Path) -> Iterator[_WatchedDisk]:
     """Yield a disk to read from. An error of the operating system becomes a Failure."""
     if not path.exists():
-        raise Failure(f"there is no {path}: give a log file or a data directory.", ExitCode.USAGE)
+        raise Failure(f"{path} does not exist: give a log file or a data directory.", ExitCode.USAGE)
     try:
         yield _WatchedDisk()
     except BrokenPipeError:

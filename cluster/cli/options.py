@@ -13,8 +13,8 @@ BootstrapServers = Annotated[
         "-b",
         envvar="CORDWOOD_BOOTSTRAP_SERVERS",
         metavar="HOST:PORT,…",
-        help="One or more brokers to begin with.",
+        help="One or more bootstrap brokers.",
     ),
 ]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts instead of tables for people.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 WHAT_UNCLEAN_MEANS = (
-    "An unclean election lets a replica lead that lacks acknowledged records: what it lacks is lost for good, although "
-    "producers were told that it is safe and consumers may have read it. It is the way out when no in-sync replica "
-    "will ever come back."
+    "An unclean election elects a leader that lacks acknowledged records. The missing records are lost"
+    " permanently, although producers got an acknowledgement and consumers may have read them. Use it"
+    " only when no in-sync replica can be recovered."
 )
 
 app = typer.Typer(no_args_is_help=True, help="Elect leaders, and move replicas to other brokers.")
@@ -31,19 +31,25 @@ Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 def elect(
     topic: Topic,
     partitions: Annotated[
-        list[int] | None, typer.Argument(metavar="PARTITION", min=0, help="All of the topic's if left out.")
+        list[int] | None, typer.Argument(metavar="PARTITION", min=0, help="The default is all partitions of the topic.")
     ] = None,
     unclean: Annotated[
-        bool, typer.Option("--unclean", help="Let a replica lead that lacks acknowledged records, where no other can.")
+        bool,
+        typer.Option(
+            "--unclean",
+            help="Elect an out-of-sync replica, which lacks acknowledged records, where no other replica can lead.",
+        ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before an unclean election.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation of an unclean election.")
+    ] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
-    """Give partitions back to their preferred leaders, which are the first of their replicas.
+    """Elect the preferred leader of each partition, which is the first of its replicas.
 
-    With --unclean, elect a leader for partitions that have none, from replicas that are not in sync. That loses
-    records, so it asks first.
+    With --unclean, elect an out-of-sync replica for partitions without a leader. This loses records, so the
+    command asks for confirmation.
     """
     if unclean and not yes:
         _confirm_unclean()
@@ -65,18 +71,22 @@ def move(
     partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0)],
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="ID,ID,…", help="The brokers that shall have it; the first is to lead."),
+        typer.Option(
+            "--to", metavar="ID,ID,…", help="The brokers of the new replicas; the first is the preferred leader."
+        ),
     ] = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Stop a move that is under way, and undo it.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Return only when the replicas are in sync.")] = False,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Cancel a running move and restore the old replicas.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the new replicas are in sync.")] = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
-    """Move a partition's replicas to other brokers while it is in use, or change how many there are.
+    """Move a partition's replicas to other brokers, or change their number, while clients use it.
 
-    The new replicas are filled first, and the old ones go when the new ones are in sync.
+    The old replicas are removed once the new ones are in sync.
     """
     if (to is None) != cancel:
-        raise Failure("give either --to with the brokers that shall have it, or --cancel.", ExitCode.USAGE)
+        raise Failure("give either --to with the brokers of the new replicas, or --cancel.", ExitCode.USAGE)
     replicas = None if to is None else _broker_ids(to)
     from cordwood.cluster.cli.admin import cluster_admin
 
@@ -119,9 +129,9 @@ def list_moves(as_json: AsJson = False, servers: BootstrapServers = DEFAULT_SERV
 
 def _confirm_unclean() -> None:
     if not sys.stdin.isatty():
-        raise Failure(f"{WHAT_UNCLEAN_MEANS} Add --yes if that is what you want.", ExitCode.USAGE)
+        raise Failure(f"{WHAT_UNCLEAN_MEANS} Add --yes to confirm.", ExitCode.USAGE)
     note(WHAT_UNCLEAN_MEANS)
-    typer.confirm("Elect all the same?", abort=True, err=True)
+    typer.confirm("Elect an out-of-sync leader?", abort=True, err=True)
 
 
 def _report_elections(topic: str, errors: "dict[int, KafkaError | None]", servers: str, as_json: bool) -> None:
@@ -168,7 +178,7 @@ def _reassign(admin: "KafkaAdminClient", where: "TopicPartition", replicas: list
         return
     in_words = {
         errors.UnknownTopicOrPartitionError: "there is no such partition",
-        errors.InvalidReplicationAssignmentError: "not all of these brokers are there",
+        errors.InvalidReplicationAssignmentError: "at least one of these brokers is not registered",
         errors.NoReassignmentInProgressError: "it is not being moved",
     }
     reason = in_words.get(refusal, f"the broker refused: {refusal.description or refusal.__name__}")

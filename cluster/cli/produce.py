@@ -63,22 +63,24 @@ class Tally:
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.")],
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="What stands between key and value in each line.")
+        str | None, typer.Option("--key-separator", "-K", help="The separator between key and value in each line.")
     ] = None,
-    acks: Annotated[Acks, typer.Option(help="How many copies must be sure before a record counts.")] = Acks.ALL,
-    compression: Annotated[Codec, typer.Option(help="Codec of the batches.")] = Codec.NONE,
+    acks: Annotated[
+        Acks, typer.Option(help="Required acknowledgements: 0 (none), 1 (the leader) or all (the in-sync replicas).")
+    ] = Acks.ALL,
+    compression: Annotated[Codec, typer.Option(help="The compression codec of the batches.")] = Codec.NONE,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
-    """Send each line of standard input as one record, and say how many were acknowledged.
+    """Send each line of standard input as one record, and print how many were acknowledged.
 
     With --acks all (the default) the producer is idempotent: a retry neither doubles nor reorders records.
     Exits with 1 if any record was not acknowledged.
     """
     if key_separator == "":
-        raise Failure("--key-separator must not be empty: give what stands between key and value.", ExitCode.USAGE)
+        raise Failure("--key-separator must not be empty: give the separator between key and value.", ExitCode.USAGE)
     tally = Tally()
     with talking_to(servers):
         from confluent_kafka import Producer
@@ -110,7 +112,7 @@ def lines(source: BinaryIO, read: Callable[[int], None]) -> Iterator[bytes]:
         rest = pieces.pop()
         yield from pieces
         if len(rest) > LINE_BYTES_MAX:
-            raise Failure(f"a line is longer than {LINE_BYTES_MAX} bytes: is the input text?")
+            raise Failure(f"a line is longer than {LINE_BYTES_MAX} bytes: check that the input is text.")
     if rest:
         yield rest
 

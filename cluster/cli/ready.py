@@ -11,17 +11,17 @@ _WILDCARDS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def ready(config: ConfigFile = None, overrides: Overrides = None) -> None:
-    """Say whether the broker with these settings takes part in its cluster.
+    """Check whether the broker with these settings is ready.
 
-    For health checks: it takes the settings that `cordwood serve` was started with, from the same places, and asks
-    that broker over HTTP (http.listen). Exit code 0 says that the broker is in touch with the controller, and serves.
+    For health checks. Reads the same configuration as `cordwood serve` and asks that broker over HTTP (http.listen).
+    Exits with 0 if the broker is in contact with the controller and serves requests.
     """
     from cordwood.cluster.config.listeners import http_address
 
     address = http_address(settings_of(config, overrides))
     if address is None or address[1] == 0:
         raise Failure(
-            "http.listen names no port: set it to HOST:PORT, so that the broker can be asked.", ExitCode.USAGE
+            "http.listen has no port: set it to HOST:PORT, which the health check connects to.", ExitCode.USAGE
         )
     host, port = address
     typer.echo(answer(_WILDCARDS.get(host, host), port))

@@ -19,13 +19,13 @@ ConfigFile = Annotated[
         metavar="FILE",
         envvar="CORDWOOD_CONFIG",
         show_envvar=True,
-        help="A TOML file with Kafka's own key names.",
+        help="A TOML file with Kafka's key names.",
     ),
 ]
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Overrides file and environment; may be repeated."),
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override the file and the environment; may be repeated."),
 ]
 
 
@@ -45,6 +45,6 @@ def _text_of(config: Path) -> str:
     try:
         return config.read_text(encoding="utf-8")
     except OSError as error:
-        raise Failure(f"cannot read the configuration {config}: {error.strerror}.", ExitCode.USAGE) from None
+        raise Failure(f"cannot read the configuration file {config}: {error.strerror}.", ExitCode.USAGE) from None
     except UnicodeDecodeError:
-        raise Failure(f"the configuration {config} is no text file in UTF-8.", ExitCode.USAGE) from None
+        raise Failure(f"the configuration file {config} is not UTF-8 text.", ExitCode.USAGE) from None

@@ -23,9 +23,10 @@ WATCH_INTERVAL_S = 2.0
 
 
 def status(
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again every two seconds, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every two seconds, until Ctrl-C.")] = False,
     all_partitions: Annotated[
-        bool, typer.Option("--all", "-a", help="Every partition, not only those that are short of something.")
+        bool,
+        typer.Option("--all", "-a", help="Show every partition, not only those that are under-replicated or offline."),
     ] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,

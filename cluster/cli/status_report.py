@@ -21,8 +21,9 @@ def why_old(view: ClusterView) -> str | None:
     if count > len(voters) // 2:
         return None
     return (
-        f"no majority of the voters answers ({count} of {len(voters)}): how the others are is not known, and nothing "
-        "can be decided. Start those that are down; those that run say at /readyz what they lack."
+        f"no majority of the voters answers ({count} of {len(voters)}): the state of the others is unknown,"
+        " and the metadata cannot be changed. Start the voters that are down; /readyz of the running ones"
+        " names the reason."
     )
 
 
@@ -68,7 +69,7 @@ def _summary(view: ClusterView) -> str:
     controller = "no controller" if view.quorum.leader is None else f"controller {view.quorum.leader}"
     short = counts(view)
     known = ", ".join(map(str, sorted(_answering(view)))) or "somebody"
-    old = f", as last known to broker {known}" if why_old(view) else ""
+    old = f", last known state on broker {known}" if why_old(view) else ""
     return (
         f"cluster {view.cluster_id}{old}: {controller}; {len(view.partitions)} partitions: "
         f"{short['under_replicated']} under-replicated, {short['under_min_isr']} under min.insync.replicas, "
@@ -79,7 +80,7 @@ def _summary(view: ClusterView) -> str:
 def _complaints(view: ClusterView) -> Iterator[str]:
     for broker in view.brokers:
         if broker.is_alive and broker.log_directories is None:
-            yield f"broker {broker.broker_id} does not say what is on its disks"
+            yield f"broker {broker.broker_id} does not report its log directories"
         for directory in broker.log_directories or ():
             if directory.error:
                 yield f"broker {broker.broker_id}: log directory {directory.path} is offline ({directory.error})"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FLUSH_POLICY_IN_WORDS = {
     "group": "acknowledged records are on disk (fdatasync) before the ack",
-    "os": "acknowledged records may be lost in a power cut: the operating system writes them when it likes",
+    "os": "acknowledged records may be lost in a power cut: the operating system writes them to disk later",
 }
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, alter and delete topics.")
@@ -35,13 +35,24 @@ ConfigOptions = Annotated[
 def create(
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many; the broker's num.partitions if left out.")
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, help="Number of partitions; the default is the broker's num.partitions."
+        ),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies; the broker's default if left out.")
+        int | None,
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            min=1,
+            help="Number of replicas; the default is the broker's default.replication.factor.",
+        ),
     ] = None,
     config: ConfigOptions = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Let be what is there already.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already, and leave it unchanged.")
+    ] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
@@ -62,11 +73,13 @@ def create(
 
 @app.command(name="list")
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Also those whose names begin with __.")] = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="List internal topics too, whose names begin with __.")
+    ] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
-    """List the topics with their partitions and copies."""
+    """List the topics with their number of partitions and replicas."""
     with admin_client(servers) as admin:
         found = admin.list_topics(timeout=20).topics
     topics = [
@@ -84,7 +97,7 @@ def list_topics(
     elif topics:
         print_table(["TOPIC", "PARTITIONS", "COPIES", "WITHOUT LEADER"], [list(topic.values()) for topic in topics])
     else:
-        note("There is no topic yet. Create one with `cordwood topic create NAME`.")
+        note("There are no topics. Create one with `cordwood topic create NAME`.")
 
 
 @app.command()
@@ -102,15 +115,21 @@ def describe(names: Names, as_json: AsJson = False, servers: BootstrapServers = 
 @app.command()
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="Grow to so many.")] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions", "-p", min=1, help="The new number of partitions, which must be larger than the current one."
+        ),
+    ] = None,
     config: ConfigOptions = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to the default; may be repeated.")
+        list[str] | None,
+        typer.Option("--unset", metavar="KEY", help="Reset this config to its default; may be repeated."),
     ] = None,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
-    """Change a topic's configs while it is in use, or add partitions."""
+    """Change a topic's configs, or add partitions, while clients use it."""
     changes = _key_values(config or [])
     if not (changes or unset or partitions):
         raise Failure("nothing to alter: give --config KEY=VALUE, --unset KEY or --partitions N.", ExitCode.USAGE)
@@ -125,12 +144,12 @@ def alter(
 @app.command()
 def delete(
     names: Names,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no failure.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
     servers: BootstrapServers = DEFAULT_SERVERS,
 ) -> None:
-    """Delete topics and all their records. Asks first when a person is at the terminal."""
+    """Delete topics and all their records. Asks for confirmation on a terminal."""
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True, err=True)
     with admin_client(servers) as admin:
@@ -267,7 +286,7 @@ def _partitions(topic: "TopicDescription", starts: "Offsets", ends: "Offsets") -
 def _print_described(topic: dict[str, Any]) -> None:
     typer.echo(f"{topic['name']}  (id {topic['id']})")
     if topic["flush_policy"]:
-        typer.echo(f"  flush.policy = {topic['flush_policy']}: {topic['flush_policy_in_words'] or 'not known here'}")
+        typer.echo(f"  flush.policy = {topic['flush_policy']}: {topic['flush_policy_in_words'] or 'unknown value'}")
     for key, config in topic["configs"].items():
         if key != "flush.policy":
             typer.echo(f"  {key} = {config['value']}  ({config['source'].replace('_', ' ')})")

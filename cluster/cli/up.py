@@ -16,45 +16,65 @@ if TYPE_CHECKING:
     from cordwood.cluster.cli.local.directory import ClusterDirectory, LocalBroker
 
 DataDir = Annotated[
-    Path, typer.Option("--data-dir", "-d", metavar="DIR", help="Where the cluster keeps its files and its data.")
+    Path, typer.Option("--data-dir", "-d", metavar="DIR", help="The directory for the cluster's files and data.")
 ]
 
 
 def up(
     brokers: Annotated[
         int | None,
-        typer.Option("--brokers", "-n", min=1, help="How many; 3 for a new cluster, as many as there are for another."),
+        typer.Option(
+            "--brokers",
+            "-n",
+            min=1,
+            help="Number of brokers; the default is 3 for a new cluster, or the number of an existing one.",
+        ),
     ] = None,
     data_dir: DataDir = Path("cordwood-cluster"),
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", "-p", min=1, max=65535, help="Where broker 1 listens, and the next ones after it; 9092."
+            "--port",
+            "-p",
+            min=1,
+            max=65535,
+            help="Kafka port of broker 1; the next brokers use the next ports. The default is 9092.",
         ),
     ] = None,
     http_port: Annotated[
         int | None,
-        typer.Option("--http-port", min=1, max=65535, help="Likewise for health and metrics over HTTP; 8080."),
+        typer.Option(
+            "--http-port",
+            min=1,
+            max=65535,
+            help=(
+                "HTTP port (API, health and metrics) of broker 1; the next brokers use the next ports. The default"
+                " is 8080."
+            ),
+        ),
     ] = None,
     voters: Annotated[
         int | None,
-        typer.Option("--voters", help="How many brokers keep the metadata: 1, 3 or 5; 3 where there are as many."),
+        typer.Option(
+            "--voters",
+            help="Number of voters of the metadata quorum: 1, 3 or 5. The default is 3 if there are as many brokers.",
+        ),
     ] = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of all brokers; may be repeated."),
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting for all brokers; may be repeated."),
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return when the cluster is usable, and leave it running.")
+        bool, typer.Option("--detach", help="Return when the cluster is ready, and leave it running.")
     ] = False,
 ) -> None:
-    """Start a cluster on this machine, wait until it can be used, and print its bootstrap servers.
+    """Start a cluster on this machine, wait until it is ready, and print its bootstrap servers.
 
-    Each broker is a process of its own; DIR/broker-N has what it is told (server.toml), what it says (broker.log) and
-    its data, and DIR/cluster.json says where they are. Where the cluster is there already, the brokers that do not run
-    are started again on the same ports, and --brokers may add more.
+    Each broker is a separate process. DIR/broker-N has its configuration (server.toml), its log (broker.log) and its
+    data; DIR/cluster.json lists the brokers with their ports. If the cluster exists, the command starts the brokers
+    that do not run, on the same ports; --brokers may add brokers.
 
-    Without --detach it goes on until Ctrl-C or SIGTERM, and then stops the brokers that it has started.
+    Without --detach the command runs until Ctrl-C or SIGTERM, and then stops the brokers that it started.
     """
     from cordwood.cluster.cli.local import plan, processes
 
@@ -67,7 +87,7 @@ def up(
         if overrides or not member.config.exists():
             directory.write(member)
     if overrides and len(idle) < len(members):
-        note("Brokers that run already take --set at their next start.")
+        note("Brokers that are already running read --set at their next start.")
     ours: dict[int, LocalBroker] = {}
     with _sigterm_as_ctrl_c():
         try:
@@ -82,16 +102,16 @@ def up(
 
 
 def down(data_dir: DataDir = Path("cordwood-cluster")) -> None:
-    """Stop the brokers of a cluster that `cordwood up` has started. Nothing is removed.
+    """Stop the brokers of a cluster that `cordwood up` started. Removes no file.
 
-    One that does not stop in 30 s is killed: it has on disk whatever it has acknowledged.
+    A broker that does not stop in 30 s is killed. Its acknowledged records are on disk.
     """
     from cordwood.cluster.cli.local import processes
 
     directory = _directory_in(data_dir)
     members, pids = directory.members(), directory.pids()
     if not members:
-        raise Failure(f"there is no cluster in {data_dir}: name its directory with --data-dir.", ExitCode.USAGE)
+        raise Failure(f"there is no cluster in {data_dir}: give its directory with --data-dir.", ExitCode.USAGE)
     running = {
         member.broker_id: (member, pids[member.broker_id])
         for member in members
@@ -142,7 +162,7 @@ def _follow(ours: "dict[int, LocalBroker]", data_dir: Path) -> None:
     from cordwood.cluster.cli.local import processes
 
     if not ours:
-        note("The cluster runs already; `cordwood down` stops it.")
+        note("The cluster is already running; `cordwood down` stops it.")
         return
     note("The cluster runs until Ctrl-C.")
     has_failed = False
@@ -151,9 +171,9 @@ def _follow(ours: "dict[int, LocalBroker]", data_dir: Path) -> None:
         exit_code = os.waitstatus_to_exitcode(status)
         has_failed |= exit_code != 0
         broker = f"broker {ours.pop(pid).broker_id} (process {pid})"
-        note(f"{broker} {processes.end_in_words(exit_code)}; `cordwood up --data-dir {data_dir}` starts it again")
+        note(f"{broker} {processes.end_in_words(exit_code)}; restart it with `cordwood up --data-dir {data_dir}`")
     if has_failed:
-        raise Failure("no broker that was started here is left.")
+        raise Failure("all brokers that this command started have stopped. See their broker.log for the reason.")
 
 
 def _stop(ours: "dict[int, LocalBroker]") -> None:

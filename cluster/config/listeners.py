@@ -45,9 +45,12 @@ class Listener:
         """Return the log line of the listener: its bind address and its advertised address."""
         where = _address(self.host or "all interfaces", self.port)
         told = _address(self.advertised_host, self.advertised_port)
-        sentence = f"Listener {self.name} on {where}: clients will be told to connect to {told}."
+        sentence = f"Listener {self.name} on {where} advertises {told} to clients."
         if self.host in _ALL_INTERFACES and self.advertised_host.startswith(_ONLY_HERE):
-            sentence += " Only clients on this machine can: set advertised.listeners to an address that others reach."
+            sentence += (
+                " Only clients on this machine can connect: to allow others, set advertised.listeners to an address"
+                " that they can reach."
+            )
         return sentence
 
 
@@ -112,7 +115,8 @@ def inter_broker_listener(settings: Settings) -> str:
         return names[0]
     if wanted.upper() not in names:
         raise ListenerMistake(
-            f"inter.broker.listener.name is {wanted}, which is not in listeners: add it there, or name one that is."
+            f"inter.broker.listener.name is {wanted}, which is not in listeners: add it there, or name a"
+            " listener from that list."
         )
     return wanted.upper()
 
@@ -132,8 +136,8 @@ def _listener(
     told_host, told_port = advertised.get(name, (host or hostname, port))
     if told_host in _ALL_INTERFACES:
         raise ListenerMistake(
-            f"Clients of listener {name} cannot be told to connect to {told_host or 'no host'}: "
-            f"set advertised.listeners to {name}://HOST:{told_port or port}, with a host that they reach."
+            f"Listener {name} cannot advertise {told_host or 'no host'} to clients: set advertised.listeners to"
+            f" {name}://HOST:{told_port or port}, with a host that clients can reach."
         )
     return Listener(name, protocols[name], "" if host in _ALL_INTERFACES else host, port, told_host, told_port)
 
@@ -151,9 +155,11 @@ def _parsed(key: str, addresses: Sequence[str]) -> list[tuple[str, str, int]]:
         )
     for at, (name, _, port) in enumerate(parsed):
         if any(name == other for other, _, _ in parsed[:at]):
-            raise ListenerMistake(f"{key} has two listeners named {name}: give each a name of its own.")
+            raise ListenerMistake(f"{key} has two listeners named {name}: give each a different name.")
         if key == "listeners" and port and any((parsed[at][1], port) == other[1:] for other in parsed[:at]):
-            raise ListenerMistake(f"{key} has two listeners on port {port} of the same host: give each its own.")
+            raise ListenerMistake(
+                f"{key} has two listeners on port {port} of the same host: give each a different port."
+            )
     return parsed
 
 
@@ -165,7 +171,7 @@ def _protocols(rows: Sequence[str]) -> dict[str, str]:
             raise ListenerMistake(f"listener.security.protocol.map has {row!r}: write it as NAME:PLAINTEXT.")
         if protocol.upper() not in PROTOCOLS:
             raise ListenerMistake(
-                f"listener.security.protocol.map gives {name} the protocol {protocol}: only PLAINTEXT is supported yet."
+                f"listener.security.protocol.map gives {name} the protocol {protocol}: only PLAINTEXT is supported."
             )
         protocols[name.upper()] = protocol.upper()
     return protocols

@@ -62,72 +62,89 @@ class Settings:
     given: frozenset[str] = frozenset()
     """Keys that were set explicitly."""
 
-    node_id: int = _setting(1, integer(0), "This broker's number, unique in its cluster.")
+    node_id: int = _setting(1, integer(0), "The id of this broker, unique in its cluster.")
     cluster_id: str = _setting(
-        "", string(), "The name of a new cluster; empty for a random one. An existing cluster must have this name."
+        "", string(), "The id of a new cluster; empty for a random id. An existing cluster must have this id."
     )
-    broker_rack: str | None = _setting(None, string(), "Where this broker stands, told to clients (KIP-36).")
+    broker_rack: str | None = _setting(
+        None, string(), "The rack of this broker, which clients see in the metadata (KIP-36)."
+    )
     log_dirs: tuple[str, ...] = _setting(
-        ("./cordwood-data",), words(), "Directories for the logs, one a disk; the first holds the metadata too."
+        ("./cordwood-data",), words(), "Directories for the logs, one per disk. The first one also holds the metadata."
     )
     log_dir_headroom_bytes: int = _setting(
-        32 * MIB, long(0), "With less than this free in a log directory, produce is refused and reads go on."
+        32 * MIB,
+        long(0),
+        "If less than this is free in a log directory, its partitions refuse produce requests. Reads continue.",
     )
     metadata_log_max_record_bytes_between_snapshots: int = _setting(
-        2 * MIB, long(KIB), "Metadata commands of this many bytes are written before a snapshot replaces them."
+        2 * MIB, long(KIB), "Bytes of the metadata log after which a snapshot replaces it."
     )
 
     controller_quorum_voters: tuple[str, ...] = _setting(
         (),
         words(),
-        "ID@HOST:PORT of each of the 1, 3 or 5 brokers that keep the metadata; empty for a cluster of one broker.",
+        "ID@HOST:PORT of each of the 1, 3 or 5 voters of the metadata quorum; empty for a cluster of one broker.",
     )
     controller_quorum_secret: str = _setting(
         "",
         string(),
-        "A secret that all brokers of the cluster share; without it nobody joins the metadata quorum. Required where"
-        " other machines can reach the voters.",
+        "A secret that all brokers of the cluster share. A broker without it cannot join the metadata"
+        " quorum. Required if other machines can reach the voters.",
         is_secret=True,
     )
     controller_quorum_election_timeout_ms: int = _setting(
-        2 * SECOND_MS, integer(100), "The longest that voters wait without a leader before one of them stands."
+        2 * SECOND_MS, integer(100), "The longest time without a leader after which a voter starts an election."
     )
     controller_listener_names: tuple[str, ...] = _setting(
-        ("CONTROLLER",), words(), "The entry of `listeners` by which voters are reached; else their own voter address."
+        ("CONTROLLER",),
+        words(),
+        "The listener of the voters, from `listeners`; if it is not listed there, the address in"
+        " controller.quorum.voters.",
     )
     inter_broker_listener_name: str | None = _setting(
-        None, string(), "The listener by which brokers reach each other; the first one where none is named."
+        None, string(), "The listener for connections between brokers; the first one if unset."
     )
-    broker_heartbeat_interval_ms: int = _setting(200, integer(10), "How often a broker tells that it is alive.")
+    broker_heartbeat_interval_ms: int = _setting(
+        200, integer(10), "The interval of a broker's heartbeats to the controller."
+    )
     broker_session_timeout_ms: int = _setting(
         2 * SECOND_MS,
         integer(100),
-        "A broker that is silent for this long is fenced: others lead in its place. One that was killed, sooner.",
+        "A broker without a heartbeat for this long is fenced, and its partitions get other leaders. A"
+        " broker whose process was killed is fenced sooner.",
     )
     controlled_shutdown_enable: bool = _setting(
-        True, boolean(), "Whether a broker that stops has its partitions led by others first."
+        True, boolean(), "Whether a broker moves the leadership of its partitions to other brokers before it stops."
     )
     controlled_shutdown_max_wait_ms: int = _setting(
-        10 * SECOND_MS, integer(0), "How long a broker that stops waits for others to lead in its place."
+        10 * SECOND_MS,
+        integer(0),
+        "The longest time that a stopping broker waits until other brokers lead its partitions.",
     )
     replica_lag_time_max_ms: int = _setting(
-        10 * SECOND_MS, long(100), "A follower that has not caught up for this long leaves the in-sync set."
+        10 * SECOND_MS, long(100), "A follower that has not caught up for this long is removed from the ISR."
     )
     replica_catchup_max_bytes_per_second: int = _setting(
-        100 * MIB, long(KIB), "How fast a follower that is not in sync is sent what it lacks, beside those that are."
+        100 * MIB, long(KIB), "The rate limit for sending missing records to followers that are not in sync."
     )
     auto_leader_rebalance_enable: bool = _setting(
-        True, boolean(), "Whether partitions go back to their preferred leaders by themselves."
+        True, boolean(), "Whether the controller elects preferred leaders automatically."
     )
-    leader_imbalance_check_interval_seconds: int = _setting(300, long(1), "How often that is looked at.")
+    leader_imbalance_check_interval_seconds: int = _setting(
+        300, long(1), "The interval of the checks for leader imbalance."
+    )
     leader_imbalance_per_broker_percentage: int = _setting(
-        10, integer(0), "The share of a broker's preferred partitions that others may lead before it gets them back."
+        10,
+        integer(0),
+        "The percentage of a broker's preferred partitions that other brokers may lead before preferred"
+        " leaders are elected.",
     )
     num_recovery_threads_per_data_dir: int = _setting(
-        2, integer(1, 64), "How many logs of a log directory are recovered at the same time when the broker starts."
+        2, integer(1, 64), "Logs per log directory that are recovered in parallel when the broker starts."
     )
     log_scrub_bytes_per_second: int = _setting(
-        8 * MIB, long(0), "How fast old segments are read in the background to find damage; 0 for not at all."
+        8 * MIB, long(0), "The rate at which the scrubber reads sealed segments to detect damage; 0 disables it."
     )
     log_scrub_interval_ms: int = _setting(
         15_000, long(1_000), "Time from the start of one background read of all data to the next, if the rate allows."
@@ -135,163 +152,216 @@ class Settings:
     log_open_segments_max: int = _setting(
         20_000,
         integer(1),
-        "Segment files kept open over all logs, fewer where the process may not have so many descriptors. Those that"
-        " take appends stay open beyond this.",
+        "Open segment files of all logs together, or fewer if the process's limit of file descriptors is"
+        " lower. Active segments always stay open and may exceed this.",
     )
     log_open_indexes_max_bytes: int = _setting(
-        64 * MIB, long(0), "Memory for the indexes of sealed segments over all logs; others are loaded when read."
+        64 * MIB,
+        long(0),
+        "Memory for the indexes of sealed segments of all logs together. Other indexes are loaded when they are read.",
     )
-    http_listen: str = _setting("", string(), "HOST:PORT for the HTTP API, health and metrics; empty for none.")
+    http_listen: str = _setting(
+        "", string(), "HOST:PORT of the listener for the HTTP API, health and metrics; empty for none."
+    )
     http_allowed_hosts: tuple[str, ...] = _setting(
         (),
         words(),
-        "Names by which HTTP clients may ask for this broker, beside its addresses, localhost, the machine's name and"
-        " the advertised hosts: what a proxy in front is called, for one. * for any, where no browser gets here.",
+        "Additional Host names that the HTTP listener accepts, such as the name of a proxy. The broker's"
+        " addresses, localhost, the machine's name and the advertised hosts are always accepted. * accepts"
+        " any name; use it only if no browser can reach the listener.",
     )
 
     logging_format: str = _setting(
         "auto",
         string("auto", "text", "logfmt", "json"),
-        "How log lines look: text for people, logfmt (key=value) or json for collectors; auto is text on a terminal and"
-        " logfmt elsewhere.",
+        "The format of log lines: text, logfmt (key=value) or json. auto is text on a terminal and logfmt otherwise.",
     )
 
     listeners: tuple[str, ...] = _setting(
-        ("PLAINTEXT://127.0.0.1:9092",), words(), "NAME://HOST:PORT for each address to listen on; 0.0.0.0 for all."
+        ("PLAINTEXT://127.0.0.1:9092",),
+        words(),
+        "NAME://HOST:PORT for each address to listen on; 0.0.0.0 listens on all interfaces.",
     )
     advertised_listeners: tuple[str, ...] = _setting(
-        (), words(), "NAME://HOST:PORT that clients of a listener are told to use; without it, the listener's own."
+        (),
+        words(),
+        "NAME://HOST:PORT that clients of a listener connect to; the default is the listener's own address.",
     )
     listener_security_protocol_map: tuple[str, ...] = _setting(
-        ("PLAINTEXT:PLAINTEXT",), words(), "NAME:PROTOCOL for each listener's name. PLAINTEXT is the only protocol yet."
+        ("PLAINTEXT:PLAINTEXT",),
+        words(),
+        "NAME:PROTOCOL for each listener's name. PLAINTEXT is the only supported protocol.",
     )
     max_connections: int = _setting(
         10_000,
         integer(1),
-        "Connections in all. A further one takes the place of the client's connection that is idle for longest, and is"
-        " closed where none is. Brokers that follow this one are admitted beyond this.",
+        "The maximum number of connections. A new connection beyond it replaces the client connection that"
+        " is idle for the longest time; if none is idle, the new one is closed. Brokers that replicate from"
+        " this one are accepted beyond it.",
     )
-    max_connections_per_ip: int = _setting(INT_MAX, integer(1), "Connections of one address.")
+    max_connections_per_ip: int = _setting(INT_MAX, integer(1), "The maximum number of connections from one address.")
     connections_max_idle_ms: int = _setting(
         600 * SECOND_MS, long(SECOND_MS), "A connection without a request for this long is closed."
     )
     socket_request_max_bytes: int = _setting(
-        100 * MIB, integer(KIB), "The largest request; a connection that announces more is closed."
+        100 * MIB, integer(KIB), "The largest request. A connection that sends a larger one is closed."
     )
     queued_max_request_bytes: int = _setting(
         100 * MIB,
         long(KIB),
-        "Memory for requests that arrive, over all connections. At least one request of socket.request.max.bytes has"
-        " room; without room a connection is not read from.",
+        "Memory for incoming requests of all connections. It has room for at least one request of"
+        " socket.request.max.bytes. While it is full, no further requests are read.",
     )
-    fetch_max_bytes: int = _setting(55 * MIB, integer(KIB), "The most that one fetch is answered with.")
+    fetch_max_bytes: int = _setting(55 * MIB, integer(KIB), "The largest Fetch response.")
     max_incremental_fetch_session_cache_slots: int = _setting(
-        1000, integer(0), "Fetch sessions kept at a time (KIP-227)."
+        1000, integer(0), "The maximum number of fetch sessions (KIP-227)."
     )
     max_incremental_fetch_session_cache_partitions: int = _setting(
         200_000,
         integer(0),
-        "Partitions of all fetch sessions together. One session has at most a fourth, one address a half of them.",
+        "The maximum number of partitions in all fetch sessions together. One session may have a fourth of"
+        " them, one address a half.",
     )
 
-    num_partitions: int = _setting(1, integer(1), "Partitions of a topic whose creator does not say how many.")
+    num_partitions: int = _setting(
+        1, integer(1), "Partitions of a topic that is created without a number of partitions."
+    )
     default_replication_factor: int = _setting(
-        1, integer(1), "Replicas of a topic whose creator does not say how many."
+        1, integer(1), "Replicas of a topic that is created without a replication factor."
     )
     auto_create_topics_enable: bool = _setting(
-        True, boolean(), "Whether a topic comes into being when a client asks for its metadata."
+        True, boolean(), "Whether a topic is created when a client requests its metadata."
     )
     delete_topic_enable: bool = _setting(True, boolean(), "Whether topics may be deleted.")
 
     offsets_topic_num_partitions: int = _setting(
-        50, integer(1), "Partitions of __consumer_offsets. Counts only until the first group has come."
+        50, integer(1), "Partitions of __consumer_offsets. Used when the topic is created, for the first group."
     )
     offsets_topic_replication_factor: int = _setting(1, integer(1), "Replicas of __consumer_offsets.")
     offsets_topic_segment_bytes: int = _setting(100 * MIB, integer(KIB), "Segment size of __consumer_offsets.")
     offsets_retention_minutes: int = _setting(
-        7 * 24 * 60, integer(1), "How long a group's offsets are kept once it has no members."
+        7 * 24 * 60, integer(1), "How long the committed offsets of a group without members are kept."
     )
-    offsets_retention_check_interval_ms: int = _setting(600 * SECOND_MS, long(1), "How often expired offsets go.")
-    offset_metadata_max_bytes: int = _setting(4096, integer(0), "The longest text that may come with an offset.")
+    offsets_retention_check_interval_ms: int = _setting(
+        600 * SECOND_MS, long(1), "The interval at which expired offsets are removed."
+    )
+    offset_metadata_max_bytes: int = _setting(4096, integer(0), "The longest metadata text of a committed offset.")
     group_min_session_timeout_ms: int = _setting(
-        SECOND_MS, integer(1), "The shortest session a member may ask. Kafka wants 6 s; a fast failover wants less."
+        SECOND_MS,
+        integer(1),
+        "The shortest session timeout that a member may request. Kafka's default is 6 s; a shorter one"
+        " allows a faster failover.",
     )
-    group_max_session_timeout_ms: int = _setting(1800 * SECOND_MS, integer(1), "The longest session a member may ask.")
+    group_max_session_timeout_ms: int = _setting(
+        1800 * SECOND_MS, integer(1), "The longest session timeout that a member may request."
+    )
     group_initial_rebalance_delay_ms: int = _setting(
         0,
         integer(0),
-        "How long an empty group waits for more members after the first. Kafka's default of 3000 saves rebalances when"
-        " many members start together, and makes everyone who starts one consumer wait; so the default is 0 here.",
+        "How long an empty group waits for more members after the first one. Kafka's default of 3000 avoids"
+        " rebalances when many members start together, but delays a single consumer; the default is"
+        " therefore 0.",
     )
-    group_max_size: int = _setting(INT_MAX, integer(1), "Members of one group.")
+    group_max_size: int = _setting(INT_MAX, integer(1), "The maximum number of members of a group.")
     producer_id_expiration_ms: int = _topic_default(
-        DAY_MS, integer(1), "An idempotent producer that is silent for this long is forgotten."
+        DAY_MS, integer(1), "The state of an idempotent producer that writes nothing for this long is removed."
     )
 
     flush_policy: str = _topic_default(
         "group",
         string("group", "os"),
-        "group: a record is acknowledged once it is fdatasynced. os: once the operating system has it in memory, as"
-        " Kafka does; a power cut can lose it.",
+        "When a record is acknowledged. group: after fdatasync. os: once it is in the operating system's"
+        " memory, as in Kafka; a power cut can lose it.",
     )
-    min_insync_replicas: int = _topic_default(1, integer(1), "Replicas that must have a record of acks=all.")
+    min_insync_replicas: int = _topic_default(1, integer(1), "In-sync replicas that a write with acks=all requires.")
     unclean_leader_election_enable: bool = _topic_default(
-        False, boolean(), "Whether a replica that lacks committed records may lead. Cordwood never does this by itself."
+        False,
+        boolean(),
+        "Kept for Kafka's tools. Cordwood elects a replica that lacks committed records only on an operator's request.",
     )
-    message_max_bytes: int = _topic_default(MIB + 12, integer(0), "The largest batch, as compressed by the producer.")
+    message_max_bytes: int = _topic_default(MIB + 12, integer(0), "The largest batch, after compression.")
     compression_type: str = _topic_default(
         "producer",
         string(*COMPRESSION_TYPES),
-        "Kept for Kafka's tools. Cordwood stores batches as their producer compressed them, whatever stands here.",
+        "Kept for Kafka's tools. Cordwood always stores batches as their producer compressed them.",
     )
-    log_segment_bytes: int = _topic_default(1024 * MIB, integer(14), "A segment of this size is closed.")
-    log_roll_ms: int | None = _topic_default(None, long(1), "A segment of this age is closed. Before log.roll.hours.")
-    log_roll_hours: int = _topic_default(168, integer(1), "A segment of this age is closed.")
-    log_roll_jitter_ms: int | None = _topic_default(None, long(0), "At random up to this much earlier.")
-    log_roll_jitter_hours: int = _topic_default(0, integer(0), "At random up to this much earlier.")
-    log_index_size_max_bytes: int = _topic_default(10 * MIB, integer(4), "A segment with an index this long is closed.")
+    log_segment_bytes: int = _topic_default(1024 * MIB, integer(14), "The size at which a new segment is rolled.")
+    log_roll_ms: int | None = _topic_default(
+        None, long(1), "The age at which a new segment is rolled. Has precedence over log.roll.hours."
+    )
+    log_roll_hours: int = _topic_default(168, integer(1), "The age at which a new segment is rolled.")
+    log_roll_jitter_ms: int | None = _topic_default(
+        None, long(0), "The largest random time by which segments are rolled earlier."
+    )
+    log_roll_jitter_hours: int = _topic_default(
+        0, integer(0), "The largest random time by which segments are rolled earlier."
+    )
+    log_index_size_max_bytes: int = _topic_default(
+        10 * MIB, integer(4), "The size of the offset index at which a new segment is rolled."
+    )
     log_index_interval_bytes: int = _topic_default(
-        4096, integer(0), "Log bytes between two index entries; no more than 256 KiB."
+        4096, integer(0), "Log bytes between two index entries; at most 256 KiB."
     )
     log_preallocate: bool = _topic_default(
-        False, boolean(), "Kept for Kafka's tools. Cordwood always reserves a segment's space ahead."
+        False, boolean(), "Kept for Kafka's tools. Cordwood always preallocates a segment's space."
     )
     log_retention_ms: int | None = _topic_default(
-        None, long(-1), "Age at which records go; -1 for never. Before log.retention.minutes and log.retention.hours."
+        None,
+        long(-1),
+        "The age at which records are deleted; -1 for no limit. Has precedence over log.retention.minutes"
+        " and log.retention.hours.",
     )
-    log_retention_minutes: int | None = _topic_default(None, integer(-1), "Before log.retention.hours.")
-    log_retention_hours: int = _topic_default(168, integer(-1), "Age at which records go; -1 for never.")
-    log_retention_bytes: int = _topic_default(-1, long(-1), "Size of a partition beyond which records go; -1 for any.")
-    log_retention_check_interval_ms: int = _setting(300 * SECOND_MS, long(1), "How often old segments are looked for.")
+    log_retention_minutes: int | None = _topic_default(
+        None,
+        integer(-1),
+        "The age at which records are deleted; -1 for no limit. Has precedence over log.retention.hours.",
+    )
+    log_retention_hours: int = _topic_default(
+        168, integer(-1), "The age at which records are deleted; -1 for no limit."
+    )
+    log_retention_bytes: int = _topic_default(
+        -1, long(-1), "The size of a partition above which its oldest segments are deleted; -1 for no limit."
+    )
+    log_retention_check_interval_ms: int = _setting(
+        300 * SECOND_MS, long(1), "The interval of the checks for segments to delete."
+    )
     log_segment_delete_delay_ms: int = _topic_default(
-        60 * SECOND_MS, long(0), "How long a removed segment's file stays, for readers that have begun."
+        60 * SECOND_MS, long(0), "How long the files of a deleted segment are kept for readers that are using them."
     )
     log_cleanup_policy: tuple[str, ...] = _topic_default(
-        ("delete",), words("compact", "delete"), "delete: old segments go. compact: old values of a key go."
+        ("delete",),
+        words("compact", "delete"),
+        "delete: old segments are deleted. compact: older values of a key are removed.",
     )
     log_cleaner_min_cleanable_ratio: float = _topic_default(
-        0.5, decimal(0, 1), "Share of superseded bytes from which a log is compacted."
+        0.5, decimal(0, 1), "The ratio of superseded bytes at which a log is compacted."
     )
-    log_cleaner_min_compaction_lag_ms: int = _topic_default(0, long(0), "Age before which nothing is compacted.")
-    log_cleaner_max_compaction_lag_ms: int = _topic_default(LONG_MAX, long(1), "Age by which all is compacted.")
-    log_cleaner_delete_retention_ms: int = _topic_default(DAY_MS, long(0), "How long a tombstone stays.")
+    log_cleaner_min_compaction_lag_ms: int = _topic_default(
+        0, long(0), "The age below which a record is not compacted."
+    )
+    log_cleaner_max_compaction_lag_ms: int = _topic_default(
+        LONG_MAX, long(1), "The age at which a record must be compacted."
+    )
+    log_cleaner_delete_retention_ms: int = _topic_default(DAY_MS, long(0), "How long a tombstone is kept.")
     log_flush_interval_messages: int = _topic_default(
-        LONG_MAX, long(1), "Kept for Kafka's tools; flush.policy says when records are flushed."
+        LONG_MAX, long(1), "Kept for Kafka's tools. flush.policy determines when records are flushed."
     )
     log_flush_interval_ms: int | None = _topic_default(
-        None, long(0), "Kept for Kafka's tools; flush.policy says when records are flushed."
+        None, long(0), "Kept for Kafka's tools. flush.policy determines when records are flushed."
     )
     log_flush_scheduler_interval_ms: int = _topic_default(
-        LONG_MAX, long(0), "Kept for Kafka's tools; flush.policy says when records are flushed."
+        LONG_MAX, long(0), "Kept for Kafka's tools. flush.policy determines when records are flushed."
     )
     log_message_timestamp_type: str = _topic_default(
-        "CreateTime", string("CreateTime", "LogAppendTime"), "Whether records keep their producer's time or get ours."
+        "CreateTime",
+        string("CreateTime", "LogAppendTime"),
+        "Whether records have the producer's timestamp or the broker's.",
     )
     log_message_timestamp_before_max_ms: int = _topic_default(
-        LONG_MAX, long(0), "How far a record's time may lie in the past."
+        LONG_MAX, long(0), "The largest time by which a record's timestamp may be older than the broker's clock."
     )
     log_message_timestamp_after_max_ms: int = _topic_default(
-        LONG_MAX, long(0), "How far a record's time may lie in the future."
+        LONG_MAX, long(0), "The largest time by which a record's timestamp may be ahead of the broker's clock."
     )
 
     def value_of(self, key: str) -> Value:

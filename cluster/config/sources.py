@@ -65,14 +65,14 @@ def _of_toml(toml: str, mistakes: list[str]) -> Iterator[tuple[str, str, str]]:
     except tomllib.TOMLDecodeError as error:
         hint = ""
         if "overwrite" in str(error):
-            hint = ' Where one key begins like another, put it in quotes: "max.connections.per.ip" = 100.'
-        mistakes.append(f"The configuration file is no valid TOML: {error}.{hint}")
+            hint = ' If one key is a prefix of another, put it in quotes: "max.connections.per.ip" = 100.'
+        mistakes.append(f"The configuration file is not valid TOML: {error}.{hint}")
         return
     for key, value in _flat(table):
         text = _text(value)
         if text is None:
             mistakes.append(
-                f"The configuration file: {key} is a {type(value).__name__}, but must be a text or a number."
+                f"The configuration file: {key} is a {type(value).__name__}, but must be a string or a number."
             )
         else:
             yield "The configuration file", key, text
@@ -125,11 +125,20 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         if setting.type.kind is Kind.LIST and setting.default and not settings.value_of(key):
             yield f"{key} is empty: give at least one value, such as {','.join(_words(setting.default))}."
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
-        yield "group.min.session.timeout.ms is more than group.max.session.timeout.ms: no member could join."
+        yield (
+            "group.min.session.timeout.ms is larger than group.max.session.timeout.ms, so that no member could"
+            " join: lower the first or raise the second."
+        )
     if settings.message_max_bytes > settings.socket_request_max_bytes:
-        yield "message.max.bytes is more than socket.request.max.bytes: such a batch could never arrive."
+        yield (
+            "message.max.bytes is larger than socket.request.max.bytes, so that the largest batch could not be"
+            " received: lower the first or raise the second."
+        )
     if settings.log_cleaner_min_compaction_lag_ms > settings.log_cleaner_max_compaction_lag_ms:
-        yield "log.cleaner.min.compaction.lag.ms is more than log.cleaner.max.compaction.lag.ms."
+        yield (
+            "log.cleaner.min.compaction.lag.ms is larger than log.cleaner.max.compaction.lag.ms: lower the"
+            " first or raise the second."
+        )
     try:
         if settings.listeners:
             inter_broker_listener(settings)

@@ -43,106 +43,108 @@ class TopicConfig:
 TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
     "cleanup.policy": TopicConfig(
         words("compact", "delete"),
-        "What happens to old records. delete: they go with their segment, by age and size. compact: the newest value of"
-        " each key stays.",
+        "What happens to old records. delete: segments are deleted by age and size. compact: only the"
+        " newest value of each key is kept.",
         ("log.cleanup.policy",),
     ),
     "compression.type": TopicConfig(
         string(*COMPRESSION_TYPES),
-        "Kept for Kafka's tools. Cordwood stores batches as their producer compressed them, whatever stands here.",
+        "Kept for Kafka's tools. Cordwood always stores batches as their producer compressed them.",
         ("compression.type",),
     ),
     "delete.retention.ms": TopicConfig(
-        long(0), "How long a tombstone stays in a compacted topic.", ("log.cleaner.delete.retention.ms",)
+        long(0), "How long a tombstone is kept in a compacted topic.", ("log.cleaner.delete.retention.ms",)
     ),
     DELETE_DELAY: TopicConfig(
         long(0),
-        "How long the files of a removed segment, or of the deleted topic, stay for readers that have begun.",
+        "How long the files of a deleted segment or topic are kept for readers that are using them.",
         ("log.segment.delete.delay.ms",),
     ),
     "flush.messages": TopicConfig(
         long(1),
-        "Kept for Kafka's tools; flush.policy says when records are flushed.",
+        "Kept for Kafka's tools. flush.policy determines when records are flushed.",
         ("log.flush.interval.messages",),
     ),
     "flush.ms": TopicConfig(
         long(0),
-        "Kept for Kafka's tools; flush.policy says when records are flushed.",
+        "Kept for Kafka's tools. flush.policy determines when records are flushed.",
         ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     ),
     "flush.policy": TopicConfig(
         string("group", "os"),
-        "When a record is acknowledged. group: once it is fdatasynced; one fdatasync serves every record that arrived"
-        " meanwhile. os: once the operating system has it in memory, as Kafka does; a power cut can lose it.",
+        "When a record is acknowledged. group: after fdatasync, which is one for all records that arrived"
+        " meanwhile. os: once it is in the operating system's memory, as in Kafka; a power cut can lose it.",
         ("flush.policy",),
     ),
     "index.interval.bytes": TopicConfig(
         integer(0),
-        "Log bytes between two entries of the offset index; no more than 256 KiB.",
+        "Log bytes between two entries of the offset index; at most 256 KiB.",
         ("log.index.interval.bytes",),
     ),
     "max.compaction.lag.ms": TopicConfig(
-        long(1), "Age by which a record of a compacted topic is compacted.", ("log.cleaner.max.compaction.lag.ms",)
+        long(1),
+        "The age at which a record of a compacted topic must be compacted.",
+        ("log.cleaner.max.compaction.lag.ms",),
     ),
-    "max.message.bytes": TopicConfig(
-        integer(0), "The largest batch that is taken, as compressed by its producer.", ("message.max.bytes",)
-    ),
+    "max.message.bytes": TopicConfig(integer(0), "The largest batch, after compression.", ("message.max.bytes",)),
     "message.timestamp.after.max.ms": TopicConfig(
         long(0),
-        "How far a record's time may lie ahead of the broker's clock.",
+        "The largest time by which a record's timestamp may be ahead of the broker's clock.",
         ("log.message.timestamp.after.max.ms",),
     ),
     "message.timestamp.before.max.ms": TopicConfig(
         long(0),
-        "How far a record's time may lie behind the broker's clock.",
+        "The largest time by which a record's timestamp may be older than the broker's clock.",
         ("log.message.timestamp.before.max.ms",),
     ),
     "message.timestamp.type": TopicConfig(
         string("CreateTime", "LogAppendTime"),
-        "Whether records keep the time that their producer gave them, or get the broker's.",
+        "Whether records have the producer's timestamp or the broker's.",
         ("log.message.timestamp.type",),
     ),
     "min.cleanable.dirty.ratio": TopicConfig(
         decimal(0, 1),
-        "Share of superseded bytes from which a compacted topic is compacted.",
+        "The ratio of superseded bytes at which a compacted topic is compacted.",
         ("log.cleaner.min.cleanable.ratio",),
     ),
     "min.compaction.lag.ms": TopicConfig(
-        long(0), "Age before which a record is not compacted.", ("log.cleaner.min.compaction.lag.ms",)
+        long(0), "The age below which a record is not compacted.", ("log.cleaner.min.compaction.lag.ms",)
     ),
     "min.insync.replicas": TopicConfig(
-        integer(1), "Replicas that must have a record before acks=all succeeds.", ("min.insync.replicas",)
+        integer(1), "In-sync replicas that a write with acks=all requires.", ("min.insync.replicas",)
     ),
     "preallocate": TopicConfig(
         boolean(),
-        "Kept for Kafka's tools. Cordwood always reserves a segment's space ahead.",
+        "Kept for Kafka's tools. Cordwood always preallocates a segment's space.",
         ("log.preallocate",),
     ),
     "retention.bytes": TopicConfig(
-        long(-1), "Size of a partition beyond which its oldest segments go; -1 for any size.", ("log.retention.bytes",)
+        long(-1),
+        "The size of a partition above which its oldest segments are deleted; -1 for no limit.",
+        ("log.retention.bytes",),
     ),
     "retention.ms": TopicConfig(
         long(-1),
-        "Age beyond which records go, with their segment; -1 for never.",
+        "The age at which records are deleted, by segment; -1 for no limit.",
         ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
         (1, MINUTE_MS, HOUR_MS),
     ),
-    "segment.bytes": TopicConfig(integer(14), "Size at which a segment is closed.", ("log.segment.bytes",)),
+    "segment.bytes": TopicConfig(integer(14), "The size at which a new segment is rolled.", ("log.segment.bytes",)),
     "segment.index.bytes": TopicConfig(
-        integer(4), "Length of its index at which a segment is closed.", ("log.index.size.max.bytes",)
+        integer(4), "The size of the offset index at which a new segment is rolled.", ("log.index.size.max.bytes",)
     ),
     "segment.jitter.ms": TopicConfig(
         long(0),
-        "At random up to this much earlier than segment.ms.",
+        "The largest random time by which segments are rolled earlier than segment.ms.",
         ("log.roll.jitter.ms", "log.roll.jitter.hours"),
         (1, HOUR_MS),
     ),
     "segment.ms": TopicConfig(
-        long(1), "Age at which a segment is closed.", ("log.roll.ms", "log.roll.hours"), (1, HOUR_MS)
+        long(1), "The age at which a new segment is rolled.", ("log.roll.ms", "log.roll.hours"), (1, HOUR_MS)
     ),
     "unclean.leader.election.enable": TopicConfig(
         boolean(),
-        "Whether a replica that lacks committed records may lead. Cordwood never does this by itself.",
+        "Kept for Kafka's tools. Cordwood elects a replica that lacks committed records only on an operator's request.",
         ("unclean.leader.election.enable",),
     ),
 }

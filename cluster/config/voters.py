@@ -32,7 +32,7 @@ def voters_of(settings: Settings) -> Mapping[BrokerId, Address]:
         voters[broker_id] = (match["v6"] or match["host"], int(match["port"]))
     if voters and len(voters) not in SIZES:
         raise VoterMistake(
-            f"controller.quorum.voters has {len(voters)} voters: name 1, 3 or 5. Further brokers follow without a vote."
+            f"controller.quorum.voters has {len(voters)} voters: name 1, 3 or 5. Further brokers join as observers."
         )
     return voters
 
@@ -45,8 +45,8 @@ def check_secret(settings: Settings) -> None:
     listener = controller_listener(settings)
     if not all(map(_is_loopback, hosts if listener is None else [*hosts, listener[0]])):
         raise VoterMistake(
-            "controller.quorum.secret is empty, and other machines can reach the metadata quorum: whoever does could"
-            " change anything. Give all brokers of the cluster the same long random text."
+            "controller.quorum.secret is empty, and other machines can reach the metadata quorum and could"
+            " change the metadata. Set the same long random text on all brokers of the cluster."
         )
 
 

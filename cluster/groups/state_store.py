@@ -123,7 +123,7 @@ class GroupStateStore:
             case Readiness.LOADING:
                 raise Refused(ErrorCode.coordinator_load_in_progress)
             case Readiness.DAMAGED:
-                message = "The partition that keeps this group is damaged."
+                message = "The partition of this group in __consumer_offsets is damaged: wait until it is repaired."
                 raise Refused(ErrorCode.coordinator_not_available, message)
             case _:
                 assert_never(shard.readiness)

@@ -62,14 +62,14 @@ class Bodies:
                     self._pool.used += len(piece)
                     self._check(content)
         except TimeoutError:
-            raise HttpRefusal(408, f"The body has not come within {BODY_S:.0f} s: send it again.") from None
+            raise HttpRefusal(408, f"The body did not arrive within {BODY_S:.0f} s: send the request again.") from None
 
     def _check(self, content: bytearray) -> None:
         if len(content) > BODY_BYTES_MAX:
             raise _too_large()
         if not self._pool.has_room(0):
             self._pool.waits += 1
-            sentence = "Too many bodies are on their way to this broker: send it again in a moment."
+            sentence = "This broker is receiving too many request bodies: send the request again later."
             raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)
 
 
@@ -85,7 +85,7 @@ class Streams:
     def one_more(self) -> Iterator[None]:
         """Count one more stream while the block runs. Raises HttpRefusal above STREAMS_MAX."""
         if self._count >= STREAMS_MAX:
-            sentence = f"This broker has {STREAMS_MAX} readers already: ask another one, or later."
+            sentence = f"This broker already serves {STREAMS_MAX} readers: use another broker, or try again later."
             raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)
         self._count += 1
         try:
@@ -95,5 +95,5 @@ class Streams:
 
 
 def _too_large() -> HttpRefusal:
-    sentence = f"The body is larger than {BODY_BYTES_MAX} bytes: send fewer records at a time."
+    sentence = f"The body is larger than {BODY_BYTES_MAX} bytes: send fewer records in one request."
     return HttpRefusal(413, sentence, ErrorCode.message_too_large)

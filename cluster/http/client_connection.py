@@ -56,7 +56,7 @@ class ClientConnection:
             self._end(str(malformed))
             return
         if not self._waiting or self._waiting[0][0] != correlation_id:
-            self._end(f"an answer to question {correlation_id}, which was not the next one")
+            self._end(f"a response to request {correlation_id}, which is not the oldest one")
             return
         _, future = self._waiting.popleft()
         if not future.done():
@@ -75,6 +75,6 @@ class ClientConnection:
         waiting, self._waiting = self._waiting, deque()
         for _, future in waiting:
             if not future.done():
-                future.set_exception(HungUp("the broker ended the connection"))
+                future.set_exception(HungUp("the broker closed the connection"))
                 # The caller may be gone: mark the exception as retrieved.
                 future.exception()

@@ -60,7 +60,7 @@ class ClusterClient:
             async with asyncio.timeout(answer_s), self._turns[asked]:
                 return await self._ask(asked, request)
         except TimeoutError:
-            raise Unanswered(f"Broker {asked} did not answer within {answer_s:.0f} s: ask again later.") from None
+            raise Unanswered(f"Broker {asked} did not answer within {answer_s:.0f} s: try again later.") from None
 
     async def ask_all(self, broker_ids: Iterable[int], request: Callable[[int], Any]) -> dict[int, Any]:
         """Send each broker its own request. Return the responses; None for a broker that did not respond."""
@@ -93,7 +93,7 @@ class ClusterClient:
             frame = await connection.ask(lambda correlation_id: [encode_request(request, correlation_id, CLIENT_ID)])
             return decode_response(type(request), memoryview(frame))
         except (HungUp, Malformed) as error:
-            raise Unanswered(f"Broker {broker_id} gave no answer: {error}.") from error
+            raise Unanswered(f"Broker {broker_id} did not answer ({error}): try again later.") from error
         finally:
             self._give_back(broker_id, connection)
 
@@ -121,10 +121,12 @@ class ClusterClient:
     async def _connect_there(self, broker_id: int, received: Callable[[memoryview], None]) -> Channel:
         where = self._address(broker_id)
         if where is None:
-            raise OutOfReach(f"Broker {broker_id} is not known to broker {self.broker_id}.")
+            raise OutOfReach(f"Broker {broker_id} is not known to broker {self.broker_id}: try again later.")
         try:
             async with asyncio.timeout(DIAL_S):
                 return await self._dial(*where, received)
         except OSError as error:
             # TimeoutError is an OSError.
-            raise OutOfReach(f"Broker {broker_id} is out of reach: {error or 'no answer'}.") from error
+            raise OutOfReach(
+                f"Broker {broker_id} cannot be reached ({error or 'no answer'}): try again later."
+            ) from error

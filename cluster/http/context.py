@@ -57,7 +57,7 @@ class Context:
         """The newest metadata image. Raises HttpRefusal before this broker has joined a cluster."""
         image = self.watched.quorum.image
         if not image.brokers:
-            sentence = self.watched.why_not_ready() or "This broker has not joined its cluster."
+            sentence = self.watched.why_not_ready() or "This broker has not joined its cluster yet: try again later."
             raise HttpRefusal(503, sentence, ErrorCode.broker_not_available)
         return image
 

@@ -36,15 +36,22 @@ class Guard:
         host = headers.get("Host", "")
         if not self._is_ours(_name_in(host)):
             return (
-                f"This broker is not known as {host!r}: ask it by its address, or add the name to http.allowed.hosts."
+                f"This broker does not accept the host name {host!r}: use the broker's address, or add the name to"
+                " http.allowed.hosts."
             )
         if method in SAFE_METHODS:
             return None
         origin = headers.get("Origin")
         if origin is not None and urlsplit_host(origin) != host.lower():
-            return f"Pages of {origin!r} may not change anything here."
+            return (
+                f"Pages of {origin!r} may not send requests that change data: use the broker's own console, or a client"
+                " that is not a browser."
+            )
         if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
-            return "Pages of other sites may not change anything here."
+            return (
+                "Pages of other sites may not send requests that change data: use the broker's own console, or a"
+                " client that is not a browser."
+            )
         return None
 
     def _is_ours(self, name: str) -> bool:

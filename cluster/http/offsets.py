@@ -80,7 +80,7 @@ async def _all_now(context: Context, places: Iterable[Place], timestamp: int) ->
     names = list(places)
     for name in names:
         if leader_of(name, context.image) is None:
-            sentence = f"Partition {name.partition} of {name.topic!r} has no leader now: ask again in a moment."
+            sentence = f"Partition {name.partition} of {name.topic!r} has no leader now: try again later."
             raise HttpRefusal(NOT_NOW, sentence, ErrorCode.leader_not_available)
     found: Offsets = {}
     for leader, led in by_leader(names, context.image).items():

@@ -17,18 +17,18 @@ Json = dict[str, Any]
 _PLACE = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{name}"
 
-_SUCCESS = {200: "Done, or found.", 201: "Created.", 202: "On its way."}
+_SUCCESS = {200: "The request succeeded.", 201: "Created.", 202: "The request was accepted and is in progress."}
 _MEANING = {
-    400: "The request is not as it should be.",
-    403: "A page of another site may not do this.",
-    404: "There is no such thing.",
-    408: "The body has not come in time.",
-    409: "It is not in a state in which this can be done.",
+    400: "The request is not valid.",
+    403: "A page of another site may not send this request.",
+    404: "The resource does not exist.",
+    408: "The body did not arrive in time.",
+    409: "The state of the resource does not allow the request.",
     413: "The body, or a batch, is too large.",
-    415: "The body is of another type than is taken.",
-    422: "The body is not as it should be.",
-    429: "Too much is on its way to this broker: ask again after a moment.",
-    503: "The cluster cannot do this now: ask again after a moment.",
+    415: "The content type of the body is not supported.",
+    422: "The body is not valid.",
+    429: "The broker has too many requests in progress: try again later.",
+    503: "The cluster cannot serve the request now: try again later.",
 }
 _ALWAYS = (400, 403)
 _WITH_BODY = (408, 413, 415, 422, 429)
@@ -49,7 +49,10 @@ def description_of(routes: Sequence[Route[Any, Any]]) -> Json:
         "info": {
             "title": "Cordwood",
             "version": cordwood.__version__,
-            "description": "Any broker answers for the whole cluster. Offsets are half-open: an end comes next.",
+            "description": (
+                "Every broker answers for the whole cluster. Offset ranges are half-open: an end is the offset of"
+                " the next record."
+            ),
         },
         "paths": paths,
         "components": {"schemas": {**queries, **components}},

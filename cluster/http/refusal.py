@@ -49,19 +49,23 @@ _PASSING = frozenset(
     }
 )
 _SENTENCES = {
-    ErrorCode.unknown_topic_or_partition: "There is no such topic or partition.",
-    ErrorCode.group_id_not_found: "There is no such group.",
+    ErrorCode.unknown_topic_or_partition: "The topic or partition does not exist.",
+    ErrorCode.group_id_not_found: "The group does not exist.",
     ErrorCode.non_empty_group: "The group has running members: stop them first.",
     ErrorCode.unknown_member_id: "The group has running members: stop them first.",
-    ErrorCode.not_leader_or_follower: "The partition has just got another leader: ask again in a moment.",
-    ErrorCode.leader_not_available: "The partition has no leader now: ask again in a moment.",
-    ErrorCode.coordinator_not_available: "The group has no coordinator now: ask again in a moment.",
-    ErrorCode.coordinator_load_in_progress: "The group's coordinator has only just begun: ask again in a moment.",
-    ErrorCode.not_coordinator: "The group has just got another coordinator: ask again in a moment.",
-    ErrorCode.not_enough_replicas: "Fewer replicas are in sync than min.insync.replicas asks for: nothing was written.",
-    ErrorCode.request_timed_out: "It is not known yet whether it was done: look before you ask again.",
-    ErrorCode.kafka_storage_error: "The disk of the partition's leader is full or has failed: nothing was written.",
-    ErrorCode.offset_not_available: "The partition's leader has only just begun: ask again in a moment.",
+    ErrorCode.not_leader_or_follower: "The partition has a new leader: try again.",
+    ErrorCode.leader_not_available: "The partition has no leader now: try again later.",
+    ErrorCode.coordinator_not_available: "The group has no coordinator now: try again later.",
+    ErrorCode.coordinator_load_in_progress: "The group's coordinator is still loading: try again.",
+    ErrorCode.not_coordinator: "The group has a new coordinator: try again.",
+    ErrorCode.not_enough_replicas: (
+        "Fewer replicas are in sync than min.insync.replicas requires, and nothing was written: try again later."
+    ),
+    ErrorCode.request_timed_out: "The result is unknown: check whether the change was made before you try again.",
+    ErrorCode.kafka_storage_error: (
+        "The disk of the partition's leader is full or has failed, and nothing was written: see the broker's /readyz."
+    ),
+    ErrorCode.offset_not_available: "The partition's leader was just elected: try again.",
     ErrorCode.offset_out_of_range: "The partition has no such offset.",
     ErrorCode.message_too_large: "That is larger than the topic's max.message.bytes.",
 }
@@ -101,7 +105,7 @@ def status_of(code: ErrorCode) -> int:
 
 def sentence_of(code: ErrorCode) -> str:
     """Return the default message of an error code."""
-    return _SENTENCES.get(code) or f"The cluster refuses it: {code.name.upper()}."
+    return _SENTENCES.get(code) or f"The cluster refused the request: {code.name.upper()}."
 
 
 def as_sentence(words: str) -> str:

@@ -95,13 +95,13 @@ def read_query(request: web.Request, shape: type[Q]) -> Q:
     given, fields = request.rel_url.query, _fields(shape)
     for name in given:
         if name not in fields:
-            known = f"There is {', '.join(fields)}." if fields else "There is none here."
+            known = f"There is {', '.join(fields)}." if fields else "This route has none."
             raise HttpRefusal(400, f"There is no query parameter {name!r}. {known}")
     rows = {name: given.getall(name) if is_list(fields[name].type) else given[name] for name in given}
     try:
         return msgspec.convert(rows, shape, strict=False)
     except (msgspec.ValidationError, ValueError) as error:
-        raise HttpRefusal(400, f"The query is not as it should be: {_in_words(error)}.") from error
+        raise HttpRefusal(400, f"The query is not valid: {_in_words(error)}.") from error
 
 
 def read_json(content: bytes, shape: type[B]) -> B:
@@ -109,9 +109,9 @@ def read_json(content: bytes, shape: type[B]) -> B:
     try:
         return msgspec.json.decode(content, type=shape)
     except msgspec.ValidationError as error:
-        raise HttpRefusal(422, f"The body is not as it should be: {_in_words(error)}.") from error
+        raise HttpRefusal(422, f"The body is not valid: {_in_words(error)}.") from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise HttpRefusal(400, f"The body is no JSON: {_in_words(error)}.", ErrorCode.invalid_request) from error
+        raise HttpRefusal(400, f"The body is not JSON: {_in_words(error)}.", ErrorCode.invalid_request) from error
 
 
 @functools.cache

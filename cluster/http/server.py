@@ -134,13 +134,13 @@ async def _mistakes_in_words(request: web.Request, handler: Handler) -> web.Stre
         return await handler(request)
     except web.HTTPMethodNotAllowed as refused:
         methods = ", ".join(sorted(refused.allowed_methods))
-        sentence = f"{request.path} takes {methods}, and not {request.method}."
+        sentence = f"{request.path} does not support {request.method}: use {methods}."
         response = HttpRefusal(405, sentence).response()
         response.headers["Allow"] = methods
         return response
     except web.HTTPNotFound:
         known = sorted({resource.canonical for resource in request.app.router.resources()})
-        return HttpRefusal(404, f"There is nothing at {request.path}. There is {', '.join(known)}.").response()
+        return HttpRefusal(404, f"There is no route {request.path}. The routes are {', '.join(known)}.").response()
     except web.HTTPException as refused:
         return HttpRefusal(refused.status, f"{refused.reason}.").response()
     except (ConnectionError, asyncio.CancelledError):
@@ -148,5 +148,5 @@ async def _mistakes_in_words(request: web.Request, handler: Handler) -> web.Stre
         raise
     except Exception as error:
         _events.error("http.failed", request=id_of(request), method=request.method, path=request.path, exc_info=error)
-        sentence = "The broker could not answer: its log says why."
+        sentence = "The broker failed to answer the request: see its log."
         return HttpRefusal(500, sentence, ErrorCode.unknown_server_error).response()

@@ -28,7 +28,7 @@ def type_of(number: int) -> ResourceType:
     try:
         return ResourceType(number)
     except ValueError:
-        raise Refused(ErrorCode.invalid_request, f"Resources of type {number} have no configs here.") from None
+        raise Refused(ErrorCode.invalid_request, f"Resources of type {number} have no configs.") from None
 
 
 def topic_own(name: str, image: Image) -> Mapping[str, str]:
@@ -45,7 +45,9 @@ def topic_own(name: str, image: Image) -> Mapping[str, str]:
 def check_count(configs: Sized) -> None:
     """Check the number of configs of one resource. Raises Refused above CONFIGS_MAX."""
     if len(configs) > CONFIGS_MAX:
-        raise Refused(ErrorCode.invalid_request, f"More than {CONFIGS_MAX} configs of one resource")
+        raise Refused(
+            ErrorCode.invalid_request, f"More than {CONFIGS_MAX} configs of one resource: send fewer in one request"
+        )
 
 
 def check_broker(name: str, image: Image) -> None:
@@ -82,7 +84,7 @@ async def alter(number: int, name: str, wanted: Wanted, call: Call, *, validate_
         except Refused as refusal:
             if refusal.code is not ErrorCode.invalid_update_version:
                 raise
-    raise Refused(ErrorCode.request_timed_out, "The configs kept being changed by others.")
+    raise Refused(ErrorCode.request_timed_out, "The configs were changed by other requests meanwhile: try again.")
 
 
 def list_of(number: int, name: str, key: str, own: Mapping[str, str], call: Call) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ class ImageBuilder:
         epoch = NEVER_REGISTERED if known is None else known.epoch
         if command.expected_epoch not in (None, epoch):
             raise CommandRefused(
-                ErrorCode.stale_broker_epoch, f"Broker {command.broker_id} is in epoch {epoch} by now."
+                ErrorCode.stale_broker_epoch, f"Broker {command.broker_id} has a newer epoch, {epoch}."
             )
         if known is not None:
             self._fence(known)
@@ -205,7 +205,7 @@ class ImageBuilder:
             raise CommandRefused(ErrorCode.invalid_request, f"Broker {broker.id} is running: stop it first.")
         for topic in self._delta.all_topics():
             if any(broker.id in partition.replicas for partition in topic.partitions):
-                message = f"Broker {broker.id} still holds partitions of topic '{topic.name}': move them first."
+                message = f"Broker {broker.id} has replicas of topic '{topic.name}': move them to other brokers first."
                 raise CommandRefused(ErrorCode.invalid_request, message)
         self._delta.remove_broker(broker)
 
@@ -221,7 +221,7 @@ class ImageBuilder:
         """Return the broker. Raises CommandRefused if another incarnation is registered than the command names."""
         broker = self._delta.broker(command.broker_id)
         if broker.epoch != command.broker_epoch:
-            message = f"Broker {broker.id} is in epoch {broker.epoch} by now."
+            message = f"Broker {broker.id} has a newer epoch, {broker.epoch}."
             raise CommandRefused(ErrorCode.stale_broker_epoch, message)
         return broker
 
@@ -233,7 +233,7 @@ class ImageBuilder:
         if known is not None or delta.topic(command.topic_id) is not None:
             raise CommandRefused(ErrorCode.topic_already_exists, f"Topic '{command.name}' already exists.")
         if not command.assignments:
-            raise CommandRefused(ErrorCode.invalid_partitions, "A topic has at least one partition.")
+            raise CommandRefused(ErrorCode.invalid_partitions, "A topic must have at least one partition.")
         delta.check_assignments(command.assignments)
         configs = dict(command.configs) if command.configs else EMPTY
         delta.put_topic(TopicImage(command.topic_id, command.name, self._new_partitions(command.assignments), configs))
@@ -245,7 +245,7 @@ class ImageBuilder:
         if count == wanted and held == command.assignments:
             return
         if count != command.expected_count:
-            raise CommandRefused(ErrorCode.invalid_partitions, f"Topic '{topic.name}' has {count} partitions by now.")
+            raise CommandRefused(ErrorCode.invalid_partitions, f"Topic '{topic.name}' already has {count} partitions.")
         self._delta.check_assignments(command.assignments)
         added = self._new_partitions(command.assignments)
         self._delta.put_topic(replace(topic, partitions=topic.partitions + added))
@@ -312,7 +312,7 @@ class ImageBuilder:
         topic = delta.known_topic(command.topic_id)
         partition = delta.partition(topic.id, command.partition)
         if partition is None:
-            raise CommandRefused(ErrorCode.unknown_topic_or_partition, f"{topic.name} has no such partition.")
+            raise CommandRefused(ErrorCode.unknown_topic_or_partition, f"{topic.name} does not have this partition.")
         if target is None:
             if not elections.is_moving(partition):
                 raise CommandRefused(ErrorCode.no_reassignment_in_progress, "The partition is not being moved.")
@@ -321,7 +321,10 @@ class ImageBuilder:
             delta.check_assignments([target])
             moved = elections.moving(partition, target, delta.is_alive)
         if partition.isr and not moved.isr:
-            message = f"Nobody but {', '.join(map(str, partition.isr))} is in sync, and would be taken away."
+            message = (
+                f"All replicas in sync ({', '.join(map(str, partition.isr))}) would be removed: keep one of them until"
+                " another replica is in sync."
+            )
             raise CommandRefused(ErrorCode.invalid_replica_assignment, message)
         delta.change(topic.id, [(command.partition, lambda _partition, _least: moved)])
 
@@ -376,11 +379,13 @@ class ImageBuilder:
     def _allocate_producer_ids(self, command: AllocateProducerIds) -> None:
         delta = self._delta
         if command.expected_next != delta.rest.next_producer_id:
-            message = f"The next producer id is {delta.rest.next_producer_id} by now."
+            message = f"The next producer id is already {delta.rest.next_producer_id}."
             raise CommandRefused(ErrorCode.invalid_update_version, message)
         end = command.expected_next + command.count
         if command.count < 1 or end > FIRST_OF_ONE_BATCH:
-            raise CommandRefused(ErrorCode.invalid_request, f"There is no block of {command.count} producer ids.")
+            raise CommandRefused(
+                ErrorCode.invalid_request, f"A block of {command.count} producer ids is not available."
+            )
         delta.rest = replace(delta.rest, next_producer_id=end)
 
     def _create_acls(self, command: CreateAcls) -> None:
@@ -402,7 +407,7 @@ def _changed(configs: Mapping[str, str], changes: Iterable[ConfigChange]) -> Map
     changed = dict(configs)
     for change in changes:
         if configs.get(change.key) not in (change.expected, change.value):
-            message = f"'{change.key}' has been changed by someone else meanwhile."
+            message = f"'{change.key}' was changed by another request meanwhile: try again."
             raise CommandRefused(ErrorCode.invalid_update_version, message)
         if change.value is None:
             changed.pop(change.key, None)

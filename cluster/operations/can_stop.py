@@ -14,7 +14,7 @@ def reasons_against(view: ClusterView, broker_id: int) -> list[str]:
         known = ", ".join(str(other.broker_id) for other in view.brokers)
         return [f"there is no broker {broker_id}: the cluster has {known}"]
     if not broker.is_alive:
-        return [f"broker {broker_id} is down already"]
+        return [f"broker {broker_id} is already down"]
     return [*_partitions_lost(view, broker_id), *_quorum_lost(view, broker_id)]
 
 
@@ -26,9 +26,9 @@ def _partitions_lost(view: ClusterView, broker_id: int) -> Iterator[str]:
         if broker_id in partition.isr and len(left) < max(partition.min_isr, 1):
             (too_few if left else without).append(partition)
     if without:
-        yield f"{_left(without)} without an in-sync replica, and could be neither read nor written{_named(without)}"
+        yield f"{_left(without)} without an in-sync replica: it could not be read or written{_named(without)}"
     if too_few:
-        yield f"{_left(too_few)} with less than min.insync.replicas, and could not be written{_named(too_few)}"
+        yield f"{_left(too_few)} below min.insync.replicas: writes with acks=all would be refused{_named(too_few)}"
 
 
 def _quorum_lost(view: ClusterView, broker_id: int) -> Iterator[str]:
@@ -37,8 +37,8 @@ def _quorum_lost(view: ClusterView, broker_id: int) -> Iterator[str]:
     majority = len(voters) // 2 + 1
     if broker_id in voters and left < majority:
         yield (
-            f"the metadata quorum would have {left} of its {len(voters)} voters and needs {majority}: "
-            "no leader could be elected, and nothing be created"
+            f"the metadata quorum would have {left} of its {len(voters)} voters and needs {majority}: no leader"
+            " could be elected and no topic created"
         )
 
 

@@ -62,7 +62,7 @@ def _epoch_ms(text: str) -> int:
         in_zone = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         timestamp_ms = round(in_zone.timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise NoPosition(f"no position: give {FORMS}.") from None
+        raise NoPosition(f"not a position: give {FORMS}.") from None
     if timestamp_ms < 0:
-        raise NoPosition("before 1970: no record is that old.")
+        raise NoPosition("before 1970: give a later time.")
     return timestamp_ms

@@ -84,9 +84,9 @@ def _check_configs(command: AlterConfigs, image: Image, broker: BrokerConfig) ->
 
 def _check_texts(texts: Iterable[str]) -> None:
     if any(len(text.encode()) > TEXT_BYTES_MAX for text in texts):
-        raise Refused(ErrorCode.invalid_request, f"A text has more than {TEXT_BYTES_MAX} bytes.")
+        raise Refused(ErrorCode.invalid_request, f"A string is longer than {TEXT_BYTES_MAX} bytes: send a shorter one.")
 
 
 def _check_range(number: int, least: int, most: int) -> None:
     if not least <= number <= most:
-        raise Refused(ErrorCode.invalid_request, f"{number} is not from {least} to {most}.")
+        raise Refused(ErrorCode.invalid_request, f"{number} is out of range: send a number from {least} to {most}.")

@@ -16,8 +16,8 @@ OWN_KEYS = frozenset({"node.id", "log.dirs", "listeners", "advertised.listeners"
 """Settings in which any two brokers differ."""
 
 PREAMBLE = """\
-# Written by `cordwood up`, and read by this broker at each start: edit it as you like.
-# Keys are Kafka's own. `cordwood up --set KEY=VALUE` writes it anew, without its comments.
+# Configuration of this broker, created by `cordwood up` and read at each start. You may edit it.
+# The keys are Kafka's. `cordwood up --set KEY=VALUE` overwrites the file and drops its comments.
 
 """
 
@@ -81,8 +81,8 @@ def checked(rows: Mapping[str, str], overrides: Iterable[str]) -> Settings:
         key = override.partition("=")[0].strip()
         if key in OWN_KEYS:
             raise Failure(
-                f"--set {override}: each broker has its own {key}. `cordwood up` gives it, by --data-dir, --port and "
-                "--http-port; or edit server.toml in the broker's directory.",
+                f"--set {override}: {key} differs for each broker. Set it with --data-dir, --port or --http-port, or"
+                " edit server.toml in the broker's directory.",
                 ExitCode.USAGE,
             )
     return parsed(render(rows), overrides)

@@ -46,9 +46,11 @@ def _new_cluster(directory: ClusterDirectory, wanted: Wanted) -> list[LocalBroke
     kafka_port, http_port = wanted.kafka_port or KAFKA_PORT, wanted.http_port or HTTP_PORT
     voters = layout.default_voters(brokers) if wanted.voters is None else wanted.voters
     if voters not in layout.VOTER_COUNTS or voters > brokers:
-        raise Failure(f"--voters {voters}: give 1, 3 or 5, and not more than --brokers {brokers}.", ExitCode.USAGE)
+        raise Failure(f"--voters {voters}: give 1, 3 or 5, and at most --brokers {brokers}.", ExitCode.USAGE)
     if "," in str(directory.path):
-        raise Failure(f"--data-dir {directory.path}: a comma cannot be in the path of a log.", ExitCode.USAGE)
+        raise Failure(
+            f"--data-dir {directory.path}: the path of a log directory must not contain a comma.", ExitCode.USAGE
+        )
     _require_in_range(kafka_port, http_port, brokers)
     voter_ports = {broker: _voter_port(kafka_port + broker - 1) for broker in range(1, voters + 1)}
     shared = layout.shared_rows(brokers, voter_ports, secrets.token_hex(SECRET_BYTES))
@@ -64,8 +66,8 @@ def _joining(directory: ClusterDirectory, there: list[LocalBroker], wanted: Want
     count = (wanted.brokers or len(there)) - len(there)
     if count and not first.settings.controller_quorum_voters:
         raise Failure(
-            f"the cluster in {directory.path} was made for one broker and cannot grow: make a new one in another "
-            "--data-dir.",
+            f"the cluster in {directory.path} was created with one broker and cannot be extended: create a new"
+            " cluster in another --data-dir.",
             ExitCode.USAGE,
         )
     kafka_port = first.kafka_port - first.broker_id
@@ -82,7 +84,8 @@ def _require_unchanged(directory: ClusterDirectory, there: list[LocalBroker], wa
     first = there[0]
     if wanted.brokers is not None and wanted.brokers < len(there):
         raise Failure(
-            f"--brokers {wanted.brokers}: there are {len(there)} in {directory.path}, and `cordwood up` removes none.",
+            f"--brokers {wanted.brokers}: the cluster in {directory.path} has {len(there)}, and `cordwood up`"
+            " does not remove brokers.",
             ExitCode.USAGE,
         )
     settled = {
@@ -93,8 +96,8 @@ def _require_unchanged(directory: ClusterDirectory, there: list[LocalBroker], wa
     for option, (asked, is_now) in settled.items():
         if asked is not None and asked != is_now:
             raise Failure(
-                f"{option} {asked}: the cluster in {directory.path} was made with {is_now}, and keeps it. "
-                f"Leave out {option}, or make a new cluster in another --data-dir.",
+                f"{option} {asked}: the cluster in {directory.path} was created with {is_now}, which cannot be"
+                f" changed. Leave out {option}, or create a new cluster in another --data-dir.",
                 ExitCode.USAGE,
             )
 
@@ -102,7 +105,7 @@ def _require_unchanged(directory: ClusterDirectory, there: list[LocalBroker], wa
 def _require_in_range(kafka_port: int, http_port: int, brokers: int) -> None:
     for option, port in (("--port", kafka_port), ("--http-port", http_port)):
         if port + brokers > PORT_END:
-            raise Failure(f"{option} {port}: there are not enough ports after it.", ExitCode.USAGE)
+            raise Failure(f"{option} {port}: there are not enough ports above it. Give a lower one.", ExitCode.USAGE)
 
 
 def _voter_port(kafka_port: int) -> int:

@@ -62,7 +62,11 @@ def require_free_ports(members: Iterable[LocalBroker]) -> None:
             reason = why_not_free(address) if user is None else f"broker {user} does"
             if reason:
                 is_there = member.config.exists()
-                way_out = f"change {setting} in {member.config}" if is_there else "choose others: --port, --http-port"
+                way_out = (
+                    f"change {setting} in {member.config}"
+                    if is_there
+                    else "choose other ports with --port and --http-port"
+                )
                 raise Failure(f"broker {member.broker_id} cannot listen on {address} ({reason}); {way_out}.")
             users[address] = member.broker_id
 
@@ -112,4 +116,4 @@ def _signal(pid: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         pass
     except PermissionError:
-        raise Failure(f"process {pid} belongs to another user: it cannot be stopped from here.") from None
+        raise Failure(f"process {pid} belongs to another user: stop it as that user.") from None

@@ -37,7 +37,7 @@ class Awaited:
             log.seek(self._log_start)
             lines = log.read().decode(errors="replace").splitlines()
         said = "".join(f"\n    {line}" for line in lines[-TAIL_LINES:])
-        return f" The end of {self.member.log}:{said}" if said else f" It said nothing ({self.member.log})."
+        return f" The end of {self.member.log}:{said}" if said else f" Its log is empty ({self.member.log})."
 
 
 def wait_until_usable(brokers: Iterable[Awaited]) -> None:
@@ -62,7 +62,7 @@ def wait_until_usable(brokers: Iterable[Awaited]) -> None:
 def what_is_lacking(address: str, all_brokers: Set[int]) -> str | None:
     """Return why a broker at host:port cannot be used yet; None if it can."""
     if why_unreachable(parse_servers(address)[0]):
-        return "takes no connections"
+        return "does not accept connections"
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -73,17 +73,17 @@ def what_is_lacking(address: str, all_brokers: Set[int]) -> str | None:
     missing = sorted(all_brokers - metadata.brokers.keys())
     if missing:
         return f"does not see broker {' and '.join(map(str, missing))}"
-    return None if metadata.controller_id >= 0 else "knows no controller"
+    return None if metadata.controller_id >= 0 else "has no controller"
 
 
 def _require_running(broker: Awaited) -> None:
     if broker.exit_code is not None:
         end = end_in_words(broker.exit_code)
-        raise Failure(f"broker {broker.member.broker_id} {end} before it could be used.{broker.last_words()}")
+        raise Failure(f"broker {broker.member.broker_id} {end} before it was ready.{broker.last_words()}")
 
 
 def _took_too_long(lacking: Mapping[Awaited, str | None]) -> Failure:
     short = {broker: what for broker, what in lacking.items() if what}
     in_words = "; ".join(f"broker {broker.member.broker_id} {what}" for broker, what in short.items())
     quoted = next(iter(short)).last_words()
-    return Failure(f"the cluster could not be used within {USABLE_S:.0f} s: {in_words}.{quoted}")
+    return Failure(f"the cluster was not ready within {USABLE_S:.0f} s: {in_words}.{quoted}")

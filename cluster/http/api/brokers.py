@@ -53,7 +53,14 @@ class Verdict(msgspec.Struct, frozen=True):
 
     broker_id: int
     can_stop: bool
-    reasons: Annotated[list[str], msgspec.Meta(description="What would no longer be available or safe, in sentences.")]
+    reasons: Annotated[
+        list[str],
+        msgspec.Meta(
+            description=(
+                "The partitions and the quorum that would be unavailable or under-replicated, one sentence for each."
+            )
+        ),
+    ]
 
 
 async def list_brokers(asked: Asked[Nothing, Nothing]) -> Brokers:

@@ -205,7 +205,7 @@ def _places(wanted: Reset, committed: Offsets, context: Context) -> list[Place]:
         # Topics may have been deleted after the group committed.
         places = [place for place in sorted(committed) if exists(place, context.image)]
     if not places:
-        raise HttpRefusal(422, "The group has committed nothing: say in which `topics` it is to go on.")
+        raise HttpRefusal(422, "The group has no committed offsets: name the `topics` to reset.")
     return places
 
 

@@ -30,9 +30,12 @@ WAITING_BYTES_MAX = 64 << 20
 RECORD_OVERHEAD_BYTES = 32
 RETRIED_FOR_S, RETRY_S = 5.0, 0.1
 
-MAYBE_KEPT = "The records may have been kept or not: send them again with the same Idempotency-Key, or look first."
+MAYBE_KEPT = (
+    "It is unknown whether the records were appended: send them again with the same Idempotency-Key, or"
+    " read the topic first."
+)
 
-FAILED = "The broker could not go on: its log says why."
+FAILED = "The broker failed: see its log."
 
 _events = structlog.get_logger("http")
 

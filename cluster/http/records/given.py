@@ -72,7 +72,7 @@ def records_in(content: bytes, key_encoding: Encoding, value_encoding: Encoding)
         _check_utf8(content)
     records: Sequence[NewRecord] = read_json(content, _shape(key_encoding, value_encoding)).records
     if not 1 <= len(records) <= RECORDS_MAX:
-        raise HttpRefusal(422, f"There are {len(records)} records: send 1 to {RECORDS_MAX} at a time.")
+        raise HttpRefusal(422, f"The request has {len(records)} records: send 1 to {RECORDS_MAX} in one request.")
     return records
 
 
@@ -89,7 +89,9 @@ async def check_count(content: bytes) -> None:
             records += depth == _DEPTH_OF_RECORDS
             depth += 1
             if records > RECORDS_MAX:
-                raise HttpRefusal(422, f"There are more than {RECORDS_MAX} records: send 1 to {RECORDS_MAX} at a time.")
+                raise HttpRefusal(
+                    422, f"The request has more than {RECORDS_MAX} records: send 1 to {RECORDS_MAX} in one request."
+                )
         else:
             depth -= mark in _CLOSING
         if number % TOKENS_PER_TURN == 0:
@@ -101,7 +103,7 @@ def _check_utf8(content: bytes) -> None:
     try:
         content.decode()
     except UnicodeDecodeError as error:
-        raise HttpRefusal(400, f"The body is no UTF-8: {error}.") from error
+        raise HttpRefusal(400, f"The body is not UTF-8: {error}.") from error
 
 
 @functools.cache
@@ -115,8 +117,8 @@ def whole_body(content: bytes, headers: Mapping[str, str]) -> NewRecord:
     if packed is None:
         return NewRecord(content, None if text is None else text.encode("utf-8", "surrogateescape"))
     if text is not None:
-        raise HttpRefusal(400, f"Give the key as {RECORD_KEY} or as {RECORD_KEY_BASE64}, and not as both.")
+        raise HttpRefusal(400, f"Give the key as {RECORD_KEY} or as {RECORD_KEY_BASE64}, not both.")
     try:
         return NewRecord(content, base64.b64decode(packed, validate=True))
     except (binascii.Error, ValueError) as error:
-        raise HttpRefusal(400, f"{RECORD_KEY_BASE64} is no base64: {error}.") from error
+        raise HttpRefusal(400, f"{RECORD_KEY_BASE64} is not base64: {error}.") from error

@@ -155,8 +155,8 @@ def _events(starts: Offsets) -> Events:
     events = Events(starts)
     if events.id_chars_max > HEADER_BYTES_MAX:
         sentence = (
-            f"The ids of events of {len(starts)} partitions may be longer than the {HEADER_BYTES_MAX} characters that"
-            f" are taken back as {LAST_EVENT_ID}: name fewer with `partition`."
+            f"The event ids of {len(starts)} partitions may exceed the {HEADER_BYTES_MAX} characters of"
+            f" {LAST_EVENT_ID}: select fewer partitions with `partition`."
         )
         raise HttpRefusal(400, sentence)
     return events
@@ -167,7 +167,7 @@ def _places(topic: TopicImage, partitions: Sequence[int]) -> list[Place]:
     count = len(topic.partitions)
     for partition in partitions:
         if partition >= count:
-            sentence = f"Topic {topic.name!r} has partitions 0 to {count - 1}: there is no {partition}."
+            sentence = f"Topic {topic.name!r} has partitions 0 to {count - 1}: there is no partition {partition}."
             raise HttpRefusal(404, sentence, ErrorCode.unknown_topic_or_partition)
     return [Place(topic.name, partition) for partition in sorted(set(partitions) or range(count))]
 
@@ -180,7 +180,7 @@ async def _resumed(places: Sequence[Place], last_event_id: str, context: Context
     known = positions_in(last_event_id)
     if known is None:
         sentence = (
-            f"{LAST_EVENT_ID} must be what an event had for its id, such as 0:1500,1:1498: leave it out to begin."
+            f"{LAST_EVENT_ID} must be the id of an event, such as 0:1500,1:1498: leave it out for the first request."
         )
         raise HttpRefusal(400, sentence)
     new = [place for place in places if place.partition not in known]
@@ -193,7 +193,7 @@ def _key(text: str, encoding: Encoding) -> bytes:
     try:
         return base64.b64decode(text, validate=True) if encoding is Encoding.BASE64 else text.encode()
     except (binascii.Error, ValueError) as error:
-        raise HttpRefusal(400, f"`key` is {text!r}, which cannot be: {error}.") from error
+        raise HttpRefusal(400, f"`key` is {text!r}, which is not valid: {error}.") from error
 
 
 ROUTE = Route(
@@ -209,7 +209,7 @@ ROUTE = Route(
         {
             "name": LAST_EVENT_ID,
             "in": "header",
-            "description": "The id of the last event that was seen: events go on behind it.",
+            "description": "The id of the last received event: the stream continues after it.",
             "schema": {"type": "string"},
         },
     ),

@@ -27,7 +27,7 @@ PACE_S = 0.02
 PACED_BYTES = 64 << 10
 """A following reader pauses after a smaller fetch: under load, each fetch then has more records and costs less."""
 RETRY_S = 0.2
-FAILED = "The broker could not read on: its log says why."
+FAILED = "The broker failed to read the topic: see its log."
 PATIENCE_S = 15.0
 """The time after which a bounded reader fails if a partition has no leader."""
 

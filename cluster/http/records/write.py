@@ -96,7 +96,7 @@ async def write_records(asked: Asked[WriteQuery, NewRecords]) -> web.Response:
     context, request = asked.context, asked.request
     topic = _writable(asked.path["topic"], context)
     if context.accumulator.is_full:
-        sentence = "Too many records are on their way from this broker: send them again in a moment."
+        sentence = "This broker has too many records in progress: send them again later."
         raise HttpRefusal(429, sentence, ErrorCode.throttling_quota_exceeded)
     async with context.bodies.read(request) as content:
         if request.content_type == BYTES:
@@ -170,7 +170,7 @@ class Letter:
         if len(refused) == len(kept) == 1:
             return HttpRefusal(status, sentence, code).response()
         lost = sum(record.offset is None for record in records)
-        mistake = f"{lost} of {len(records)} records were not kept for certain. {sentence}"
+        mistake = f"{lost} of {len(records)} records were not acknowledged. {sentence}"
         response = HttpRefusal(status, mistake, code).response()
         response.body = msgspec.json.encode(NotAllKept(mistake, code.name.upper(), records))
         return response
@@ -198,7 +198,7 @@ class Letter:
     def _existing(self, partition: int) -> int:
         count = len(self._topic.partitions)
         if partition >= count:
-            sentence = f"Topic {self._topic.name!r} has partitions 0 to {count - 1}: there is no {partition}."
+            sentence = f"Topic {self._topic.name!r} has partitions 0 to {count - 1}: there is no partition {partition}."
             raise HttpRefusal(404, sentence, ErrorCode.unknown_topic_or_partition)
         return partition
 
@@ -206,14 +206,16 @@ class Letter:
 def _writable(name: str, context: Context) -> TopicImage:
     topic = context.topic(name)
     if name in INTERNAL_TOPICS:
-        raise HttpRefusal(400, f"Topic {name!r} is the broker's own.", ErrorCode.invalid_topic_exception)
+        raise HttpRefusal(
+            400, f"Topic {name!r} is internal: write to another topic.", ErrorCode.invalid_topic_exception
+        )
     return topic
 
 
 def _once(key: str, request: web.Request, content: bytes) -> Once:
     """Return the producer id and sequence of the request, by which a duplicate is recognized. Raises HttpRefusal."""
     if not 1 <= len(key) <= KEY_CHARS_MAX or not key.isascii():
-        sentence = f"{IDEMPOTENCY_KEY} must be 1 to {KEY_CHARS_MAX} characters of ASCII, a UUID for one."
+        sentence = f"{IDEMPOTENCY_KEY} must be 1 to {KEY_CHARS_MAX} ASCII characters, such as a UUID."
         raise HttpRefusal(400, sentence)
     names = (request.raw_path, request.content_type, *(request.headers.get(name, "") for name in _PART_OF_A_RECORD))
     return once_of(key, "\n".join(names).encode("utf-8", "surrogateescape") + b"\n" + content)
@@ -230,7 +232,7 @@ def _kept(partition: int, at: int, outcome: int | NotKept) -> KeptRecord:
 
 def _in_words(refused: NotKept, *, once: bool) -> tuple[str, ErrorCode]:
     if once and refused.code is ErrorCode.out_of_order_sequence_number:
-        return f"This {IDEMPOTENCY_KEY} has been used for another request: give each its own.", refused.code
+        return f"This {IDEMPOTENCY_KEY} was used for another request: use a new key for each request.", refused.code
     return refused.sentence, refused.code
 
 
@@ -239,7 +241,7 @@ def _header(name: str, text: str | None) -> tuple[str, bytes | None]:
 
 
 _HEADERS = (
-    (IDEMPOTENCY_KEY, "The same request with the same key is appended once, and answered alike."),
+    (IDEMPOTENCY_KEY, "Requests with the same key and body are appended once and get the same response."),
     (RECORD_KEY, f"The key of a body that is one record ({BYTES}), as text."),
     (RECORD_KEY_BASE64, f"The key of a body that is one record ({BYTES}), in base64."),
 )

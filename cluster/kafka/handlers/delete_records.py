@@ -86,7 +86,7 @@ def _begin(topic: str, wanted: DeleteRecordsPartition, call: Call) -> Begun:
 
 def _delete(partition: Partition, offset: int) -> int:
     if not partition.log.config.deletable:
-        raise InvalidRecord("records of a topic that is only compacted are not deleted by offset")
+        raise InvalidRecord("records of a topic with cleanup.policy=compact cannot be deleted by offset")
     if partition.view is not None and not partition.view.has_enough_replicas:
         # An out-of-sync replica that is elected later would bring the records back.
         raise PartitionRefused(Refusal.NOT_ENOUGH_REPLICAS)

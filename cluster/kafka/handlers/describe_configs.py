@@ -64,7 +64,10 @@ def _rows(resource: DescribeConfigsResource, call: Call) -> list[ConfigRow]:
         return broker.rows_for_all_brokers()
     check_broker(name, image)
     if int(name) != call.services.settings.node_id:
-        message = f"Unexpected broker id, expected {call.services.settings.node_id}, but received {name}: ask that one."
+        message = (
+            f"Unexpected broker id, expected {call.services.settings.node_id}, but received {name}: send the"
+            " request to that broker."
+        )
         raise Refused(ErrorCode.invalid_request, message)
     registered = image.brokers[BrokerId(int(name))]
     return [_as_registered(row, registered) if row.key == _ADVERTISED else row for row in broker.rows()]

@@ -90,9 +90,9 @@ def _find(place: _Place, image: Image) -> PartitionImage:
     """Return a partition of the image. Raises Refused."""
     known = image.topics_by_name.get(place.topic)
     if known is None:
-        raise Refused(ErrorCode.unknown_topic_or_partition, f"No such topic as {place.topic}")
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"Topic {place.topic} does not exist")
     if place.partition not in range(len(known.partitions)):
-        raise Refused(ErrorCode.unknown_topic_or_partition, f"No such partition as {place.topic}-{place.partition}")
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"Partition {place.topic}-{place.partition} does not exist")
     return known.partitions[place.partition]
 
 

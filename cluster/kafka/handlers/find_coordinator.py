@@ -72,9 +72,9 @@ async def _coordinator(key_type: int, key: str, call: Call) -> Coordinator:
 
 async def _find(key_type: int, key: str, call: Call) -> tuple[int, Endpoint]:
     if key_type == TRANSACTION:
-        raise Refused(ErrorCode.invalid_request, "This broker does not serve transactions yet.")
+        raise Refused(ErrorCode.invalid_request, "Transactions are not supported.")
     if key_type != GROUP:
-        raise Refused(ErrorCode.invalid_request, f"Keys of type {key_type} have no coordinator here.")
+        raise Refused(ErrorCode.invalid_request, f"Keys of type {key_type} have no coordinator.")
     partition = await call.services.groups.place(key)
     image = call.services.quorum.image
     leader = image.topics_by_name[CONSUMER_OFFSETS].partitions[partition].leader

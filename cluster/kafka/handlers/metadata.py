@@ -153,7 +153,7 @@ class _Answer:
 
     def _find(self, name: str | None, topic_id: UUID | None) -> TopicImage:
         if self._version < _FIRST_BY_TOPIC_ID and (name is None or topic_id is not None):
-            raise Refused(ErrorCode.invalid_request, "Topics are asked for by id from version 12 on.")
+            raise Refused(ErrorCode.invalid_request, "Topic ids require version 12 or newer.")
         if topic_id is not None:
             known = self._image.topics_by_id.get(topic_id)
             if known is None:

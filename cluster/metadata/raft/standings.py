@@ -63,5 +63,5 @@ class Standings:
                 "quorum.lost",
                 own=self.own.name.lower(),
                 others=str(forgetful),
-                what="too few voters remember the metadata: put back the lost metadata directories of a majority",
+                what="a majority of the voters has lost the metadata: restore their metadata directories",
             )

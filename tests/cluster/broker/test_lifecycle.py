@@ -49,7 +49,7 @@ def test_a_broker_out_of_touch_with_the_controller_is_not_ready() -> None:
     async def story() -> None:
         cluster = await MembersFixture().start(1, 2)
         cluster.members[2].quorum.is_cut_off = True
-        assert "not heard from the controller" in reason(cluster.members[2])
+        assert "lost contact with the controller" in reason(cluster.members[2])
         cluster.members[2].quorum.is_cut_off = False
         assert cluster.members[2].lifecycle.is_ready
         cluster.log.elect(None)

@@ -28,7 +28,7 @@ def data(broker: RunningBroker) -> Path:
 def test_a_sound_directory_is_found_sound(data: Path) -> None:
     outcome = CliRunner().invoke(app, ["log", "verify", str(data)])
     assert (outcome.exit_code, outcome.stderr) == (ExitCode.OK, "")
-    assert "nothing wrong" in outcome.stdout
+    assert "no damage found" in outcome.stdout
     told = json.loads(CliRunner().invoke(app, ["log", "verify", str(data), "--json"]).stdout)
     assert told["ok"]
     assert told["findings"] == []

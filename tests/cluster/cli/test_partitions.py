@@ -50,7 +50,7 @@ def test_a_move_to_where_it_is_is_done_at_once(broker: RunningBroker, topic: str
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["0", "--to", "9"], "not all of these brokers are there"),
+        (["0", "--to", "9"], "at least one of these brokers is not registered"),
         (["7", "--to", "1"], "there is no such partition"),
         (["0", "--cancel"], "it is not being moved"),
     ],

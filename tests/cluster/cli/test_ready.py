@@ -57,7 +57,7 @@ def test_nobody_is_ready_without_a_majority(tmp_path: Path) -> None:
         cluster.kill(1)
         cluster.kill(2)
         wait_until(lambda: survivor().exit_code == ExitCode.FAILED, NOTICE_S, "broker 3 to miss the others")
-        assert "has not heard from the controller" in survivor().stderr
+        assert "has lost contact with the controller" in survivor().stderr
         cluster.up()
         wait_until(lambda: survivor().exit_code == ExitCode.OK, NOTICE_S, "broker 3 to be in touch again")
     finally:

@@ -70,7 +70,7 @@ def test_a_broker_that_does_not_say_what_it_holds_is_named() -> None:
     view = ClusterView("Cid", (Broker(1, "h:1", None, True, None),), Quorum(None, 0, (1,), {}), ())
     lines = shown(view)
     assert "no controller" in lines[0]
-    assert "broker 1 does not say what is on its disks" in lines
+    assert "broker 1 does not report its log directories" in lines
 
 
 def test_json_has_every_replica_with_its_lag() -> None:
@@ -95,7 +95,7 @@ def test_what_is_known_without_a_majority_is_marked_as_old() -> None:
     )
     view = replace(hurt_cluster(), brokers=brokers)
     summary, _, *lines = shown(view)
-    assert summary.startswith("cluster Cid, as last known to broker 3: ")
+    assert summary.startswith("cluster Cid, last known state on broker 3: ")
     assert [line.split()[2] for line in lines[:3]] == ["silent", "down", "alive"]
     assert as_json(view)["is_old"]
     assert "no majority of the voters answers (1 of 3)" in (why_old(view) or "")

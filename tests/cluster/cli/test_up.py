@@ -141,7 +141,7 @@ def test_a_broker_that_cannot_start_is_quoted(cluster: LocalCluster) -> None:
     data.write_text("no directory")
     refused = cluster.try_up()
     assert refused.exit_code == ExitCode.FAILED
-    assert "broker 1 ended with exit code 1 before it could be used" in refused.stderr
+    assert "broker 1 ended with exit code 1 before it was ready" in refused.stderr
     assert "the broker cannot start" in refused.stderr
 
 

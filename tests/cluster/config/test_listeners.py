@@ -26,9 +26,7 @@ def test_a_listener_is_advertised_as_it_is_bound() -> None:
     (listener,) = listeners("PLAINTEXT://10.0.0.5:9092")
     assert (listener.host, listener.port) == ("10.0.0.5", 9092)
     assert listener.endpoint == Endpoint("PLAINTEXT", "10.0.0.5", 9092)
-    assert listener.announcement() == (
-        "Listener PLAINTEXT on 10.0.0.5:9092: clients will be told to connect to 10.0.0.5:9092."
-    )
+    assert listener.announcement() == ("Listener PLAINTEXT on 10.0.0.5:9092 advertises 10.0.0.5:9092 to clients.")
 
 
 def test_several_listeners_tell_their_clients_different_addresses() -> None:
@@ -38,9 +36,7 @@ def test_several_listeners_tell_their_clients_different_addresses() -> None:
         advertised=("PLAINTEXT://broker.lan:9092", "OUTSIDE://example.org:443"),
         protocols=("OUTSIDE:PLAINTEXT",),
     )
-    assert inside.announcement() == (
-        "Listener PLAINTEXT on all interfaces:9092: clients will be told to connect to broker.lan:9092."
-    )
+    assert inside.announcement() == ("Listener PLAINTEXT on all interfaces:9092 advertises broker.lan:9092 to clients.")
     assert (outside.name, outside.host, outside.endpoint) == ("OUTSIDE", "", Endpoint("OUTSIDE", "example.org", 443))
 
 
@@ -79,10 +75,10 @@ def test_what_is_no_address_is_shown_how_to_write_one(address: str) -> None:
 def test_clients_cannot_connect_to_everywhere() -> None:
     sentence = mistake("PLAINTEXT://0.0.0.0:9092")
     assert sentence == (
-        "Clients of listener PLAINTEXT cannot be told to connect to 0.0.0.0: "
-        "set advertised.listeners to PLAINTEXT://HOST:9092, with a host that they reach."
+        "Listener PLAINTEXT cannot advertise 0.0.0.0 to clients: "
+        "set advertised.listeners to PLAINTEXT://HOST:9092, with a host that clients can reach."
     )
-    assert "cannot be told" in mistake("PLAINTEXT://:9092", advertised=("PLAINTEXT://:9092",))
+    assert "cannot advertise" in mistake("PLAINTEXT://:9092", advertised=("PLAINTEXT://:9092",))
 
 
 def test_other_contradictions() -> None:

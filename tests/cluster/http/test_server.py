@@ -30,7 +30,7 @@ def test_what_is_not_there_is_answered_with_what_is() -> None:
         async with HttpStory() as broker:
             answer = await broker.ask("/metric")
             assert answer.status == 404
-            assert answer.json["error"].startswith("There is nothing at /metric. There is /healthz, /metrics, ")
+            assert answer.json["error"].startswith("There is no route /metric. The routes are /healthz, /metrics, ")
 
     run(story())
 
@@ -103,7 +103,10 @@ def test_an_answer_that_fails_is_logged_and_told_in_words() -> None:
         async with broker:
             with capture_logs() as told:
                 answer = await broker.ask("/readyz")
-            assert (answer.status, answer.json["error"]) == (500, "The broker could not answer: its log says why.")
+            assert (answer.status, answer.json["error"]) == (
+                500,
+                "The broker failed to answer the request: see its log.",
+            )
             (line,) = told
             assert (line["event"], str(line["exc_info"])) == ("http.failed", "nobody knows")
             assert line["request"] == answer.headers["X-Request-ID"]

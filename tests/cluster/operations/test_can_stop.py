@@ -29,7 +29,7 @@ def test_a_broker_that_others_stand_in_for_may_be_stopped() -> None:
 def test_a_partition_that_could_not_be_written_any_more_is_a_reason() -> None:
     view = cluster((partition(0, [1, 2, 3], [1, 2]), partition(1, [1, 2, 3], [1, 2, 3])))
     [reason] = reasons_against(view, 2)
-    assert reason == "1 partition would be left with less than min.insync.replicas, and could not be written (t-0)"
+    assert reason == "1 partition would be left below min.insync.replicas: writes with acks=all would be refused (t-0)"
     assert reasons_against(view, 3) == [], "it is not in sync: nobody counts on it"
 
 

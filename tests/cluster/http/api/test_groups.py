@@ -81,4 +81,4 @@ def test_a_deleted_group_is_forgotten(api: HttpClient) -> None:
     assert api.get(path).json["state"] == "Empty"
     assert api.delete(path).json == {"group": name}
     api.get(path).refused(404, name)
-    api.delete(path).refused(404, "There is no such group")
+    api.delete(path).refused(404, "The group does not exist")

@@ -37,6 +37,6 @@ def test_a_broker_that_runs_or_holds_partitions_is_not_forgotten(admin: AdminFix
     running = "Broker 2 is running: stop it first."
     assert unregister(admin, 0, 2) == (ErrorCode.invalid_request, running)
     admin.fence(2)
-    holding = "Broker 2 still holds partitions of topic 'flights': move them first."
+    holding = "Broker 2 has replicas of topic 'flights': move them to other brokers first."
     assert unregister(admin, 0, 2) == (ErrorCode.invalid_request, holding)
     assert set(admin.image.brokers) == {1, 2}
