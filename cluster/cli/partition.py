@@ -177,9 +177,9 @@ def _reassign(admin: "KafkaAdminClient", where: "TopicPartition", replicas: list
     if refusal is None:
         return
     in_words = {
-        errors.UnknownTopicOrPartitionError: "there is no such partition",
+        errors.UnknownTopicOrPartitionError: "the partition does not exist",
         errors.InvalidReplicationAssignmentError: "at least one of these brokers is not registered",
-        errors.NoReassignmentInProgressError: "it is not being moved",
+        errors.NoReassignmentInProgressError: "the partition is not being moved",
     }
     reason = in_words.get(refusal, f"the broker refused: {refusal.description or refusal.__name__}")
     raise Failure(f"{where.topic}-{where.partition}: {reason}.")

@@ -95,7 +95,7 @@ def test_a_broker_that_stops_waits_for_a_follower_that_catches_up() -> None:
         stopping = asyncio.ensure_future(cluster.members[1].lifecycle.begin_shutdown(10))
         await asyncio.sleep(5)
         assert not stopping.done()
-        assert "about to stop" in reason(cluster.members[1])
+        assert "shutting down" in reason(cluster.members[1])
         propose_in_sync(cluster, 1, 2)
         await asyncio.sleep(0)
         await stopping
@@ -124,7 +124,7 @@ def test_two_brokers_with_one_number_are_noticed() -> None:
         cluster = await MembersFixture().start(1, 2)
         first = cluster.members[2]
         await cluster.run(2).join()
-        assert first.failures == ["another broker has registered as node.id 2: give each broker one of its own."]
+        assert first.failures == ["another broker has registered with node.id 2: give each broker a unique node.id."]
         assert not first.lifecycle.is_ready
         await asyncio.sleep(5)
         assert cluster.alive() == {1, 2}, "the newer one is the broker now"

@@ -67,7 +67,7 @@ def test_a_broker_is_lost_and_comes_back(cluster: LocalCluster) -> None:
     wait_until(lambda: status(cluster)["offline"] == 0, RECOVERED_S, "others to lead")
     assert status(cluster)["under_replicated"] >= 3
     assert run(cluster, "produce", "t", stdin=b"between\n").exit_code == ExitCode.OK
-    assert run(cluster, "cluster", "can-stop", "2").text == "broker 2 is down already\n"
+    assert run(cluster, "cluster", "can-stop", "2").text == "broker 2 is already down\n"
     reasons = run(cluster, "cluster", "can-stop", "1")
     assert reasons.exit_code == ExitCode.FAILED
     assert "min.insync.replicas" in reasons.text
@@ -86,7 +86,7 @@ def test_what_is_left_without_a_majority_is_shown_and_said_to_be_old(cluster: Lo
     cluster.kill(2)
     shown = run(cluster, "status")
     assert shown.exit_code == ExitCode.FAILED
-    assert "as last known to broker 3" in shown.text
+    assert "last known state on broker 3" in shown.text
     assert f"127.0.0.1:{cluster.port + 2}" in shown.text
     assert "no majority of the voters answers (1 of 3)" in shown.stderr
     as_json = run(cluster, "status", "--json")

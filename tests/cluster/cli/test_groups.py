@@ -72,7 +72,7 @@ def test_running_members_are_shown_and_are_not_reset_under(broker: RunningBroker
         wait_until(lambda: owner() is not None, 30, "the member to have its partition")
         refused = in_process("group", "reset", group, "--to", "earliest", "--execute", bootstrap=broker.bootstrap)
         assert refused.exit_code == ExitCode.FAILED
-        assert "stop them first" in refused.stderr
+        assert "stop them, then reset it" in refused.stderr
     finally:
         member.terminate()
         member.communicate(timeout=30)

@@ -35,7 +35,7 @@ def test_what_is_not_there_is_not_elected(broker: RunningBroker, topic: str) -> 
 def test_an_unclean_election_is_explained_before_it_is_done(broker: RunningBroker, topic: str) -> None:
     refused = in_process("partition", "elect", topic, "--unclean", bootstrap=broker.bootstrap)
     assert refused.exit_code == ExitCode.USAGE
-    assert "lost for good" in refused.stderr
+    assert "lost permanently" in refused.stderr
     assert "--yes" in refused.stderr
     done = in_process("partition", "elect", topic, "--unclean", "--yes", bootstrap=broker.bootstrap)
     assert (done.exit_code, done.lines) == (ExitCode.OK, [b"t-0: not needed", b"t-1: not needed"])
@@ -51,7 +51,7 @@ def test_a_move_to_where_it_is_is_done_at_once(broker: RunningBroker, topic: str
     ("words", "said"),
     [
         (["0", "--to", "9"], "at least one of these brokers is not registered"),
-        (["7", "--to", "1"], "there is no such partition"),
+        (["7", "--to", "1"], "the partition does not exist"),
         (["0", "--cancel"], "it is not being moved"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

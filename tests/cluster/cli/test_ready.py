@@ -68,7 +68,7 @@ def test_a_broker_that_cannot_be_asked_is_a_mistake_in_its_settings() -> None:
     for nowhere in ("", "127.0.0.1:0"):
         outcome = cordwood("ready", "--set", f"http.listen={nowhere}")
         assert outcome.exit_code == ExitCode.USAGE
-        assert "http.listen names no port" in outcome.stderr
+        assert "http.listen has no port" in outcome.stderr
 
 
 def test_wrong_settings_are_told_as_serve_tells_them() -> None:

@@ -74,7 +74,7 @@ def test_every_mistake_is_named_with_its_place_and_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("toml", "sentence"),
     [
-        ("log.dirs = [1.5]", "log.dirs is a list, but must be a text or a number"),
+        ("log.dirs = [1.5]", "log.dirs is a list, but must be a string or a number"),
         ("num.partitions = 1.5", "num.partitions is '1.5', but must be a whole number"),
         ("num.partitions = 3000000000", "num.partitions is '3000000000', but must be a whole number of at least 1"),
         ("log.cleaner.min.cleanable.ratio = 1.5", "must be a number from 0 to 1"),
@@ -83,10 +83,10 @@ def test_every_mistake_is_named_with_its_place_and_what_to_do() -> None:
         ("zookeeper.connect = 'x'", "there is no setting zookeeper.connect."),
         ("log.dirs = ''", "log.dirs is empty: give at least one value, such as ./cordwood-data."),
         ("group.min.session.timeout.ms = 2000000", "no member could join"),
-        ("message.max.bytes = 200000000", "such a batch could never arrive"),
+        ("message.max.bytes = 200000000", "the largest batch could not be received"),
         ("log.cleaner.min.compaction.lag.ms = 9\nlog.cleaner.max.compaction.lag.ms = 8", "is more than"),
         ("listeners = 'host:9092'", "write it as NAME://HOST:PORT"),
-        ("this is", "The configuration file is no valid TOML"),
+        ("this is", "The configuration file is not valid TOML"),
         ('http.listen = "8080"', "write it as HOST:PORT"),
         ("controller.quorum.voters = '1@127.0.0.1:9093,2@broker-2:9093,3@10.0.0.3:9093'", "secret is empty"),
         ("controller.quorum.voters = '1@127.0.0.1:9'\nlisteners = 'PLAINTEXT://:1,CONTROLLER://:9'", "secret is empty"),

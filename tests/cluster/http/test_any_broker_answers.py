@@ -112,7 +112,7 @@ def test_a_follower_and_a_producer_outlive_a_leader(apis: list[HttpClient], clus
     assert (seen["leader"], seen["is_under_replicated"]) == (1, True)
     (dead,) = [replica for replica in seen["replicas"] if not replica["is_alive"]]
     assert (dead["broker_id"], dead["lag_records"]) == (3, None)
-    assert "left with less than min.insync.replicas" in apis[1].get("/v1/brokers/1/can-stop").json["reasons"][0]
+    assert "left below min.insync.replicas" in apis[1].get("/v1/brokers/1/can-stop").json["reasons"][0]
     assert apis[1].get("/v1/groups").json["unanswered_by"] == []
 
 

@@ -40,7 +40,7 @@ def test_other_methods_are_refused_with_those_that_there_are() -> None:
         async with HttpStory() as broker:
             answer = await broker.ask("/metrics", "DELETE")
             assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
-            assert answer.json["error"] == "/metrics takes GET, HEAD, and not DELETE."
+            assert answer.json["error"] == "/metrics does not support DELETE: use GET, HEAD."
             assert (await broker.ask("/metrics", "HEAD")).status == 200
 
     run(story())

@@ -60,4 +60,4 @@ def test_every_reason_is_given() -> None:
 
 def test_a_broker_that_is_unknown_or_down_is_said_to_be() -> None:
     assert reasons_against(cluster(), 7) == ["there is no broker 7: the cluster has 1, 2, 3"]
-    assert reasons_against(cluster(down=(2,)), 2) == ["broker 2 is down already"]
+    assert reasons_against(cluster(down=(2,)), 2) == ["broker 2 is already down"]

@@ -90,13 +90,13 @@ def test_a_cluster_grows_by_brokers_without_a_vote(directory: ClusterDirectory) 
 
 def test_a_cluster_of_one_cannot_grow(directory: ClusterDirectory) -> None:
     lay_out(directory, Wanted(brokers=1))
-    assert "cannot grow" in refusal(directory, Wanted(brokers=3))
+    assert "cannot be extended" in refusal(directory, Wanted(brokers=3))
 
 
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (Wanted(brokers=2), "removes none"),
+        (Wanted(brokers=2), "does not remove brokers"),
         (Wanted(kafka_port=9192), "--port"),
         (Wanted(http_port=9192), "--http-port"),
         (Wanted(voters=1), "--voters"),

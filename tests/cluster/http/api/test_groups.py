@@ -70,7 +70,7 @@ def test_a_reset_that_cannot_be_is_refused_with_the_forms_that_there_are(api: Ht
     api.post("/v1/groups/g/reset", {"to": "latest", "topics": ["nowhere"]}).refused(404, "nowhere")
     api.make_topic("known")
     api.post("/v1/groups/g/reset", {"to": "latest", "topics": ["known"]})
-    api.post("/v1/groups/newcomers/reset", {"to": "latest"}).refused(422, "committed nothing")
+    api.post("/v1/groups/newcomers/reset", {"to": "latest"}).refused(422, "has no committed offsets")
 
 
 def test_a_deleted_group_is_forgotten(api: HttpClient) -> None:

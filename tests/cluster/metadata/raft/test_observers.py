@@ -28,7 +28,7 @@ def test_an_observer_hears_why_it_is_refused() -> None:
         observer = quorum.observe(SEVEN)
         await quorum.put(1, "a")
         await quorum.formed(SEVEN)
-        with pytest.raises(CommandRefused, match="changed by someone else"):
+        with pytest.raises(CommandRefused, match="changed by another request"):
             await quorum._in_process(SEVEN, observer.propose(setting("a", "2")))
 
     run(story())

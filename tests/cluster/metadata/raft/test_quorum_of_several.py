@@ -50,7 +50,7 @@ def test_a_refusal_reaches_whoever_proposed_and_changes_nothing() -> None:
         quorum = await formed()
         await quorum.put(1, "a")
         for broker in quorum.quorums:
-            with pytest.raises(CommandRefused, match="changed by someone else"):
+            with pytest.raises(CommandRefused, match="changed by another request"):
                 await quorum._in_process(broker, quorum.quorums[broker].propose(setting("a", "2")))
         await quorum.put(2, "b")
         await quorum.formed()
