@@ -39,8 +39,12 @@ def _elections(event_log: MetadataEventLog) -> Iterator[Row]:
 
 
 FAMILIES: tuple[Family, ...] = (
-    gauges("build_info", "1; the label has the version.", ("version",), _version),
-    gauge("broker_is_ready", "1 if clients are well served here.", lambda watched: watched.why_not_ready() is None),
+    gauges("build_info", "Always 1; the label is the version.", ("version",), _version),
+    gauge(
+        "broker_is_ready",
+        "1 if this broker is ready to serve clients.",
+        lambda watched: watched.why_not_ready() is None,
+    ),
     gauge(
         "broker_is_controller",
         "1 if this broker is the active controller. The sum over all brokers is 1.",
@@ -48,74 +52,79 @@ FAMILIES: tuple[Family, ...] = (
     ),
     counter(
         "controllerships",
-        "How often this broker became the active controller.",
+        "Times that this broker became the active controller.",
         lambda watched: watched.event_log.controllerships,
     ),
-    gauge("registered_brokers", "Brokers of the cluster.", lambda watched: len(watched.quorum.image.brokers)),
-    gauge("fenced_brokers", "Registered brokers that may not lead, as this broker knows the cluster.", _fenced_brokers),
-    counter("fencings", "How often this broker was fenced.", lambda watched: watched.event_log.fencings),
+    gauge(
+        "registered_brokers", "Registered brokers of the cluster.", lambda watched: len(watched.quorum.image.brokers)
+    ),
+    gauge("fenced_brokers", "Fenced brokers, in the metadata of this broker.", _fenced_brokers),
+    counter("fencings", "Times that this broker was fenced.", lambda watched: watched.event_log.fencings),
     gauge(
         "cluster_partitions",
-        "Partitions of the cluster, as this broker knows it.",
+        "Partitions of the cluster, in the metadata of this broker.",
         lambda watched: sum(1 for _ in _partitions(watched)),
     ),
     gauge(
         "offline_partitions",
-        "Partitions of the cluster without a leader, as this broker knows it.",
+        "Partitions of the cluster without a leader, in the metadata of this broker.",
         _offline_partitions,
     ),
     counters(
         "elections",
-        "Elections by which this broker came to lead a partition. What became of the leader before: failure, shutdown;"
-        " choice where it could have gone on; return where there was none; unclean where an operator forced it.",
+        "Elections of this broker as a partition's leader, by cause: failure or shutdown of the previous"
+        " leader; choice (the previous leader was available); return (there was no leader); unclean (forced"
+        " by an operator).",
         ("cause",),
         lambda watched: _elections(watched.event_log),
     ),
     counter(
         "leaderships_lost",
-        "How often a partition that this broker led got another leader, or none.",
+        "Times that a partition of which this broker was the leader got another leader or none.",
         lambda watched: watched.event_log.leaderships_lost,
     ),
     counter(
         "isr_shrinks",
-        "How often a partition that this broker leads lost replicas in sync.",
+        "Times that the ISR of a partition led by this broker shrank.",
         lambda watched: watched.event_log.isr_shrinks,
     ),
     counter(
         "isr_expansions",
-        "How often a partition that this broker leads gained replicas in sync.",
+        "Times that the ISR of a partition led by this broker expanded.",
         lambda watched: watched.event_log.isr_expansions,
     ),
-    gauge("raft_term", "Term of the metadata quorum: one more for each election.", lambda watched: watched.quorum.term),
-    gauge("raft_leader_id", "Broker that leads the metadata quorum; -1 for none.", _raft_leader_id),
+    gauge(
+        "raft_term", "Raft term of the metadata quorum; each election raises it.", lambda watched: watched.quorum.term
+    ),
+    gauge("raft_leader_id", "Id of the metadata quorum's leader; -1 for none.", _raft_leader_id),
     gauge(
         "raft_commit_index",
-        "Metadata up to this log index is final.",
+        "Commit index of the metadata log.",
         lambda watched: watched.quorum.status().commit_index,
     ),
     gauge(
         "raft_applied_index",
-        "Metadata up to this log index is what this broker goes by.",
+        "Index up to which this broker has applied the metadata log.",
         lambda watched: watched.quorum.image.index,
     ),
     gauge(
         "raft_connected_voters",
-        "Voters of the metadata quorum that this broker is in touch with, itself included if it is one.",
+        "Voters of the metadata quorum that this broker is connected to, including itself if it is a voter.",
         lambda watched: sum(voter.is_connected for voter in watched.quorum.status().voters),
     ),
     histogram(
         "raft_sync_duration_seconds",
-        "Time to have the metadata's journal on disk, where this broker is a voter.",
+        "Duration of a sync of the metadata journal; voters only.",
         lambda watched: watched.metadata_files.sync_seconds if watched.metadata_files else None,
     ),
     gauge(
         "raft_journal_bytes",
-        "Length of the metadata's journal; 0 for a broker that is no voter.",
+        "Size of the metadata journal; 0 if this broker is not a voter.",
         lambda watched: watched.metadata_files.journal_bytes if watched.metadata_files else 0,
     ),
     gauge(
         "raft_snapshot_bytes",
-        "Size of the metadata snapshot written last; 0 where this process has not written one.",
+        "Size of the last metadata snapshot; 0 if this process has not written one.",
         lambda watched: watched.metadata_files.snapshot_bytes if watched.metadata_files else 0,
     ),
 )

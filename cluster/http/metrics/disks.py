@@ -25,10 +25,10 @@ def _room(number: Callable[[Room], int]) -> Callable[[Watched], Iterator[Row]]:
 
 
 FAMILIES: tuple[Family, ...] = (
-    gauges("log_directory_offline", "1 if the log directory's disk has failed.", LABELS, _offline),
+    gauges("log_directory_offline", "1 if the log directory is offline because its disk failed.", LABELS, _offline),
     gauges(
         "log_directory_free_bytes",
-        "Room left on the log directory's file system.",
+        "Free space of the log directory's file system.",
         LABELS,
         _room(lambda room: room.free_bytes),
     ),
@@ -40,31 +40,31 @@ FAMILIES: tuple[Family, ...] = (
     ),
     histogram(
         "flush_duration_seconds",
-        "Time that a group commit is with the disks: from the first fdatasync up to the end of the last.",
+        "Duration of a group commit on the disks: from the start of the first fdatasync to the end of the last.",
         lambda watched: watched.flushes.seconds,
     ),
     histogram(
         "flush_appends",
-        "Appends that one group commit makes sure: a client's batch is one, and so is what a leader sends at a time.",
+        "Appends in one group commit. A client's batch is one append, and so is one push from a leader.",
         lambda watched: watched.flushes.appends,
     ),
     histogram(
         "flush_replicas",
-        "Replicas that one group commit writes to.",
+        "Replicas in one group commit.",
         lambda watched: watched.flushes.replicas,
     ),
     counter(
-        "damaged_places_found", "Places that were found damaged on the disks.", lambda watched: watched.damage.found
+        "damaged_places_found", "Damaged places that were detected on the disks.", lambda watched: watched.damage.found
     ),
     counter("damaged_places_repaired", "Damaged places that were repaired.", lambda watched: watched.damage.repaired),
     gauge(
         "damaged_places",
-        "Places that are damaged, and not repaired yet.",
+        "Damaged places that are not repaired yet.",
         lambda watched: watched.damage.under_repair,
     ),
     gauge(
         "undecodable_batches",
-        "Batches with a right checksum and compressed records that cannot be unpacked, found since the start.",
+        "Batches with a correct checksum whose compressed records cannot be decompressed, found since the start.",
         lambda watched: len(watched.damage.undecodable),
     ),
 )

@@ -34,15 +34,16 @@ FAMILIES: tuple[Family, ...] = (
     gauges("groups", "Consumer groups that this broker coordinates.", ("state",), _states),
     gauges(
         "group_committed_offset",
-        "Where a consumer group that this broker coordinates goes on reading.",
+        "Committed offset of a consumer group that this broker coordinates.",
         LABELS,
         _committed,
     ),
     gauges(
         "group_lag_records",
-        "Committed records that a group has yet to read. Of groups coordinated here, and of partitions that have a"
-        " replica here, as far as that one knows; for others hold cordwood_group_committed_offset against"
-        " cordwood_partition_high_watermark_offset of their leader.",
+        "Lag of a consumer group: records between its committed offset and the high watermark. Only for"
+        " groups that this broker coordinates and partitions that have a replica on it. For other"
+        " partitions, compare cordwood_group_committed_offset with the leader's"
+        " cordwood_partition_high_watermark_offset.",
         LABELS,
         _lag,
     ),

@@ -17,23 +17,24 @@ def _of_each_pool(number: Callable[[MemoryPool], float]) -> Callable[[Watched], 
 FAMILIES: tuple[Family, ...] = (
     gauges(
         "memory_pool_used_bytes",
-        "In use: receive buffers beyond their first 4 KiB (receive), those above 256 KiB (receive_large), requests that"
-        " wait for their answers (pending), answers that are being written (answers) and those that clients do not take"
-        " (unsent), records out of their compression (decoding), fetch sessions, and over HTTP"
-        " bodies that arrive (http_bodies) and answers that are not taken (http_unsent).",
+        "Memory in use: receive buffers beyond their first 4 KiB (receive), receive buffers above 256 KiB"
+        " (receive_large), requests that wait for their responses (pending), responses that are being"
+        " encoded (answers), responses that clients have not read (unsent), decompressed records"
+        " (decoding), fetch sessions, and over HTTP incoming bodies (http_bodies) and responses that"
+        " clients have not read (http_unsent).",
         ("pool",),
         _of_each_pool(lambda pool: pool.used),
     ),
-    gauges("memory_pool_limit_bytes", "The most there may be.", ("pool",), _of_each_pool(lambda pool: pool.limit)),
+    gauges("memory_pool_limit_bytes", "Limit of the memory pool.", ("pool",), _of_each_pool(lambda pool: pool.limit)),
     counters(
         "memory_pool_waits",
-        "Connections that were not read from for want of memory, and fetch sessions and HTTP bodies that were refused.",
+        "Times that the pool was full: a connection was not read, or a fetch session or HTTP body was refused.",
         ("pool",),
         _of_each_pool(lambda pool: pool.waits),
     ),
     counters(
         "memory_pool_closes",
-        "Connections, and fetch sessions, that were ended to make room for others.",
+        "Connections and fetch sessions that were closed to free memory for others.",
         ("pool",),
         _of_each_pool(lambda pool: pool.closes),
     ),

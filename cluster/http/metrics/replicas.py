@@ -57,49 +57,57 @@ PLACE = ("topic", "partition")
 FAMILIES: tuple[Family, ...] = (
     gauges(
         "partitions",
-        "Replicas on this broker; offline are those on a failed disk, and those that have failed themselves.",
+        "Replicas on this broker, by role. A replica is offline if its disk failed or if it violated an invariant.",
         ("role",),
         _roles,
     ),
     gauge(
         "failed_partitions",
-        "Replicas on this broker that serve nothing until it is restarted, since an invariant of theirs was broken.",
+        "Replicas on this broker that are offline until it is restarted, because they violated an invariant.",
         lambda watched: sum(replica.is_offline and not replica.directory.is_offline for replica in watched.replicas),
     ),
     gauge(
         "under_replicated_partitions",
-        "Partitions led here with fewer replicas in sync than they have.",
+        "Partitions led by this broker whose ISR is smaller than their set of replicas.",
         _of_leaders(_is_under_replicated),
     ),
     gauge(
         "under_min_isr_partitions",
-        "Partitions led here that take no acks=all for want of replicas in sync.",
+        "Partitions led by this broker whose ISR is smaller than min.insync.replicas: they refuse acks=all.",
         _of_leaders(lambda view: not view.has_enough_replicas),
     ),
-    gauge("uncommitted_records", "Records between the watermarks and the ends of the logs led here.", _uncommitted),
+    gauge(
+        "uncommitted_records",
+        "Records between the high watermarks and the log ends of the partitions led by this broker.",
+        _uncommitted,
+    ),
     gauges(
         "replica_lag_records",
-        "What a follower has not on its disk of a log led here. Only followers that lag or are not in sync.",
+        "Records of a log led by this broker that a follower does not have on disk. Only followers that lag"
+        " or are not in sync.",
         ("topic", "partition", "broker"),
         _lagging,
     ),
     # In this order: a high watermark that is read before the log end is never above it.
     gauges(
         "partition_log_start_offset",
-        "First offset of the replica's log.",
+        "Log start offset of the replica.",
         PLACE,
         _of_each(lambda replica: replica.log.log_start),
     ),
     gauges(
         "partition_high_watermark_offset",
-        "End of what is committed, as the replica knows.",
+        "High watermark of the replica.",
         PLACE,
         _of_each(lambda replica: replica.high_watermark),
     ),
     gauges(
-        "partition_log_end_offset", "End of the replica's log.", PLACE, _of_each(lambda replica: replica.log.log_end)
+        "partition_log_end_offset",
+        "Log end offset of the replica.",
+        PLACE,
+        _of_each(lambda replica: replica.log.log_end),
     ),
     gauges(
-        "partition_size_bytes", "Bytes of the replica's segments.", PLACE, _of_each(lambda replica: replica.log.size)
+        "partition_size_bytes", "Size of the replica's segments.", PLACE, _of_each(lambda replica: replica.log.size)
     ),
 )

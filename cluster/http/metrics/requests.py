@@ -35,51 +35,51 @@ def _errors(watched: Watched) -> Iterator[Row]:
 FAMILIES: tuple[Family, ...] = (
     histograms(
         "request_duration_seconds",
-        "From the moment that a request is taken up to the one in which its answer goes to the socket. Fetch, JoinGroup"
-        " and SyncGroup include the time for which the client is willing to wait.",
+        "Time from the start of a request's processing until its response is written to the socket. Fetch,"
+        " JoinGroup and SyncGroup include the time for which the client allows the broker to wait.",
         ("api",),
         _of_each_api(lambda api: api.seconds),
     ),
     counters(
         "unanswered_requests",
-        "Requests whose clients want no answer (acks=0). Their duration is not known.",
+        "Requests without a response (acks=0). Their duration is not measured.",
         ("api",),
         _of_each_api(lambda api: api.unanswered),
     ),
     counters(
         "request_received_bytes",
-        "Bytes of requests, from the moment that they are answered.",
+        "Bytes of requests, counted when they are answered.",
         ("api",),
         _of_each_api(lambda api: api.received_bytes),
     ),
-    counters("request_sent_bytes", "Bytes of answers.", ("api",), _of_each_api(lambda api: api.sent_bytes)),
+    counters("request_sent_bytes", "Bytes of responses.", ("api",), _of_each_api(lambda api: api.sent_bytes)),
     counters(
         "request_errors",
-        "Answers with one of Kafka's errors; for Produce and Fetch, partitions in such answers. An API that answers for"
-        " several resources at once and has no error of its own is not counted.",
+        "Responses with a Kafka error code; for Produce and Fetch, partitions with one. Responses for"
+        " several resources without a top-level error code are not counted.",
         ("api", "error"),
         _errors,
     ),
     counter(
         "malformed_requests",
-        "Requests that nobody could make sense of, each of which ended its connection.",
+        "Malformed requests. Each one closed its connection.",
         lambda watched: watched.requests.malformed,
     ),
-    gauge("connections", "Open connections by Kafka's protocol.", lambda watched: watched.connection_count()),
+    gauge("connections", "Open connections of the Kafka protocol.", lambda watched: watched.connection_count()),
     counter(
         "connections_opened",
-        "Connections that were opened, refused ones included.",
+        "Connections that were opened, including refused ones.",
         lambda watched: watched.requests.connections_opened,
     ),
     counter(
         "connections_refused",
-        "Connections beyond max.connections or max.connections.per.ip, where none was idle that could make room. Only a"
-        " broker that follows this one is served there.",
+        "Connections refused because of max.connections or max.connections.per.ip, while no connection was"
+        " idle. Connections of brokers that replicate from this one are still accepted.",
         lambda watched: watched.requests.connections_refused,
     ),
     counter(
         "connections_evicted",
-        "Idle connections that were closed to make room for others.",
+        "Idle connections that were closed to make room for new ones.",
         lambda watched: watched.requests.connections_evicted,
     ),
 )

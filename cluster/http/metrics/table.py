@@ -6,13 +6,13 @@ from cordwood.cluster.http.metrics import cluster, disks, groups, memory, proces
 from cordwood.cluster.http.metrics.family import Family
 
 _CHAPTERS = (
-    ("The broker and its cluster", cluster.FAMILIES),
+    ("Broker and cluster", cluster.FAMILIES),
     ("Requests and connections", requests.FAMILIES),
     ("Replicas", replicas.FAMILIES),
     ("Disks", disks.FAMILIES),
     ("Consumer groups", groups.FAMILIES),
     ("Memory", memory.FAMILIES),
-    ("The process", process.FAMILIES),
+    ("Process", process.FAMILIES),
 )
 
 FAMILIES: tuple[Family, ...] = tuple(family for _, families in _CHAPTERS for family in families)
@@ -22,18 +22,19 @@ _HEAD = """\
 
 <!-- Made from cluster/http/metrics by `python docs/generate`: change it there. -->
 
-A broker with `http.listen` tells Prometheus these at `/metrics`. They are its own: add them up over the brokers, except
-where it says "as this broker knows the cluster". A histogram has `_bucket`, `_sum` and `_count`.
+A broker with `http.listen` serves these metrics to Prometheus at `/metrics`. Each broker reports its own values: sum
+them over the brokers, except where the text says "in the metadata of this broker". A histogram has `_bucket`, `_sum`
+and `_count`.
 
-`deploy/prometheus` has a configuration and alerts to begin with, and `deploy/grafana/cordwood.json` is a dashboard
+`deploy/prometheus` has an example configuration and alerts, and `deploy/grafana/cordwood.json` is a dashboard
 to import into Grafana.
 """
 
 _TAIL = """
-Beside these there are prometheus_client's `process_cpu_seconds_total`, `process_resident_memory_bytes`,
+There are also prometheus_client's `process_cpu_seconds_total`, `process_resident_memory_bytes`,
 `process_virtual_memory_bytes`, `process_open_fds`, `process_max_fds` and `process_start_time_seconds`.
 
-There are no metrics of throttling, since there are no quotas.
+There are no throttling metrics, because there are no quotas.
 """
 
 

@@ -84,7 +84,7 @@ def test_every_mistake_is_named_with_its_place_and_what_to_do() -> None:
         ("log.dirs = ''", "log.dirs is empty: give at least one value, such as ./cordwood-data."),
         ("group.min.session.timeout.ms = 2000000", "no member could join"),
         ("message.max.bytes = 200000000", "the largest batch could not be received"),
-        ("log.cleaner.min.compaction.lag.ms = 9\nlog.cleaner.max.compaction.lag.ms = 8", "is more than"),
+        ("log.cleaner.min.compaction.lag.ms = 9\nlog.cleaner.max.compaction.lag.ms = 8", "is larger than"),
         ("listeners = 'host:9092'", "write it as NAME://HOST:PORT"),
         ("this is", "The configuration file is not valid TOML"),
         ('http.listen = "8080"', "write it as HOST:PORT"),
