@@ -31,13 +31,13 @@ export function createTopic(done) {
         "Partitions",
         { name: "partitions", type: "number", min: 1 },
         (text) => (wanted.partitions = text),
-        "The most consumers of a group that can share the work. Empty: as the broker is set.",
+        "The largest number of consumers in one group that can read in parallel. Empty: the broker's num.partitions.",
       ),
       field(
-        "Copies",
+        "Replicas",
         { name: "copies", type: "number", min: 1 },
         (text) => (wanted.replication_factor = text),
-        "On so many brokers. Empty: as the broker is set.",
+        "The number of brokers that store each record. Empty: the broker's default.replication.factor.",
       ),
     ],
     act: async () => {
@@ -48,7 +48,7 @@ export function createTopic(done) {
       });
       done?.(made.name);
       const partitions = plural(made.partition_count, "partition");
-      return `Topic ${made.name} is there: ${partitions}, ${plural(made.replication_factor, "replica")} each.`;
+      return `Topic ${made.name} was created: ${partitions}, ${plural(made.replication_factor, "replica")} each.`;
     },
   });
 }
@@ -60,12 +60,12 @@ export function deleteTopic(name, records, done) {
     warning: [
       "Its ",
       h("b", null, records === null ? "records" : plural(records, "record")),
-      " are deleted on all brokers. There is no way back.",
+      " will be deleted on all brokers. This cannot be undone.",
     ],
     act: async () => {
       await remove(at("topics", name));
       done?.();
-      return `Topic ${name} is deleted.`;
+      return `Topic ${name} was deleted.`;
     },
   });
 }
@@ -79,8 +79,8 @@ export function electPreferred(topic, partitions) {
       h(
         "p",
         null,
-        "Partitions that are led by another replica than their first go back to that one, where it is in sync. ",
-        "Clients follow within a moment.",
+        "The first replica of each partition becomes its leader again, if it is in sync. ",
+        "Clients reconnect to the new leaders.",
       ),
     act: async () =>
       outcome(
@@ -95,13 +95,13 @@ export function electPreferred(topic, partitions) {
 /** Any replica, where none in sync is left. */
 export function electUnclean(topic, partitions) {
   askByName(topic, {
-    title: `Elect any replica of ${topic}?`,
+    title: `Elect out-of-sync leaders of ${topic}?`,
     verb: "Elect and lose records",
     warning: [
       `${plural(partitions.length, "partition")} without a leader: `,
-      `${partitions.map(({ partition }) => partition).join(", ")}. A replica that lacks records takes over: `,
-      h("b", null, "acknowledged records may be lost for ever."),
-      " Start a broker that was in sync instead, if you can.",
+      `${partitions.map(({ partition }) => partition).join(", ")}. An out-of-sync replica becomes leader: `,
+      h("b", null, "acknowledged records may be lost permanently."),
+      " If possible, start a broker with an in-sync replica instead.",
     ],
     act: async () => outcome(await post("/v1/elections", { type: "unclean", partitions: placed(topic, partitions) })),
   });
@@ -123,12 +123,12 @@ export function resetGroup(group, topics, done) {
   });
   ask({
     title: `Reset group ${group}`,
-    verb: () => (preview === null ? "Show what would change" : "Reset"),
+    verb: () => (preview === null ? "Preview" : "Reset"),
     isDangerous: () => preview !== null,
     isReady: () => (to !== "offset" && to !== "time") || exact !== "",
     content: () => [
       choice(
-        "Go on from",
+        "New position",
         RESET_TO,
         to,
         changed((value) => ([to, exact] = [value, ""])),
@@ -147,7 +147,7 @@ export function resetGroup(group, topics, done) {
         ),
       choice(
         "In",
-        [["", "all topics that it has read"], ...topics.map((name) => [name, name])],
+        [["", "all topics with committed offsets"], ...topics.map((name) => [name, name])],
         topic,
         changed((value) => (topic = value)),
       ),
@@ -160,7 +160,7 @@ export function resetGroup(group, topics, done) {
       }
       const { partitions } = await post(at("groups", group, "reset"), wanted());
       done?.();
-      return `Group ${group} goes on from there in ${plural(partitions.length, "partition")}.`;
+      return `The offsets of group ${group} were reset in ${plural(partitions.length, "partition")}.`;
     },
   });
 }
@@ -169,11 +169,11 @@ export function deleteGroup(group, done) {
   askByName(group, {
     title: `Delete group ${group}?`,
     verb: "Delete",
-    warning: "Where it stands in every partition is forgotten. Records stay.",
+    warning: "Its committed offsets will be deleted. Records are kept.",
     act: async () => {
       await remove(at("groups", group));
       done?.();
-      return `Group ${group} is deleted.`;
+      return `Group ${group} was deleted.`;
     },
   });
 }
@@ -182,15 +182,15 @@ export function deleteGroup(group, done) {
 export function showVerdict(broker) {
   let verdict = null;
   ask({
-    title: `May broker ${broker} be stopped now?`,
-    verb: () => "Look again",
+    title: `Can broker ${broker} be stopped now?`,
+    verb: () => "Check again",
     beginsAtOnce: true,
     content: () => [
       verdict &&
         h(
           "p",
           { class: verdict.can_stop ? "well" : "bad" },
-          verdict.can_stop ? "✓ Yes: nobody would notice." : "✕ No.",
+          verdict.can_stop ? "✓ Yes: clients would not be affected." : "✕ No.",
         ),
       verdict &&
         h(
@@ -225,15 +225,15 @@ function moment(kind, text) {
 function moves(partitions) {
   const change = ({ committed, new: next }) => (committed === null ? UNKNOWN : signed(next - committed));
   return table({
-    label: "What would change",
+    label: "Offset changes",
     rows: partitions,
     key: placeOf,
     empty: "",
     columns: [
       { name: "Topic", isHead: true, of: ({ topic }) => topic },
       { name: "Partition", isNumber: true, of: ({ partition }) => partition },
-      { name: "Stands at", isNumber: true, of: ({ committed }) => count(committed) },
-      { name: "Goes on at", isNumber: true, of: ({ new: next }) => count(next) },
+      { name: "Committed", isNumber: true, of: ({ committed }) => count(committed) },
+      { name: "New", isNumber: true, of: ({ new: next }) => count(next) },
       { name: "Change", isNumber: true, of: change },
     ],
   });

@@ -37,7 +37,7 @@ async function ask(method, path, content, answerMs = ANSWER_MS) {
   try {
     return await response.json();
   } catch {
-    throw new Silence("The broker broke off in the middle of its answer.");
+    throw new Silence("The connection was closed before the end of the response.");
   }
 }
 
@@ -51,5 +51,5 @@ async function answered(asking) {
   }
   if (response.ok) return response;
   const said = await response.json().catch(() => ({}));
-  throw new Refusal(said.error ?? `The broker answered with ${response.status}.`, said.code, response.status);
+  throw new Refusal(said.error ?? `The broker answered with HTTP status ${response.status}.`, said.code, response.status);
 }

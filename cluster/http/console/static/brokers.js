@@ -42,8 +42,8 @@ export function brokersTable(brokers) {
       },
       brokers.some(({ rack }) => rack !== null) && { name: "Rack", class: "roomy", of: ({ rack }) => rack ?? "" },
       {
-        name: h("span", { class: "hidden" }, "What may be done"),
-        of: (broker) => h("button", { onclick: () => showVerdict(broker.broker_id) }, "May it stop?"),
+        name: h("span", { class: "hidden" }, "Actions"),
+        of: (broker) => h("button", { onclick: () => showVerdict(broker.broker_id) }, "Can it stop?"),
       },
     ].filter(Boolean),
   });
@@ -65,7 +65,7 @@ export function brokerView(redraw, name) {
       return [
         headed(
           [`Broker ${name} `, h("small", null, state(broker))],
-          h("button", { onclick: () => showVerdict(broker.broker_id) }, "May it stop?"),
+          h("button", { onclick: () => showVerdict(broker.broker_id) }, "Can it stop?"),
         ),
         facts(factsOf(broker)),
         disks?.draw(),
@@ -117,7 +117,7 @@ function disksHere(redraw) {
           label: "Disks",
           rows: directories,
           key: (directory) => directory.path,
-          empty: "It has none.",
+          empty: "None.",
           columns: [
             { name: "Directory", isHead: true, of: (directory) => directory.path },
             {
@@ -138,13 +138,13 @@ function quorum({ leader, term, members }) {
     h(
       "p",
       { class: "faint" },
-      leader === null ? "It has no leader now." : `Led by broker ${leader} since term ${count(term)}.`,
+      leader === null ? "No leader." : `Led by broker ${leader} since term ${count(term)}.`,
     ),
     table({
       label: "Metadata quorum",
       rows: members,
       key: (member) => String(member.broker_id),
-      empty: "Nobody keeps the metadata.",
+      empty: "There are no voters.",
       columns: [
         { name: "Broker", isHead: true, of: (member) => `Broker ${member.broker_id}` },
         { name: "Role", of: (member) => (member.is_voter ? "voter" : "observer") },

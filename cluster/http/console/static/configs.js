@@ -10,7 +10,7 @@ const SOURCES = {
   dynamic_topic: "this topic",
   dynamic_broker: "this broker, changed",
   dynamic_all_brokers: "all brokers, changed",
-  static_broker: "settings file",
+  static_broker: "configuration file",
   default: "default",
 };
 
@@ -50,13 +50,13 @@ export function configsOf(redraw, path, whose) {
           tick("only what was set", onlySet, (isOn) => narrow(() => (onlySet = isOn))),
         ),
       ),
-      mistake && h("p", { class: "error", role: "alert" }, mistake, " ", h("button", { onclick: load }, "Ask again")),
+      mistake && h("p", { class: "error", role: "alert" }, mistake, " ", h("button", { onclick: load }, "Try again")),
       configs &&
         table({
           label: `Configs of ${whose}`,
           rows: shown,
           key: (config) => config.name,
-          empty: "No config is like that: change the filter.",
+          empty: "No config matches: change the filter.",
           columns: [
             { name: "Name", isHead: true, of: (config) => h("span", { title: config.documentation }, config.name) },
             { name: "Value", class: "value", of: (config) => worth(config) },
@@ -98,7 +98,7 @@ function change(config, path, whose, done) {
   let value = config.value ?? "";
   ask({
     title: `${config.name} of ${whose}`,
-    verb: () => (value === "" ? "Take back to the default" : "Set"),
+    verb: () => (value === "" ? "Reset to the default" : "Set"),
     content: () => [
       config.documentation && h("p", null, config.documentation),
       field(
@@ -111,7 +111,7 @@ function change(config, path, whose, done) {
     act: async () => {
       await patchJson(path, { configs: { [config.name]: value === "" ? null : value } });
       done();
-      return `${config.name} of ${whose} is ${value === "" ? "back to its default" : value}.`;
+      return `${config.name} of ${whose} is ${value === "" ? "reset to its default" : value}.`;
     },
   });
 }

@@ -23,7 +23,7 @@ export function groupsView(redraw) {
         h(
           "p",
           { class: "bad", "data-key": "unanswered" },
-          `! Without the groups of ${live.groupsUnansweredBy.map((id) => `broker ${id}`).join(", ")}, which did not answer.`,
+          `! The groups of ${live.groupsUnansweredBy.map((id) => `broker ${id}`).join(", ")} are missing: no answer.`,
         ),
       list(live.groups.filter(({ group }) => group.toLowerCase().includes(filter))),
     ],
@@ -39,7 +39,7 @@ export function groupView(redraw, name) {
       if (!group) {
         return [
           headed(name),
-          h("p", { class: "empty" }, "There is no such group now. ", h("a", { href: "#/groups" }, "All groups")),
+          h("p", { class: "empty" }, "The group does not exist. ", h("a", { href: "#/groups" }, "All groups")),
         ];
       }
       return [
@@ -58,8 +58,8 @@ function list(groups) {
     key: ({ group }) => group,
     empty:
       live.groups.length === 0
-        ? "No group has read anything yet: consumers with a group.id show up here."
-        : "No group is called so: change the filter.",
+        ? "There are no groups: consumers with a group.id appear here."
+        : "No group matches: change the filter.",
     columns: [
       { name: "Group", isHead: true, of: ({ group }) => h("a", { href: link(group) }, group) },
       { name: "State", of: ({ state }) => state },
@@ -102,7 +102,7 @@ function behind({ group }) {
     chart({
       title: "Lag",
       unit: (records) => (records === null ? UNKNOWN : plural(records, "record")),
-      empty: "It has committed nothing yet.",
+      empty: "No committed offsets.",
       series: [{ name: "behind", kind: "main", history }],
     })
   );
@@ -115,7 +115,7 @@ function positions({ partitions }) {
       label: "Partitions",
       rows: partitions,
       key: ({ topic, partition }) => `${topic}/${partition}`,
-      empty: "It has committed nothing, and nothing is assigned to it.",
+      empty: "No committed offsets and no assigned partitions.",
       columns: [
         {
           name: "Topic",
@@ -123,10 +123,10 @@ function positions({ partitions }) {
           of: ({ topic }) => h("a", { href: `#/topics/${encodeURIComponent(topic)}` }, topic),
         },
         { name: "Partition", isNumber: true, of: ({ partition }) => partition },
-        { name: "Stands at", isNumber: true, of: ({ committed }) => count(committed) },
+        { name: "Committed", isNumber: true, of: ({ committed }) => count(committed) },
         { name: "End", isNumber: true, of: ({ end }) => count(end) },
         { name: "Lag", isNumber: true, of: ({ lag_records }) => count(lag_records) },
-        { name: "Read by", class: "roomy", of: ({ member_id }) => member_id ?? "" },
+        { name: "Member", class: "roomy", of: ({ member_id }) => member_id ?? "" },
       ],
     }),
   ];
@@ -139,7 +139,7 @@ function members({ members: rows }) {
       label: "Members",
       rows,
       key: ({ member_id }) => member_id,
-      empty: "Nobody reads for it now: it can be reset.",
+      empty: "No members: its offsets can be reset.",
       columns: [
         { name: "Client", isHead: true, of: ({ client_id }) => client_id },
         { name: "Host", of: ({ client_host }) => client_host },

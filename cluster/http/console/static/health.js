@@ -6,20 +6,20 @@ import { plural } from "./format.js";
 export function healthOf(cluster) {
   const fenced = cluster.brokers.filter((broker) => broker.is_fenced).map((broker) => broker.broker_id);
   const troubles = [
-    cluster.controller === null && "There is no controller: nothing can be created, elected or changed.",
+    cluster.controller === null && "There is no controller: no topic can be created, no leader elected and no config changed.",
     fenced.length > 0 && `${names(fenced)} out of service.`,
     cluster.offline_partitions > 0 &&
-      `${plural(cluster.offline_partitions, "partition")} without a leader: neither read nor written.`,
+      `${plural(cluster.offline_partitions, "partition")} without a leader: they cannot be read or written.`,
     cluster.under_min_isr_partitions > 0 &&
-      `${plural(cluster.under_min_isr_partitions, "partition")} with fewer replicas in sync than acks=all needs.`,
+      `${plural(cluster.under_min_isr_partitions, "partition")} below min.insync.replicas: acks=all is refused.`,
     cluster.under_replicated_partitions > 0 &&
-      `${plural(cluster.under_replicated_partitions, "partition")} not in sync everywhere.`,
+      `${plural(cluster.under_replicated_partitions, "partition")} under-replicated.`,
   ].filter(Boolean);
   if (troubles.length > 0) return { isWell: false, sentences: troubles };
   return {
     isWell: true,
     sentences: [
-      `All is well: ${plural(cluster.brokers.length, "broker")}, ${plural(cluster.partition_count, "partition")} in sync.`,
+      `Healthy: ${plural(cluster.brokers.length, "broker")}, ${plural(cluster.partition_count, "partition")} in sync.`,
     ],
   };
 }

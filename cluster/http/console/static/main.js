@@ -21,7 +21,7 @@ const VIEWS = {
   brokers: { all: brokersView, one: brokerView },
 };
 
-const FROM_BEFORE = "What you see is from before; it goes on when the broker is back.";
+const FROM_BEFORE = "The page shows the last known state and is updated when the broker answers again.";
 
 let view = null;
 let shown = null;
@@ -29,7 +29,7 @@ let shown = null;
 function draw() {
   drawBanner();
   if (live.cluster === null) {
-    patch(main, h("p", { class: "empty" }, "Asking the broker …"));
+    patch(main, h("p", { class: "empty" }, "Loading …"));
     return;
   }
   if (view === null || shown !== location.hash) open();
@@ -59,7 +59,7 @@ function drawBanner() {
   const since = live.silentSince;
   const sentence =
     since !== null
-      ? `Broker ${broker}, which serves this page, does not answer since ${clock(since)}. ${FROM_BEFORE}`
+      ? `Broker ${broker}, which serves this page, has not answered since ${clock(since)}. ${FROM_BEFORE}`
       : live.refusal !== null
         ? `Broker ${broker}: ${live.refusal}`
         : live.pulse?.why_not_ready

@@ -60,7 +60,7 @@ function partitions({ brokers }) {
       h(
         "span",
         { class: "tools" },
-        tick("the broker's own", live.showsInternal, (isWanted) => live.showInternal(isWanted)),
+        tick("internal topics", live.showsInternal, (isWanted) => live.showInternal(isWanted)),
         h("button", { onclick: () => electPreferred(null) }, "Elect preferred leaders"),
       ),
     ),
@@ -69,9 +69,9 @@ function partitions({ brokers }) {
       : h(
           "p",
           { class: "empty" },
-          "There is no topic yet. ",
+          "There are no topics. ",
           h("button", { onclick: () => createTopic() }, "Create a topic"),
-          ", or let a producer do so.",
+          ", or start a producer, which creates it.",
         ),
   ];
 }
@@ -101,14 +101,14 @@ function charts(broker) {
       title: "Records written",
       note: "all brokers",
       unit: perSecond,
-      empty: "Waiting for two looks.",
+      empty: "Waiting for data.",
       series: [{ name: "committed", kind: "main", history: live.records }],
     }),
     chart({
       title: "Bytes",
       note: here,
       unit: bytesPerSecond,
-      empty: "Waiting for two looks.",
+      empty: "Waiting for data.",
       series: [
         { name: "produced", kind: "main", history: live.produced },
         { name: "fetched", kind: "second", history: live.fetched },
@@ -118,7 +118,7 @@ function charts(broker) {
       title: "Produce latency",
       note: here,
       unit: seconds,
-      empty: "Nobody has produced here in the last minutes.",
+      empty: "No produce requests on this broker in the last minutes.",
       series: [
         { name: "median", kind: "main", history: live.produceMedian },
         { name: "99 %", kind: "second", history: live.produceTail },
@@ -128,7 +128,7 @@ function charts(broker) {
       title: "Disk flush",
       note: here,
       unit: seconds,
-      empty: "Nothing was flushed here in the last minutes.",
+      empty: "No flushes on this broker in the last minutes.",
       series: [{ name: "99 %", kind: "main", history: live.flushTail }],
     }),
   ];

@@ -45,7 +45,7 @@ export function legend() {
     { class: "legend" },
     mark("leader", "leader"),
     mark("follower", "in sync"),
-    mark("behind", "in sync, behind: the bar is its lag"),
+    mark("behind", "in sync with lag: the bar is the lag"),
     mark("out", "not in sync"),
     mark("down", "broker out of service"),
     mark("none", "no replica"),

@@ -78,8 +78,8 @@ export function recordsOf(redraw, topic) {
     const last = rows.findLast((row) => row.offset !== undefined);
     next = last && wanted.partition !== "" ? last.offset + 1 : null;
     sentence =
-      rows.length === 0 ? "There is nothing from there on." : `${plural(rows.length, "record")}, the oldest first.`;
-    if (rows.length >= LIMIT && wanted.partition === "") sentence += " Choose one partition to go on from here.";
+      rows.length === 0 ? "There are no records from this position." : `${plural(rows.length, "record")}, the oldest first.`;
+    if (rows.length >= LIMIT && wanted.partition === "") sentence += " Choose one partition to continue from here.";
   }
 
   async function newest(signal) {
@@ -91,7 +91,7 @@ export function recordsOf(redraw, topic) {
     const found = [];
     for (const { partition, log_start: start, high_watermark: end } of looked.slice(0, PARTITIONS_AT_ONCE_MAX)) {
       if (end === null || start === null)
-        found.push({ note: `Partition ${partition} has no leader that answers now.` });
+        found.push({ note: `The leader of partition ${partition} does not answer.` });
       else if (end > start) found.push(...(await read({ from: Math.max(start, end - reach), partition }, signal)));
     }
     const notes = found.filter((row) => row.note);
@@ -105,11 +105,11 @@ export function recordsOf(redraw, topic) {
       wanted.key === "" ? "" : ` with this key among the newest ${count(SEARCHED_FOR_KEY)} of each partition`;
     if (found === 0)
       return wanted.key === ""
-        ? "There are no records yet: produce some, or follow what comes."
-        : `There is no record${among}: look from the earliest on.`;
+        ? "There are no records: produce some, or follow new records."
+        : `There is no record${among}: search from the earliest record.`;
     const left =
       partitions > PARTITIONS_AT_ONCE_MAX
-        ? ` Only ${PARTITIONS_AT_ONCE_MAX} partitions were looked at: choose one.`
+        ? ` Only ${PARTITIONS_AT_ONCE_MAX} partitions were read: choose one.`
         : "";
     return `The newest ${plural(Math.min(found, LIMIT), "record")}${among}, the newest first.${left}`;
   }
@@ -173,7 +173,7 @@ export function recordsOf(redraw, topic) {
         h(
           "p",
           null,
-          h("button", { onclick: () => begin((signal) => forward(next, signal)) }, `Go on at ${count(next)}`),
+          h("button", { onclick: () => begin((signal) => forward(next, signal)) }, `Continue at ${count(next)}`),
         ),
     );
   }
@@ -239,7 +239,7 @@ function rowOf(content) {
   if (gap !== undefined)
     return {
       partition: gap.partition,
-      note: `${plural(gap.to - gap.from, "record")} from ${count(gap.from)} on have been deleted.`,
+      note: `${plural(gap.to - gap.from, "record")} from ${count(gap.from)} on were deleted.`,
     };
   if (content.error !== undefined) return { note: content.error };
   return { ...content, key: bytesIn(content.key_base64), value: bytesIn(content.value_base64) };

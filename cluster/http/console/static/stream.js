@@ -33,7 +33,7 @@ export async function follow(path, signal, told, troubled) {
           event = {};
         }
       }
-      throw new Silence("The broker broke off.");
+      throw new Silence("The connection was closed.");
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Silence || error instanceof Refusal)) throw error;
@@ -51,7 +51,7 @@ async function* textLines(response, signal) {
   for (;;) {
     const { done, value } = await reader.read().catch((error) => {
       if (signal?.aborted) throw error;
-      throw new Silence("The broker broke off.");
+      throw new Silence("The connection was closed.");
     });
     if (done) break;
     const whole = (rest + value).split("\n");

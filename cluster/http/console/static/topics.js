@@ -28,7 +28,7 @@ export function topicsView(redraw) {
             filter = text;
             redraw();
           }),
-          tick("the broker's own", live.showsInternal, (isWanted) => live.showInternal(isWanted)),
+          tick("internal topics", live.showsInternal, (isWanted) => live.showInternal(isWanted)),
           h(
             "button",
             { class: "main", onclick: () => createTopic((name) => (location.hash = link(name))) },
@@ -89,7 +89,7 @@ function missing(name, isEarly) {
     h(
       "p",
       { class: "empty" },
-      isEarly ? "Looking for it …" : ["There is no such topic. ", h("a", { href: "#/topics" }, "All topics")],
+      isEarly ? "Loading …" : ["The topic does not exist. ", h("a", { href: "#/topics" }, "All topics")],
     ),
   ];
 }
@@ -100,7 +100,7 @@ function heading(name, partitions) {
   return [
     headed(
       name,
-      leaderless.length > 0 && h("button", { onclick: () => electUnclean(name, leaderless) }, "Elect any replica …"),
+      leaderless.length > 0 && h("button", { onclick: () => electUnclean(name, leaderless) }, "Elect out-of-sync leaders …"),
       h("button", { onclick: () => electPreferred(name, partitions) }, "Elect preferred leaders"),
       h(
         "button",
@@ -123,7 +123,7 @@ function tabs(name, part) {
     h("a", { href: `${link(name)}${its && `/${its}`}`, "aria-current": its === part && "page" }, words);
   return h(
     "nav",
-    { class: "tabs", "aria-label": "Of this topic" },
+    { class: "tabs", "aria-label": "Pages of this topic" },
     tab("Partitions", ""),
     tab("Records", "records"),
     tab("Configs", "configs"),
@@ -137,8 +137,8 @@ function list(rows, total) {
     key: ({ name }) => name,
     empty:
       total === 0
-        ? "There is no topic yet: create one, or let a producer do so."
-        : "No topic is called so: change the filter.",
+        ? "There are no topics: create one, or start a producer, which creates it."
+        : "No topic matches: change the filter.",
     columns: [
       { name: "Topic", isHead: true, of: ({ name }) => h("a", { href: link(name) }, name) },
       { name: "State", of: state },
@@ -147,7 +147,7 @@ function list(rows, total) {
       { name: "Records", isNumber: true, of: ({ records }) => count(records) },
       { name: "Size", isNumber: true, class: "roomy", of: ({ size }) => bytes(size) },
       {
-        name: h("span", { class: "hidden" }, "Look in"),
+        name: h("span", { class: "hidden" }, "Records"),
         of: ({ name }) => h("a", { href: `${link(name)}/records` }, "records"),
       },
     ],
@@ -166,7 +166,7 @@ function partitionsTable(name, partitions) {
     label: `Partitions of ${name}`,
     rows: partitions,
     key: ({ partition }) => String(partition),
-    empty: "It has none.",
+    empty: "None.",
     columns: [
       { name: "Partition", isHead: true, isNumber: true, of: ({ partition }) => partition },
       {

@@ -31,7 +31,7 @@ def console(browser: Browser, cluster: LocalCluster) -> Iterator[Console]:
     """Yield the console of broker 1 once the cluster is healthy."""
     cluster.up()
     opened = Console(browser, cluster.broker(1)["http"]).open()
-    expect(opened.heading).to_contain_text("All is well", timeout=BACK_MS)
+    expect(opened.heading).to_contain_text("Healthy", timeout=BACK_MS)
     yield opened
     opened.in_order()
     opened.close()
@@ -47,7 +47,7 @@ def test_a_killed_broker_shows_and_so_does_its_return(console: Console, cluster:
     cluster.up()
     wait_until(lambda: is_in_service(cluster, 3), BACK_MS / 1000, "broker 3 in service")
     expect(console.page.get_by_role("row", name="Broker 3")).to_contain_text("in service", timeout=SEEN_MS)
-    expect(console.heading).to_contain_text("All is well: 3 brokers", timeout=BACK_MS)
+    expect(console.heading).to_contain_text("Healthy: 3 brokers", timeout=BACK_MS)
     expect(console.cells("orders", "down")).to_have_count(0)
 
 
@@ -61,18 +61,18 @@ def test_the_page_says_that_its_own_broker_is_gone_and_goes_on_when_it_is_back(
 ) -> None:
     cluster.kill(1)
     banner = console.page.locator("#banner")
-    expect(banner).to_contain_text("Broker 1, which serves this page, does not answer", timeout=SEEN_MS)
+    expect(banner).to_contain_text("Broker 1, which serves this page, has not answered", timeout=SEEN_MS)
     cluster.up()
     expect(banner).to_be_empty(timeout=BACK_MS)
-    expect(console.heading).to_contain_text("All is well", timeout=BACK_MS)
+    expect(console.heading).to_contain_text("Healthy", timeout=BACK_MS)
 
 
 def test_a_broker_that_may_not_stop_says_why(console: Console, cluster: LocalCluster) -> None:
-    console.press("May it stop?", console.page.get_by_role("row", name="Broker 1"))
-    expect(console.dialog).to_contain_text("Yes: nobody would notice.")
+    console.press("Can it stop?", console.page.get_by_role("row", name="Broker 1"))
+    expect(console.dialog).to_contain_text("Yes: clients would not be affected.")
     cluster.kill(2)
     expect(console.heading).to_contain_text("Broker 2 is out of service.")
-    console.press("Look again", console.dialog)
+    console.press("Check again", console.dialog)
     expect(console.dialog).to_contain_text("the metadata quorum would have 1 of its 3 voters and needs 2")
     console.press("Cancel", console.dialog)
 

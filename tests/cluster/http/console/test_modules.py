@@ -72,10 +72,13 @@ def test_sizes_have_units(page: Console, number: Any, written: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({}, "All is well: 3 brokers, 1 partition in sync."),
-        ({"controller": "null"}, "There is no controller: nothing can be created, elected or changed."),
-        ({"offline_partitions": 2}, "2 partitions without a leader: neither read nor written."),
-        ({"under_replicated_partitions": 1}, "1 partition not in sync everywhere."),
+        ({}, "Healthy: 3 brokers, 1 partition in sync."),
+        (
+            {"controller": "null"},
+            "There is no controller: no topic can be created, no leader elected and no config changed.",
+        ),
+        ({"offline_partitions": 2}, "2 partitions without a leader: they cannot be read or written."),
+        ({"under_replicated_partitions": 1}, "1 partition under-replicated."),
     ],
 )
 def test_the_worst_is_said_first(page: Console, changes: dict[str, Any], sentence: str) -> None:

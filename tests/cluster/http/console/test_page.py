@@ -26,7 +26,7 @@ def test_every_place_fits_its_window(browser: Browser, served: RunningBroker, sh
     console = Console(browser, served.settings["http.listen"], width)
     for place in PLACES:
         console.open(place.format(shown))
-        expect(console.page.locator("main")).not_to_contain_text("Asking the broker")
+        expect(console.page.locator("main")).not_to_contain_text("Loading")
         assert console.page.evaluate("document.documentElement.scrollWidth") <= width, place
     console.in_order()
     console.close()
@@ -51,9 +51,9 @@ def is_dark(console: Console) -> bool:
 
 def test_an_empty_cluster_says_what_to_do(console: Console) -> None:
     console.open("groups")
-    expect(console.page.locator(".empty")).to_contain_text("consumers with a group.id show up here")
+    expect(console.page.locator(".empty")).to_contain_text("consumers with a group.id appear here")
     console.open("topics/nowhere")
-    expect(console.page.locator(".empty")).to_contain_text("There is no such topic.")
+    expect(console.page.locator(".empty")).to_contain_text("The topic does not exist.")
     console.open("brokers/9")
     expect(console.page.locator(".empty")).to_contain_text("There is no broker 9.")
 
