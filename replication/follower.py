@@ -55,7 +55,7 @@ def check_follows(batches: Iterable[BatchHeader], log_end: int) -> None:
     due = log_end
     for header in batches:
         if header.base_offset != due:
-            raise CorruptBatch(f"a batch for offset {header.base_offset} where {due} is due")
+            raise CorruptBatch(f"a batch at offset {header.base_offset}, but {due} was expected")
         due = header.end
 
 
@@ -67,7 +67,7 @@ def check_epochs(headers: Iterable[BatchHeader], latest: int, stream_epoch: int)
     for header in headers:
         if not latest <= header.leader_epoch <= stream_epoch:
             raise CorruptBatch(
-                f"a batch of leader epoch {header.leader_epoch} where {latest} to {stream_epoch} may follow"
+                f"a batch of leader epoch {header.leader_epoch}, but {latest} to {stream_epoch} was expected"
             )
         latest = header.leader_epoch
 

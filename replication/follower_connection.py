@@ -253,7 +253,7 @@ class FollowerConnection:
         """Compare the logs; begin the stream if the follower's log is a part of this one. Raises ImpossibleReport."""
         log = partition.log
         if not 0 <= row.flushed_end <= row.log_end:
-            raise ImpossibleReport(f"flushed to {row.flushed_end} in a log that ends at {row.log_end}")
+            raise ImpossibleReport(f"a flushed end of {row.flushed_end}, but the log ends at {row.log_end}")
         try:
             start = log.start_boundary(wait=False)
         except NotInMemory:

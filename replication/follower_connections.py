@@ -57,7 +57,7 @@ class FollowerConnections:
         connection = self._by_channel.get(channel)
         if connection is None:
             # A broker that was just refused: frames that it sent after its introduction still arrive.
-            raise MalformedFrame("a broker that has not introduced itself")
+            raise MalformedFrame("a broker that has not sent its introduction")
         match key:
             case FrameKey.REPORT:
                 connection.reported(decode_reports(frame))
@@ -70,7 +70,7 @@ class FollowerConnections:
             case FrameKey.SUSPECT:
                 connection.suspects(decode_suspect(frame))
             case _:
-                raise MalformedFrame(f"{key.name} is for a leader to send")
+                raise MalformedFrame(f"{key.name}, which only a leader may send")
 
     def epoch_of(self, broker_id: int) -> int | None:
         """Return the broker epoch of the connected incarnation; None if there is none."""

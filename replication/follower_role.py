@@ -102,7 +102,7 @@ class FollowerRole:
         partition = self._to_be_cut()
         log_end = partition.log.log_end
         if offset <= log_end:
-            raise ImpossibleAnswer(f"nothing is left before {offset}, where this log goes to {log_end}")
+            raise ImpossibleAnswer(f"the leader has no records before {offset}, but this log ends at {log_end}")
         return cut_of_all(partition, offset, self._is_current)
 
     def _is_current(self) -> bool:

@@ -169,7 +169,7 @@ def encode_read(hello: Open, read: Read) -> bytes:
 def decode_read(frame: memoryview) -> tuple[Open, Read]:
     """Decode a READ frame. Raises MalformedFrame."""
     if len(frame) < _HEAD.size + _READ.size:
-        raise MalformedFrame("a question that is too short")
+        raise MalformedFrame("a request that is too short")
     topic_id, *rest = _READ.unpack_from(frame, _HEAD.size)
     return _unpack_hello(frame, _HEAD.size + _READ.size), Read(UUID(bytes=topic_id), *rest)
 
@@ -187,7 +187,7 @@ def _unpack_hello(frame: memoryview, position: int) -> Open:
             raise MalformedFrame("an introduction of the wrong length")
         return Open(broker_id, UUID(bytes=incarnation), broker_epoch, cluster_id.decode())
     except (struct.error, UnicodeDecodeError) as error:
-        raise MalformedFrame(f"an introduction that does not parse: {error}") from None
+        raise MalformedFrame(f"a malformed introduction: {error}") from None
 
 
 def encode_follow(rows: Iterable[Follow]) -> bytes:
@@ -238,7 +238,7 @@ def decode_suspect(frame: memoryview) -> Suspect:
     """Decode a SUSPECT frame. Raises MalformedFrame."""
     rows = _rows(frame, _SUSPECT)
     if len(rows) != 1:
-        raise MalformedFrame("a complaint about other than one batch")
+        raise MalformedFrame("a complaint that is not about exactly one batch")
     return Suspect(*rows[0])
 
 
@@ -252,7 +252,7 @@ def decode_push(frame: memoryview) -> list[tuple[PushRow, memoryview]]:
     """Decode a PUSH frame: each row with its data. Raises MalformedFrame."""
     key, version, count = _head(frame)
     if key != FrameKey.PUSH or version != VERSION:
-        raise MalformedFrame(f"frame {key} in version {version} where batches are due")
+        raise MalformedFrame(f"frame {key} in version {version}, but batches were expected")
     position = _HEAD.size + count * _PUSH.size
     if position > len(frame):
         raise MalformedFrame(f"{count} rows in a frame of {len(frame)} bytes")
@@ -263,7 +263,7 @@ def decode_push(frame: memoryview) -> list[tuple[PushRow, memoryview]]:
         if pushed.kind not in _PUSH_KINDS:
             raise MalformedFrame(f"a row of kind {pushed.kind}")
         if pushed.size < 0 or end > len(frame):
-            raise MalformedFrame(f"{pushed.size} bytes of batches where {len(frame) - position} remain")
+            raise MalformedFrame(f"{pushed.size} bytes of batches, but only {len(frame) - position} bytes remain")
         found.append((pushed, frame[position:end]))
         position = end
     return found
@@ -273,11 +273,11 @@ def key_of(frame: memoryview) -> FrameKey:
     """Return the key of a frame. Raises MalformedFrame."""
     key, version, _ = _head(frame)
     if version != VERSION:
-        raise MalformedFrame(f"replication protocol {version}, where {VERSION} is spoken")
+        raise MalformedFrame(f"replication protocol {version}, but this broker uses {VERSION}")
     try:
         return FrameKey(key)
     except ValueError:
-        raise MalformedFrame(f"API {key}, which the replication protocol does not have") from None
+        raise MalformedFrame(f"API {key}, which is not part of the replication protocol") from None
 
 
 def _head(frame: memoryview) -> tuple[int, int, int]:

@@ -50,7 +50,7 @@ class RangeServer:
     def answer(self, channel: Channel, read: Read) -> None:
         """Push one answer. Raises MalformedFrame if the answer before is still due."""
         if channel in self._answering:
-            raise MalformedFrame("a question before the last one is answered")
+            raise MalformedFrame("a request before the response to the previous one")
         task = self._answering[channel] = asyncio.get_running_loop().create_task(self._answer(channel, read))
         task.add_done_callback(lambda _: self._answering.pop(channel))
 
@@ -113,7 +113,7 @@ class RangeReader:
     async def _connect(self, broker_id: int) -> "_Connection":
         address = self._address_of(broker_id)
         if address is None:
-            raise OSError("its address is not known")
+            raise OSError("its address is unknown")
         connection = _Connection()
         async with asyncio.timeout(DIAL_TIMEOUT_S):
             connection.begin(await self._dial(*address, connection.received))
@@ -145,7 +145,7 @@ class _Connection:
         """Handle one answer. Raises MalformedFrame."""
         rows = decode_push(frame)
         if len(rows) != 1 or self._answer is None or self._answer.done():
-            raise MalformedFrame("an answer to no question")
+            raise MalformedFrame("a response without a request")
         row, data = rows[0]
         self._answer.set_result((row, bytes(data)))
 

@@ -66,4 +66,4 @@ async def _fill(
             except (RangeUnavailable, CorruptBatch) as error:
                 refusals.append(f"broker {source}: {error}")
         else:
-            raise RangeUnavailable(f"nobody has offset {rebuild.due}: {'; '.join(refusals)}")
+            raise RangeUnavailable(f"no broker has offset {rebuild.due}: {'; '.join(refusals)}")

@@ -70,7 +70,7 @@ class AioSyncer:
     def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
         """`executor` syncs what the kernel does not take. Raises OSError if there is no kernel AIO."""
         if platform.machine() != "x86_64" or not hasattr(os, "eventfd"):
-            raise OSError(errno.ENOSYS, "no kernel AIO here")
+            raise OSError(errno.ENOSYS, "kernel AIO is not available")
         self._loop, self._executor = loop, executor
         self._syscall = ctypes.CDLL(None, use_errno=True).syscall
         self._context = ctypes.c_ulong(0)

@@ -58,7 +58,7 @@ async def _repeated(step: Callable[[], Awaitable[None]], name: str) -> None:
         try:
             await step()
         except Exception as error:
-            report(f"a round of {name!r} failed: the next one is in {pause_s:g} s", error)
+            report(f"a run of {name!r} failed: the next one is in {pause_s:g} s", error)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
         else:

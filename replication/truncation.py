@@ -120,7 +120,7 @@ class Truncations:
             failures: dict[Cut, Exception] = await asyncio.shield(preparing)
         except Exception as error:
             # The thread did not begin, for example for lack of threads. No truncation may be forgotten for that.
-            return dict.fromkeys(cuts, OutOfResources(f"no log could be cut: {error!r}"))
+            return dict.fromkeys(cuts, OutOfResources(f"no log could be truncated: {error!r}"))
         return failures
 
 

@@ -76,7 +76,7 @@ class OffsetWaiters:
             try:
                 waiter.reached()
             except Exception as error:
-                report("a waiter failed as its offset was reached", error)
+                report("a waiter failed when its offset was reached", error)
 
     def expire(self, now: float, reason: Exception) -> None:
         """Refuse the waiters whose deadline has passed."""
@@ -95,7 +95,7 @@ def _refuse(entries: Iterable[tuple[int, Waiter]], reason: Exception) -> None:
         try:
             waiter.failed(reason)
         except Exception as error:
-            report("a waiter failed as it was refused", error)
+            report("a waiter failed when it was refused", error)
 
 
 class EndOfTickScheduler:
@@ -156,5 +156,5 @@ class EndOfTickScheduler:
 
 
 def _fail(watcher: Watcher, error: Exception) -> None:
-    report("a watcher failed as it was woken", error)
+    report("a watcher failed when it was woken", error)
     watcher.fail(error)

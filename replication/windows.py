@@ -40,7 +40,7 @@ class Window:
     def reported(self, size: int) -> None:
         """Record that `size` bytes are flushed, or were not wanted any more. Raises ImpossibleCredit."""
         if not 0 <= size <= self._sent - self._reported:
-            raise ImpossibleCredit(f"{size} bytes reported, of {self._sent - self._reported} that are on the way")
+            raise ImpossibleCredit(f"{size} bytes reported, but only {self._sent - self._reported} are in flight")
         self.credit += size
         self._reported += size
         while self._on_the_way and self._on_the_way[0] <= self._reported:

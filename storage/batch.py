@@ -93,7 +93,7 @@ class BatchHeader(NamedTuple):
 def peek(data: Bytes, position: int = 0) -> BatchHeader:
     """Return the unchecked header at `position`. Raises CorruptBatch if fewer than 61 bytes remain."""
     if len(data) - position < HEADER_BYTES:
-        raise CorruptBatch(f"{len(data) - position} bytes where a batch header needs {HEADER_BYTES}")
+        raise CorruptBatch(f"{len(data) - position} bytes, but a batch header has {HEADER_BYTES}")
     return BatchHeader._make(_unpack_header(data, position))
 
 
@@ -101,14 +101,14 @@ def check(data: Bytes, position: int = 0) -> BatchHeader:
     """Return the header at `position` after a check of magic, length and CRC-32C. Raises CorruptBatch."""
     remain = len(data) - position
     if remain < HEADER_BYTES:
-        raise CorruptBatch(f"{remain} bytes where a batch header needs {HEADER_BYTES}")
+        raise CorruptBatch(f"{remain} bytes, but a batch header has {HEADER_BYTES}")
     # `_make` would count the fields again for every batch.
     header = _new(BatchHeader, _unpack_header(data, position))
     if header.magic != MAGIC:
-        raise CorruptBatch(f"magic {header.magic} where {MAGIC} belongs")
+        raise CorruptBatch(f"magic {header.magic} instead of {MAGIC}")
     size = LENGTH_PREFIX_BYTES + header.length
     if not HEADER_BYTES <= size <= remain:
-        raise CorruptBatch(f"a length of {header.length} where {remain - LENGTH_PREFIX_BYTES} bytes remain")
+        raise CorruptBatch(f"a length of {header.length}, but only {remain - LENGTH_PREFIX_BYTES} bytes remain")
     crc = crc32c(memoryview(data)[position + CRC_COVERS_FROM : position + size])
     if crc != header.crc:
         raise CorruptBatch(f"CRC-32C {crc:#010x} where the header says {header.crc:#010x}")

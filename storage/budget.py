@@ -38,5 +38,5 @@ class Budget:
         """Subtract `count` bytes. Raises UnpacksTooLarge if fewer are left."""
         if count > self.unpacked_bytes:
             allowed = f"{UNPACKED_BYTES_MAX >> 20} MiB"
-            raise UnpacksTooLarge(f"a batch that unpacks to more than {allowed}: send smaller batches")
+            raise UnpacksTooLarge(f"a batch that decompresses to more than {allowed}: send smaller batches")
         self.unpacked_bytes -= count

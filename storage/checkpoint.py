@@ -71,15 +71,19 @@ def _checked(path: str, content: bytes) -> Checkpoint:
         raise DamagedLog(path, len(content), "the file ends within its header")
     magic, version, length = _HEADER.unpack_from(content)
     if magic != MAGIC:
-        raise DamagedLog(path, 0, f"it starts with {magic!r}, not with {MAGIC!r}")
+        raise DamagedLog(path, 0, f"the file starts with {magic!r} instead of {MAGIC!r}")
     payload = content[_PAYLOAD_AT:]
     (expected,) = _CHECKSUM.unpack_from(content, _HEADER.size)
     if crc32c(payload, crc32c(content[: _HEADER.size])) != expected:
         if len(payload) < length:
-            raise DamagedLog(path, len(content), f"{length} bytes of payload were written, {len(payload)} are left")
-        raise DamagedLog(path, _HEADER.size, "the checksum does not fit what follows")
+            raise DamagedLog(
+                path, len(content), f"{length} bytes of payload were written, but only {len(payload)} are left"
+            )
+        raise DamagedLog(path, _HEADER.size, "the checksum does not match the payload")
     if not VERSION <= version <= NEWEST_VERSION:
-        raise DamagedLog(path, 4, f"version {version} is newer than this Cordwood, which knows {NEWEST_VERSION}")
+        raise DamagedLog(
+            path, 4, f"version {version} is newer than this version of Cordwood, which supports {NEWEST_VERSION}"
+        )
     if len(payload) != length:
         raise DamagedLog(path, _PAYLOAD_AT + length, f"{len(payload) - length} bytes follow the payload")
     return Checkpoint(version, payload)

@@ -88,7 +88,7 @@ def examine_in_python(content: Bytes, end: int, count: int, budget: Budget) -> b
         else:
             place, have_keys = _examine_many(content, end, count, budget)
     except IndexError as error:
-        raise InvalidRecord(f"one of {count} records reaches past the end of the batch") from error
+        raise InvalidRecord(f"one of {count} records extends past the end of the batch") from error
     if place != end:
         raise InvalidRecord(f"{end - place} bytes after the last of {count} records")
     return have_keys
@@ -245,7 +245,7 @@ def _walk(content: Bytes, end: int, place: int, deltas: range, budget: Budget) -
                 length, place = _number(content, place - 2)
         behind = place + (length >> 1)
         if length & 1 or behind > end:
-            raise InvalidRecord(f"record {delta} reaches past the end of the batch")
+            raise InvalidRecord(f"record {delta} extends past the end of the batch")
         timestamp = place = place + 1
         while content[place] > 0x7F:
             place += 1
@@ -280,7 +280,7 @@ def _walk(content: Bytes, end: int, place: int, deltas: range, budget: Budget) -
         headers = content[place]
         place = place + 1 if not headers else _behind_headers(content, place, behind, budget)
         if place != behind:
-            raise InvalidRecord(f"record {delta} is not as long as it says")
+            raise InvalidRecord(f"record {delta} has a wrong length")
     return place, have_keys
 
 

@@ -28,7 +28,7 @@ class DamagedIntervals:
         """Return the end of the undamaged part of a read. Raises DamagedLog if the read begins in damage."""
         for known in self._intervals:
             if known.position <= start < known.end:
-                raise DamagedLog(path, known.position, f"the {known.size} bytes from here on are damaged")
+                raise DamagedLog(path, known.position, f"the {known.size} bytes from this position on are damaged")
             if start < known.position < stop:
                 stop = known.position
         return stop

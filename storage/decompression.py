@@ -74,7 +74,7 @@ def unpack(batch: Bytes, header: BatchHeader, size: int) -> Body:
     except cramjam.DecompressionError as error:
         if str(error) == _NO_ROOM:
             return Body(room, size, is_whole=False)
-        raise CorruptBatch(f"{Compression(codec).name.lower()} data that does not unpack: {error}") from error
+        raise CorruptBatch(f"{Compression(codec).name.lower()} data that cannot be decompressed: {error}") from error
 
 
 def _unpack_snappy(packed: memoryview, room: bytearray) -> Body:
@@ -93,7 +93,7 @@ def _block_at(packed: memoryview, position: int) -> memoryview:
     remain = len(packed) - position - 4
     length = struct.unpack_from(">i", packed, position)[0] if remain > 0 else 0
     if not 0 < length <= remain:
-        raise CorruptBatch("a snappy block that does not fit its batch")
+        raise CorruptBatch("a snappy block of a wrong size")
     return packed[position + 4 : position + 4 + length]
 
 

@@ -73,7 +73,7 @@ class ForeignSegment(DamagedLog):
     """A segment file in a log's directory that does not belong to the log."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, 0, "its records belong to another segment, as the manifest has it")
+        super().__init__(path, 0, "according to the manifest, its records belong to another segment")
 
 
 class Truncated(StorageError):

@@ -97,7 +97,7 @@ class FlushedOffsets:
         self._slots[key], self._marks[key] = slot, FlushedOffset(end, epoch)
 
     def _damage(self, slot: int) -> DamagedLog:
-        return DamagedLog(self.file.path, slot * SLOT_BYTES, "a flush mark is not what was written")
+        return DamagedLog(self.file.path, slot * SLOT_BYTES, "a flush mark differs from what was written")
 
 
 def _is_sound(content: bytes, slot: int, key: tuple[UUID, int]) -> bool:

@@ -167,7 +167,7 @@ def read(disk: Disk, path: str, base_offset: int, segment_bytes: int) -> tuple[I
         index, damage = Index(), damage_of(error, path, 0)
         index.must_be_rewritten()
     if index.end > segment_bytes:
-        damage = DamagedLog(path, 0, "the index reaches behind the end of its segment")
+        damage = DamagedLog(path, 0, "the index extends past the end of its segment")
         index.truncate(0)
     return index, damage
 

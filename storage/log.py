@@ -106,7 +106,7 @@ class Log:
         due = self.log_end
         for header in batches:
             if header.base_offset < due:
-                raise CorruptBatch(f"offset {header.base_offset} where at least {due} is due")
+                raise CorruptBatch(f"offset {header.base_offset}, but at least {due} was expected")
             due = header.end
         view, start = memoryview(data), 0
         # The usual case of small batches: one batch, which needs no groups.

@@ -231,7 +231,7 @@ class _Opening:
         known = self._log.epochs.epoch_at(header.base_offset)
         is_on_record = known != NO_EPOCH and header.base_offset < self._replay_from
         if header.leader_epoch < known or (header.leader_epoch > known and is_on_record):
-            raise CorruptBatch(f"leader epoch {header.leader_epoch} where epoch {known} was")
+            raise CorruptBatch(f"leader epoch {header.leader_epoch} instead of epoch {known}")
         mark = self._mark
         if mark is not None and mark.rules_out(header):
             raise CorruptBatch(f"leader epoch {header.leader_epoch} before epoch {mark.leader_epoch}")

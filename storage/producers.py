@@ -83,11 +83,11 @@ class Producers:
             return None
         if header.producer_epoch < known.epoch:
             raise StaleProducerEpoch(
-                f"producer {header.producer_id} has epoch {known.epoch}, the batch {header.producer_epoch}"
+                f"producer {header.producer_id} has epoch {known.epoch}, but the batch has {header.producer_epoch}"
             )
         if header.producer_epoch > known.epoch:
             if header.base_sequence != 0:
-                raise OutOfOrderSequence(f"a new epoch of producer {header.producer_id} begins at sequence 0")
+                raise OutOfOrderSequence(f"a new epoch of producer {header.producer_id} must begin at sequence 0")
             return None
         if not known.batches or header.base_sequence == known.next_sequence:
             return None
@@ -95,7 +95,8 @@ class Producers:
             if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
                 return batch
         raise OutOfOrderSequence(
-            f"producer {header.producer_id} sent sequence {header.base_sequence} where {known.next_sequence} is due"
+            f"producer {header.producer_id} sent sequence {header.base_sequence}, but {known.next_sequence} was"
+            " expected"
         )
 
     def next_sequence(self, producer_id: int, epoch: int) -> int | None:

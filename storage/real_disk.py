@@ -66,7 +66,7 @@ class RealFile:
     def preallocate(self, position: int, length: int) -> None:
         space = os.fstatvfs(self._fd)
         if space.f_bavail * space.f_frsize < self._headroom_bytes + length:
-            raise OSError(errno.ENOSPC, "no room but what recovery needs", self._path)
+            raise OSError(errno.ENOSPC, "the rest of the free space is reserved for recovery", self._path)
         os.posix_fallocate(self._fd, position, length)
 
     def truncate(self, size: int) -> None:
@@ -175,5 +175,9 @@ def lock_directory(path: str) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise DirectoryInUse(errno.EWOULDBLOCK, "another broker is running on this directory", path) from None
+        raise DirectoryInUse(
+            errno.EWOULDBLOCK,
+            "another broker is running on this directory: stop it, or give this broker another log.dirs",
+            path,
+        ) from None
     return descriptor

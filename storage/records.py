@@ -114,9 +114,9 @@ class RecordCursor:
             try:
                 record, end = _decode_record(content, place, offset, timestamp)
             except (IndexError, UnicodeDecodeError) as error:
-                raise CorruptBatch(f"the record of offset {offset} does not parse: {error}") from error
+                raise CorruptBatch(f"the record of offset {offset} is malformed: {error}") from error
             if end != behind:
-                raise CorruptBatch(f"a record of {end - place} bytes where {behind - place} are left of it")
+                raise CorruptBatch(f"a record of {end - place} bytes, but only {behind - place} bytes remain")
             yield record
 
     def times(self) -> Iterator[tuple[int, int]]:
@@ -134,9 +134,9 @@ class RecordCursor:
                 time_delta, place = _read_varint(content, place + 1)
                 delta, place = _read_varint(content, place)
             except IndexError as error:
-                raise CorruptBatch("a record that does not parse") from error
+                raise CorruptBatch("a malformed record") from error
             if not self._delta < delta <= header.last_offset_delta:
-                raise CorruptBatch(f"an offset delta of {delta} behind one of {self._delta}")
+                raise CorruptBatch(f"an offset delta of {delta} after one of {self._delta}")
             self._place, self._delta, self.left = behind, delta, self.left - 1
             offset = header.base_offset + delta
             if offset >= self._start:
@@ -144,7 +144,7 @@ class RecordCursor:
                 yield content, place, behind, offset, timestamp
         body = self._unpacked()
         if self._place != body.end or not body.is_whole:
-            raise CorruptBatch(f"{body.end - self._place} bytes or more behind the last record")
+            raise CorruptBatch(f"{body.end - self._place} bytes or more after the last record")
 
     def _next(self) -> tuple[Content, int, int]:
         """Return the content, and the begin (after the length) and the end of the next record in it."""
@@ -153,13 +153,13 @@ class RecordCursor:
             with suppress(IndexError):
                 length, place = _read_varint(body.content, self._place)
                 if length > self.record_bytes_max:
-                    raise LargeRecord(f"a record of {length} bytes where {self.record_bytes_max} are taken")
+                    raise LargeRecord(f"a record of {length} bytes: the limit is {self.record_bytes_max}")
                 if 0 <= length <= body.end - place:
                     return body.content, place, place + length
             if body.is_whole:
                 raise CorruptBatch(f"{self.left} more records in {body.end - self._place} bytes")
             if self.unpacked_bytes_max == UNPACKED_BYTES_MAX:
-                raise CorruptBatch(f"a batch that unpacks to more than {UNPACKED_BYTES_MAX >> 20} MiB")
+                raise CorruptBatch(f"a batch that decompresses to more than {UNPACKED_BYTES_MAX >> 20} MiB")
             self.unpacked_bytes_max = min(GROWTH * self.unpacked_bytes_max, UNPACKED_BYTES_MAX)
             self._body = None
 
@@ -249,7 +249,7 @@ def _read_bytes(body: Content, position: int) -> tuple[bytes | None, int]:
     if length < 0:
         return None, position
     if position + length > len(body):
-        raise CorruptBatch(f"a field of {length} bytes where {len(body) - position} remain")
+        raise CorruptBatch(f"a field of {length} bytes, but only {len(body) - position} bytes remain")
     return bytes(body[position : position + length]), position + length
 
 

@@ -78,13 +78,13 @@ def must_follow(header: BatchHeader, due: int) -> None:
     An unsealed segment has no gaps: a flipped bit must not pass for one.
     """
     if header.base_offset != due:
-        raise CorruptBatch(f"offset {header.base_offset} where {due} is due")
+        raise CorruptBatch(f"offset {header.base_offset}, but {due} was expected")
 
 
 def must_not_fall_back(header: BatchHeader, due: int) -> None:
     """Raise CorruptBatch if the batch begins before offset `due`, or further past it than damage reaches."""
     if not due <= header.base_offset < due + GAP_MAX:
-        raise CorruptBatch(f"offset {header.base_offset} where {due} is due")
+        raise CorruptBatch(f"offset {header.base_offset}, but {due} was expected")
 
 
 def scan_all(segment: Recoverable) -> None:
@@ -150,7 +150,7 @@ def is_blank(file: File, position: int) -> bool:
 def _check_at(file: File, position: int, length: int) -> BatchHeader:
     size = peek(read_around(file, HEADER_BYTES, position)).size
     if not HEADER_BYTES <= size <= length - position:
-        raise CorruptBatch("a length that does not fit the file")
+        raise CorruptBatch("a length that exceeds the file")
     return check(read_around(file, size, position))
 
 

@@ -17,12 +17,12 @@ def write_index_again(segment: Segment) -> None:
     index.must_be_rewritten()
     segment.write_index(index, sync=True)
     if index.end < segment.size:
-        raise DamagedLog(segment.path, index.end, "no batch can be made out from here on")
+        raise DamagedLog(segment.path, index.end, "no valid batch from this position on")
     if segment.is_sealed:
         last = index[len(index) - 1]
         *_, (_, header) = segment.headers(last.position, last.end)
         if header.end != segment.end_offset:
-            what = f"it ends at offset {header.end} where {segment.end_offset} is due"
+            what = f"the segment ends at offset {header.end}, but {segment.end_offset} was expected"
             raise DamagedLog(segment.path, last.position, what)
 
 

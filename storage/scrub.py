@@ -159,11 +159,11 @@ def _index_of(disk: Disk, segment: SegmentView) -> tuple[Index, DamagedLog | Non
         with closing(disk.open(path)) as file:
             index, damage = load(file, segment.base_offset)
     except FileNotFoundError:
-        return Index(), None if segment.proofs is not None else DamagedLog(path, 0, "it is gone")
+        return Index(), None if segment.proofs is not None else DamagedLog(path, 0, "the file is missing")
     except OSError as error:
         return Index(), damage_of(error, path, 0)
     if damage is None and segment.proofs is None and index.end != segment.size:
-        damage = IncompleteIndex(path, 0, f"it covers {index.end} bytes of a segment that has {segment.size}")
+        damage = IncompleteIndex(path, 0, f"the index covers {index.end} bytes, but the segment has {segment.size}")
     return index, damage
 
 
@@ -175,7 +175,7 @@ def _prove_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator[
     try:
         file = disk.open(path)
     except FileNotFoundError:
-        yield DamagedLog(path, 0, "it is missing")
+        yield DamagedLog(path, 0, "the file is missing")
         return
     except OSError as error:
         yield damage_of(error, path, 0)
@@ -186,8 +186,10 @@ def _prove_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator[
             data = read_each(file, intervals)
             for interval, content in zip(intervals, data, strict=True):
                 if content is None or crc32c(content) != interval.crc:
-                    what = "not what was written" if content is not None else "what the disk cannot read"
-                    yield DamagedLog(path, interval.position, f"the {interval.size} bytes from here on are {what}")
+                    what = "not what was written" if content is not None else "unreadable"
+                    yield DamagedLog(
+                        path, interval.position, f"the {interval.size} bytes from this position on are {what}"
+                    )
                     return
                 if interval.position >= segment.decoded_to:
                     yield from _undecodable(path, interval.position, content)

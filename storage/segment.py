@@ -398,7 +398,7 @@ class Segment:
         try:
             file = self._disk.open(self.path)
         except FileNotFoundError:
-            what = f"it is missing, with the records from offset {self.base_offset} to {self.end_offset}"
+            what = f"the file is missing, with the records from offset {self.base_offset} to {self.end_offset}"
             raise DamagedLog(self.path, 0, what) from None
         except OSError as error:
             raise read_failed(error, self.path, 0) from error
@@ -440,7 +440,7 @@ class Segment:
         if row < len(index):
             return index[row]
         if not still_open.size:
-            raise DamagedLog(self.path, index.end, "no batch can be made out from here on")
+            raise DamagedLog(self.path, index.end, "no valid batch from this position on")
         return still_open
 
     def _pread(self, position: int, length: int, wait: bool) -> Bytes:
@@ -458,7 +458,7 @@ class Segment:
         except OSError as error:
             raise read_failed(error, self.path, position) from error
         if len(data) != length:
-            raise DamagedLog(self.path, position + len(data), "the file ends where batches should be")
+            raise DamagedLog(self.path, position + len(data), "the file ends before the end of its batches")
         return data
 
     def _read_interval(self, interval: Interval, wait: bool) -> Bytes:
@@ -473,7 +473,7 @@ class Segment:
     def _prove(self, interval: Interval, data: Bytes) -> None:
         if crc32c(data) != interval.crc:
             self.damaged.add(interval)
-            what = f"the {interval.size} bytes from here on are not what was written"
+            what = f"the {interval.size} bytes from this position on are not what was written"
             raise DamagedLog(self.path, interval.position, what)
 
     def _reserve(self, size: int) -> None:

@@ -27,9 +27,9 @@ def loss_of(disk: Disk, path: str, size: int) -> DamagedLog | None:
     try:
         file = disk.open(path)
     except FileNotFoundError:
-        return DamagedLog(path, 0, "it is missing")
+        return DamagedLog(path, 0, "the file is missing")
     except OSError as error:
         return damage_of(error, path, 0)
     with closing(file):
         length = file.size()
-    return DamagedLog(path, length, f"it ends here, where {size} bytes were written") if length < size else None
+    return DamagedLog(path, length, f"the file ends here, but {size} bytes were written") if length < size else None

@@ -140,11 +140,11 @@ class SegmentRebuild:
                 break
             is_first_readable = due == self._log_start and header.base_offset < due < header.end
             if header.base_offset != due and not is_first_readable:
-                raise CorruptBatch(f"offset {header.base_offset} where {due} is due")
+                raise CorruptBatch(f"offset {header.base_offset}, but {due} was expected")
             if header.end > missing.end:
-                raise CorruptBatch(f"a batch up to offset {header.end} where {missing.end} follows")
+                raise CorruptBatch(f"a batch up to offset {header.end}, but the next one starts at {missing.end}")
             if header.leader_epoch != (known := self._epochs.epoch_at(due)):
-                raise CorruptBatch(f"leader epoch {header.leader_epoch} where epoch {known} was")
+                raise CorruptBatch(f"leader epoch {header.leader_epoch} instead of epoch {known}")
             taken.append(header)
             due = header.end
         if not taken:

@@ -39,7 +39,7 @@ class Slice:
         """
         segment = self.segment
         if segment.cuts != self.cuts:
-            raise Truncated(f"{segment.path} was cut")
+            raise Truncated(f"{segment.path} was truncated")
         end = segment.piece_end(self.start, self.stop, PIECE_BYTES, wait=wait)
         piece = segment.read(self.start, end, wait=wait)
         self.start = end

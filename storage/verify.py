@@ -116,7 +116,7 @@ class _SegmentCheck:
     def run(self, path: str) -> Iterator[Finding]:
         base = int(path.rpartition("/")[2].removesuffix(".log"))
         if self.due not in (-1, base):
-            yield Finding(path, 0, f"it begins at offset {base}, and the segment before ends at {self.due}")
+            yield Finding(path, 0, f"the segment begins at offset {base}, but the previous one ends at {self.due}")
         self.due = base
         index, damage = self._index(path, base)
         if damage is not None:
@@ -147,7 +147,7 @@ class _SegmentCheck:
             self.due = -1
             return
         if self.due not in (-1, base + interval.offset) and base + interval.offset < self.due:
-            yield Finding(file.path, interval.position, f"offset {base + interval.offset} where {self.due} is due")
+            yield Finding(file.path, interval.position, f"offset {base + interval.offset}, but {self.due} was expected")
         position = 0
         while position < len(data):
             header = peek(data, position)
@@ -178,9 +178,9 @@ class _SegmentCheck:
     def _complaint(self, header: BatchHeader) -> str | None:
         """Return the error in a batch's offset or epoch, which its own checksum does not cover; None if it has none."""
         if self.due not in (-1, header.base_offset):
-            return f"offset {header.base_offset} where {self.due} is due"
+            return f"offset {header.base_offset}, but {self.due} was expected"
         if header.leader_epoch < self._latest_epoch:
-            return f"leader epoch {header.leader_epoch} behind epoch {self._latest_epoch}"
+            return f"leader epoch {header.leader_epoch} after epoch {self._latest_epoch}"
         if self._mark is not None and self._mark.rules_out(header):
             return f"leader epoch {header.leader_epoch} before epoch {self._mark.leader_epoch}"
         return None
@@ -209,7 +209,7 @@ def _first_damage(data: bytes) -> tuple[int, str]:
             position += check(data, position).size
         except CorruptBatch as corrupt:
             return position, str(corrupt)
-    return 0, f"an offset or epoch in the {len(data)} bytes from here on is not what was written"
+    return 0, f"an offset or epoch in the {len(data)} bytes from this position on is not what was written"
 
 
 def _first_non_zero(file: File, position: int) -> int:

@@ -63,8 +63,8 @@ class Committed:
         due = self._sequences.get(key, 0)
         if header.base_sequence != due:
             sentence = (
-                f"{self._name}: producer {header.producer_id} has sequence {header.base_sequence} at offset "
-                f"{header.base_offset} where {due} is due"
+                f"{self._name}: producer {header.producer_id} has sequence {header.base_sequence} at offset"
+                f" {header.base_offset}, but {due} was expected"
             )
             yield "rule-9", sentence
         self._sequences[key] = header.last_sequence + 1

@@ -74,7 +74,7 @@ class IsrChanges:
                 # retries the command.
                 _events.warning("isr.unknown", partitions=len(changes), reason=str(failure))
                 if not isinstance(failure, QuorumFailed):
-                    report("in-sync sets could not be proposed", failure)
+                    report("the ISR changes could not be proposed", failure)
                 await asyncio.sleep(RETRY_S)
                 continue
             break

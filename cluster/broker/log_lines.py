@@ -7,12 +7,13 @@ import structlog
 
 LINES_MAX = 100
 INTERVAL_S = 10.0
+_FIRST = ("timestamp", "level", "event")
 
 
 def processors_of(log_format: str, node_id: int, *, is_terminal: bool) -> list[Any]:
     """Return structlog's processors for a format. `auto` is text on a terminal, and logfmt elsewhere.
 
-    Lines in logfmt and JSON have the broker's id.
+    Every line begins with timestamp, level and event. Lines in logfmt and JSON have the broker's id.
     """
     if log_format == "auto":
         log_format = "text" if is_terminal else "logfmt"
@@ -27,8 +28,14 @@ def processors_of(log_format: str, node_id: int, *, is_terminal: bool) -> list[A
         structlog.processors.TimeStamper(fmt="iso"),
         *origin,
         structlog.processors.ExceptionRenderer(),
+        _in_order,
         _renderer(log_format),
     ]
+
+
+def _in_order(_logger: object, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Put the timestamp, the level and the event first."""
+    return {key: event[key] for key in _FIRST} | event
 
 
 def _renderer(log_format: str) -> Any:

@@ -37,12 +37,12 @@ class PeerDirectory:
         """
         image = self._quorum.image
         if hello.cluster_id != image.cluster_id:
-            return f"it is of cluster {hello.cluster_id}, and this is {image.cluster_id}"
+            return f"it belongs to cluster {hello.cluster_id}, but this broker to {image.cluster_id}"
         known = image.brokers.get(BrokerId(hello.broker_id))
         if known is None:
             return "no such broker is registered"
         if (known.incarnation, known.epoch) != (hello.incarnation, hello.broker_epoch):
-            return f"broker epoch {known.epoch} is registered, and it is in epoch {hello.broker_epoch}"
+            return f"broker epoch {known.epoch} is registered, but its epoch is {hello.broker_epoch}"
         return None
 
     def nearest(self, partition: Partition, rack: str, offset: int) -> int | None:

@@ -135,7 +135,7 @@ def exception_handler(failure: "asyncio.Future[str]") -> Callable[[asyncio.Abstr
         _events.error("callback.failed", message=context.get("message"), exc_info=error)
         is_over = CONTAINED in context or "protocol" in context
         if isinstance(error, AssertionError) and not is_over and not failure.done():
-            failure.set_result(f"a broken invariant: {error}")
+            failure.set_result(f"an invariant was violated: {error}")
 
     return handle
 

@@ -38,7 +38,7 @@ def open_quorum(
     snapshot_interval_bytes = settings.metadata_log_max_record_bytes_between_snapshots
 
     def on_failure(error: QuorumFailed) -> None:
-        failed(f"this broker can no longer take part in the metadata: {error}")
+        failed(f"this broker has lost the metadata log and must stop: {error}")
 
     async def sync(file: Syncable) -> None:
         await run_blocking(file.sync)

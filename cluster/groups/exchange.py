@@ -122,9 +122,9 @@ class SavedGroup:
 class Purpose(Enum):
     """The reason to write a GroupMetadata record, and so the next step after the write."""
 
-    EMPTIED = "its last member has gone"
-    ASSIGNED = "its leader has shared out the partitions"
-    REPLACED = "a static member has come back under a new id"
+    EMPTIED = "the last member left"
+    ASSIGNED = "the group leader assigned the partitions"
+    REPLACED = "a static member rejoined with a new member id"
 
 
 @dataclass(frozen=True, slots=True)

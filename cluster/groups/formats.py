@@ -152,7 +152,7 @@ class _Fields:
         """Read the version. Raises CorruptBatch for one of a newer broker: to guess its fields would lose offsets."""
         version = self.int16()
         if not 0 <= version <= _FIRST_FLEXIBLE:
-            raise CorruptBatch(f"a value of version {version}, where up to {_FIRST_FLEXIBLE} are known")
+            raise CorruptBatch(f"a value of version {version}, but only versions up to {_FIRST_FLEXIBLE} are known")
         self._is_flexible = version >= _FIRST_FLEXIBLE
         return version
 
@@ -197,7 +197,9 @@ class _Fields:
     def _take(self, length: int) -> bytes:
         end = self._position + length
         if end > len(self._content):
-            raise CorruptBatch(f"a field of {length} bytes where {len(self._content) - self._position} remain")
+            raise CorruptBatch(
+                f"a field of {length} bytes, but only {len(self._content) - self._position} bytes remain"
+            )
         taken = self._content[self._position : end]
         self._position = end
         return taken

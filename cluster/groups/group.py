@@ -73,7 +73,7 @@ class Group(Rebalance):
         for member in self.members:
             member.restart_session(now_ms)
         if len(self.members) > self.settings.size_max:
-            self._prepare(f"{len(self.members)} members where {self.settings.size_max} may be", now_ms)
+            self._prepare(f"{len(self.members)} members, but the limit is {self.settings.size_max}", now_ms)
 
     def join(self, request: Join, request_id: RequestId, new_id: str, now_ms: int) -> None:
         """Handle JoinGroup. `new_id` is the id for a new member."""
@@ -257,7 +257,7 @@ class Group(Rebalance):
             self.effects.append(Store(Purpose.REPLACED, self._saved(shares), (answer,)))
         else:
             # The leader may be assigning partitions to the old id, or the protocol changes.
-            self._prepare(f"static member {request.instance_id} came back{_because(request)}", now_ms)
+            self._prepare(f"static member {request.instance_id} rejoined{_because(request)}", now_ms)
 
     def _returned(self, member: Member, request: Join, former_leader: str | None) -> JoinReply:
         """Return the reply to a static member that came back. A client without KIP-814 must not learn that it leads."""

@@ -131,7 +131,7 @@ class Rebalance:
                 member.restart_session(now_ms)
             else:
                 self._dismiss(member.id, ErrorCode.unknown_member_id)
-                self._rebalance_or_complete(f"{member.id} was not heard of in time", now_ms)
+                self._rebalance_or_complete(f"{member.id} sent no heartbeat within its session timeout", now_ms)
 
     def _deadlines(self) -> Iterator[int]:
         yield from self.members.pending.values()

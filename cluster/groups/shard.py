@@ -37,9 +37,9 @@ class SavedValue:
 class Readiness(Enum):
     """The states of a shard. Only a ready one can be served."""
 
-    LOADING = "its records are being read, or wait to be committed"
-    READY = "it is in memory"
-    DAMAGED = "its records cannot be read"
+    LOADING = "loading: its records are being read, or are not committed yet"
+    READY = "loaded"
+    DAMAGED = "failed: its records cannot be read"
 
 
 class Shard:

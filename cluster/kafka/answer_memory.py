@@ -114,7 +114,7 @@ class AnswerMemory:
             self._retries = 0
             newest = next(reversed(self._growing))
             self._pool.closes += 1
-            newest.slot.connection.close("there is no room for its answer: others hold the memory")
+            newest.slot.connection.close("no memory for its response: the pool is full")
             self._give_up(newest)
 
     def _give_up(self, growing: GrowingAnswer) -> None:

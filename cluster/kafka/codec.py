@@ -55,7 +55,7 @@ def read_head(frame: memoryview, flexible: Callable[[int, int], bool]) -> Reques
             # Fast path: 0 stands for no tagged fields, the usual case.
             position = position + 1 if frame[position] == 0 else skip_tags(frame, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise Malformed(f"no request header: {error}") from error
+        raise Malformed(f"a malformed request header: {error}") from error
     return RequestHead(api_key, version, correlation_id, client_id, position)
 
 

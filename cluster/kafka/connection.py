@@ -289,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
             self._read_on()
 
     def fail(self, error: Exception) -> None:
-        self.close(f"an answer could not be sent: {error!r}")
+        self.close(f"a response could not be sent: {error!r}")
 
     def shrink(self) -> None:
         """Free the receive buffer if it is empty."""
@@ -493,7 +493,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close: a response was sent in part and cannot be completed. The client's retry gets an error code."""
         if isinstance(error, DamagedLog):
             self._owner.damaged(error)
-        self.close(f"an answer could not be read from the log: {error!r}")
+        self.close(f"a response could not be read from the log: {error!r}")
 
 
 def _large(size: int) -> int:

@@ -127,7 +127,7 @@ class ConnectionMemory:
                 continue
             pool.closes += 1
             stalled_s = self._loop.time() - oldest.stalled_at
-            oldest.close(f"{oldest.unsent_bytes} bytes of answers have not been taken for {stalled_s:.1f} s")
+            oldest.close(f"{oldest.unsent_bytes} bytes of responses have not been read for {stalled_s:.1f} s")
 
     def _end_one_stalled(self) -> None:
         """Close the connection that has been stalled for longest, if that is longer than HELD_S_MAX."""
@@ -136,7 +136,7 @@ class ConnectionMemory:
         oldest = min(stalled, key=lambda each: each.stalled_at, default=None)
         if oldest is not None and now - oldest.stalled_at > HELD_S_MAX:
             self.pools.unsent.closes += 1
-            oldest.close(f"{oldest.unsent_bytes} bytes of answers are not taken, and others wait for memory")
+            oldest.close(f"{oldest.unsent_bytes} bytes of responses are not read, and other clients wait for memory")
 
     def _schedule(self) -> None:
         if self._timer is None:
@@ -179,7 +179,9 @@ class ConnectionMemory:
         for holder in holders:
             pool.closes += 1
             size = holder.receive_bytes + holder.pending_bytes
-            holder.close(f"it holds {size} bytes, does not get on, and others wait for memory")
+            holder.close(
+                f"it holds {size} bytes of an incomplete request without progress, and other clients wait for memory"
+            )
 
     def _is_unanswered(self, holder: Holder) -> bool:
         since = holder.pending_since

@@ -41,7 +41,10 @@ class Owner(Protocol):
 def why_not(owner: Owner, size: int, arrived: memoryview) -> str | None:
     """Return why a request of `size` bytes is refused, given its first bytes; None if it is not, or not yet known."""
     if not REQUEST_BYTES_MIN <= size <= owner.request_bytes_max:
-        return f"a request of {size} bytes, where {REQUEST_BYTES_MIN} to {owner.request_bytes_max} are taken"
+        return (
+            f"a request of {size} bytes: the limits are {REQUEST_BYTES_MIN} to {owner.request_bytes_max}"
+            " (socket.request.max.bytes)"
+        )
     if size > owner.other_bytes_max and len(arrived) >= KEY_BYTES and (key := _read_key(arrived)[0]) != ApiKey.PRODUCE:
-        return f"a request of {size} bytes to API {key}, where {owner.other_bytes_max} are taken"
+        return f"a request of {size} bytes to API {key}: the limit is {owner.other_bytes_max}"
     return None

@@ -138,7 +138,7 @@ class Dispatcher:
             slot.fill([api_versions.unsupported(head.correlation_id, self._services.served_apis)])
             return
         if api is None or head.version not in api.versions:
-            raise Malformed(f"API {head.api_key} in version {head.version}, which this broker does not serve")
+            raise Malformed(f"API {head.api_key} in version {head.version}, which is not supported")
         if not slot.reserve(decoded_bytes(slot.size), alone=True):
             # As in Kafka, a connection's next request begins after the previous one has ended: a client that pipelines
             # requests shares the broker fairly, sees its own effects in order, and has one response in memory.

@@ -50,7 +50,7 @@ def read_fetch(head: RequestHead, frame: memoryview) -> Steps[FetchRequest]:
     try:
         return (yield from _read(head.version, frame, head.body))
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise Malformed(f"a fetch request that does not parse: {error}") from error
+        raise Malformed(f"a malformed fetch request: {error}") from error
 
 
 def _read(version: int, frame: memoryview, position: int) -> Steps[FetchRequest]:

@@ -34,7 +34,7 @@ class Bounded:
     def take(self, count: int, position: int) -> None:
         """Charge an array's items to the budget. Raises Malformed if it is exceeded, or the frame is too short."""
         if count > len(self.frame) - position:
-            raise Malformed(f"an array of {count} items where {len(self.frame) - position} bytes remain")
+            raise Malformed(f"an array of {count} items, but only {len(self.frame) - position} bytes remain")
         self.items_left -= count
         if self.items_left < 0:
             raise Malformed(f"more than {self.items_max} items in one request")
@@ -105,7 +105,7 @@ def _array_reader(one: Read, inner: StepwiseRead | None, flexible: bool, nullabl
         count, position = read_length(frame, position, flexible)
         if count < 0:
             if not nullable:
-                raise Malformed("null where an array belongs")
+                raise Malformed("null instead of an array")
             return None, position
         bounded.take(count, position)
         items = []

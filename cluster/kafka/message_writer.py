@@ -50,7 +50,7 @@ class Answer:
         self.size += len(self.chunks[-1])
         self.buffer = io.BytesIO()
         if self.size > ANSWER_BYTES_MAX:
-            raise AnswerTooLarge(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+            raise AnswerTooLarge(f"a response of more than {ANSWER_BYTES_MAX} bytes")
 
 
 def writing(schema: Any, head: bytes, message: Any, answer: Answer) -> Steps[list[bytes]]:

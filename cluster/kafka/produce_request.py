@@ -48,7 +48,7 @@ def read_produce(head: RequestHead, frame: memoryview) -> Steps[ProduceRequest]:
     try:
         return (yield from _read(head.version, frame, head.body))
     except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise Malformed(f"a produce request that does not parse: {error}") from error
+        raise Malformed(f"a malformed produce request: {error}") from error
 
 
 def read_lone(head: RequestHead, frame: memoryview) -> ProduceRequest | None:

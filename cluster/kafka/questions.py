@@ -59,7 +59,7 @@ def decode_response(request: type, frame: memoryview) -> Any:
         raise
     except Exception as error:
         # kio raises several kinds of errors for invalid bytes.
-        raise Malformed(f"a response that does not parse: {error}") from error
+        raise Malformed(f"a malformed response: {error}") from error
     return response
 
 

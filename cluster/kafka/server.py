@@ -189,7 +189,7 @@ class Server:
             if connection.partial_for(now) > PARTIAL_FRAME_AFTER_S:
                 connection.close(f"a request has been incomplete for {connection.partial_for(now):.0f} s")
             elif connection.stalled_for(now) > STALLED_AFTER_S:
-                connection.close(f"answers have not been taken for {connection.stalled_for(now):.0f} s")
+                connection.close(f"responses have not been read for {connection.stalled_for(now):.0f} s")
             elif not connection.is_waited_for and idle_s > idle_after_s:
                 connection.close()
             elif idle_s > SHRINK_AFTER_S:

@@ -57,5 +57,9 @@ class Watchdog:
                     held_seconds=round(longest.seconds, 3),
                 )
             else:
-                _events.warning("loop.stalled", seconds=round(late_s, 3), api="none: no request held it as long")
+                _events.warning(
+                    "loop.stalled",
+                    seconds=round(late_s, 3),
+                    api="none: no single request blocked the loop for most of that time",
+                )
         self._wind_up()

@@ -91,7 +91,7 @@ def read_string(frame: memoryview, position: int, flexible: bool) -> tuple[str |
     if length < 0:
         return None, position
     if length > STRING_BYTES_MAX:
-        raise Malformed(f"a string of {length} bytes, where {STRING_BYTES_MAX} are taken")
+        raise Malformed(f"a string of {length} bytes: the limit is {STRING_BYTES_MAX}")
     end = behind(frame, position, length)
     return str(frame[position:end], "utf-8"), end
 
@@ -103,7 +103,7 @@ def read_count(frame: memoryview, position: int, flexible: bool, item_bytes: int
     """
     count, position = read_length(frame, position, flexible)
     if count > ITEMS_MAX or count * item_bytes > len(frame) - position:
-        raise Malformed(f"an array of {count} items where {len(frame) - position} bytes remain")
+        raise Malformed(f"an array of {count} items, but only {len(frame) - position} bytes remain")
     return count if count > 0 else 0, position
 
 
@@ -122,7 +122,7 @@ def behind(frame: memoryview, position: int, length: int) -> int:
     """Return the position after `length` bytes. Raises Malformed past the frame's end."""
     end = position + length
     if end > len(frame):
-        raise Malformed(f"a field of {length} bytes where {len(frame) - position} remain")
+        raise Malformed(f"a field of {length} bytes, but only {len(frame) - position} bytes remain")
     return end
 
 
@@ -130,7 +130,7 @@ def skip_tags(frame: memoryview, position: int) -> int:
     """Return the position after a structure's tagged fields. Raises IndexError at the frame's end, and Malformed."""
     count, position = read_uvarint(frame, position)
     if count > TAGS_MAX:
-        raise Malformed(f"{count} tagged fields in one structure, where {TAGS_MAX} are taken")
+        raise Malformed(f"{count} tagged fields in one structure: the limit is {TAGS_MAX}")
     for _ in range(count):
         _, position = read_uvarint(frame, position)
         size, position = read_uvarint(frame, position)

@@ -319,10 +319,10 @@ def decode(data: bytes) -> Command:
     try:
         kind, *fields = unpack(data)
         if kind not in _READERS:
-            raise UnknownCommand(f"no command has the number {kind}: a newer Cordwood wrote it")
+            raise UnknownCommand(f"unknown command {kind}, written by a newer version of Cordwood")
         command: Command = _READERS[kind](tuple(fields))
     except (TypeError, ValueError) as error:
-        raise UnknownCommand(f"{len(data)} bytes that do not read as a command: {error}") from None
+        raise UnknownCommand(f"{len(data)} bytes that are not a valid command: {error}") from None
     return command
 
 

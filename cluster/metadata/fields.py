@@ -56,26 +56,26 @@ def reader_of(annotation: Any, special: dict[Any, Reader]) -> Reader:
 def text(value: Any) -> str:
     """Return `value` if it is a string. Raises ValueError."""
     if type(value) is not str:
-        raise ValueError(f"{type(value).__name__} where a text belongs")
+        raise ValueError(f"{type(value).__name__} instead of a string")
     return value
 
 
 def _whole_number(value: Any) -> int:
     if type(value) is not int or not -_INT_MAX - 1 <= value <= _INT_MAX:
-        raise ValueError(f"{value!r:.20} where a whole number belongs")
+        raise ValueError(f"{value!r:.20} instead of an integer")
     return value
 
 
 def _broker_id(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= BROKER_ID_MAX:
-        raise ValueError(f"{value!r:.20} where the id of a broker belongs")
+        raise ValueError(f"{value!r:.20} instead of a broker id")
     return value
 
 
 def _instance_of(kind: type) -> Reader:
     def read(value: Any) -> Any:
         if type(value) is not kind:
-            raise ValueError(f"{type(value).__name__} where {kind.__name__} belongs")
+            raise ValueError(f"{type(value).__name__} instead of {kind.__name__}")
         return value
 
     return read
@@ -101,5 +101,5 @@ def _optional_reader(annotation: Any, special: dict[Any, Reader]) -> Reader:
 
 def _sequence(value: Any) -> Sequence[Any]:
     if type(value) is not tuple:
-        raise ValueError(f"{type(value).__name__} where a sequence belongs")
+        raise ValueError(f"{type(value).__name__} instead of a sequence")
     return value

@@ -84,7 +84,9 @@ class ImageBuilder:
             raise
         except Exception as error:
             self._delta.undo()
-            raise CommandRefused(ErrorCode.unknown_server_error, f"It breaks an invariant: {error!r}") from error
+            raise CommandRefused(
+                ErrorCode.unknown_server_error, f"The command violates an invariant: {error!r}"
+            ) from error
 
     def _change_by(self, command: Command, index: int) -> None:  # noqa: C901 - one case a command
         match command:

@@ -174,7 +174,7 @@ def check(path: str, data: bytes) -> Content:
     """Parse strictly, for offline verification: as `parse`, but a torn write at the end raises DamagedLog too."""
     content = parse(path, data)
     if content.end < len(data):
-        raise DamagedLog(path, content.end, f"{len(data) - content.end} bytes are no record: torn or damaged")
+        raise DamagedLog(path, content.end, f"{len(data) - content.end} bytes are not a valid record: torn or damaged")
     return content
 
 
@@ -190,7 +190,7 @@ def parse(path: str, data: bytes) -> Content:
         _take(path, content, kind, body)
         content.end += _RECORD_BYTES + len(body)
     if content.end < _synced_end_behind(data, content.end):
-        raise DamagedLog(path, content.end, "a record that had been synced is no longer sound")
+        raise DamagedLog(path, content.end, "a synced record is damaged")
     return content
 
 
@@ -238,9 +238,11 @@ def _check_header(path: str, data: bytes) -> None:
         raise DamagedLog(path, len(data), "the file ends within its header")
     magic, version, checksum = _HEADER.unpack_from(data)
     if magic != MAGIC or crc32c(data[: _HEADER.size - _CHECKSUM.size]) != checksum:
-        raise DamagedLog(path, 0, "the header is not that of a metadata journal")
+        raise DamagedLog(path, 0, "the header is not a metadata journal's")
     if version != VERSION:
-        raise DamagedLog(path, len(MAGIC), f"version {version} is newer than this Cordwood, which knows {VERSION}")
+        raise DamagedLog(
+            path, len(MAGIC), f"version {version} is newer than this version of Cordwood, which supports {VERSION}"
+        )
 
 
 def _record_at(data: bytes, position: int) -> tuple[int, bytes] | None:
@@ -272,7 +274,7 @@ def _take(path: str, content: Content, kind: int, body: bytes) -> None:
         case _Kind.MARK:
             content.committed, _ = _MARK.unpack(body)
         case _:
-            raise DamagedLog(path, content.end, f"a record of kind {kind}: a newer Cordwood wrote it")
+            raise DamagedLog(path, content.end, f"a record of kind {kind}, written by a newer version of Cordwood")
 
 
 def _synced_end_behind(data: bytes, position: int) -> int:

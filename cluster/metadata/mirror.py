@@ -59,7 +59,7 @@ class MirroredDisk:
         return self._disk.total_bytes(path)
 
     def _second(self, path: str) -> str:
-        assert path == self._directory or path.startswith(f"{self._directory}/"), "only this directory has a copy"
+        assert path == self._directory or path.startswith(f"{self._directory}/"), "this directory has the only copy"
         return copy_of(self._directory) + path[len(self._directory) :]
 
 

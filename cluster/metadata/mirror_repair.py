@@ -50,7 +50,7 @@ def repair_copies(disk: Disk, directory: str) -> tuple[Snapshot | None, list[Dam
     copies, unsound = _read_both(disk, directory)
     if not any(copy.data for copy in copies):
         other = unsound[1] if len(unsound) > 1 else "there is nothing"
-        raise DamagedLog(unsound[0].path, unsound[0].position, f"{unsound[0].what}; and in the other copy, {other}")
+        raise DamagedLog(unsound[0].path, unsound[0].position, f"{unsound[0].what}; the other copy: {other}")
     damage += unsound or _losses(copies) or _alterations(copies)
     best = max(copies, key=lambda copy: (copy.index, copy.committed, copy.end))
     _replace(disk, best, second if best.directory == directory else directory)
@@ -96,7 +96,7 @@ def _read(disk: Disk, directory: str) -> _Copy:
     path = f"{directory}/{journal.NAME}"
     if not disk.exists(path):
         if known is not None:
-            raise DamagedLog(path, 0, f"it is gone, and {snapshot.name_of(known)} is not all there was")
+            raise DamagedLog(path, 0, f"the file is missing, and {snapshot.name_of(known)} is not complete")
         return _Copy(directory, None, b"", 0, 0, 0)
     data = _content(disk, path)
     if data is None:
@@ -106,12 +106,16 @@ def _read(disk: Disk, directory: str) -> _Copy:
     if content.entries:
         first, last = content.entries[0].index, content.entries[-1].index
         if first > index + 1:
-            raise DamagedLog(path, 0, f"it starts at entry {first}, and no snapshot reaches there")
+            raise DamagedLog(
+                path, 0, f"the journal starts at entry {first}, and no snapshot covers the entries before it"
+            )
         if last < index:
-            raise DamagedLog(path, content.end, f"it ends at entry {last}, and the snapshot has entry {index}")
+            raise DamagedLog(path, content.end, f"the journal ends at entry {last}, but the snapshot at entry {index}")
         index = last
     if index < content.committed:
-        raise DamagedLog(path, content.end, f"entry {content.committed} had been synced, and it ends at entry {index}")
+        raise DamagedLog(
+            path, content.end, f"entry {content.committed} was synced, but the journal ends at entry {index}"
+        )
     return _Copy(directory, known, data, content.end, index, content.committed)
 
 
@@ -149,7 +153,9 @@ def _losses(copies: list[_Copy]) -> list[DamagedLog]:
     """Return the copies that end before an entry that, by the other copy, had been synced in both."""
     committed = max(copy.committed for copy in copies)
     return [
-        DamagedLog(copy.journal_path, copy.end, f"entry {committed} had been synced, and it ends at entry {copy.index}")
+        DamagedLog(
+            copy.journal_path, copy.end, f"entry {committed} was synced, but the journal ends at entry {copy.index}"
+        )
         for copy in copies
         if copy.index < committed
     ]
@@ -159,7 +165,7 @@ def _alterations(copies: list[_Copy]) -> list[DamagedLog]:
     """Return the ends that look torn, and are damage according to the other copy."""
     one, other = copies
     return [
-        DamagedLog(copy.journal_path, copy.end, "it differs from the other copy, and not as a torn write does")
+        DamagedLog(copy.journal_path, copy.end, "the file differs from the other copy in more than a torn write")
         for copy, whole in ((one, other), (other, one))
         if copy.end < len(copy.data) and not _is_torn(copy.data, whole.data[: whole.end], copy.end)
     ]

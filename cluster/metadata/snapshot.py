@@ -62,13 +62,13 @@ def read_newest(disk: Disk, directory: str) -> Snapshot | None:
     name, index, term = found[-1]
     path = f"{directory}/{name}"
     payload = checkpoint.read(disk, path)
-    assert payload is not None, "it was listed"
+    assert payload is not None, "the file was listed and is missing"
     try:
         image = decode(payload)
     except (ValueError, TypeError, LookupError) as error:
-        raise DamagedLog(path, 0, f"it does not read as an image: {error}") from None
+        raise DamagedLog(path, 0, f"the file is not a valid image: {error}") from None
     if image.index != index:
-        raise DamagedLog(path, 0, f"it holds the image of entry {image.index}")
+        raise DamagedLog(path, 0, f"the file has the image of entry {image.index}")
     return Snapshot(image, term)
 
 
@@ -113,7 +113,7 @@ def decode(payload: bytes) -> Image:
     """Decode an image. Raises ValueError, TypeError or LookupError for anything else."""
     version, *rest = unpack(payload)
     if version not in range(1, VERSION + 1):
-        raise ValueError(f"version {version} is not known to this Cordwood, which knows those up to {VERSION}")
+        raise ValueError(f"version {version} is newer than this version of Cordwood, which supports {VERSION}")
     if version < _FIRST_WITH_ACLS:
         rest.append(())
     if version < _FIRST_WITH_RECENT:

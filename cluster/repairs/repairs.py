@@ -289,7 +289,7 @@ class Repairs:
         if cut is None or await self._truncations.make(cut):
             self._returning.setdefault(partition, []).extend(self._pending_repairs.pop(partition).damage)
         elif self._may_be_cut(partition, pending):
-            await self._rest(partition, error="its log could not be cut")
+            await self._rest(partition, error="its log could not be truncated")
 
     async def _rest(self, partition: Partition, **what_failed: object) -> None:
         _events.error("replica.not_repaired", topic=partition.topic, partition=partition.index, **what_failed)

@@ -59,6 +59,6 @@ class DecodeQueue:
         self._pool.waits += not self._pool.has_room(size)
         while not self._pool.has_room(size):
             if loop.time() > give_up_at:
-                raise OutOfResources(f"no room to unpack {size} bytes of records: other clients hold the memory")
+                raise OutOfResources(f"no memory to decompress {size} bytes of records: the pool is full")
             await asyncio.sleep(RETRY_INTERVAL_S)
         self._pool.used += size

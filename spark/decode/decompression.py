@@ -123,7 +123,7 @@ def _decompress_snappy(packed: memoryview, room: memoryview) -> int:
             raise CorruptBatch("a snappy block cut short") from error
         position += 4
         if not 0 < length <= len(packed) - position:
-            raise CorruptBatch("a snappy block that does not fit its batch")
+            raise CorruptBatch("a snappy block of a wrong size")
         filled += int(cramjam.snappy.decompress_raw_into(packed[position : position + length], room[filled:]))
         position += length
     return filled

@@ -156,8 +156,8 @@ MUTANTS = (
     Mutant(
         "one-broken-waiter-stops-the-others",
         "replication/waiters.py",
-        "            try:\n                waiter.reached()\n            except Exception as error:\n"
-        '                report("a waiter failed as its offset was reached", error)\n',
+        "            try:\n                waiter.reached()\n            except Exception as error:"
+        '\n                report("a waiter failed when its offset was reached", error)\n',
         "            waiter.reached()\n",
         "What fails in one client's answer fails no other's.",
         "Producers are not answered.",

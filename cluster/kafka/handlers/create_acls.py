@@ -54,7 +54,7 @@ async def _create(wanted: Collection[Acl], call: Call) -> None:
     if not acls:
         return
     await propose(CreateAcls(tuple(acls)), call)
-    _events.warning("acls.created", count=len(acls), enforced="no: this version has no authentication")
+    _events.warning("acls.created", count=len(acls), enforced="no: authentication and authorization are not supported")
 
 
 def _checked(creation: AclCreation) -> Acl | Refused:

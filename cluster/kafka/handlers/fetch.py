@@ -371,7 +371,7 @@ class DelayedFetch:
         try:
             count: int = await directory.run_blocking(self._touch, directory)
         except Exception as error:
-            report("what a FETCH asks for could not be read ahead", error)
+            report("the read-ahead of a FETCH failed", error)
             self.fail(error)
             return True
         finally:

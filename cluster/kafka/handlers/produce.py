@@ -195,7 +195,7 @@ class ProduceHandler:
     def handle(self, head: RequestHead, frame: memoryview, slot: Slot) -> None:
         """Append the batches of a request, and fill `slot` when they are acknowledged. Raises Malformed."""
         if not 0 <= head.version <= VERSIONS[-1]:
-            raise Malformed(f"Produce in version {head.version}, which this broker does not serve")
+            raise Malformed(f"Produce in version {head.version}, which is not supported")
         lone = read_lone(head, frame)
         if lone is not None:
             self._append_lone(head, lone, slot)

@@ -22,7 +22,7 @@ class Follower(Elector):
             return
         self._follow(sender, message.term)
         if message.entries and message.entries[0][1] != message.prev_index + 1:
-            raise MalformedMessage(f"entries from {message.entries[0][1]} on behind entry {message.prev_index}")
+            raise MalformedMessage(f"entries from {message.entries[0][1]} on after entry {message.prev_index}")
         if not self._fits(message):
             hint = self._may_agree_at(message.prev_index)
             self._host.send(sender, AppendReply(self.term, hint, self.may_vote, message.prev_index))

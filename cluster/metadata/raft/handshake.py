@@ -121,7 +121,8 @@ class Handshake:
         me = self._me
         if magic != MAGIC or version != VERSION:
             raise HandshakeRefused(
-                f"it speaks version {version} of the quorum's protocol, and broker {me.broker_id} {VERSION}"
+                f"it uses version {version} of the quorum's protocol, but broker {me.broker_id} uses {VERSION}:"
+                " upgrade the older broker"
             )
         if wanted not in (-1, me.broker_id) or self._expected not in (None, broker_id):
             raise HandshakeRefused(
@@ -129,7 +130,7 @@ class Handshake:
                 f" {me.broker_id if wanted >= 0 else broker_id} answers"
             )
         if broker_id == me.broker_id:
-            raise HandshakeRefused(f"two brokers have the node.id {broker_id}")
+            raise HandshakeRefused(f"two brokers have the node.id {broker_id}: give each broker a unique node.id")
         if (broker_id in me.voters) != (role == PeerRole.VOTER):
             is_or_not = "is" if broker_id in me.voters else "is not"
             raise HandshakeRefused(
@@ -137,8 +138,8 @@ class Handshake:
             )
         if cluster_id and me.cluster_id and cluster_id != me.cluster_id:
             raise HandshakeRefused(
-                f"broker {broker_id} belongs to cluster {cluster_id},"
-                f" and broker {me.broker_id}, which it is connected to, to cluster {me.cluster_id}"
+                f"broker {broker_id} belongs to cluster {cluster_id}, and broker {me.broker_id}, the other end of"
+                f" the connection, to cluster {me.cluster_id}"
             )
         return Peer(BrokerId(broker_id), PeerRole(role))
 
@@ -156,10 +157,11 @@ class Handshake:
 
     def _check_proof(self, peer: Peer, proof: object) -> None:
         if not isinstance(proof, bytes):
-            raise MalformedMessage("a proof that is none")
+            raise MalformedMessage("a malformed proof")
         if self._me.secret and not hmac.compare_digest(proof, self._proof(not self._is_dialler)):
             raise HandshakeRefused(
-                f"brokers {self._me.broker_id} and {peer.broker_id} do not have the same controller.quorum.secret"
+                f"brokers {self._me.broker_id} and {peer.broker_id} have different values of"
+                " controller.quorum.secret: set the same one on all brokers"
             )
 
 
@@ -172,11 +174,11 @@ def _opened(frame: bytes) -> tuple[int, list[Any]]:
     try:
         kind, *fields = unpack(frame)
     except (ValueError, TypeError) as error:
-        raise MalformedMessage(f"no handshake: {error}") from None
+        raise MalformedMessage(f"a malformed handshake: {error}") from None
     return kind, fields
 
 
 def _checked_hello(fields: list[Any]) -> list[Any]:
     if list(map(type, fields)) != [str, int, int, int, str, int, bytes] or len(fields[-1]) != NONCE_BYTES:
-        raise MalformedMessage("a hello that is none")
+        raise MalformedMessage("a malformed hello")
     return fields

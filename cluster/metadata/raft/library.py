@@ -55,7 +55,7 @@ def check_source() -> None:
     """Raise RuntimeError if the installed library is not the version that these overrides were written for."""
     source = resources.files(pysyncobj).joinpath("syncobj.py").read_bytes()
     if hashlib.sha256(source).hexdigest() != SOURCE_SHA256:
-        raise RuntimeError("this is not the PySyncObj that Cordwood was made for: install pysyncobj==0.3.17")
+        raise RuntimeError("this version of PySyncObj is not supported: install pysyncobj==0.3.17")
 
 
 def _loop_time() -> float:

@@ -59,7 +59,9 @@ class Machine:
             async with asyncio.timeout(PROPOSAL_TIMEOUT_S):
                 return await outcome
         except TimeoutError:
-            raise QuorumUnavailable(f"no answer of the metadata quorum in {PROPOSAL_TIMEOUT_S:g} seconds") from None
+            raise QuorumUnavailable(
+                f"no response from the metadata quorum within {PROPOSAL_TIMEOUT_S:g} seconds"
+            ) from None
         finally:
             self._waiting.pop(entry[:TAG_BYTES], None)
 
@@ -82,7 +84,7 @@ class Machine:
         if self._failure is not None:
             raise self._failure
         if len(self._waiting) >= PROPOSALS_MAX:
-            raise QuorumUnavailable(f"{PROPOSALS_MAX} changes of the metadata wait for an answer already")
+            raise QuorumUnavailable(f"{PROPOSALS_MAX} metadata changes are already waiting for a response")
         entry = self.entry(command)
         if len(entry) > ENTRY_BYTES_MAX:
             message = f"a change of the metadata of {len(entry)} bytes is too large"
@@ -153,7 +155,9 @@ def _applied(builder: ImageBuilder, entry: Entry, index: int) -> Exception | Non
     if entry.after is not None:
         # An entry of an earlier version has no window: snapshots of that version include its outcome.
         if is_late(entry.after, index):
-            return QuorumUnavailable(f"proposed after entry {entry.after}, it arrived as late as entry {index}")
+            return QuorumUnavailable(
+                f"the command was proposed after entry {entry.after} and arrived too late, at entry {index}"
+            )
         if builder.has_noted(entry.tag):
             return _unknown_outcome()
         builder.note(entry.tag, index)
@@ -168,7 +172,7 @@ def _applied(builder: ImageBuilder, entry: Entry, index: int) -> Exception | Non
 
 
 def _unknown_outcome() -> QuorumUnavailable:
-    return QuorumUnavailable("it was applied before, and its outcome is not known any more")
+    return QuorumUnavailable("the command was applied before, and its result is no longer known")
 
 
 def unpacked(message: Install) -> Image:
@@ -176,7 +180,7 @@ def unpacked(message: Install) -> Image:
     try:
         image = snapshot.decode(message.image)
     except (ValueError, TypeError, LookupError) as error:
-        raise MalformedMessage(f"an image that does not read as one: {error}") from error
+        raise MalformedMessage(f"a malformed image: {error}") from error
     if image.index != message.index:
-        raise MalformedMessage(f"an image of entry {image.index} called one of {message.index}")
+        raise MalformedMessage(f"an image of entry {image.index} in a message for entry {message.index}")
     return image

@@ -231,7 +231,7 @@ def decode(data: bytes) -> Message:
         kind, *values = unpack(data)
         shape = _SHAPES[kind]
     except (ValueError, TypeError, LookupError) as error:
-        raise MalformedMessage(f"{len(data)} bytes that are no message: {error}") from None
+        raise MalformedMessage(f"{len(data)} bytes that are not a valid message: {error}") from None
     if len(values) != len(shape):
         raise MalformedMessage(f"message {kind} has {len(values)} fields")
     for value, allowed in zip(values, shape, strict=True):
@@ -247,8 +247,8 @@ def _check_rows(kind: int, rows: tuple[Any, ...]) -> None:
     known: tuple[int, int] | None = None
     for row in rows:
         if type(row) is not tuple or tuple(map(type, row)) != (bytes, int, int):
-            raise MalformedMessage(f"message {kind} with an entry that is none")
+            raise MalformedMessage(f"message {kind} with a malformed entry")
         _, index, term = row
         if known is not None and (index != known[0] + 1 or term < known[1]):
-            raise MalformedMessage(f"message {kind} with entry {index} of term {term} behind {known[0]} of {known[1]}")
+            raise MalformedMessage(f"message {kind} with entry {index} of term {term} after {known[0]} of {known[1]}")
         known = index, term

@@ -165,7 +165,7 @@ class RaftNode(Follower):
             return
         progress = self._progress[sender]
         if reply.end > self.log.end:
-            raise MalformedMessage(f"it confirms entry {reply.end}, and the log ends at {self.log.end}")
+            raise MalformedMessage(f"the reply confirms entry {reply.end}, but the log ends at {self.log.end}")
         progress.counts = reply.may_vote
         if reply.may_vote:
             self.heard_from_follower(sender)

@@ -137,7 +137,7 @@ class Observer:
         except MalformedMessage:
             raise
         except Exception as error:
-            self._stop(QuorumFailed(f"the metadata cannot be followed: {error}"))
+            self._stop(QuorumFailed(f"the metadata log cannot be replicated: {error}"))
             self._on_failure(QuorumFailed(str(error)))
 
     def refused(self, reason: str) -> None:

@@ -115,7 +115,7 @@ class RaftDisk:
             content = journal.check(path, written)
             if content.end == end and content.entries == expected:
                 return []
-            damage = DamagedLog(path, content.end, "it is not what was written there")
+            damage = DamagedLog(path, content.end, "its content is not what was written")
         except DamagedLog as found:
             damage = found
         self._log.rewrite(node.commit_index)
@@ -126,7 +126,7 @@ class RaftDisk:
             known = await self._run_blocking(snapshot.read_newest, self._disk, self._directory)
             if self._snapshot_index == 0 or (known is not None and known.image.index == self._snapshot_index):
                 return []
-            damage = DamagedLog(self._directory, 0, f"the snapshot of entry {self._snapshot_index} is gone")
+            damage = DamagedLog(self._directory, 0, f"the snapshot of entry {self._snapshot_index} is missing")
         except DamagedLog as found:
             damage = found
         except OSError as error:

@@ -46,8 +46,8 @@ def read(disk: Disk, directory: str) -> Stored:
         sync_directory(disk, parent)
     if disk.exists(copy_of(directory)):
         raise WrongMetadata(
-            f"{directory} has the metadata of a broker that had no peers, which cannot join a quorum:"
-            " start it without controller.quorum.voters, or give it an empty log.dirs."
+            f"{directory} has the metadata of a cluster of one broker, which cannot join a quorum: start the"
+            " broker without controller.quorum.voters, or give it an empty log.dirs."
         )
     # A killed process may have left entries only in the page cache. Sync them before they count.
     sync_directory(disk, directory)
@@ -84,10 +84,16 @@ def check_fit(path: str, known: Snapshot | None, content: Content) -> None:
     """Raise DamagedLog if there is a gap between snapshot and journal, or if committed entries are missing."""
     index = known.image.index if known is not None else 0
     if content.entries and content.entries[0].index > index + 1:
-        raise DamagedLog(path, 0, f"it starts at entry {content.entries[0].index}, and no snapshot reaches there")
+        raise DamagedLog(
+            path,
+            0,
+            f"the journal starts at entry {content.entries[0].index}, and no snapshot covers the entries before it",
+        )
     end = max(index, content.entries[-1].index if content.entries else 0)
     if end < content.committed:
-        raise DamagedLog(path, content.end, f"entry {content.committed} is committed, and it ends at entry {end}")
+        raise DamagedLog(
+            path, content.end, f"entry {content.committed} is committed, but the journal ends at entry {end}"
+        )
 
 
 def verify(disk: Disk, directory: str) -> Iterator[DamagedLog]:
@@ -133,11 +139,11 @@ def _check_whole(disk: Disk, directory: str) -> tuple[Standing | None, Snapshot 
     path = f"{directory}/{journal.NAME}"
     if not disk.exists(path):
         if known is not None or mark is Standing.MEMBER:
-            raise DamagedLog(path, 0, "it is gone")
+            raise DamagedLog(path, 0, "the file is missing")
         return mark, known
     content = journal.parse(path, content_of(disk, path))
     if mark is None and (known is not None or content.entries or content.term):
-        raise DamagedLog(f"{directory}/{STANDING}", 0, "it is gone")
+        raise DamagedLog(f"{directory}/{STANDING}", 0, "the file is missing")
     check_fit(path, known, content)
     return mark, known
 
@@ -160,5 +166,5 @@ def _mark(disk: Disk, directory: str) -> Standing | None:
     path = f"{directory}/{STANDING}"
     payload = checkpoint.read(disk, path)
     if payload is not None and payload not in _MARKS:
-        raise DamagedLog(path, 0, f"{payload!r} is no standing")
+        raise DamagedLog(path, 0, f"{payload!r} is not a standing")
     return None if payload is None else _MARKS[payload]

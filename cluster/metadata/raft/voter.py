@@ -439,7 +439,7 @@ class RaftQuorum:
     def _fail(self, error: Exception) -> None:
         if self._failure is None:
             _events.error("quorum.failed", exc_info=error)
-            failure = QuorumFailed(f"the metadata cannot be kept: {error}")
+            failure = QuorumFailed(f"the metadata log cannot be written: {error}")
             self._stop(failure)
             self._on_failure(failure)
 

@@ -25,9 +25,10 @@ def line(log_format: str, *, is_terminal: bool = False, **event: Any) -> str:
 def test_lines_for_collectors_say_which_broker_tells() -> None:
     told = json.loads(line("json", event="topic.created", topic="a b"))
     assert (told["event"], told["topic"], told["node"], told["level"]) == ("topic.created", "a b", 7, "info")
+    assert list(told) == ["timestamp", "level", "event", "topic", "node"]
     told_as_logfmt = line("logfmt", event="topic.created", topic="a b")
-    assert 'event=topic.created topic="a b" level=info' in told_as_logfmt
-    assert told_as_logfmt.endswith("node=7")
+    assert told_as_logfmt.startswith("timestamp=")
+    assert told_as_logfmt.endswith(' level=info event=topic.created topic="a b" node=7')
 
 
 def test_auto_is_text_on_a_terminal_and_logfmt_elsewhere() -> None:

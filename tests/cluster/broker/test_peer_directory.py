@@ -31,7 +31,7 @@ def test_who_is_registered_may_follow(neighbours: PeerDirectory) -> None:
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        (HELLO._replace(cluster_id="theirs"), "it is of cluster theirs"),
+        (HELLO._replace(cluster_id="theirs"), "it belongs to cluster theirs"),
         (HELLO._replace(broker_id=3), "no such broker is registered"),
         (HELLO._replace(incarnation=UUID(int=8)), "broker epoch 40 is registered"),
         (HELLO._replace(broker_epoch=39), "it is in epoch 39"),

@@ -123,7 +123,7 @@ def test_a_file_that_is_gone_or_has_lost_its_end_comes_back(interval: int) -> No
 
 def test_what_is_gone_from_both_copies_is_missed() -> None:
     async def story() -> None:
-        for name, complaint in (("journal", "it is gone"), (None, "no snapshot reaches there")):
+        for name, complaint in (("journal", "the file is missing"), (None, "no snapshot covers the entries before it")):
             quorum = await filled(SMALL)
             for directory in (DIRECTORY, COPY):
                 quorum.disk.remove(f"{directory}/{name or snapshot.names(quorum.disk, directory)[-1]}")
@@ -139,7 +139,7 @@ def test_one_copy_gone_and_the_other_damaged_is_no_new_cluster() -> None:
             quorum = await filled(LARGE)
             quorum.disk.remove(gone)
             quorum.disk.flip(damaged, 60, 1)
-            with pytest.raises(DamagedLog, match="and in the other copy, there is nothing"):
+            with pytest.raises(DamagedLog, match="the other copy: there is nothing"):
                 quorum.open()
 
     run(story())

@@ -116,5 +116,5 @@ def test_a_damaged_one_is_named_and_no_older_one_taken(disk: SimulatedDisk) -> N
 def test_one_under_a_wrong_name_is_refused(disk: SimulatedDisk) -> None:
     snapshot.write(disk, "/m", Snapshot(IMAGE))
     disk.rename("/m/00000000000000000042-0000000000.snapshot", "/m/00000000000000000043-0000000000.snapshot")
-    with pytest.raises(DamagedLog, match="it holds the image of entry 42"):
+    with pytest.raises(DamagedLog, match="the file has the image of entry 42"):
         snapshot.read_newest(disk, "/m")

@@ -68,8 +68,14 @@ def test_a_cluster_that_is_not_known_yet_fits_any(one: str, other: str) -> None:
     ("dialler", "reason"),
     [
         (replace(VOTER, cluster_id="theirs"), "broker 2 belongs to cluster theirs.* to cluster ours"),
-        (replace(VOTER, secret=b"guess"), "brokers 2 and 1 do not have the same controller.quorum.secret"),
-        (replace(VOTER, secret=b""), "brokers 1 and 2 do not have the same controller.quorum.secret"),
+        (
+            replace(VOTER, secret=b"guess"),
+            "brokers 2 and 1 have different values of controller.quorum.secret: set the same one on all brokers",
+        ),
+        (
+            replace(VOTER, secret=b""),
+            "brokers 1 and 2 have different values of controller.quorum.secret: set the same one on all brokers",
+        ),
         (replace(VOTER, broker_id=SEVEN), "broker 7 is not one of the controller.quorum.voters of broker 1"),
         (replace(VOTER, role=PeerRole.OBSERVER), "broker 2 is one of the controller.quorum.voters"),
         (replace(VOTER, broker_id=ONE), "two brokers have the node.id 1"),

@@ -73,7 +73,7 @@ def test_the_log_begins_where_the_snapshot_lets_it(
 def test_a_gap_behind_the_snapshot_is_damage() -> None:
     stored = storage.read(disk_with((5, 1), image=(2, 1)), DIRECTORY)
     assert stored.standing is Standing.AMNESIAC
-    assert "it starts at entry 5" in stored.damage[0].what
+    assert "the journal starts at entry 5" in stored.damage[0].what
     assert stored.log.end == 0
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_is_gone_is_damage(name: str) -> None:
     disk.remove(f"{DIRECTORY}/{name}")
     stored = storage.read(disk, DIRECTORY)
     assert stored.standing is Standing.AMNESIAC
-    assert stored.damage[0].what == "it is gone"
+    assert stored.damage[0].what == "the file is missing"
 
 
 def test_the_last_entry_is_vouched_for_once_it_was_read_back() -> None:
