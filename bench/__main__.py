@@ -40,9 +40,11 @@ def main(
     ] = False,
     replication_factor: Annotated[
         list[int] | None,
-        typer.Option(help="1, 3 or 5: so many brokers with a replica on each. May be repeated; else 1 and then 3."),
+        typer.Option(
+            help="1, 3 or 5: the number of brokers and of replicas. May be repeated; the default is 1 and then 3."
+        ),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often, each time with fresh brokers.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds, each with new brokers.")] = 1,
     baseline: Annotated[
         Path | None, typer.Option(exists=True, help="Measure the brokers of this checkout too.")
     ] = None,
@@ -52,7 +54,8 @@ def main(
     ] = None,
     scale: Annotated[float, typer.Option(min=0.001, help="Do this part of the work, to see that all runs.")] = 1.0,
     data: Annotated[
-        Path | None, typer.Option(exists=True, file_okay=False, help="Where the brokers keep their data meanwhile.")
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="The directory for the brokers' data during the run."),
     ] = None,
     warm_gib: Annotated[int | None, typer.Option(help="Memory to touch before each system; else what is free.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For Cordwood.")] = None,

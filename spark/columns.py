@@ -94,7 +94,7 @@ def _known(name: str, type_name: str) -> Column:
         raise WrongSchema(f"a record has no column {name!r}: did you mean {hint}?") from None
     if type_name != SPARK_TYPES[column]:
         raise WrongSchema(
-            f"column {name} is {SPARK_TYPES[column]}, not {type_name}: ask for {name} {SPARK_TYPES[column]} "
-            f"and convert it after reading, as in selectExpr('cast({name} as {type_name}) as {name}')"
+            f"column {name} is {SPARK_TYPES[column]}, not {type_name}: use {name} {SPARK_TYPES[column]} and"
+            f" convert it after reading, as in selectExpr('cast({name} as {type_name}) as {name}')"
         )
     return column

@@ -23,7 +23,7 @@ class OffsetsGone(ReadError):
     """
 
     def __init__(self, gone: OffsetRange, why: str) -> None:
-        super().__init__(f"{gone.place} has lost what was to be read from offset {gone.start} to {gone.end}: {why}")
+        super().__init__(f"{gone.place} has lost the records from offset {gone.start} to {gone.end}: {why}")
         self.gone, self.why = gone, why
 
 
@@ -31,7 +31,7 @@ class CorruptRecords(ReadError):
     """Bytes from a broker are not valid record batches."""
 
     def __init__(self, place: TopicPartition, offset: int, what: str) -> None:
-        super().__init__(f"{place} has a damaged batch at or behind offset {offset}: {what}")
+        super().__init__(f"{place} has a damaged batch at or after offset {offset}: {what}")
         self.place, self.offset, self.what = place, offset, what
 
 

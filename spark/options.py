@@ -39,7 +39,7 @@ class Options:
         """Return the option's text under any of its spellings, or None. Raises WrongOption if two spellings differ."""
         found = {spelling: self._values[spelling.lower()].strip() for spelling in self._spellings(name)}
         if len(set(found.values())) > 1:
-            raise WrongOption(f"{' and '.join(found)} mean the same and say different things: leave one of them away")
+            raise WrongOption(f"{' and '.join(found)} are the same option with different values: leave one of them out")
         return next(iter(found.values()), None)
 
     def given(self, names: Iterable[str]) -> list[str]:
@@ -102,7 +102,7 @@ def bootstrap(options: Options) -> tuple[Address, ...]:
     """Return the bootstrap servers, which every reader and writer needs. Raises WrongOption."""
     text = options.text("bootstrapServers")
     if text is None:
-        raise WrongOption('bootstrapServers is missing: say where the brokers are, as in "localhost:9092"')
+        raise WrongOption('bootstrapServers is missing: give the addresses of brokers, as in "localhost:9092"')
     try:
         return addresses(text)
     except ValueError as error:

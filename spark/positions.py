@@ -40,7 +40,7 @@ class Positions:
             return dict.fromkeys(places, self.everywhere)
         forgotten, unknown = sorted(set(places) - set(self.named)), sorted(set(self.named) - set(places))
         if forgotten:
-            raise WrongOption(f"{self.option} says nothing of {_listed(forgotten)}: name every partition that is read")
+            raise WrongOption(f"{self.option} lacks {_listed(forgotten)}: name every partition that is read")
         if unknown:
             raise WrongOption(
                 f"{self.option} names {_listed(unknown)}, which is not among the partitions that are read"

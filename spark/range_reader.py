@@ -17,7 +17,7 @@ from cordwood.spark.errors import CorruptRecords
 from cordwood.spark.ranges import OffsetRange
 from cordwood.storage.errors import CorruptBatch
 
-HOW_TO_SKIP = "set failOnCorruptRecords to false to step over what cannot be decoded"
+HOW_TO_SKIP = "set failOnCorruptRecords to false to skip what cannot be decoded"
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Decoder:
                 yield from list(self._rows_of(bodies))
         except CorruptBatch as error:
             corrupt = CorruptRecords(self._wanted.place, batch.header.base_offset, str(error))
-            log.warning("%s; going on at offset %d", corrupt, batch.header.end)
+            log.warning("%s; continuing at offset %d", corrupt, batch.header.end)
 
     def _rows_of(self, bodies: Bodies) -> Iterator[pa.RecordBatch]:
         """Yield the records of decompressed batches that are in the range. Raises CorruptBatch."""

@@ -67,17 +67,17 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
 }
 """The options with their other spellings."""
 
-_NO_GROUP = "a reader belongs to no consumer group, and its offsets are in Spark's checkpoint; leave it away"
-_BYTES = "keys and values come as binary: convert them in the query, as in cast(value as string)"
-_PATIENCE = "how long a reader tries again is retryTimeoutMs"
+_NO_GROUP = "a reader has no consumer group, and its offsets are in Spark's checkpoint: leave the option out"
+_BYTES = "keys and values are binary: convert them in the query, as in cast(value as string)"
+_PATIENCE = "use retryTimeoutMs for the time of retries"
 
 REFUSED: Mapping[str, str] = {
     "path": "there is no path to load: name the topics with subscribe",
-    "topic": "a reader takes subscribe, subscribePattern or assign; topic is for writing",
+    "topic": "use subscribe, subscribePattern or assign to read; topic is for writing",
     "groupIdPrefix": _NO_GROUP,
     "kafka.group.id": _NO_GROUP,
     "kafka.enable.auto.commit": _NO_GROUP,
-    "kafka.auto.offset.reset": "where a reader begins is startingOffsets",
+    "kafka.auto.offset.reset": "use startingOffsets for the start of a reader",
     "kafka.key.deserializer": _BYTES,
     "kafka.value.deserializer": _BYTES,
     "kafkaConsumer.pollTimeoutMs": _PATIENCE,
@@ -116,7 +116,7 @@ def read_options(given: Mapping[str, str], mode: Mode | None = None) -> ReadOpti
     _refuse_what_is_for_the_other(options, mode)
     security = options.text("kafka.security.protocol")
     if security is not None and security.upper() != "PLAINTEXT":
-        raise WrongOption(f"kafka.security.protocol is {security!r}: only PLAINTEXT is spoken so far")
+        raise WrongOption(f"kafka.security.protocol is {security!r}: only PLAINTEXT is supported")
     starting, ending = _starting(options, mode), _ending(options)
     _check_order(starting, ending)
     return ReadOptions(
@@ -152,14 +152,14 @@ def _refuse_what_is_for_the_other(options: Options, mode: Mode) -> None:
     wrong = options.given(FOR_BATCHES if mode is Mode.STREAM else FOR_STREAMS)
     if wrong:
         where = Mode.BATCH if mode is Mode.STREAM else Mode.STREAM
-        raise WrongOption(f"{wrong[0]} is for {where}, and this is {mode}: leave it away")
+        raise WrongOption(f"{wrong[0]} is for {where}, and this is {mode}: leave it out")
 
 
 def _subscription(options: Options) -> Subscription:
     given = options.given(WHICH)
     if len(given) != 1:
         said = f"{' and '.join(given)} are" if given else "none is"
-        raise WrongOption(f"{said} given: say what to read with one of {', '.join(WHICH)}")
+        raise WrongOption(f"{said} given: select what to read with one of {', '.join(WHICH)}")
     [name] = given
     text = options.text(name) or ""
     if name == "assign":
@@ -168,7 +168,7 @@ def _subscription(options: Options) -> Subscription:
         try:
             re.compile(text)
         except re.error as error:
-            raise WrongOption(f"subscribePattern is {text!r}, which is no regular expression: {error}") from None
+            raise WrongOption(f"subscribePattern is {text!r}, which is not a regular expression: {error}") from None
         return ByPattern(text)
     topics = frozenset(topic.strip() for topic in text.split(",") if topic.strip())
     if not topics:
@@ -204,7 +204,7 @@ def _check_order(starting: Positions, ending: Positions) -> None:
         end = ending.named.get(place)
         if isinstance(start, AtOffset) and isinstance(end, AtOffset) and start.offset > end.offset:
             raise WrongOption(
-                f"{starting.option} has {start.offset} for {place}, which is behind {end.offset} of {ending.option}"
+                f"{starting.option} has {start.offset} for {place}, which is after {end.offset} of {ending.option}"
             )
 
 
@@ -257,10 +257,10 @@ def _limits(options: Options) -> Limits:
         Limits().delay_ms_max if delay_ms is None else delay_ms,
     )
     if delay_ms is not None and limits.records_min is None:
-        raise WrongOption("maxTriggerDelay is how long to wait for minOffsetsPerTrigger: give both or neither")
+        raise WrongOption("maxTriggerDelay limits the wait for minOffsetsPerTrigger: give both or neither")
     if limits.records_max and limits.records_min and limits.records_min > limits.records_max:
         raise WrongOption(
-            f"minOffsetsPerTrigger is {limits.records_min} and maxOffsetsPerTrigger is {limits.records_max}: "
-            "a batch cannot be that large and that small"
+            f"minOffsetsPerTrigger is {limits.records_min} and maxOffsetsPerTrigger is {limits.records_max}: the"
+            " minimum must not be larger than the maximum"
         )
     return limits

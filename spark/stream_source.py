@@ -119,15 +119,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises DataLost if records are lost, unless `failOnDataLoss` is false.
         """
         new, shrunk = set(available) - set(known), _shrunk(known, available)
-        self._note_loss(set(known) - set(available), "not there any more: the topic was probably deleted")
+        self._note_loss(set(known) - set(available), "missing: the topic was probably deleted")
         begins = self._beginnings(new, shrunk)
         return {place: begins[place] if place in begins else known[place] for place in available}
 
     def _beginnings(self, new: set[TopicPartition], shrunk: set[TopicPartition]) -> Offsets:
         """Return the log start offsets of partitions that are new or were recreated. Raises DataLost, as above."""
         begins = self._survey.earliest(new | shrunk)
-        self._note_loss(shrunk, "shorter than what was read of it: the topic was probably deleted and made again")
-        self._note_loss({place for place in new if begins[place]}, "new, and has lost its first records already")
+        self._note_loss(shrunk, "shorter than what was already read: the topic was probably deleted and created again")
+        self._note_loss({place for place in new if begins[place]}, "new, and its first records are already deleted")
         return begins
 
     def _note_loss(self, places: set[TopicPartition], what: str) -> None:
@@ -136,7 +136,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         sentence = f"{', '.join(map(str, sorted(places)))}: {what}"
         if self._options.fail_on_data_loss:
             raise DataLost(f"{sentence}; {HOW_TO_GO_ON}")
-        log.warning("%s; going on with what is there", sentence)
+        log.warning("%s; continuing with the remaining records", sentence)
 
     def _should_wait(self, backlog: int, limit: ReadLimit) -> bool:
         # With ReadAllAvailable Spark will not ask again. With Trigger.AvailableNow no more records are to come.

@@ -12,7 +12,7 @@ from cordwood.spark.read_options import NoRecordSoLate, ReadOptions
 from cordwood.spark.subscription import ByPartition, wanted_places, wanted_topics
 from cordwood.spark.suggestions import nearest
 
-HOW_TO_GO_ON = "set failOnDataLoss to false to go on with what is left"
+HOW_TO_GO_ON = "set failOnDataLoss to false to continue with the remaining records"
 
 
 class Survey:
@@ -99,5 +99,5 @@ class Survey:
         for place, offset in named.items():
             if offset < begins[place] and self._options.fail_on_data_loss:
                 gone = OffsetRange(place.topic, place.partition, offset, begins[place])
-                raise OffsetsGone(gone, f"the log begins at {begins[place]} now; {HOW_TO_GO_ON}")
+                raise OffsetsGone(gone, f"the log now begins at {begins[place]}; {HOW_TO_GO_ON}")
         return {place: max(offset, begins[place]) for place, offset in named.items()}

@@ -43,6 +43,6 @@ def _read_until_gone(
     except OffsetsGone as error:
         if options.fail_on_data_loss:
             raise OffsetsGone(error.gone, f"{error.why}; {HOW_TO_GO_ON}") from None
-        log.warning("%s; going on at offset %d", error, error.gone.end)
+        log.warning("%s; continuing at offset %d", error, error.gone.end)
         return replace(part, start=error.gone.end) if error.gone.end < part.end else None
     return None

@@ -52,7 +52,8 @@ def main(
     only: Annotated[list[What] | None, typer.Option(help="Only this; may be repeated.")] = None,
     scale: Annotated[float, typer.Option(min=0.001, help="Do this part of the work, to see that all runs.")] = 1.0,
     data: Annotated[
-        Path | None, typer.Option(exists=True, file_okay=False, help="Where the brokers keep their data meanwhile.")
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="The directory for the brokers' data during the run."),
     ] = None,
     recorded: Annotated[
         Path | None,

@@ -24,7 +24,7 @@ No run is recorded: `make growth RECORD=docs/results/growth.jsonl` writes one, a
 
 def main(
     result: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A file of bench/results/.")],
-    into: Annotated[Path, typer.Argument(file_okay=False, help="Where to write the page and its pictures.")],
+    into: Annotated[Path, typer.Argument(file_okay=False, help="The directory for the page and its charts.")],
 ) -> None:
     """Write a page of any result, to look at. `python docs/generate` makes the one in docs/ from a recorded run."""
     for name, text in files(*load(result)).items():

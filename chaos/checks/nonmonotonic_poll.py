@@ -17,7 +17,7 @@ def nonmonotonic_polls(evidence: Evidence) -> Iterator[Anomaly]:
     goes_back = polls.offset[later] <= polls.offset[earlier]
     yield from accuse_pairs(
         "nonmonotonic-poll",
-        "A consumer was given a record, and then one that is not behind it",
+        "A consumer got a record, and then one that is not after it",
         polls,
         earlier[goes_back],
         later[goes_back],

@@ -39,4 +39,6 @@ def _accused(evidence: Evidence, answers: Watermarks | EpochEnds, end: Column) -
     def proof(row: int) -> Proof:
         return *evidence.known_before(int(partition[row]), int(until[row]), int(end[row])), answers.operation(row)
 
-    yield from accuse("stale-read", "A leader told an end below what was known to be committed", rows, proof)
+    yield from accuse(
+        "stale-read", "A leader answered with an end below an offset that was known to be committed", rows, proof
+    )

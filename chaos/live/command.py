@@ -49,12 +49,12 @@ class Run:
 
 def run(
     faults: Annotated[str, typer.Option(help="kill,pause,partition,power-cut,…; or all, or none.")] = ALL,
-    minutes: Annotated[float, typer.Option(min=0.1, help="How long clients work under faults.")] = 5.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long the clients run under faults.")] = 5.0,
     target: Annotated[str, typer.Option(metavar="local|compose|HOST:PORT", help="Whose cluster.")] = LOCAL,
     project: Annotated[str, typer.Option(help="The compose project, if not the one of this folder.")] = "",
     seed: Annotated[int | None, typer.Option(help="Decides whom, when and how; random unless given.")] = None,
     per_second: Annotated[int, typer.Option(min=1, help="Records that each of four producers sends.")] = 100,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the report goes.")] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="The directory of the report.")] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Leave all data in this new directory.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="End with the verdict as one line of JSON.")] = False,
     recorded: Annotated[
@@ -129,7 +129,7 @@ def _carry_out(asked: Run, place: Path) -> bool:
             with screen(campaign, progress, asked.minutes):
                 campaign.run(asked.minutes)
                 lasted_s = campaign.now_s
-                progress.tell("all is healed: everything is read, and every replica is looked at")
+                progress.tell("all faults are over: reading all records and comparing all replicas")
                 verdict = judge(campaign)
         finally:
             campaign.crowd.kill()

@@ -53,7 +53,7 @@ class Flip:
 
 @app.command()
 def main(
-    flips: Annotated[int, typer.Option(min=1, help="How many bits to turn over, one at a time.")] = 20,
+    flips: Annotated[int, typer.Option(min=1, help="Number of bits to flip, one at a time.")] = 20,
     seed: Annotated[int, typer.Option(help="Decides which.")] = 1,
     killed: Annotated[bool, typer.Option(help="Stop the broker with SIGKILL before, instead of cleanly.")] = False,
 ) -> None:

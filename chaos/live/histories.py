@@ -177,7 +177,7 @@ def told_errors(consumers: Sequence[RowArray]) -> Iterator[Anomaly]:
     codes, counts = np.unique(np.concatenate([rows["value"] for rows in told]), return_counts=True)
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
         if code in NEVER_TOLD:
-            yield Anomaly(NEVER_TOLD[code], f"A consumer was told: {KafkaError(code).str()}.", (), count)
+            yield Anomaly(NEVER_TOLD[code], f"A consumer got the error: {KafkaError(code).str()}.", (), count)
 
 
 def given_up(producers: Sequence[RowArray]) -> Iterator[Anomaly]:
@@ -185,4 +185,4 @@ def given_up(producers: Sequence[RowArray]) -> Iterator[Anomaly]:
     rows = np.concatenate([rows[rows["kind"] == SendKind.GIVEN_UP] for rows in producers])
     codes, counts = np.unique(rows["error"], return_counts=True)
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
-        yield Anomaly("failed-send", f"A producer was told: {KafkaError(code).str()}.", (), count)
+        yield Anomaly("failed-send", f"A producer got the error: {KafkaError(code).str()}.", (), count)

@@ -15,7 +15,7 @@ app = typer.Typer(pretty_exceptions_enable=False)
 
 @app.command()
 def main(
-    rounds: Annotated[int, typer.Option(min=1, help="How many times to kill the broker.")] = 50,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of times that the broker is killed.")] = 50,
     seed: Annotated[int, typer.Option(help="Decides when, and what is sent.")] = 1,
     partitions: Annotated[int, typer.Option(min=1)] = 4,
     producers: Annotated[int, typer.Option(min=1)] = 3,

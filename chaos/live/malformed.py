@@ -130,7 +130,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def main(
-    frames: Annotated[int, typer.Option(min=1, help="How many malformed frames the broker has to take.")] = 1_000_000,
+    frames: Annotated[int, typer.Option(min=1, help="Number of malformed frames to send to the broker.")] = 1_000_000,
     seed: Annotated[int, typer.Option(help="The same seed sends the same frames.")] = 1,
     processes: Annotated[int, typer.Option(min=1, help="Senders at once.")] = 2 * (os.cpu_count() or 1),
     keep: Annotated[Path | None, typer.Option(help="Keep the broker's data and log in this new directory.")] = None,

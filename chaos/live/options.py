@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-Rounds = Annotated[int, typer.Option(min=1, help="How many times.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Number of rounds.")]
 Seed = Annotated[int, typer.Option(help="Decides whom, where and when.")]
 PerSecond = Annotated[int, typer.Option(min=1, help="Records that each producer sends.")]
 Keep = Annotated[

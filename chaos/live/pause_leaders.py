@@ -16,7 +16,7 @@ app = typer.Typer(pretty_exceptions_enable=False)
 @app.command()
 def main(
     rounds: Rounds = 50,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long a broker stands still.")] = 20.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long a broker is paused.")] = 20.0,
     per_second: PerSecond = 100,
     seed: Seed = 1,
     keep: Keep = None,

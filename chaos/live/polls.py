@@ -26,7 +26,7 @@ def compare(reads: Iterable[Read], found: dict[int, list[tuple[int, Sent]]]) -> 
     for read in reads:
         if read.error:
             if read.error in NEVER_TOLD:
-                yield Anomaly(NEVER_TOLD[read.error], f"a reader was told: {KafkaError(read.error).str()}")
+                yield Anomaly(NEVER_TOLD[read.error], f"a consumer got the error: {KafkaError(read.error).str()}")
             continue
         place = f"offset {read.offset} of partition {read.partition}"
         expected = due.get(read.partition, read.offset)
@@ -50,7 +50,7 @@ def compare_group(reads: Iterable[Read], found: dict[int, list[tuple[int, Sent]]
     given: set[tuple[int, int]] = set()
     for read in reads:
         if read.error:
-            yield Anomaly("client-error", f"a reader was told: {KafkaError(read.error).str()}")
+            yield Anomaly("client-error", f"a consumer got the error: {KafkaError(read.error).str()}")
         given.add((read.partition, read.offset))
     for partition, records in sorted(found.items()):
         missed = [offset for offset, _ in records if (partition, offset) not in given]

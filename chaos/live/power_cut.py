@@ -153,7 +153,7 @@ def _run(*command: str) -> None:
 
 @app.command()
 def main(
-    rounds: Annotated[int, typer.Option(min=1, help="How many times to cut the power.")] = 20,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of power cuts.")] = 20,
     seed: Annotated[int, typer.Option(help="Decides when, and what is sent.")] = 1,
     size_mib: Annotated[int, typer.Option(min=64, help="Size of the file system in MiB.")] = 2048,
 ) -> None:

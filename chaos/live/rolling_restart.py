@@ -28,7 +28,7 @@ app = typer.Typer(pretty_exceptions_enable=False)
 @app.command()
 def main(
     rounds: Rounds = 10,
-    rest_s: Annotated[float, typer.Option(min=0, help="How long all are left alone between two restarts.")] = REST_S,
+    rest_s: Annotated[float, typer.Option(min=0, help="The pause between two restarts.")] = REST_S,
     per_second: PerSecond = 200,
     seed: Seed = 1,
     keep: Keep = None,

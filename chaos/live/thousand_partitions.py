@@ -32,8 +32,8 @@ MB = 10**6
 def main(
     rounds: Rounds = 3,
     partitions: Annotated[int, typer.Option(min=3)] = 1000,
-    idle_s: Annotated[float, typer.Option(min=1, help="How long an idle broker is watched.")] = 20.0,
-    created_s: Annotated[float, typer.Option(help="What is allowed for creating them.")] = 2.0,
+    idle_s: Annotated[float, typer.Option(min=1, help="How long the idle broker is measured.")] = 20.0,
+    created_s: Annotated[float, typer.Option(help="The time limit for their creation.")] = 2.0,
     failover_s: Annotated[float, typer.Option(help="For others to lead a killed broker's share.")] = 2.5,
     idle_percent: Annotated[float, typer.Option(help="Of one core, for an idle broker.")] = 5.0,
     memory_mb: Annotated[float, typer.Option(help="For a broker.")] = 120.0,

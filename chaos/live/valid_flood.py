@@ -63,7 +63,7 @@ def _attacked(
 
 
 def main(
-    minutes: Annotated[float, typer.Option(min=0.1, help="How long the flood lasts.")] = 60.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Duration of the flood.")] = 60.0,
     seed: Seed = 1,
     only: Annotated[list[str] | None, typer.Option(help="In place of the flood a scenario; `all` for each.")] = None,
     shot: Annotated[list[str] | None, typer.Option(help="In place of the flood one request of it.")] = None,

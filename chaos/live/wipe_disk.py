@@ -27,9 +27,13 @@ MB = 10**6
 @app.command()
 def main(
     rounds: Rounds = 1,
-    ballast_mb: Annotated[int, typer.Option(min=1, help="What a broker has to fetch again, in MB.")] = 2000,
-    rate_mb_s: Annotated[float, typer.Option(help="How fast it has to, at least.")] = 60.0,
-    p99_ratio: Annotated[float, typer.Option(help="How much slower the others' acknowledgements may be.")] = 2.0,
+    ballast_mb: Annotated[
+        int, typer.Option(min=1, help="The amount of data that a broker must refetch, in MB.")
+    ] = 2000,
+    rate_mb_s: Annotated[float, typer.Option(help="The lowest allowed rate of the refetch.")] = 60.0,
+    p99_ratio: Annotated[
+        float, typer.Option(help="The largest allowed slowdown of acknowledgements by the other brokers.")
+    ] = 2.0,
     per_second: PerSecond = 100,
     seed: Seed = 1,
     keep: Keep = None,

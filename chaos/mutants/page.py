@@ -6,26 +6,26 @@ from cordwood.chaos.mutants.hunt import MutantVerdict
 from cordwood.chaos.results import Result, Row
 
 HOUR_S = 3600.0
-HEAD = """# Bugs planted on purpose
+HEAD = """# Mutants
 
 <!-- Made by `python docs/generate` from docs/results/mutants.jsonl, which `cordwood chaos mutants --record` writes. -->
 
-Each of these mutants takes one rule, check or sync out of a copy of the source. Its killer then has to fail: a test
-file, or a simulated story ([chaos.md](chaos.md)) within three times the seeds that it needed first. Where the killer
-passes, the suite or the simulator has lost power. `cordwood chaos mutants --only NAME` hunts one of them. The rules
-are those of [rules.md](rules.md), by number.
+Each mutant removes one rule, check or sync from a copy of the source. Its killer must then fail: a test file, or a
+scenario of the simulator ([chaos.md](chaos.md)) within three times the seeds that it needed first. If the killer
+passes, the test suite or the simulator has become weaker. `cordwood chaos mutants --only NAME` runs one mutant. The
+rules are those of [rules.md](rules.md), by number.
 """
-NONE = """No run is recorded: `cordwood chaos mutants --record docs/results/mutants.jsonl` writes one, at a commit.
+NONE = """No run is recorded. To record one at a commit, run `cordwood chaos mutants --record docs/results/mutants.jsonl`.
 """
 OTHERS = (
     (MutantVerdict.SURVIVED, "Survivors", "Their killers passed."),
-    (MutantVerdict.UNDECIDED, "Undecided", "Their real time was over before their killers were done."),
+    (MutantVerdict.UNDECIDED, "Undecided", "Their time limit was reached before their killers finished."),
     (
         MutantVerdict.UNFIT,
         "Unfit",
-        "Nothing can be said of these: they do not run, or the source fails in the same way.",
+        "No result: the mutant does not run, or the unchanged source fails in the same way.",
     ),
-    (MutantVerdict.STALE, "Stale", "Their text is not in the source."),
+    (MutantVerdict.STALE, "Stale", "The text that they replace is not in the source."),
 )
 
 
@@ -41,7 +41,7 @@ def _told(result: Result) -> Iterator[str]:
     score = f"Commit {result.commit}, {result.at[:10]}: {len(caught)} of {len(rows)} mutants caught"
     score += f", in {hours:.1f} hours of work."
     if not result.is_whole:
-        score += f" The run was broken off: {wanted - len(rows)} of {wanted} mutants were not run."
+        score += f" The run was interrupted: {wanted - len(rows)} of {wanted} mutants were not run."
     yield f"{score}\n"
     for verdict, title, meaning in OTHERS:
         if others := [row for row in rows if row["verdict"] == verdict]:

@@ -26,10 +26,10 @@ PROGRESS_S = 5.0
 MINUTE_S = 60.0
 
 Seed = Annotated[int | None, typer.Option(min=0, help="One simulated cluster: all that happens follows from it.")]
-Seconds = Annotated[float, typer.Option(min=1, help="How long a cluster is in trouble, in its own time.")]
+Seconds = Annotated[float, typer.Option(min=1, help="How long faults are injected into a cluster, in simulated time.")]
 Report = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Where the last seed's report goes; a seed that fails has one in any case."),
+    typer.Option(metavar="FILE", help="The directory of the last seed's report. A failed seed always has a report."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="End with the verdict as one line of JSON.")]
 Recorded = Annotated[

@@ -47,8 +47,8 @@ def old_pages(docs: Path) -> dict[str, str]:
 def main() -> int:
     """Exit code 1 where --check finds an old page."""
     parser = argparse.ArgumentParser(prog="python docs/generate", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a page is old")
-    parser.add_argument("docs", nargs="?", type=Path, default=HERE, help="the folder of the pages")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is out of date")
+    parser.add_argument("docs", nargs="?", type=Path, default=HERE, help="the directory of the pages")
     arguments = parser.parse_args()
     try:
         old = old_pages(arguments.docs)
@@ -57,11 +57,11 @@ def main() -> int:
         return 1
     for name, text in old.items():
         if arguments.check:
-            sys.stdout.write(f"{name} is not what the code or its result says: run `python docs/generate`.\n")
+            sys.stdout.write(f"{name} is out of date: run `python docs/generate`.\n")
         else:
             (arguments.docs / name).parent.mkdir(parents=True, exist_ok=True)
             (arguments.docs / name).write_text(text, "utf-8")
-            sys.stdout.write(f"{name} is written anew.\n")
+            sys.stdout.write(f"{name} was updated.\n")
     return int(arguments.check and bool(old))
 
 

@@ -12,7 +12,7 @@ def page(folder: Path) -> str:
         "# Decisions",
         "",
         pages.heading_note("the pages of docs/adr"),
-        "Choices that one could have made otherwise, with their reasons. Each is half a page.",
+        "Decisions for which there was a reasonable alternative, with their reasons. Each page is half a page long.",
         "",
         *(f"- [{_title(record)}]({record.name})" for record in records),
     ]

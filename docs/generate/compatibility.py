@@ -15,7 +15,7 @@ import pages
 from cordwood.cluster.kafka.registry import HANDLERS, items_max_of, served_apis
 
 NOT_SERVED: Mapping[str, tuple[str, ...]] = {
-    "Transactions: there are none yet. A transactional producer is refused at once, and not left to time out.": (
+    ("Transactions are not supported. A transactional producer is refused immediately instead of timing out."): (
         "AddPartitionsToTxn",
         "AddOffsetsToTxn",
         "EndTxn",
@@ -23,7 +23,7 @@ NOT_SERVED: Mapping[str, tuple[str, ...]] = {
         "DescribeTransactions",
         "ListTransactions",
     ),
-    "Passwords and tokens: there are none yet; keep the cluster on a network that you trust.": (
+    "Authentication is not supported: run the cluster on a trusted network.": (
         "SaslHandshake",
         "SaslAuthenticate",
         "CreateDelegationToken",
@@ -33,9 +33,11 @@ NOT_SERVED: Mapping[str, tuple[str, ...]] = {
         "DescribeUserScramCredentials",
         "AlterUserScramCredentials",
     ),
-    "Quotas: nobody is throttled.": ("DescribeClientQuotas", "AlterClientQuotas"),
-    "Groups of the new protocol (KIP-848), share groups (KIP-932) and streams groups (KIP-1071): a consumer has to use"
-    " the classic protocol (`group.protocol=classic`).": (
+    "Quotas are not supported: no client is throttled.": ("DescribeClientQuotas", "AlterClientQuotas"),
+    (
+        "Groups of the new protocol (KIP-848), share groups (KIP-932) and streams groups (KIP-1071) are not"
+        " supported: consumers must use the classic protocol (`group.protocol=classic`)."
+    ): (
         "ConsumerGroupHeartbeat",
         "ConsumerGroupDescribe",
         "ShareGroupHeartbeat",
@@ -48,12 +50,12 @@ NOT_SERVED: Mapping[str, tuple[str, ...]] = {
         "StreamsGroupHeartbeat",
         "StreamsGroupDescribe",
     ),
-    "Metrics that clients push (KIP-714), and feature levels: clients do without.": (
+    ("Client metrics (KIP-714) and changes of feature levels are not supported: clients work without them."): (
         "GetTelemetrySubscriptions",
         "PushTelemetry",
         "UpdateFeatures",
     ),
-    "Voters that come and go (KIP-853): `controller.quorum.voters` is settled.": (
+    ("Changes of the voters at run time (KIP-853) are not supported: `controller.quorum.voters` is fixed."): (
         "AddRaftVoter",
         "RemoveRaftVoter",
         "UpdateRaftVoter",
@@ -85,30 +87,30 @@ BETWEEN_BROKERS = frozenset(
 """What Kafka's brokers ask each other. Ours have protocols of their own."""
 
 _INTRODUCTION = """\
-Any Kafka client works that can speak to Kafka 2.1 or newer: the tests run librdkafka (and kcat), kafka-python with its
-own test suite, and aiokafka. Clients find out for themselves which versions a broker has, and use the newest that both
-know.
+Every Kafka client that supports Kafka 2.1 or newer works: the tests run librdkafka (and kcat), kafka-python with its
+own test suite, and aiokafka. Clients negotiate the version of each API with ApiVersions.
 
-"Kafka" below are the versions that the message definitions of Kafka 4 have. The number behind a name is the API's key.
+The column "Kafka" has the versions in the message definitions of Kafka 4. The number after a name is the API key.
 """
 
 _GENERAL = """
-## What differs everywhere
+## General differences
 
 - With `acks=all` a record is acknowledged once it is on disk; in Kafka, once it is in memory
   ([guarantees](../guarantees.md)).
-- Record batches have format 2, which is Kafka's since 0.11. Older ones are refused.
-- Batches are kept as their producer compressed them: `compression.type` of a topic changes nothing.
-- A topic with `cleanup.policy=compact` is not compacted yet. Only `__consumer_offsets` is, by the group coordinator.
-- ACLs are kept and told, and not enforced.
-- All arrays of one request together may have so many items as the table says. A request other than Produce has at most
-  16 MiB, and an answer other than Fetch's 64 MiB. What exceeds a limit ends its connection, and the log says why.
+- Record batches must have format 2 (Kafka 0.11 and newer). Older formats are refused.
+- Batches are stored as their producer compressed them: a topic's `compression.type` has no effect.
+- A topic with `cleanup.policy=compact` is not compacted. Only `__consumer_offsets` is, by the group coordinator.
+- ACLs are stored and described, but not enforced.
+- The table has the largest number of items in all arrays of one request together. A request other than Produce has at
+  most 16 MiB, a response other than Fetch's at most 64 MiB. A request or response above a limit closes its connection,
+  and the log has the reason.
 - Partitions, groups and resources that a request names several times are described once. As in Kafka, ListOffsets
-  refuses a partition that is named twice.
-- A session of a group's member may be as short as a second (`group.min.session.timeout.ms`), and a new group does not
-  wait for more members before it begins (`group.initial.rebalance.delay.ms`).
-- A group's member of kafka-python 3.0.12 that polls for short times may join before it knows its topic, and then wait
-  for ever, of any broker. Have it ask for the topic (`consumer.partitions_for_topic`) before its first poll.
+  refuses duplicate partitions.
+- The session timeout of a group member may be as short as one second (`group.min.session.timeout.ms`), and a new group
+  does not wait for more members before its first rebalance (`group.initial.rebalance.delay.ms`).
+- A group member of kafka-python 3.0.12 with short poll timeouts may join before it knows its topic and then wait
+  forever, with any broker. Request the topic's metadata (`consumer.partitions_for_topic`) before its first poll.
 """
 
 
@@ -151,17 +153,17 @@ def _lines() -> Iterator[str]:
     yield pages.heading_note("cluster/kafka/registry.py and the handlers")
     yield _INTRODUCTION.rstrip()
     yield _GENERAL
-    yield "## What is served"
+    yield "## Supported APIs"
     yield ""
     kafka = kafka_apis()
-    yield from pages.table(("API", "versions", "Kafka", "items", "what it does, and what differs"), _rows(kafka))
+    yield from pages.table(("API", "versions", "Kafka", "items", "description and differences"), _rows(kafka))
     yield ""
-    yield "## What is not served"
+    yield "## Unsupported APIs"
     yield ""
     for why, names in NOT_SERVED.items():
         yield f"- {why} ({', '.join(names)})"
     yield ""
-    yield "Brokers speak with each other in protocols of their own: what Kafka's brokers ask each other is not served."
+    yield ("Brokers use their own protocols between each other: the inter-broker APIs of Kafka are not supported.")
 
 
 def _rows(kafka: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, ...]]:
@@ -172,7 +174,7 @@ def _rows(kafka: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, ...]]:
         oldest, newest = module.VERSIONS[0], module.VERSIONS[-1]
         if advertised[module.KEY] < oldest:
             old = _span(advertised[module.KEY], oldest - 1)
-            differences.append(f"Versions {old} are told of, since librdkafka looks for them, and refused.")
+            differences.append(f"Versions {old} are advertised, because librdkafka checks for them, but refused.")
         text = "<br>".join([what[:1].upper() + what[1:], *differences])
         items = f"{items_max_of(module):,}"
         yield f"{name} ({int(module.KEY)})", _span(oldest, newest), _span(*kafka[name]), items, text

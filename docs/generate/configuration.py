@@ -15,31 +15,31 @@ _UNITS_MS = ((DAY_MS, "days"), (HOUR_MS, "hours"), (60 * SECOND_MS, "minutes"), 
 _UNITS_BYTES = ((MIB, "MiB"), (KIB, "KiB"))
 
 _INTRODUCTION = """\
-Keys are Kafka's own where Kafka has them. A broker reads them at its start: from a TOML file, from the environment,
-from `--set` ([where settings come from](../deploy.md#where-settings-come-from)). What is unknown or out of bounds ends
-the broker at once, with a sentence that says what would be right.
+Keys have Kafka's names where Kafka has them. A broker reads them when it starts: from a TOML file, from the environment
+and from `--set` ([where settings come from](../deploy.md#where-settings-come-from)). With an unknown key or an invalid
+value the broker does not start, and the error message names the valid values.
 
-To see what a running broker goes by, ask it as you would ask Kafka (DescribeConfigs), or read its settings file.
+To see the configuration of a running broker, use DescribeConfigs as with Kafka, or read its configuration file.
 """
 
 _BROKER = """
 ## Settings of a broker
 
-They count from the broker's start to its end. To change one, change the file and restart the broker.
+They apply from the broker's start until it stops. To change a setting, change the file and restart the broker.
 """
 
 _DEFAULTS = """
 ## Defaults for topics
 
-A broker has these for every topic that says nothing else. They can be set at its start like the others, or changed
-while it runs (AlterConfigs), for one broker or for all.
+These settings apply to every topic without its own config. They can be set like the others, or changed at run time
+(AlterConfigs), for one broker or for all.
 """
 
 _TOPICS = """
 ## Configs of a topic
 
-For one topic, at any time: `cordwood topic alter orders --config retention.ms=86400000`, or `--config` with `cordwood
-topic create`. A topic that says nothing has the default of its brokers, whose key is in the last column.
+They can be changed for one topic at any time: `cordwood topic alter orders --config retention.ms=86400000`, or
+`--config` with `cordwood topic create`. A topic without the config has its brokers' default, whose key is in the last column.
 """
 
 
@@ -63,7 +63,7 @@ def _lines() -> Iterator[str]:
 
 
 def _setting_row(row: Setting) -> tuple[str, ...]:
-    secret = " Nobody is told its value." if row.key in SECRETS else ""
+    secret = " Its value is never shown." if row.key in SECRETS else ""
     default = "none" if row.default in ("", ()) else _in_words(row.key, row.default)
     return f"`{row.key}`", _type(row.type), default, row.documentation + secret
 

@@ -7,7 +7,7 @@ import pages
 from cordwood.cluster.http.api.table import ROUTES
 from cordwood.cluster.http.openapi import description_of
 
-_HEAD = "How to use them is told in [HTTP](../http.md); a broker's `/openapi.json` has every shape."
+_HEAD = "[HTTP](../http.md) explains their use. A broker's `/openapi.json` has all schemas."
 
 
 def page() -> str:

@@ -32,7 +32,7 @@ def performance(docs: Path) -> dict[str, str]:
         return performance_page.files(measured)
     unsealed = (docs / performance_page.UNSEALED).read_bytes()
     if sha256(unsealed).hexdigest() != UNSEALED_SHA256:
-        raise Broken(f"{performance_page.UNSEALED} is not what the run wrote")
+        raise Broken(f"{performance_page.UNSEALED} was changed after the run that wrote it")
     return performance_page.files(Measured.of(json.loads(unsealed)))
 
 

@@ -56,7 +56,7 @@ class BrokerConnection:
         try:
             self._socket = socket.create_connection(address, timeout_s)
         except OSError as error:
-            raise ConnectionFailed(f"{address} takes no connections ({error})") from error
+            raise ConnectionFailed(f"{address} does not accept connections ({error})") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._check_versions()
@@ -94,11 +94,11 @@ class BrokerConnection:
             _, correlation_id = _FRAME_AND_ID.unpack_from(frame)
             if correlation_id != waiting.correlation_id:
                 raise ConnectionFailed(
-                    f"{self.address} gave answer {correlation_id} to question {waiting.correlation_id}"
+                    f"{self.address} sent response {correlation_id} to request {waiting.correlation_id}"
                 )
             answer, _ = _readers[waiting.answer](frame, _FRAME_AND_ID.size)
         except (SerialError, struct.error, ValueError) as error:
-            raise ConnectionFailed(f"{self.address} gave an answer that does not parse ({error})") from error
+            raise ConnectionFailed(f"{self.address} sent a malformed response ({error})") from error
         finally:
             frame.release()
         return answer
@@ -107,13 +107,13 @@ class BrokerConnection:
         self._send(ApiVersionsRequest(), ApiVersionsResponse)
         answer = self.receive()
         if answer.error_code is not ErrorCode.none:
-            raise RequestRefused(f"{self.address} does not say which requests it takes ({answer.error_code.name})")
+            raise RequestRefused(f"{self.address} does not report its API versions ({answer.error_code.name})")
         served = {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
         for request in ANSWERS:
             if request.__version__ not in served.get(request.__api_key__, range(0)):
                 raise RequestRefused(
-                    f"{self.address} does not serve {request.__name__} version {request.__version__}, which every "
-                    "Cordwood broker and every Kafka broker from 2.3 on does"
+                    f"{self.address} does not serve {request.__name__} version {request.__version__}, which every"
+                    " Cordwood broker and every Kafka broker since 2.3 supports: upgrade the broker"
                 )
 
     def _send(self, request: Any, answer: type[Any]) -> None:
@@ -139,7 +139,9 @@ class BrokerConnection:
         self._fill(0, _FRAME.size)
         (length,) = _FRAME.unpack_from(self._buffer)
         if not _FRAME.size <= length <= FRAME_BYTES_MAX:
-            raise ConnectionFailed(f"{self.address} does not speak Kafka's protocol: it announced {length} bytes")
+            raise ConnectionFailed(
+                f"{self.address} does not use Kafka's protocol: it announced a response of {length} bytes"
+            )
         end = _FRAME.size + length
         if end > len(self._buffer):
             self._buffer.extend(bytes(end - len(self._buffer)))
@@ -152,7 +154,9 @@ class BrokerConnection:
                 try:
                     received = self._socket.recv_into(view[position:end])
                 except TimeoutError as error:
-                    raise ConnectionFailed(f"{self.address} was silent for {self._socket.gettimeout():g} s") from error
+                    raise ConnectionFailed(
+                        f"{self.address} did not answer for {self._socket.gettimeout():g} s"
+                    ) from error
                 except OSError as error:
                     raise ConnectionFailed(f"the connection to {self.address} broke ({error})") from error
                 if not received:

@@ -104,7 +104,7 @@ def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: in
     check_code(answer.error_code, f"to fetch from {place}")
     partitions = [each for topic in answer.responses if topic.topic == place.topic for each in topic.partitions]
     if [each.partition_index for each in partitions] != [place.partition]:
-        raise ConnectionFailed(f"an answer without {place}, which was asked for")
+        raise ConnectionFailed(f"a response without the requested {place}")
     [partition] = partitions
     if partition.error_code is ErrorCode.offset_out_of_range:
         raise OutOfRange
@@ -113,7 +113,9 @@ def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: in
     batches = split(partition.records or b"", place, position)
     if not batches:
         end = partition.last_stable_offset if hides_aborted else partition.high_watermark
-        raise ConnectionFailed(f"nothing came from offset {position} on, and the partition can be read up to {end}")
+        raise ConnectionFailed(
+            f"no records were returned from offset {position} on, although the partition can be read up to {end}"
+        )
     listed = (partition.aborted_transactions or ()) if hides_aborted else ()
     aborted = [Aborted(each.producer_id, each.first_offset) for each in listed]
     return Fetched(partition.records, batches, aborted, partition.high_watermark)
@@ -128,8 +130,8 @@ def _check_what_is_gone(cluster: ClusterReader, wanted: OffsetRange, position: i
     start = cluster.offsets({place: EARLIEST})[place]
     if position < start:
         gone = OffsetRange(place.topic, place.partition, position, min(start, wanted.end))
-        raise OffsetsGone(gone, f"the log begins at offset {start} now (retention or deleted records)")
+        raise OffsetsGone(gone, f"the log now begins at offset {start} (retention or deleted records)")
     end = cluster.offsets({place: LATEST})[place]
     if position > end:
         gone = OffsetRange(place.topic, place.partition, position, wanted.end)
-        raise OffsetsGone(gone, f"the log ends at offset {end}: the topic was probably deleted and made again")
+        raise OffsetsGone(gone, f"the log ends at offset {end}: the topic was probably deleted and created again")

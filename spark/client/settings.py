@@ -42,7 +42,7 @@ def addresses(text: str) -> tuple[Address, ...]:
     """Parse `host:port,host:port`. Raises ValueError with a message."""
     found = tuple(_address(part.strip()) for part in text.split(",") if part.strip())
     if not found:
-        raise ValueError("there is no broker in it: give at least one as host:port")
+        raise ValueError("it has no broker: give at least one as host:port")
     return found
 
 

@@ -43,7 +43,8 @@ def split(data: bytes, place: TopicPartition, offset: int) -> list[Framed]:
     while len(data) - position > MAGIC_AT:
         if data[position + MAGIC_AT] < MAGIC:
             raise RequestRefused(
-                f"{place} has records in a format of before Kafka 0.11 at offset {offset}: copy the topic"
+                f"{place} has records in a format older than Kafka 0.11 at offset {offset}: copy the topic with a"
+                " newer client"
             )
         try:
             if not _is_whole(data, position):
@@ -57,7 +58,7 @@ def split(data: bytes, place: TopicPartition, offset: int) -> list[Framed]:
         position += header.size
         offset = header.end
     if data and not batches:
-        raise CorruptRecords(place, offset, f"{len(data)} bytes that are no whole batch")
+        raise CorruptRecords(place, offset, f"{len(data)} bytes that are not a whole batch")
     return batches
 
 

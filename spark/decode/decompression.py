@@ -70,7 +70,9 @@ class Unpacker:
 
     def _grow(self) -> None:
         if len(self._buffer) >= UNPACKED_BYTES_MAX:
-            raise CorruptBatch(f"a batch that does not unpack, or to more than {UNPACKED_BYTES_MAX >> 20} MiB")
+            raise CorruptBatch(
+                f"a batch that cannot be decompressed, or decompresses to more than {UNPACKED_BYTES_MAX >> 20} MiB"
+            )
         self._buffer = bytearray(min(2 * len(self._buffer), UNPACKED_BYTES_MAX))
 
     def _unpack(self, data: bytes, batch: Framed, start: int) -> int | None:

@@ -75,7 +75,7 @@ class Records:
         """Return the headers, whose counts are at `places`. Raises CorruptBatch."""
         counts, behind = _numbers(self.octets, places)
         if (counts < 0).any() or (counts > (self.ends - behind) // HEADER_BYTES_MIN).any():
-            raise CorruptBatch("a number of headers that cannot be")
+            raise CorruptBatch("an invalid number of headers")
         first = np.cumsum(counts) - counts
         keys, values = _empty_spans(int(counts.sum())), _empty_spans(int(counts.sum()))
         behind, nth = behind.copy(), 0
@@ -89,7 +89,7 @@ class Records:
         if keys.is_null.any():
             raise CorruptBatch("a header without a key")
         if (behind != self.ends).any():
-            raise CorruptBatch("a record that does not end behind its last header")
+            raise CorruptBatch("a record that does not end after its last header")
         return Headers(counts, keys, values)
 
 
@@ -109,15 +109,15 @@ def read_records(bodies: Bodies) -> Records:
         ends[np.cumsum(counts) - 1] = [body.end for body in batches]
         lengths, starts = varints(octets, heads)
         if (starts + lengths != ends).any() or (lengths < 0).any():
-            raise CorruptBatch("records that are not as long as they say")
+            raise CorruptBatch("records with a wrong length")
         time_deltas, places = varints(octets, starts + 1)
         offset_deltas, contents = varints(octets, places)
     except IndexError as error:
-        raise CorruptBatch("a record that reaches behind its batch") from error
+        raise CorruptBatch("a record that extends past the end of its batch") from error
     offsets = of_each([body.header.base_offset for body in batches]) + offset_deltas
     last = of_each([body.header.last_offset_delta for body in batches])
     if (offset_deltas < 0).any() or (offset_deltas > last).any() or (offsets[1:] <= offsets[:-1]).any():
-        raise CorruptBatch("records whose offsets do not rise")
+        raise CorruptBatch("records whose offsets do not increase")
     is_append_time = of_each([bool(body.header.attributes & LOG_APPEND_TIME) for body in batches])
     created = of_each([body.header.base_timestamp for body in batches]) + time_deltas
     appended = of_each([body.header.max_timestamp for body in batches])
@@ -143,7 +143,7 @@ def _numbers(octets: Octets, places: Places) -> tuple[Numbers, Places]:
     try:
         return varints(octets, places)
     except IndexError as error:
-        raise CorruptBatch("a field behind the end of its batch") from error
+        raise CorruptBatch("a field past the end of its batch") from error
 
 
 def _empty_spans(count: int) -> Spans:

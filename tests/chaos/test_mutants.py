@@ -161,7 +161,7 @@ def test_the_page_tells_the_unfit_and_what_was_not_run() -> None:
     rows = list(map(record.row, (CAUGHT, SURVIVED, unfit)))
     text = page.page(Result(record.KIND, "abc", "2026-11-23T08:00:00+00:00", {}, {"mutants": 4}, rows, is_whole=False))
     assert "Commit abc, 2026-11-23: 1 of 3 mutants caught" in text
-    assert "broken off: 1 of 4 mutants were not run" in text
+    assert "interrupted: 1 of 4 mutants were not run" in text
     assert "- `no-pre-vote` (quorum 1..9): it fails without it too: watermark-regress" in text
     assert "| `no-pre-vote` | A voter asks before it stands. | quorum 1..9 | 3 | 2 s |" in text
     assert "No run is recorded" in page.page(None)

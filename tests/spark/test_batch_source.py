@@ -70,7 +70,7 @@ def test_records_that_are_gone_are_an_error_unless_they_may_be(log: Log) -> None
     log.delete_records(topic, before=2)
     assert read_batch(log.bootstrap, subscribe=topic) == ["c", "d"]
     early = {"subscribe": topic, "startingOffsets": f'{{"{topic}": {{"0": 0}}}}'}
-    with pytest.raises(OffsetsGone, match=r"from offset 0 to 2: .*set failOnDataLoss to false to go on"):
+    with pytest.raises(OffsetsGone, match=r"from offset 0 to 2: .*set failOnDataLoss to false to continue"):
         read_batch(log.bootstrap, **early)
     assert read_batch(log.bootstrap, failOnDataLoss="false", **early) == ["c", "d"]
 

@@ -53,4 +53,4 @@ def test_it_is_stepped_over_only_where_that_is_asked_for(corrupt: bytes, caplog:
     [line] = caplog.messages
     assert "flights-3" in line
     assert "offset 2" in line
-    assert line.endswith("going on at offset 7")
+    assert line.endswith("continuing at offset 7")

@@ -36,8 +36,8 @@ def test_the_order_they_came_in_makes_no_difference(offsets: Offsets, rng: Rando
         ('{"t": 5}', "topic t needs its partitions"),
         ('{"t": {}}', "topic t needs its partitions"),
         ('{"t": {"first": 5}}', "topic t has no partition 'first'"),
-        ('{"t": {"0": "5"}}', 'partition 0 of topic t has "5" where a number must be'),
-        ('{"t": {"0": true}}', "partition 0 of topic t has true where a number must be"),
+        ('{"t": {"0": "5"}}', 'partition 0 of topic t has "5" instead of a number'),
+        ('{"t": {"0": true}}', "partition 0 of topic t has true instead of a number"),
     ],
 )
 def test_what_is_not_offsets_gets_a_sentence(text: str, sentence: str) -> None:

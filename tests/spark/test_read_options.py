@@ -92,19 +92,19 @@ def test_options_travel_to_the_executors() -> None:
         ({"subscrib": "t"}, "there is no option subscrib: did you mean subscribe?"),
         ({"kafka.isolation.levl": "x"}, "did you mean kafka.isolation.level?"),
         ({"zzz": "1"}, "there is no option zzz: there are "),
-        ({"assign": '{"t": [0]}'}, "subscribe and assign are given: say what to read with one of"),
+        ({"assign": '{"t": [0]}'}, "subscribe and assign are given: select what to read with one of"),
         ({"subscribe": " , "}, "subscribe names no topic"),
         ({"bootstrapServers": "one:port"}, "bootstrapServers is 'one:port': "),
-        ({"kafka.bootstrap.servers": "other:1"}, "mean the same and say different things"),
-        ({"kafka.group.id": "g"}, "option kafka.group.id: a reader belongs to no consumer group"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "only PLAINTEXT is spoken so far"),
+        ({"kafka.bootstrap.servers": "other:1"}, "are the same option with different values"),
+        ({"kafka.group.id": "g"}, "option kafka.group.id: a reader has no consumer group"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "only PLAINTEXT is supported"),
         ({"isolation": "serializable"}, "it can be read_committed or read_uncommitted"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss is 'no': it can be true or false"),
         ({"minPartitions": "0"}, "minPartitions is '0': it must be a whole number, 1 or more"),
         ({"maxOffsetsPerTrigger": "1.5"}, "maxOffsetsPerTrigger is '1.5': it must be a whole number"),
         ({"maxTriggerDelay": "soon", "minOffsetsPerTrigger": "1"}, "it must be a time, such as 500ms, 30s, 15m or 1h"),
         ({"maxTriggerDelay": "1m"}, "give both or neither"),
-        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, "a batch cannot be that large and that small"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, "the minimum must not be larger than the maximum"),
         ({"startingOffsets": "sometime"}, 'which is not JSON'),
         ({"startingOffsets": '{"t": 5}'}, "startingOffsets: topic t needs its partitions"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "must be 0 or more, or -2 for the earliest, or -1 for the latest"),
@@ -127,7 +127,7 @@ def test_a_wrong_option_of_a_stream_gets_a_sentence(given: dict[str, str], sente
         ({"startingOffsets": '{"t": {"0": -1}}'}, "must be 0 or more, or -2 for the earliest"),
         (
             {"startingOffsets": '{"t": {"0": 9}}', "endingOffsets": '{"t": {"0": 3}}'},
-            "startingOffsets has 9 for t-0, which is behind 3 of endingOffsets",
+            "startingOffsets has 9 for t-0, which is after 3 of endingOffsets",
         ),
     ],
 )
@@ -137,12 +137,12 @@ def test_a_wrong_option_of_a_batch_gets_a_sentence(given: dict[str, str], senten
 
 def test_what_is_missing_is_asked_for() -> None:
     assert "bootstrapServers is missing" in refused(WHAT)
-    assert "none is given: say what to read with one of subscribe, subscribePattern, assign" in refused(WHERE)
+    assert "none is given: select what to read with one of subscribe, subscribePattern, assign" in refused(WHERE)
 
 
 def test_positions_must_name_what_is_read_and_nothing_else() -> None:
     positions = parsed(startingOffsets='{"t": {"0": 23}}').starting
-    with pytest.raises(WrongOption, match="startingOffsets says nothing of t-1"):
+    with pytest.raises(WrongOption, match="startingOffsets lacks t-1"):
         positions.of({FIRST, SECOND})
     with pytest.raises(WrongOption, match="startingOffsets names t-0, which is not among"):
         parsed(startingOffsets='{"t": {"0": 23, "1": 5}}').starting.of({SECOND})

@@ -139,13 +139,13 @@ def test_records_that_retention_took_are_told_with_where_to_go_on(broker: Script
 
 
 def test_a_log_that_ends_before_what_was_planned_is_another_log(broker: ScriptedBroker) -> None:
-    with pytest.raises(OffsetsGone, match=r"ends at offset 6: .* made again") as told:
+    with pytest.raises(OffsetsGone, match=r"ends at offset 6: .* created again") as told:
         values(broker, 8, 10)
     assert told.value.gone == wanted(8, 10)
 
 
 def test_a_log_that_stays_shorter_than_planned_is_not_waited_for_without_end(broker: ScriptedBroker) -> None:
-    with pytest.raises(Unavailable, match=r"nothing came from offset 6 on, .* up to 6"):
+    with pytest.raises(Unavailable, match=r"no records were returned from offset 6 on, .* up to 6"):
         values(broker, 4, 10, retry_timeout_ms=300)
 
 
