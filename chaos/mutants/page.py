@@ -15,7 +15,7 @@ scenario of the simulator ([chaos.md](chaos.md)) within three times the seeds th
 passes, the test suite or the simulator has become weaker. `cordwood chaos mutants --only NAME` runs one mutant. The
 rules are those of [rules.md](rules.md), by number.
 """
-NONE = """No run is recorded. To record one at a commit, run `cordwood chaos mutants --record docs/results/mutants.jsonl`.
+NONE = """No run is recorded. To record one, run `cordwood chaos mutants --record docs/results/mutants.jsonl`.
 """
 OTHERS = (
     (MutantVerdict.SURVIVED, "Survivors", "Their killers passed."),

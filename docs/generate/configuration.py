@@ -39,7 +39,8 @@ _TOPICS = """
 ## Configs of a topic
 
 They can be changed for one topic at any time: `cordwood topic alter orders --config retention.ms=86400000`, or
-`--config` with `cordwood topic create`. A topic without the config has its brokers' default, whose key is in the last column.
+`--config` with `cordwood topic create`. A topic without the config has its brokers' default, whose key is in the last
+column.
 """
 
 
