@@ -48,19 +48,24 @@ def main(
     baseline: Annotated[
         Path | None, typer.Option(exists=True, help="Measure the brokers of this checkout too.")
     ] = None,
-    line: Annotated[list[str] | None, typer.Option(help="Only lines with this in their name; may be repeated.")] = None,
-    system: Annotated[
-        list[str] | None, typer.Option(help="Only systems of exactly this name: cordwood, kafka …; may be repeated.")
+    line: Annotated[
+        list[str] | None, typer.Option(help="Run only the lines whose name contains this; may be repeated.")
     ] = None,
-    scale: Annotated[float, typer.Option(min=0.001, help="Do this part of the work, to see that all runs.")] = 1.0,
+    system: Annotated[
+        list[str] | None,
+        typer.Option(help="Run only the systems with exactly this name: cordwood, kafka …; may be repeated."),
+    ] = None,
+    scale: Annotated[float, typer.Option(min=0.001, help="The share of the work to do, for a quick trial.")] = 1.0,
     data: Annotated[
         Path | None,
         typer.Option(exists=True, file_okay=False, help="The directory for the brokers' data during the run."),
     ] = None,
-    warm_gib: Annotated[int | None, typer.Option(help="Memory to touch before each system; else what is free.")] = None,
+    warm_gib: Annotated[
+        int | None, typer.Option(help="Memory to touch before each system; the default is all free memory.")
+    ] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="For Cordwood.")] = None,
     recorded: Annotated[
-        Path | None, typer.Option("--record", metavar="FILE", help="Write a result file too, at a commit.")
+        Path | None, typer.Option("--record", metavar="FILE", help="Also write a result file, at a commit.")
     ] = None,
 ) -> None:
     """Run the lines of bench/lines.py and print tables; bench/results/ gets the same as JSON."""
@@ -135,7 +140,7 @@ class _Bench:
 def _broker_counts(replication_factors: Sequence[int]) -> Sequence[int]:
     """Return so many brokers for each replication factor. Raises ValueError."""
     if not set(replication_factors) <= set(BROKERS):
-        raise ValueError("The replication factor is 1, 3 or 5: so many brokers can elect a leader among them.")
+        raise ValueError("The replication factor is 1, 3 or 5, the numbers of brokers that can form a quorum.")
     return replication_factors
 
 
@@ -178,7 +183,7 @@ def _check_room(place: Path, brokers: int, lines: Sequence[Line]) -> None:
     free = shutil.disk_usage(place).free / 1e9
     if free < needed:
         raise CannotRun(
-            f"With {brokers} broker(s) this needs {needed:.1f} GB of room, and {place.parent} has {free:.1f} GB. "
+            f"With {brokers} broker(s) this needs {needed:.1f} GB of disk space, and {place.parent} has {free:.1f} GB. "
             "Another place: --data DIRECTORY. Less work: --scale 0.1."
         )
 

@@ -37,9 +37,9 @@ class Kafka(System):
 
     def prepare(self) -> None:
         if shutil.which("java") is None:
-            raise CannotRun("Apache Kafka is left out: there is no `java` on this machine.")
+            raise CannotRun("Apache Kafka is skipped: there is no `java` on this machine.")
         if _java_major() < JAVA_MAJOR_MIN:
-            raise CannotRun(f"Apache Kafka is left out: it needs Java {JAVA_MAJOR_MIN} or newer.")
+            raise CannotRun(f"Apache Kafka is skipped: it needs Java {JAVA_MAJOR_MIN} or newer.")
         fetch_jars("Apache Kafka", BROKER, self.libs)
         fetch_jars("Kafka's ProducerPerformance", TOOLS, self.tools)
 

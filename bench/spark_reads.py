@@ -54,7 +54,7 @@ class SparkRead:
 
 def main(
     rounds: Annotated[int, typer.Option(min=1, help="How often each is read; the quickest counts.")] = 4,
-    scale: Annotated[float, typer.Option(min=0.001, help="Do this part of the work, to see that all runs.")] = 1.0,
+    scale: Annotated[float, typer.Option(min=0.001, help="The share of the work to do, for a quick trial.")] = 1.0,
 ) -> None:
     """Measure one broker, two topics of two partitions, and Spark on two cores of the same machine."""
     progress = Console(stderr=True, style="dim")

@@ -11,8 +11,8 @@ from cordwood.bench.counters.scenarios import SCENARIOS, count
 
 
 def main(
-    write: Annotated[bool, typer.Option(help="Make what is counted now the budget for this Python.")] = False,
-    scenario: Annotated[str, typer.Option(help="Only scenarios with this in their name.")] = "",
+    write: Annotated[bool, typer.Option(help="Make the current counts the budget for this Python version.")] = False,
+    scenario: Annotated[str, typer.Option(help="Run only the scenarios whose name contains this.")] = "",
 ) -> None:
     """Count every scenario. Exits with 1 where one exceeds its budget, unless --write is given."""
     console = Console()

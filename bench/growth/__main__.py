@@ -50,14 +50,14 @@ AREAS: dict[What, Callable[[Place], Area]] = {
 
 def main(
     only: Annotated[list[What] | None, typer.Option(help="Only this; may be repeated.")] = None,
-    scale: Annotated[float, typer.Option(min=0.001, help="Do this part of the work, to see that all runs.")] = 1.0,
+    scale: Annotated[float, typer.Option(min=0.001, help="The share of the work to do, for a quick trial.")] = 1.0,
     data: Annotated[
         Path | None,
         typer.Option(exists=True, file_okay=False, help="The directory for the brokers' data during the run."),
     ] = None,
     recorded: Annotated[
         Path | None,
-        typer.Option("--record", metavar="FILE", help="Write a result file, or go on with one of the same commit."),
+        typer.Option("--record", metavar="FILE", help="Write a result file, or continue one of the same commit."),
     ] = None,
 ) -> None:
     """Measure, print tables, and save the same as JSON. Exits with 1 where a promise is not kept, at full scale."""

@@ -4,7 +4,7 @@ from cordwood.chaos.live.broker_views import NoAnswer, addresses_seen_by
 from cordwood.chaos.live.brokers import REPLICAS_MAX, LiveCluster
 from cordwood.chaos.live.target import FAULTS, CannotHarm, Target
 
-WHY_NOT = "a cluster that is known by its address alone cannot be harmed from here"
+WHY_NOT = "faults cannot be injected into a cluster that is given by its address"
 
 
 class AddressedBroker:

@@ -27,7 +27,7 @@ def main(
     bootstrap: Annotated[str, typer.Option()],
     topic: Annotated[str, typer.Option()],
     partitions: Annotated[int, typer.Option()],
-    rows: Annotated[Path, typer.Option(help="The file to write down what happens.")],
+    rows: Annotated[Path, typer.Option(help="The file for the history of operations.")],
     number: Annotated[int, typer.Option(help="Which producer this is.")],
     seed: Annotated[int, typer.Option(help="Decides what is sent.")],
     per_second: Annotated[int, typer.Option(help="Records to send.")],

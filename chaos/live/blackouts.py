@@ -22,7 +22,7 @@ BROKERS = 3
 @app.command()
 def main(
     rounds: Rounds = 50,
-    one: Annotated[bool, typer.Option(help="Cut the power of one broker at a time, not of all at once.")] = False,
+    one: Annotated[bool, typer.Option(help="Cut the power of one broker at a time instead of all together.")] = False,
     size_mib: Annotated[int, typer.Option(min=64, help="Size of each broker's file system in MiB.")] = 4096,
     per_second: PerSecond = 200,
     seed: Seed = 1,
@@ -43,7 +43,7 @@ def main(
                 disks[id_] = stack.enter_context(LoopFileSystem(home, size_mib << 20))
             report = _run_on(disks, place, rounds, is_one=one, per_second=per_second, seed=seed)
     except CannotMount as reason:
-        typer.echo(f"No power can be cut here: {reason}.", err=True)
+        typer.echo(f"The power cannot be cut on this machine: {reason}.", err=True)
         raise typer.Exit(2) from None
     report.tell()
 

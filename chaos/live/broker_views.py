@@ -67,7 +67,7 @@ def controller_seen_by(address: str) -> int:
     answer = _ask(address, *DESCRIBE_QUORUM, quorum.DescribeQuorumRequest(topics=(wanted,)))
     leaders = [partition.leader_id for topic in answer.topics for partition in topic.partitions]
     if answer.error_code or not leaders or leaders[0] < 0:
-        raise NoAnswer(f"{address} knows of no controller")
+        raise NoAnswer(f"{address} has no controller")
     return int(leaders[0])
 
 
@@ -107,6 +107,6 @@ def _receive(connection: socket.socket, length: int) -> bytes:
     while len(received) < length:
         piece = connection.recv(length - len(received))
         if not piece:
-            raise ConnectionError("the connection was closed in the middle of an answer")
+            raise ConnectionError("the connection was closed in the middle of a response")
         received += piece
     return bytes(received)

@@ -139,7 +139,7 @@ class Campaign:
         load = self.crowd.load
         missing = set(range(load.partitions)) - self.crowd.served_after(since_s, SERVED_S).keys()
         if missing:
-            sentence = f"Partitions {sorted(missing)} take nothing for {SERVED_S:.0f} s {when}."
+            sentence = f"Partitions {sorted(missing)} accept no records for {SERVED_S:.0f} s {when}."
             self._accuse(Anomaly("unavailable", sentence, (), 1))
 
     def _accuse(self, anomaly: Anomaly) -> None:

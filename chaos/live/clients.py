@@ -132,7 +132,7 @@ class Clients:
         except subprocess.TimeoutExpired:
             reading.kill()
         if reading.returncode != 0:
-            raise TimeoutError("a reader did not come to the end of the log")
+            raise TimeoutError("a consumer did not reach the end of the log")
         return list(Rows(path, READ, Read._make).news())
 
     def ack_log(self) -> AckLog:

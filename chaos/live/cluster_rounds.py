@@ -52,7 +52,7 @@ class ClusterRounds:
         wanted = set(range(self.workload.partitions) if partitions is None else partitions)
         waited = self.clients.served_after(since, wanted, SERVED_S)
         if waited.keys() < wanted:
-            self.report.accuse("unavailable", f"{what}: partitions {sorted(wanted - waited.keys())} take nothing")
+            self.report.accuse("unavailable", f"{what}: partitions {sorted(wanted - waited.keys())} accept no records")
         elif waited:
             self.report.took(what, max(waited.values()))
 

@@ -51,14 +51,14 @@ def run(
     faults: Annotated[str, typer.Option(help="kill,pause,partition,power-cut,…; or all, or none.")] = ALL,
     minutes: Annotated[float, typer.Option(min=0.1, help="How long the clients run under faults.")] = 5.0,
     target: Annotated[str, typer.Option(metavar="local|compose|HOST:PORT", help="Whose cluster.")] = LOCAL,
-    project: Annotated[str, typer.Option(help="The compose project, if not the one of this folder.")] = "",
-    seed: Annotated[int | None, typer.Option(help="Decides whom, when and how; random unless given.")] = None,
+    project: Annotated[str, typer.Option(help="The compose project; the default is the one of this directory.")] = "",
+    seed: Annotated[int | None, typer.Option(help="The seed of the faults and their times; random by default.")] = None,
     per_second: Annotated[int, typer.Option(min=1, help="Records that each of four producers sends.")] = 100,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="The directory of the report.")] = None,
-    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Leave all data in this new directory.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="End with the verdict as one line of JSON.")] = False,
+    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep all data in this new directory.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one line of JSON at the end.")] = False,
     recorded: Annotated[
-        Path | None, typer.Option("--record", metavar="FILE", help="Write the verdict as a result file, at a commit.")
+        Path | None, typer.Option("--record", metavar="FILE", help="Record the verdict as a result file, at a commit.")
     ] = None,
 ) -> None:
     """Inject faults into a cluster while clients write and read, undo them, and check that no promise was broken.

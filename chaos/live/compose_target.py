@@ -108,10 +108,10 @@ class ComposeCluster(LiveCluster):
 
 def reasons() -> dict[str, str]:
     """Return the faults that are not possible on containers, each with its reason."""
-    no_disk = "a container's volume is a directory of its host's file system, which others use too"
+    no_disk = "a container's volume is a directory of its host's file system, which other processes use too"
     return {
         **dict.fromkeys(("power-cut", "disk-full", "fsync-error"), no_disk),
-        "bit-flip": "files are looked at by --target local only",
+        "bit-flip": "files are checked with --target local only",
         "clock-jump": "all containers share their host's time of day",
     }
 
@@ -123,7 +123,7 @@ def opened(project: str, faults: Sequence[str]) -> Iterator[Target]:
         engine = docker.from_env()
         engine.ping()
     except DockerException:
-        raise CannotHarm("no Docker engine answers: is it installed, and may you use it?") from None
+        raise CannotHarm("no Docker engine answers: check that it is installed and that you may use it") from None
     cluster = ComposeCluster(engine, project)
     [network, *_] = engine.networks.list(filters={"label": f"{PROJECT_LABEL}={project}"})
     cut = _Cut(network, cluster)

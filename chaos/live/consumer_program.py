@@ -22,8 +22,10 @@ def main(
     bootstrap: Annotated[str, typer.Option()],
     topic: Annotated[str, typer.Option()],
     partitions: Annotated[int, typer.Option()],
-    rows: Annotated[Path, typer.Option(help="The file to write down what happens.")],
-    group: Annotated[str | None, typer.Option(help="As a member of this group, not of every partition.")] = None,
+    rows: Annotated[Path, typer.Option(help="The file for the history of operations.")],
+    group: Annotated[
+        str | None, typer.Option(help="Read as a member of this group instead of reading every partition.")
+    ] = None,
     setting: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for librdkafka.")] = None,
 ) -> None:
     """Read until standard input ends."""

@@ -111,7 +111,9 @@ class Crowd:
         if wait_for(are_all_at_the_end, AT_END_S):
             return []
         seen = {path.name: ends_seen for path, ends_seen in reached.items()}
-        sentence = f"Consumers came only so far in {AT_END_S:.0f} s: {seen}, and the log ends at {dict(ends)}."
+        sentence = (
+            f"Consumers did not reach the log end within {AT_END_S:.0f} s: {seen}, and the log ends at {dict(ends)}."
+        )
         return [Anomaly("unread", sentence, (), 1)]
 
     def stop_reading(self) -> list[Anomaly]:

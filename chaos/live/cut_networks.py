@@ -68,7 +68,7 @@ def main(
         network.enter()
         links = Network(range(1, BROKERS + 1))
     except CannotCut as reason:
-        typer.echo(f"No network can be cut here: {reason}.", err=True)
+        typer.echo(f"The network cannot be cut on this machine: {reason}.", err=True)
         raise typer.Exit(2) from None
     with workplace(keep) as place:
         hosts = {id_: links.address(id_) for id_ in links.ids}

@@ -59,7 +59,7 @@ def main(
 ) -> None:
     """Flip single bits in a stopped broker's data, and check that each is found, named and never served.
 
-    Exits with 1 where one is not.
+    Exits with 1 if one is not.
     """
     rng = random.Random(seed)
     anomalies: list[Anomaly] = []

@@ -169,7 +169,7 @@ def main(
         ):
             _run_on(file_system, rounds, seed)
     except CannotMount as reason:
-        typer.echo(f"No power can be cut here: {reason}.", err=True)
+        typer.echo(f"The power cannot be cut on this machine: {reason}.", err=True)
         raise typer.Exit(2) from None
 
 

@@ -38,7 +38,7 @@ def chaos_run(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
         (["--faults", "kill,earthquake"], "there is no fault earthquake"),
         (["--target", "nowhere"], "give local, compose or HOST:PORT"),
         (["--target", "127.0.0.1:1", "--faults", "none"], "no broker answers there"),
-        (["--target", "127.0.0.1:9092", "--faults", "kill"], "cannot be harmed from here"),
+        (["--target", "127.0.0.1:9092", "--faults", "kill"], "faults cannot be injected"),
         (["--target", "compose", "--faults", "power-cut"], "power-cut cannot be done here"),
         (["--minutes", "0"], "--minutes"),
         (["--report", "no/such/folder/report.html", "--faults", "none"], "cannot be written"),

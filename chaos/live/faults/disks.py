@@ -64,7 +64,7 @@ class SyncError(Fault):
     def strike(self, victims: Sequence[int], _rng: random.Random, /) -> str:
         for victim in victims:
             self.disks[victim].starve()
-        return "with a device that takes no writes"
+        return "with a device that refuses writes"
 
     def heal(self, victims: Sequence[int], /) -> None:
         for victim in victims:

@@ -59,7 +59,7 @@ class RawConnection:
         while rest:
             count = self.socket.recv_into(rest)
             if not count:
-                raise ConnectionError("the broker closed the connection in the middle of an answer")
+                raise ConnectionError("the broker closed the connection in the middle of a response")
             rest = rest[count:]
         return bytes(received)
 
