@@ -12,7 +12,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Faults, simulated and real, and a check of everything that was promised.",
+    help="Tests with simulated and real faults, and a check of all guarantees.",
 )
 app.command()(sim)
 app.command()(replay)
@@ -22,7 +22,7 @@ app.command()(mutants)
 
 @app.callback()
 def chaos() -> None:
-    """Faults, simulated and real, and a check of everything that was promised."""
+    """Tests with simulated and real faults, and a check of all guarantees."""
 
 
 if __name__ == "__main__":

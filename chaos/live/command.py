@@ -50,11 +50,11 @@ class Run:
 def run(
     faults: Annotated[str, typer.Option(help="kill,pause,partition,power-cut,…; or all, or none.")] = ALL,
     minutes: Annotated[float, typer.Option(min=0.1, help="How long the clients run under faults.")] = 5.0,
-    target: Annotated[str, typer.Option(metavar="local|compose|HOST:PORT", help="Whose cluster.")] = LOCAL,
+    target: Annotated[str, typer.Option(metavar="local|compose|HOST:PORT", help="The cluster to test.")] = LOCAL,
     project: Annotated[str, typer.Option(help="The compose project; the default is the one of this directory.")] = "",
     seed: Annotated[int | None, typer.Option(help="The seed of the faults and their times; random by default.")] = None,
     per_second: Annotated[int, typer.Option(min=1, help="Records that each of four producers sends.")] = 100,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="The directory of the report.")] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="The file of the report.")] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep all data in this new directory.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one line of JSON at the end.")] = False,
     recorded: Annotated[
@@ -63,8 +63,8 @@ def run(
 ) -> None:
     """Inject faults into a cluster while clients write and read, undo them, and check that no promise was broken.
 
-    `local` starts three brokers of its own; `compose` uses the running deployment of this folder; any other cluster is
-    loaded and checked without faults. Exits with 1 where a promise was broken.
+    `local` starts three brokers of its own; `compose` uses the running deployment of this directory; any other
+    cluster is loaded and checked without faults. Exits with 1 if a promise was broken.
     """
     number = random.SystemRandom().randrange(SEED_MAX) if seed is None else seed
     try:

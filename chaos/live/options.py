@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 Rounds = Annotated[int, typer.Option(min=1, help="Number of rounds.")]
-Seed = Annotated[int, typer.Option(help="Decides whom, where and when.")]
+Seed = Annotated[int, typer.Option(help="The seed of the faults, their places and times.")]
 PerSecond = Annotated[int, typer.Option(min=1, help="Records that each producer sends.")]
 Keep = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Leave the brokers' data and output in this new directory.")
+    Path | None, typer.Option(metavar="DIR", help="Keep the brokers' data and output in this new directory.")
 ]
 
 

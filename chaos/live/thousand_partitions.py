@@ -41,7 +41,7 @@ def main(
 ) -> None:
     """Create the partitions, measure the idle brokers, and kill one broker after the other.
 
-    Exits with 1 where a limit is exceeded.
+    Exits with 1 if a limit is exceeded.
     """
     report = Report("thousand_partitions")
     with workplace(keep) as place:

@@ -27,28 +27,35 @@ GIT_S = 10
 
 def mutants(
     only: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Hunt this mutant; may be given more than once.")
+        list[str] | None, typer.Option(metavar="NAME", help="Run only this mutant; may be repeated.")
     ] = None,
     changed: Annotated[
         str | None,
-        typer.Option(metavar="COMMIT", help="Hunt those whose file, or whose killer's file, differs from that commit."),
+        typer.Option(
+            metavar="COMMIT", help="Run the mutants whose file, or whose killer's file, differs from that commit."
+        ),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0.0, help="Begin no further mutant after so long; the rest is not run.")
+        float | None, typer.Option(min=0.0, help="The time after which no further mutant is started.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Mutants hunted at a time.")] = os.cpu_count() or 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of mutants that run in parallel.")] = os.cpu_count() or 1,
     recorded: Annotated[
         Path | None,
-        typer.Option("--record", metavar="FILE", help="Write a result file, or go on with one of the same commit."),
+        typer.Option("--record", metavar="FILE", help="Write a result file, or continue one of the same commit."),
     ] = None,
     is_pinning: Annotated[
-        bool, typer.Option("--pin", help="Look for a killer where there is none or it does not catch; write it down.")
+        bool,
+        typer.Option(
+            "--pin", help="Search a killer for mutants that have none or are not caught by it, and record it."
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The verdict as an object in the last line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the verdict as a JSON object in the last line.")
+    ] = False,
 ) -> None:
-    """Take one rule, check or sync at a time out of a copy of the source, and check that the mutant's killer fails.
+    """Remove one rule, check or sync at a time from a copy of the source, and check that the mutant's killer fails.
 
-    Exit code 1 where a mutant survives, does not fit the source, or gives no result.
+    Exits with 1 if a mutant survives, does not fit the source, or gives no result.
     """
     wanted = _chosen(only, changed)
     if is_pinning:

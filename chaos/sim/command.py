@@ -25,31 +25,37 @@ TROUBLE_S = 30.0
 PROGRESS_S = 5.0
 MINUTE_S = 60.0
 
-Seed = Annotated[int | None, typer.Option(min=0, help="One simulated cluster: all that happens follows from it.")]
+Seed = Annotated[
+    int | None, typer.Option(min=0, help="The seed of one simulated cluster, which determines everything that happens.")
+]
 Seconds = Annotated[float, typer.Option(min=1, help="How long faults are injected into a cluster, in simulated time.")]
 Report = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="The directory of the last seed's report. A failed seed always has a report."),
+    typer.Option(metavar="FILE", help="The file of the last seed's report. A failed seed always has a report."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="End with the verdict as one line of JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the verdict as one line of JSON at the end.")]
 Recorded = Annotated[
-    Path | None, typer.Option("--record", metavar="FILE", help="Write the verdict as a result file, at a commit.")
+    Path | None, typer.Option("--record", metavar="FILE", help="Record the verdict as a result file, at a commit.")
 ]
 
 
 def sim(
     seed: Seed = None,
-    seeds: Annotated[str | None, typer.Option(metavar="A..B", help="All of these, one after the other.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Begin no further seed after so long.")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="A..B", help="The range of seeds to run, one after the other.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="The time after which no further seed is started.")
+    ] = None,
     seconds: Seconds = TROUBLE_S,
-    shrink: Annotated[bool, typer.Option(help="Look for the faults that a failing seed needs.")] = True,
+    shrink: Annotated[bool, typer.Option(help="Reduce the faults of a failing seed to those that it needs.")] = True,
     report: Report = None,
     as_json: AsJson = False,
     recorded: Recorded = None,
 ) -> None:
-    """Run whole clusters in a simulated world that goes wrong in every way, and check that no promise is broken.
+    """Run simulated clusters with faults of every kind, and check that no promise is broken.
 
-    Without seeds it begins at 1, for the minutes given. Stops at the first seed that fails, and exits with 1.
+    The default is to start at seed 1 and run for the given minutes. Stops at the first failed seed, and exits with 1.
     """
     if seed is not None and seeds is not None:
         raise Failure("give --seed or --seeds, not both.", ExitCode.USAGE)
@@ -72,11 +78,13 @@ def sim(
 def replay(
     seed: Annotated[int, typer.Option(min=0, help="The seed that failed.")],
     seconds: Seconds = TROUBLE_S,
-    faults: Annotated[str | None, typer.Option(metavar="N,N,…", help="Only these of its faults, by number.")] = None,
+    faults: Annotated[
+        str | None, typer.Option(metavar="N,N,…", help="Inject only these faults of the seed, by number.")
+    ] = None,
     report: Report = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one seed again and tell its story: every fault, what it did, and what was found."""
+    """Replay one seed and print its events: every fault, its effect, and the anomalies found."""
     plan, place, tally = plan_of(seed, seconds), _place(report), Tally()
     run = _timed(plan, _only(plan, faults), tally)
     typer.echo(run_summary.described(plan))

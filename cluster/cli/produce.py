@@ -76,7 +76,7 @@ def produce(
 ) -> None:
     """Send each line of standard input as one record, and print how many were acknowledged.
 
-    With --acks all (the default) the producer is idempotent: a retry neither doubles nor reorders records.
+    With --acks all (the default) the producer is idempotent: retries do not duplicate or reorder records.
     Exits with 1 if any record was not acknowledged.
     """
     if key_separator == "":

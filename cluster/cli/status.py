@@ -33,10 +33,10 @@ def status(
 ) -> None:
     """Show brokers, controller, disks, and the partitions that are under-replicated or offline.
 
-    LAG says how many records of the metadata a broker lacks, RECORDS BEHIND how many a follower lacks of its partition,
-    and FREE how much room is left in the fullest of its log directories. What nobody knows is a dash.
+    LAG is the number of metadata records that a broker has not applied. RECORDS BEHIND is the number of records that a
+    follower lacks. FREE is the free space of the fullest log directory. A dash stands for an unknown value.
 
-    Where no majority of the voters answers, this is what the other brokers last knew. It says so, and exits with 1.
+    If no majority of the voters answers, the command shows the last known state with a warning, and exits with 1.
     """
     if watch:
         _watch(servers, all_partitions, as_json)

@@ -71,8 +71,9 @@ def up(
     """Start a cluster on this machine, wait until it is ready, and print its bootstrap servers.
 
     Each broker is a separate process. DIR/broker-N has its configuration (server.toml), its log (broker.log) and its
-    data; DIR/cluster.json lists the brokers with their ports. If the cluster exists, the command starts the brokers
-    that do not run, on the same ports; --brokers may add brokers.
+    data. DIR/cluster.json lists the brokers with their ports.
+
+    If the cluster exists, the command starts the brokers that do not run, on the same ports. --brokers may add brokers.
 
     Without --detach the command runs until Ctrl-C or SIGTERM, and then stops the brokers that it started.
     """
