@@ -34,7 +34,7 @@ def test_who_is_registered_may_follow(neighbours: PeerDirectory) -> None:
         (HELLO._replace(cluster_id="theirs"), "it belongs to cluster theirs"),
         (HELLO._replace(broker_id=3), "no such broker is registered"),
         (HELLO._replace(incarnation=UUID(int=8)), "broker epoch 40 is registered"),
-        (HELLO._replace(broker_epoch=39), "it is in epoch 39"),
+        (HELLO._replace(broker_epoch=39), "its epoch is 39"),
     ],
 )
 def test_nobody_else_may(neighbours: PeerDirectory, hello: Open, reason: str) -> None:
