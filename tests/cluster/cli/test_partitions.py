@@ -52,7 +52,7 @@ def test_a_move_to_where_it_is_is_done_at_once(broker: RunningBroker, topic: str
     [
         (["0", "--to", "9"], "at least one of these brokers is not registered"),
         (["7", "--to", "1"], "the partition does not exist"),
-        (["0", "--cancel"], "it is not being moved"),
+        (["0", "--cancel"], "the partition is not being moved"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
