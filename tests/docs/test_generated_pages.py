@@ -46,7 +46,7 @@ def test_neither_a_page_of_results_nor_a_result_can_be_edited(tmp_path: Path) ->
     docs = shutil.copytree(DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns("generate"))
     names = ["mutants.md", "performance.md", "growth.md", "chaos-results.md"]
     for name in names:
-        (docs / name).write_text((docs / name).read_text().replace(" the ", " some ", 1))
+        (docs / name).write_text((docs / name).read_text().replace(". ", "! ", 1))
     exit_code, said = generate("--check", docs)
     assert (exit_code, [line.split()[0] for line in said.splitlines()]) == (1, names)
 
