@@ -20,8 +20,8 @@ class Deletion:
     @property
     def low_watermark(self) -> int:
         """Offset below which no record comes back, whichever in-sync replica leads next (KIP-107)."""
-        view, saved_start = self._partition.view, self._partition.log.saved_start
-        return saved_start if view is None else view.low_watermark(saved_start)
+        view, flushed_start = self._partition.view, self._partition.log.flushed_start
+        return flushed_start if view is None else view.low_watermark(flushed_start)
 
     async def reach(self, before: int) -> None:
         """Wait until every in-sync replica has deleted the records below `before`, and no restart brings them back.

@@ -63,36 +63,38 @@ class ReplicaStream:
 
     __slots__ = (
         "connection",
+        "directory",
         "id",
-        "is_warming",
+        "is_prefetching",
         "leader_epoch",
         "partition",
         "sent_end",
-        "told_start",
-        "told_watermark",
-        "way",
+        "sent_start",
+        "sent_watermark",
     )  # fmt: skip
 
-    def __init__(self, connection: "FollowerConnection", partition: "Partition", follow: Follow, way: "Way") -> None:
-        self.id, self.connection, self.partition, self.way = follow.stream, connection, partition, way
+    def __init__(
+        self, connection: "FollowerConnection", partition: "Partition", follow: Follow, directory: "FollowerDirectory"
+    ) -> None:
+        self.id, self.connection, self.partition, self.directory = follow.stream, connection, partition, directory
         self.leader_epoch, self.sent_end = follow.leader_epoch, follow.log_end
-        self.told_watermark = self.told_start = -1
-        self.is_warming = False
+        self.sent_watermark = self.sent_start = -1
+        self.is_prefetching = False
 
-    def grown(self) -> None:
+    def schedule_push(self) -> None:
         """Schedule a push after an append to the partition's log."""
-        self.connection.has_data(self)
+        self.connection.schedule_data(self)
 
     def committed(self) -> None:
         """Schedule a push after the partition's high watermark or log start offset has moved."""
-        self.connection.has_news(self)
+        self.connection.schedule_watermark(self)
 
     def end(self) -> None:
         """End the stream: this broker no longer leads the partition. The follower learns that from the metadata."""
         self.connection.forget(self)
 
 
-class Way:
+class FollowerDirectory:
     """Streams with data for one log directory of a follower, and its window."""
 
     __slots__ = ("window", "with_data")
@@ -118,9 +120,9 @@ class FollowerConnection:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, ReplicaStream] = {}
-        self._ways: dict[int, Way] = {}
+        self._directories: dict[int, FollowerDirectory] = {}
         """By the number of the follower's log directory."""
-        self._with_news: dict[ReplicaStream, None] = {}
+        self._with_new_watermark: dict[ReplicaStream, None] = {}
         self._answers: list[PushRow] = []
         self._allowance, self._allowed_at = float(PUSH_BYTES), self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -132,7 +134,7 @@ class FollowerConnection:
             self._timer.cancel()
         for stream in list(self._streams.values()):
             self.forget(stream)
-            stream.partition.lost_follower(self.broker_id)
+            stream.partition.follower_detached(self.broker_id)
 
     def follow(self, rows: list[Follow]) -> None:
         """Begin the requested streams, or begin them again from another offset."""
@@ -151,9 +153,9 @@ class FollowerConnection:
         now = self._loop.time()
         for stream_id, flushed_end, size in rows:
             stream = self._streams.get(stream_id)
-            way = self._way(stream_id) if stream is None else stream.way
+            directory = self._directory(stream_id) if stream is None else stream.directory
             try:
-                way.window.reported(size)
+                directory.window.reported(size)
             except ImpossibleCredit as impossible:
                 raise MalformedFrame(str(impossible)) from impossible
             if stream is not None and flushed_end >= 0:
@@ -161,8 +163,8 @@ class FollowerConnection:
                     stream.partition.follower_flushed(self.broker_id, stream.leader_epoch, flushed_end, now)
                 except Exception as error:
                     self._end(stream, error)
-        for way in self._ways.values():
-            if way.with_data:
+        for directory in self._directories.values():
+            if directory.with_data:
                 self._soon()
                 break
 
@@ -172,65 +174,65 @@ class FollowerConnection:
             stream = self._streams.get(stream_id)
             if stream is not None:
                 with stream.partition.contained():
-                    stream.partition.follower_started(self.broker_id, log_start)
+                    stream.partition.follower_start_flushed(self.broker_id, log_start)
 
     def suspects(self, suspect: Suspect) -> None:
         """End a stream with an unsound batch. Verifying the batch here shows whether the leader's disk is damaged."""
         stream = self._streams.get(suspect.stream)
         if stream is not None:
             self.forget(stream)
-            self._tasks.spawn(self._prove(stream, suspect.offset))
+            self._tasks.spawn(self._verify(stream, suspect.offset))
 
     def forget(self, stream: ReplicaStream) -> None:
         self._streams.pop(stream.id, None)
-        stream.way.with_data.pop(stream, None)
-        self._with_news.pop(stream, None)
+        stream.directory.with_data.pop(stream, None)
+        self._with_new_watermark.pop(stream, None)
         stream.partition.streams.pop(stream, None)
 
-    def has_data(self, stream: ReplicaStream) -> None:
-        way = stream.way
-        way.with_data[stream] = None
-        if way.window.may_send():
+    def schedule_data(self, stream: ReplicaStream) -> None:
+        directory = stream.directory
+        directory.with_data[stream] = None
+        if directory.window.may_send():
             self._end_of_tick.due(self)
 
-    def has_news(self, stream: ReplicaStream) -> None:
-        self._with_news[stream] = None
+    def schedule_watermark(self, stream: ReplicaStream) -> None:
+        self._with_new_watermark[stream] = None
         if self._timer is None:
-            self._timer = self._loop.call_later(WATERMARK_DELAY_S, self._tell_news)
+            self._timer = self._loop.call_later(WATERMARK_DELAY_S, self._send_watermarks)
 
     def wake(self) -> None:
         """Send everything that is due at the end of an event-loop iteration, in-sync replicas first."""
         rows, self._answers = self._answers, []
         chunks: list[Chunk] = []
         size = 0
-        for way in self._ways.values():
-            if way.with_data and way.window.may_send():
-                size += self._fill(way, rows, chunks)
+        for directory in self._directories.values():
+            if directory.with_data and directory.window.may_send():
+                size += self._fill(directory, rows, chunks)
         if rows:
             self._channel.push([encode_push(rows, size), *chunks])
 
-    def _fill(self, way: Way, rows: list[PushRow], chunks: list[Chunk]) -> int:
+    def _fill(self, directory: FollowerDirectory, rows: list[PushRow], chunks: list[Chunk]) -> int:
         """Collect the next push to one log directory. Return its size in bytes."""
-        window = way.window
+        window = directory.window
         budget = left = min(PUSH_BYTES, window.credit)
         in_sync: list[ReplicaStream] = []
-        behind: list[ReplicaStream] = []
-        for stream in way.with_data:
-            (in_sync if stream.partition.counts_on(self.broker_id) else behind).append(stream)
+        catching_up: list[ReplicaStream] = []
+        for stream in directory.with_data:
+            (in_sync if stream.partition.counts_on(self.broker_id) else catching_up).append(stream)
         if in_sync:
             left -= self._take(in_sync, left, rows, chunks)
-        if behind and left > 0 and (allowed := self._allowed()) > 0:
-            taken = self._take(behind, min(left, allowed), rows, chunks)
+        if catching_up and left > 0 and (allowed := self._allowed()) > 0:
+            taken = self._take(catching_up, min(left, allowed), rows, chunks)
             self._allowance -= taken
             left -= taken
         if left < budget:
             window.sent(budget - left)
-            if way.with_data and window.may_send():
+            if directory.with_data and window.may_send():
                 self._soon()
         return budget - left
 
-    def _way(self, stream_id: int) -> Way:
-        return self._ways.setdefault(directory_of(stream_id), Way())
+    def _directory(self, stream_id: int) -> FollowerDirectory:
+        return self._directories.setdefault(directory_of(stream_id), FollowerDirectory())
 
     def fail(self, error: Exception) -> None:
         self._channel.close(f"replication to broker {self.broker_id} failed: {error!r}")
@@ -243,7 +245,7 @@ class FollowerConnection:
         if partition is None or not partition.is_led_for(self.broker_id, row.leader_epoch):
             self._refuse(row.stream)
             return
-        stream = ReplicaStream(self, partition, row, self._way(row.stream))
+        stream = ReplicaStream(self, partition, row, self._directory(row.stream))
         try:
             self._begin_stream(stream, partition, row)
         except Exception as error:
@@ -258,7 +260,7 @@ class FollowerConnection:
             start = log.start_boundary(wait=False)
         except NotInMemory:
             self._refuse(row.stream)
-            self._tasks.spawn(self._prove(stream, log.log_start))
+            self._tasks.spawn(self._verify(stream, log.log_start))
             return
         if row.log_end < start:
             self._answers.append(PushRow(row.stream, PushKind.TOO_OLD, 0, start))
@@ -276,9 +278,9 @@ class FollowerConnection:
             self.forget(old)
         self._streams[row.stream] = stream
         partition.streams[stream] = None
-        partition.follower_began(self.broker_id, row.flushed_end, row.log_start, self._loop.time())
-        stream.way.with_data[stream] = None
-        self.has_news(stream)
+        partition.follower_attached(self.broker_id, row.flushed_end, row.log_start, self._loop.time())
+        stream.directory.with_data[stream] = None
+        self.schedule_watermark(stream)
 
     def _take(self, streams: list[ReplicaStream], budget: int, rows: list[PushRow], chunks: list[Chunk]) -> int:
         """Collect whole batches of these streams, about `budget` bytes. Return their size in bytes.
@@ -291,7 +293,7 @@ class FollowerConnection:
                 room = budget - taken
                 if room <= 0:
                     return taken
-                if stream in stream.way.with_data:
+                if stream in stream.directory.with_data:
                     taken += self._take_from(stream, share if share < room else room, rows, chunks)
         return taken
 
@@ -300,10 +302,10 @@ class FollowerConnection:
         partition = stream.partition
         log = partition.log
         try:
-            shipment = partition.read_cache.take(stream.sent_end, budget, len(partition.streams))
+            batches = partition.read_cache.take(stream.sent_end, budget, len(partition.streams))
         except NotInMemory:
-            stream.way.with_data.pop(stream, None)
-            self._warm(stream)
+            stream.directory.with_data.pop(stream, None)
+            self._prefetch_later(stream)
             return 0
         except OffsetOutOfRange:
             # The follower asks again, and the answer has this log's start.
@@ -313,29 +315,29 @@ class FollowerConnection:
         except Exception as error:
             self._end(stream, error)
             return 0
-        with_data = stream.way.with_data
+        with_data = stream.directory.with_data
         with_data.pop(stream, None)
-        if shipment is None:
+        if batches is None:
             return 0
-        stream.sent_end = shipment.end
+        stream.sent_end = batches.end
         if stream.sent_end < log.log_end:
             # Last in the queue: the streams that wait come first in the next push.
             with_data[stream] = None
-        self._with_news.pop(stream, None)
-        stream.told_watermark, stream.told_start = partition.high_watermark, log.log_start
-        rows.append(PushRow(stream.id, PushKind.DATA, stream.told_watermark, stream.told_start, shipment.size))
-        chunks.append(shipment.chunk)
-        return shipment.size
+        self._with_new_watermark.pop(stream, None)
+        stream.sent_watermark, stream.sent_start = partition.high_watermark, log.log_start
+        rows.append(PushRow(stream.id, PushKind.DATA, stream.sent_watermark, stream.sent_start, batches.size))
+        chunks.append(batches.chunk)
+        return batches.size
 
-    def _tell_news(self) -> None:
+    def _send_watermarks(self) -> None:
         """Send high watermarks and log start offsets that found no data to be sent with."""
         self._timer = None
-        streams, self._with_news = self._with_news, {}
+        streams, self._with_new_watermark = self._with_new_watermark, {}
         for stream in streams:
             partition = stream.partition
             watermark, start = partition.high_watermark, partition.log.log_start
-            if (watermark, start) != (stream.told_watermark, stream.told_start):
-                stream.told_watermark, stream.told_start = watermark, start
+            if (watermark, start) != (stream.sent_watermark, stream.sent_start):
+                stream.sent_watermark, stream.sent_start = watermark, start
                 self._answers.append(PushRow(stream.id, PushKind.DATA, watermark, start))
         self._soon()
 
@@ -348,13 +350,13 @@ class FollowerConnection:
             self._loop.call_later(PUSH_BYTES / 4 / rate, self._soon)
         return int(self._allowance)
 
-    def _warm(self, stream: ReplicaStream) -> None:
+    def _prefetch_later(self, stream: ReplicaStream) -> None:
         """Prefetch the next batches of a stream in a thread."""
-        if not stream.is_warming:
-            stream.is_warming = True
-            self._tasks.spawn(self._read_ahead(stream))
+        if not stream.is_prefetching:
+            stream.is_prefetching = True
+            self._tasks.spawn(self._prefetch(stream))
 
-    async def _read_ahead(self, stream: ReplicaStream) -> None:
+    async def _prefetch(self, stream: ReplicaStream) -> None:
         try:
             partition = stream.partition
             await partition.directory.run_blocking(partition.read_cache.prefetch, stream.sent_end, PUSH_BYTES)
@@ -364,13 +366,13 @@ class FollowerConnection:
         except Exception as error:
             if self._is_current(stream):
                 self._end(stream, error)
-        stream.is_warming = False
+        stream.is_prefetching = False
         if self._is_current(stream):
-            self.has_data(stream)
+            self.schedule_data(stream)
 
-    async def _prove(self, stream: ReplicaStream, offset: int) -> None:
+    async def _verify(self, stream: ReplicaStream, offset: int) -> None:
         try:
-            await stream.partition.directory.run_blocking(stream.partition.prove, offset)
+            await stream.partition.directory.run_blocking(stream.partition.verify, offset)
         except OffsetOutOfRange:
             pass
         except StorageError as error:
@@ -393,7 +395,7 @@ class FollowerConnection:
 
     def _blame(self, partition: "Partition", error: Exception) -> None:
         if isinstance(error, DamagedLog):
-            partition.damaged(error)
+            partition.report_damage(error)
         elif isinstance(error, ImpossibleReport | StorageError | OSError):
             _events.warning("stream.ended", topic=partition.topic, partition=partition.index, follower=self.broker_id,
                             reason=str(error))  # fmt: skip

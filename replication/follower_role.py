@@ -9,7 +9,7 @@ from cordwood.replication.follower import (
     committed_end,
     truncation_end,
 )
-from cordwood.replication.truncation import Cut, cut_at, cut_of_all
+from cordwood.replication.truncation import Truncation, full_truncation, truncation_to
 from cordwood.storage.batch import headers
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DiskFailed
@@ -36,7 +36,14 @@ class FollowerRole:
     """One partition that this broker follows in one leader epoch, under one stream number."""
 
     __slots__ = (
-        "_reporter", "is_answered", "leader_epoch", "leader_watermark", "owed_bytes", "partition", "refusals", "stream",
+        "_reporter",
+        "is_answered",
+        "leader_epoch",
+        "leader_watermark",
+        "partition",
+        "refusals",
+        "stream",
+        "uncredited_bytes",
     )  # fmt: skip
 
     def __init__(self, reporter: Reporter, partition: "Partition", stream: int, refusals: int = 0) -> None:
@@ -45,7 +52,7 @@ class FollowerRole:
         """Count of refused requests for the partition in a row."""
         self.is_answered = False
         self.leader_epoch = partition.leader_epoch
-        self.owed_bytes = 0
+        self.uncredited_bytes = 0
         """Bytes taken from the leader's window, and not yet returned as credit."""
         self.leader_watermark = 0
         """High watermark of the leader, whether this replica has all records below it or not."""
@@ -54,7 +61,7 @@ class FollowerRole:
         """Report a new flushed end to the leader."""
         self._reporter.report(self)
 
-    def start_saved(self) -> None:
+    def log_start_flushed(self) -> None:
         """Report to the leader that the log start offset is on disk."""
         self._reporter.start(self)
 
@@ -69,7 +76,7 @@ class FollowerRole:
         """
         partition = self._followed()
         log = partition.log
-        self.owed_bytes += len(data)
+        self.uncredited_bytes += len(data)
         self.leader_watermark = watermark
         if data:
             batches = headers(data)
@@ -79,27 +86,27 @@ class FollowerRole:
                 log.append_stamped(data, batches, now_ms)
             except OSError as error:
                 raise partition.directory.write_failed(error) from error
-            partition.grown()
+            partition.schedule_flush()
         if log_start > log.log_start:
             log.raise_log_start(min(log_start, log.log_end))
-            partition.start_moved()
+            partition.log_start_moved()
         partition.committed_to(committed_end(watermark, log.log_end, partition.high_watermark))
 
-    def truncation(self, leader_epoch: int, leader_end: int) -> Cut:
+    def truncation(self, leader_epoch: int, leader_end: int) -> Truncation:
         """Return the truncation of records that the leader does not have; the flushed end is lowered already.
 
         Raises OSError, StorageError, CheckpointUnderWay, ImpossibleAnswer.
         """
-        partition = self._to_be_cut()
+        partition = self._truncatable()
         log = partition.log
         end = truncation_end(log.epochs, log.log_end, leader_epoch, leader_end)
         if end < log.log_start:
-            return cut_of_all(partition, leader_end, self._is_current)
-        return cut_at(partition, end, self._is_current)
+            return full_truncation(partition, leader_end, self._is_current)
+        return truncation_to(partition, end, self._is_current)
 
-    def new_start(self, offset: int) -> Cut:
+    def full_truncation(self, offset: int) -> Truncation:
         """Return the removal of the whole log, since the leader's log begins at `offset`. Raises as `truncation`."""
-        partition = self._to_be_cut()
+        partition = self._truncatable()
         log_end = partition.log.log_end
         if offset <= log_end:
             raise ImpossibleAnswer(f"the leader has no records before {offset}, but this log ends at {log_end}")
@@ -108,9 +115,9 @@ class FollowerRole:
     def _is_current(self) -> bool:
         return self.partition.following is self
 
-    def _to_be_cut(self) -> "Partition":
+    def _truncatable(self) -> "Partition":
         partition = self._followed()
-        if partition.is_saving:
+        if partition.is_checkpoint_locked:
             raise CheckpointUnderWay
         return partition
 

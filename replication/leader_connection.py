@@ -30,7 +30,7 @@ from cordwood.replication.frames import (
     encode_suspect,
 )
 from cordwood.replication.tasks import Tasks
-from cordwood.replication.truncation import Cut, Truncations
+from cordwood.replication.truncation import Truncation, Truncations
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.errors import CorruptBatch, DamagedLog, StorageError
 
@@ -73,7 +73,7 @@ class LeaderConnection:
         self._reporting: dict[FollowerRole, None] = {}
         self._starting: dict[FollowerRole, None] = {}
         self._leaving: list[int] = []
-        self._wasted_bytes: Counter[int] = Counter()
+        self._discarded_bytes: Counter[int] = Counter()
         """Bytes that arrived for streams we had left, by log directory: the leader's windows need their credit back."""
         self._next_stream = 0
         self._channel: Channel | None = None
@@ -95,8 +95,8 @@ class LeaderConnection:
             self._asking.pop(following, None)
             self._reporting.pop(following, None)
             self._starting.pop(following, None)
-            self._waste(following.stream, following.owed_bytes)
-            following.owed_bytes = 0
+            self._discard(following.stream, following.uncredited_bytes)
+            following.uncredited_bytes = 0
             self._leaving.append(following.stream)
             self._soon()
             if not self._followings:
@@ -129,13 +129,13 @@ class LeaderConnection:
             self._loop.call_later(ANSWER_S, self._ask_again, channel, asking)
         if self._starting:
             starting, self._starting = self._starting, {}
-            channel.push([encode_starts(Start(each.stream, each.partition.log.saved_start) for each in starting)])
-        if self._reporting or self._wasted_bytes:
+            channel.push([encode_starts(Start(each.stream, each.partition.log.flushed_start) for each in starting)])
+        if self._reporting or self._discarded_bytes:
             reporting, self._reporting = self._reporting, {}
             rows = [_report(following) for following in reporting]
-            for directory, size in self._wasted_bytes.items():
+            for directory, size in self._discarded_bytes.items():
                 rows.append(Report(directory * STREAMS_PER_DIRECTORY, NO_STREAM_END, size))
-            self._wasted_bytes.clear()
+            self._discarded_bytes.clear()
             channel.push([encode_reports(rows)])
 
     def fail(self, error: Exception) -> None:
@@ -150,9 +150,9 @@ class LeaderConnection:
             self._next_stream = self._next_stream + 1
         return number
 
-    def _waste(self, stream: int, size: int) -> None:
+    def _discard(self, stream: int, size: int) -> None:
         if size:
-            self._wasted_bytes[directory_of(stream)] += size
+            self._discarded_bytes[directory_of(stream)] += size
 
     def _ask(self, following: FollowerRole) -> None:
         self._asking[following] = None
@@ -175,7 +175,7 @@ class LeaderConnection:
         for row, data in decode_push(frame):
             following = self._followings.get(row.stream)
             if following is None:
-                self._waste(row.stream, row.size)
+                self._discard(row.stream, row.size)
                 if row.size:
                     self._soon()
             else:
@@ -195,7 +195,7 @@ class LeaderConnection:
             self._complain(following)
             self._interrupt(following)
         except DamagedLog as damage:
-            partition.damaged(damage)
+            partition.report_damage(damage)
             self._interrupt(following)
         except ImpossibleAnswer as impossible:
             _events.error("leader.impossible", topic=partition.topic, partition=partition.index, leader=self._leader,
@@ -215,19 +215,21 @@ class LeaderConnection:
                     following.refusals = 0
                 following.replicate(data, row.first, row.second, now_ms)
             case PushKind.DIFFERS:
-                self._have_cut(following, following.truncation(row.first, row.second))
+                self._truncate(following, following.truncation(row.first, row.second))
             case PushKind.TOO_OLD:
-                self._have_cut(following, following.new_start(row.second))
+                self._truncate(following, following.full_truncation(row.second))
             case PushKind.REFUSED:
                 self._interrupt(following)
 
-    def _have_cut(self, following: FollowerRole, cut: Cut) -> None:
+    def _truncate(self, following: FollowerRole, truncation: Truncation) -> None:
         """Leave the stream and truncate: frames in flight must not be appended before that."""
         self.leave(following)
-        self._truncations.add(cut, lambda is_cut: self._cut_ended(following, is_cut=is_cut))
+        self._truncations.add(
+            truncation, lambda is_truncated: self._truncation_ended(following, is_truncated=is_truncated)
+        )
 
-    def _cut_ended(self, following: FollowerRole, *, is_cut: bool) -> None:
-        if is_cut:
+    def _truncation_ended(self, following: FollowerRole, *, is_truncated: bool) -> None:
+        if is_truncated:
             self._begin_anew(following)
         else:
             self._try_later(following)
@@ -273,10 +275,10 @@ class LeaderConnection:
         self._leaving.clear()
         self._reporting.clear()
         self._starting.clear()
-        self._wasted_bytes.clear()
+        self._discarded_bytes.clear()
         channel.push([encode_open(self._hello())])
         for following in list(self._followings.values()):
-            following.owed_bytes = 0
+            following.uncredited_bytes = 0
             self._ask(following)
         try:
             if channel.is_open:
@@ -300,13 +302,13 @@ def _request(following: FollowerRole) -> Follow:
         log.log_end,
         log.epochs.latest,
         partition.ack_end,
-        log.saved_start,
+        log.flushed_start,
     )
 
 
 def _report(following: FollowerRole) -> Report:
-    owed, following.owed_bytes = following.owed_bytes, 0
-    return Report(following.stream, following.partition.ack_end, owed)
+    credit, following.uncredited_bytes = following.uncredited_bytes, 0
+    return Report(following.stream, following.partition.ack_end, credit)
 
 
 class LeaderConnections:

@@ -24,7 +24,7 @@ METADATA = "metadata"
 _events = structlog.get_logger("log_directory")
 
 
-class Saveable(Protocol):
+class Checkpointable(Protocol):
     """A replica with a log to checkpoint."""
 
     log: Log
@@ -62,7 +62,7 @@ class LogDirectory:
         self.run_mark = RunMark(disk, path, boot_id, is_new=not disk.list_directory(f"{path}/{TOPICS}"))
         self.error: OSError | StorageError | None = None
         self.partition_count = self.number = 0
-        self.unsaved: dict[Saveable, None] = {}
+        self.uncheckpointed: dict[Checkpointable, None] = {}
         """Replicas that have been flushed since their last checkpoint."""
         self._free_bytes_at_refusal: int | None = None
         self._failed = failed

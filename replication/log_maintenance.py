@@ -21,9 +21,9 @@ CHECKPOINT_AGE_S = 10.0
 EXPIRY_INTERVAL_S = 0.5
 CHECKPOINT_BYTES = 64 << 20
 """A log is checkpointed after so many new bytes, or CHECKPOINT_AGE_S after the last time: a restart reads no more."""
-CHECKPOINTS_PER_LOOK = 20
+CHECKPOINTS_PER_ROUND = 20
 """Logs checkpointed by age in one round: thousands of logs take turns, and a restart reads a little more of each."""
-CUT_LOOK_S = 0.01
+TRUNCATION_POLL_S = 0.01
 PARTITIONS_PER_TURN = 500
 """Partitions handled before the event loop runs other work."""
 REMOVE_AGAIN_S = 10.0
@@ -49,11 +49,11 @@ class LogMaintenance:
 
     def __init__(self, replicas: Replicas, wall_clock: Callable[[], int], intervals: Intervals) -> None:
         self._replicas, self._wall_clock, self._intervals = replicas, wall_clock, intervals
-        self._saved_at: dict[Partition, float] = {}
-        self._saving = {directory: asyncio.Lock() for directory in replicas.directories}
-        self._saves_under_way: set[asyncio.Future[None]] = set()
+        self._dirty_since: dict[Partition, float] = {}
+        self._checkpoint_locks = {directory: asyncio.Lock() for directory in replicas.directories}
+        self._running_checkpoints: set[asyncio.Future[None]] = set()
         self._due: dict[LogDirectory, dict[Partition, None]] = {directory: {} for directory in replicas.directories}
-        self._saving_due: set[LogDirectory] = set()
+        self._checkpointing: set[LogDirectory] = set()
         self._tasks = Tasks()
 
     def start(self) -> None:
@@ -65,13 +65,13 @@ class LogMaintenance:
 
     async def stop(self) -> None:
         await self._tasks.close()
-        if self._saves_under_way:
-            await asyncio.wait(self._saves_under_way)
+        if self._running_checkpoints:
+            await asyncio.wait(self._running_checkpoints)
 
     def remove(self, partitions: Sequence[Partition]) -> None:
         """Delete the files of removed partitions, once no reader can use them any more."""
         for partition in partitions:
-            self._saved_at.pop(partition, None)
+            self._dirty_since.pop(partition, None)
         for directory in {partition.directory: None for partition in partitions}:
             of_directory = [partition for partition in partitions if partition.directory is directory]
             self._tasks.spawn(self._remove_partitions(directory, of_directory))
@@ -81,56 +81,56 @@ class LogMaintenance:
         for directory in {row[0]: None for row in orphans}:
             self._tasks.spawn(self._remove_orphans([row for row in orphans if row[0] is directory]))
 
-    async def save(self, partition: Partition) -> None:
+    async def checkpoint(self, partition: Partition) -> None:
         """Checkpoint one log now. Raises OutOfResources, after which the log is still due, and DiskFailed."""
         directory = partition.directory
         # One at a time: a checkpoint is staged in one file, and an older one must not replace a newer.
-        async with self._saving[directory]:
-            while partition.is_saving:
+        async with self._checkpoint_locks[directory]:
+            while partition.is_checkpoint_locked:
                 # A truncation of the log is pending.
-                await asyncio.sleep(CUT_LOOK_S)
-            directory.unsaved.pop(partition, None)
+                await asyncio.sleep(TRUNCATION_POLL_S)
+            directory.uncheckpointed.pop(partition, None)
             if not partition.log.segments or partition.is_deleted:
                 return
             try:
-                await self._save(partition)
+                await self._write_checkpoint(partition)
             except OSError as error:
                 if not partition.is_deleted:
                     # Last in the queue: the other logs come first.
-                    directory.unsaved[partition] = None
+                    directory.uncheckpointed[partition] = None
                     raise directory.write_failed(error) from error
 
-    async def _save(self, partition: Partition) -> None:
+    async def _write_checkpoint(self, partition: Partition) -> None:
         log = partition.log
         state = log.state()
-        partition.is_saving = True
+        partition.is_checkpoint_locked = True
         under_way = asyncio.ensure_future(partition.directory.run_blocking(save, log.disk, log.directory, state))
 
         def ended(future: "asyncio.Future[None]") -> None:
             # Runs even if the caller was cancelled meanwhile.
-            self._saves_under_way.discard(future)
-            partition.is_saving = False
+            self._running_checkpoints.discard(future)
+            partition.is_checkpoint_locked = False
             if not future.cancelled() and future.exception() is None:
-                has_moved = state.log_start != log.saved_start
+                has_moved = state.log_start != log.flushed_start
                 log.saved(state)
                 if has_moved:
-                    partition.start_saved()
+                    partition.log_start_flushed()
             else:
                 log.not_saved(state)
 
         under_way.add_done_callback(ended)
-        self._saves_under_way.add(under_way)
+        self._running_checkpoints.add(under_way)
         await asyncio.shield(under_way)
 
-    def save_soon(self, partition: Partition) -> None:
+    def checkpoint_soon(self, partition: Partition) -> None:
         """Checkpoint one log in the background, as soon as the logs before it are checkpointed."""
         directory = partition.directory
         self._due[directory][partition] = None
-        if directory not in self._saving_due:
-            self._saving_due.add(directory)
-            self._tasks.spawn(self._save_due(directory), "checkpoints that are waited for")
+        if directory not in self._checkpointing:
+            self._checkpointing.add(directory)
+            self._tasks.spawn(self._checkpoint_waited_for(directory), "checkpoints that are waited for")
 
-    async def _save_due(self, directory: LogDirectory) -> None:
+    async def _checkpoint_waited_for(self, directory: LogDirectory) -> None:
         due = self._due[directory]
         try:
             while due:
@@ -138,11 +138,11 @@ class LogMaintenance:
                 del due[partition]
                 try:
                     with partition.contained():
-                        await self.save(partition)
+                        await self.checkpoint(partition)
                 except (OSError, StorageError) as error:
-                    _not_done("checkpoint", directory, error)
+                    _log_failure("checkpoint", directory, error)
         finally:
-            self._saving_due.discard(directory)
+            self._checkpointing.discard(directory)
 
     async def retain(self, directory: LogDirectory) -> None:
         """Apply retention to every log of a directory once, and expire idle producers."""
@@ -159,18 +159,22 @@ class LogMaintenance:
                     with partition.contained():
                         await self._drop_old(partition, now_ms)
                 except (OSError, StorageError) as error:
-                    _not_done("retention", directory, error)
+                    _log_failure("retention", directory, error)
 
     async def _drop_old(self, partition: Partition, now_ms: int) -> None:
-        await self._learn_times(partition)
+        await self._load_timestamps(partition)
         dropped = partition.log.drop(partition.high_watermark, now_ms)
         if dropped:
-            self._tasks.spawn(self._remove_segments(partition, dropped, is_saved=await self._is_saved(partition)))
+            self._tasks.spawn(
+                self._remove_segments(
+                    partition, dropped, is_manifest_written=await self._is_manifest_written(partition)
+                )
+            )
 
-    async def _is_saved(self, partition: Partition) -> bool:
+    async def _is_manifest_written(self, partition: Partition) -> bool:
         """Return whether the files of dropped segments may be deleted, by the manifest on disk. Raises DiskFailed."""
         try:
-            await self.save(partition)
+            await self.checkpoint(partition)
         except DiskFull:
             # The manifest still lists them, but there is no room for a new one before the files are removed.
             return True
@@ -178,7 +182,7 @@ class LogMaintenance:
             return False
         return True
 
-    async def _learn_times(self, partition: Partition) -> None:
+    async def _load_timestamps(self, partition: Partition) -> None:
         """Load the largest timestamps of segments that were sealed before there was a manifest."""
         config = partition.config
         if config.deletable and config.retention_ms >= 0:
@@ -186,30 +190,30 @@ class LogMaintenance:
                 try:
                     await partition.directory.run_blocking(segment.learn_time)
                 except DamagedLog as damage:
-                    partition.damaged(damage)
+                    partition.report_damage(damage)
 
     async def _checkpoint_later(self, directory: LogDirectory) -> None:
         await asyncio.sleep(CHECKPOINT_INTERVAL_S)
-        if not directory.is_offline and directory.unsaved:
-            await self._checkpoint(directory, asyncio.get_running_loop().time())
+        if not directory.is_offline and directory.uncheckpointed:
+            await self._checkpoint_due(directory, asyncio.get_running_loop().time())
 
-    async def _checkpoint(self, directory: LogDirectory, now: float) -> None:
+    async def _checkpoint_due(self, directory: LogDirectory, now: float) -> None:
         try:
-            saved = 0
-            for partition in list(directory.unsaved):
+            written = 0
+            for partition in list(directory.uncheckpointed):
                 assert isinstance(partition, Partition)
-                since = self._saved_at.setdefault(partition, now)
-                is_old = now - since >= CHECKPOINT_AGE_S and saved < CHECKPOINTS_PER_LOOK
-                if is_old or partition.log.unsaved_bytes >= CHECKPOINT_BYTES:
+                since = self._dirty_since.setdefault(partition, now)
+                is_old = now - since >= CHECKPOINT_AGE_S and written < CHECKPOINTS_PER_ROUND
+                if is_old or partition.log.uncheckpointed_bytes >= CHECKPOINT_BYTES:
                     with partition.contained():
-                        await self.save(partition)
-                    self._saved_at.pop(partition, None)
-                    saved += 1
+                        await self.checkpoint(partition)
+                    self._dirty_since.pop(partition, None)
+                    written += 1
             # Every sync of another file delays concurrent group commits: one per second would show in their p99.
-            if saved:
+            if written:
                 await directory.run_blocking(directory.flushed_offsets.file.sync)
         except (OSError, StorageError) as error:
-            _not_done("checkpoint", directory, error)
+            _log_failure("checkpoint", directory, error)
 
     async def _retain_later(self, directory: LogDirectory) -> None:
         await asyncio.sleep(self._intervals.retention_s)
@@ -230,11 +234,13 @@ class LogMaintenance:
             with partition.contained():
                 partition.watch_followers()
 
-    async def _remove_segments(self, partition: Partition, segments: Sequence[Segment], *, is_saved: bool) -> None:
+    async def _remove_segments(
+        self, partition: Partition, segments: Sequence[Segment], *, is_manifest_written: bool
+    ) -> None:
         # First: a segment that the manifest lists, and that has no file, counts as lost.
-        while not is_saved:
+        while not is_manifest_written:
             await asyncio.sleep(REMOVE_AGAIN_S)
-            is_saved = await self._is_saved(partition)
+            is_manifest_written = await self._is_manifest_written(partition)
         # A reader may still be reading a slice of these segments.
         await asyncio.sleep(self._delete_delay_s(partition))
         for segment in segments:
@@ -279,7 +285,7 @@ class LogMaintenance:
                 await asyncio.sleep(REMOVE_AGAIN_S)
 
 
-def _not_done(what: str, directory: LogDirectory, error: OSError | StorageError) -> None:
+def _log_failure(what: str, directory: LogDirectory, error: OSError | StorageError) -> None:
     """Log a failure. The next round tries again, unless the directory is offline."""
     failure = directory.write_failed(error)
     log = _events.error if isinstance(failure, DiskFailed) else _events.warning

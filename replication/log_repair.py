@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from cordwood.replication.log_directory import MARKS_FILE
 from cordwood.replication.log_maintenance import LogMaintenance
 from cordwood.replication.partition import Partition
-from cordwood.replication.truncation import Cut, cut_at, cut_of_all
+from cordwood.replication.truncation import Truncation, full_truncation, truncation_to
 from cordwood.storage import quarantine, scrub
 from cordwood.storage.boundaries import offset_at
 from cordwood.storage.errors import DamagedLog, LostTail, OutOfResources
@@ -13,7 +13,7 @@ from cordwood.storage.log import Log
 from cordwood.storage.rewrite import write_index_again
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
 
-QUARANTINE = "quarantine"
+QUARANTINE_FOLDER = "quarantine"
 """Folder of a log directory with copies of damaged segments."""
 
 
@@ -47,7 +47,7 @@ async def rewrite(partition: Partition, path: str, log_maintenance: LogMaintenan
     segment = scrub.segment_with(partition.log, path)
     if segment is None and path != partition.directory.flushed_offsets.file.path:
         partition.log.epochs.changes_lost()
-        await log_maintenance.save(partition)
+        await log_maintenance.checkpoint(partition)
         return
     try:
         if segment is None:
@@ -61,7 +61,7 @@ async def rewrite(partition: Partition, path: str, log_maintenance: LogMaintenan
         raise partition.directory.write_failed(error) from error
 
 
-async def set_aside(partition: Partition, damage: DamagedLog) -> str | None:
+async def quarantine_segment(partition: Partition, damage: DamagedLog) -> str | None:
     """Copy a damaged segment to the quarantine. Return the copy's path; None if there is no file, or no room.
 
     Raises OSError.
@@ -73,19 +73,21 @@ async def set_aside(partition: Partition, damage: DamagedLog) -> str | None:
     base = int(damage.path.rpartition("/")[2].partition(".")[0])
     name = f"{partition.topic_id}-{partition.index}-{base}"
     place: str | None = await directory.run_blocking(
-        quarantine.keep, directory.disk, f"{directory.path}/{QUARANTINE}", name, paths
+        quarantine.keep, directory.disk, f"{directory.path}/{QUARANTINE_FOLDER}", name, paths
     )
     return place
 
 
-async def remove_foreign(partition: Partition, damage: DamagedLog) -> None:
+async def remove_foreign_segment(partition: Partition, damage: DamagedLog) -> None:
     """Remove a segment file that does not belong to the log. Raises OSError."""
     disk, run_blocking = partition.directory.disk, partition.directory.run_blocking
     if await run_blocking(scrub.is_still_damaged, partition.log, damage):
         await run_blocking(disk.remove, damage.path)
 
 
-def cut_of_damaged(partition: Partition, damage: Sequence[DamagedLog], is_wanted: Callable[[], bool]) -> Cut | None:
+def truncation_at_damage(
+    partition: Partition, damage: Sequence[DamagedLog], is_wanted: Callable[[], bool]
+) -> Truncation | None:
     """Return the truncation at the first damage; None if the log ends before it.
 
     Raises OSError, StorageError.
@@ -93,16 +95,16 @@ def cut_of_damaged(partition: Partition, damage: Sequence[DamagedLog], is_wanted
     log = partition.log
     if any(damaged.path == log.directory for damaged in damage):
         # The leader sends the log start offset later.
-        return cut_of_all(partition, 0, is_wanted)
-    end = _sound_end(log, damage)
+        return full_truncation(partition, 0, is_wanted)
+    end = _first_damaged_offset(log, damage)
     if end >= log.log_end:
         return None
     if end <= log.log_start:
-        return cut_of_all(partition, log.log_start, is_wanted)
-    return cut_at(partition, end, is_wanted)
+        return full_truncation(partition, log.log_start, is_wanted)
+    return truncation_to(partition, end, is_wanted)
 
 
-def _sound_end(log: Log, damage: Sequence[DamagedLog]) -> int:
+def _first_damaged_offset(log: Log, damage: Sequence[DamagedLog]) -> int:
     """Return the offset where the damage begins; the log end offset if the damage is gone."""
     return min((_first_lost(log, damaged) for damaged in damage), default=log.log_end)
 

@@ -24,13 +24,13 @@ from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DamagedLog, DiskFailed, OutOfResources, StorageError
 from cordwood.storage.log import Appended, Log
+from cordwood.storage.types import NO_EPOCH
 from cordwood.storage.unsynced import Unsynced
 
 if TYPE_CHECKING:
     from cordwood.replication.follower_connection import ReplicaStream
     from cordwood.replication.follower_role import FollowerRole
 
-NO_EPOCH = -1
 
 _events = structlog.get_logger("replicas")
 
@@ -87,21 +87,22 @@ class Partition:
         self.log, self.directory = log, directory
         self.error: Exception | None = directory.error
         """Reason why the replica is offline: the log directory has failed, or this replica has (`fail`)."""
-        self.leader, self.leader_epoch = NO_LEADER, NO_EPOCH
+        self.leader = NO_LEADER
+        self.leader_epoch: int = NO_EPOCH
         self.high_watermark = log.log_start
         self.view: LeaderView | None = None
         self.following: FollowerRole | None = None
         self.streams: dict[ReplicaStream, None] = {}
         self.read_cache = ReplicationReadCache(log)
         self.watchers: dict[Watcher, None] = {}
-        self.is_deleted = self.is_saving = False
+        self.is_deleted = self.is_checkpoint_locked = False
         self._context = context
         self._refused_sequences = RefusedSequences(context.now, lambda: log.producers)
         self._commit_waiters, self._flush_waiters = OffsetWaiters(), OffsetWaiters()
         self.deletion = Deletion(self)
         self._mark_slot = directory.flushed_offsets.slot(place.topic_id, place.partition)
         self._topic_id_bytes = place.topic_id.bytes
-        self._kept_in_memory = 0
+        self._durable_in_memory = 0
         """End of the records that counted as durable when the flush policy changed, on disk or not."""
 
     @property
@@ -125,7 +126,7 @@ class Partition:
         log = self.log
         if log.config.flush_policy is FlushPolicy.OS:
             return log.log_end
-        return log.flushed_end if log.flushed_end > self._kept_in_memory else self._kept_in_memory
+        return log.flushed_end if log.flushed_end > self._durable_in_memory else self._durable_in_memory
 
     def leads_in(self, leader_epoch: int) -> bool:
         return self.view is not None and leader_epoch == self.leader_epoch and not self.is_offline
@@ -171,7 +172,7 @@ class Partition:
             stream.end()
         self._refuse_waiters(reason)
 
-    def known_watermark(self) -> int:
+    def known_high_watermark(self) -> int:
         """Return the high watermark once it covers all that earlier leaders served. Raises PartitionRefused before."""
         if self.view is not None and self.high_watermark < self.view.epoch_start:
             raise PartitionRefused(Refusal.NOT_KNOWN_YET)
@@ -191,9 +192,9 @@ class Partition:
             if not appended.is_duplicate:
                 if self._refused_sequences.by_producer:
                     self._refused_sequences.closed(header)
-                self.grown()
+                self.schedule_flush()
                 if self.streams:
-                    self._ship(appended)
+                    self._push_to_followers(appended)
         except (PartitionRefused, OutOfResources):
             self._refused_sequences.opened(header)
             raise
@@ -204,12 +205,12 @@ class Partition:
             raise PartitionRefused(Refusal.OFFLINE) from error
         return appended
 
-    def _ship(self, appended: Appended) -> None:
+    def _push_to_followers(self, appended: Appended) -> None:
         """Schedule a push of the batch to the followers; a small batch is sent from memory."""
         if appended.kept is not None:
             self.read_cache.appended(appended.base_offset, appended.end_offset, appended.kept)
         for stream in self.streams:
-            stream.grown()
+            stream.schedule_push()
 
     def _append(
         self, batch: Bytes, header: BatchHeader, now_ms: int, must_be_safe: bool, budget: Budget | None
@@ -238,7 +239,7 @@ class Partition:
         self._commit_waiters.add(end, waiter)
         return True
 
-    def when_kept(self, end: int, waiter: Waiter) -> bool:
+    def when_durable(self, end: int, waiter: Waiter) -> bool:
         """As `when_committed`, but for durability on this replica alone (acks=1)."""
         if end <= self.ack_end:
             return False
@@ -267,7 +268,7 @@ class Partition:
             if waiters:
                 waiters.expire(now, PartitionRefused(Refusal.TIMED_OUT))
 
-    def follower_began(self, broker_id: int, flushed_end: int, log_start: int, now: float) -> None:
+    def follower_attached(self, broker_id: int, flushed_end: int, log_start: int, now: float) -> None:
         """Attach a follower whose log is a part of this one, with its flushed end. Raises ImpossibleReport."""
         if self.view is not None:
             log_end = self.log.log_end
@@ -283,14 +284,14 @@ class Partition:
             if broker_id not in view.assignment.isr:
                 self._consider_growing(broker_id)
 
-    def follower_started(self, broker_id: int, log_start: int) -> None:
+    def follower_start_flushed(self, broker_id: int, log_start: int) -> None:
         """Record the log start offset that a follower has on disk."""
         if self.view is not None:
             self.view.started(broker_id, log_start)
             self.deletion.moved()
             self._consider_growing(broker_id)
 
-    def lost_follower(self, broker_id: int) -> None:
+    def follower_detached(self, broker_id: int) -> None:
         if self.view is not None:
             self.view.follower_detached(broker_id)
 
@@ -327,17 +328,17 @@ class Partition:
 
     def configure(self, config: LogConfig) -> None:
         """Apply the topic's new configuration."""
-        self._kept_in_memory = self.ack_end
+        self._durable_in_memory = self.ack_end
         has_new_policy = config.flush_policy is not self.log.config.flush_policy
         self.log.config = config
         if has_new_policy:
             self.directory.flusher.touch(self)
             self.announce()
 
-    def was_cut(self) -> None:
+    def truncated(self) -> None:
         """Lower the high watermark and the durable end to the log end, after a truncation."""
         self.high_watermark = min(self.high_watermark, self.log.log_end)
-        self._kept_in_memory = min(self._kept_in_memory, self.log.log_end)
+        self._durable_in_memory = min(self._durable_in_memory, self.log.log_end)
 
     def delete_records(self, before: int) -> None:
         """Raise the log start offset, here and on the followers. Raises OffsetOutOfRange, PartitionRefused.
@@ -349,18 +350,18 @@ class Partition:
         if before > self.log.log_start:
             self.log.raise_log_start(before)
             self.view.log_start = before
-            self.start_moved()
+            self.log_start_moved()
 
-    def start_moved(self) -> None:
+    def log_start_moved(self) -> None:
         """Send a new log start offset to the followers, and have it checkpointed soon."""
         for stream in self.streams:
             stream.committed()
         self._context.start_moved(self)
 
-    def start_saved(self) -> None:
+    def log_start_flushed(self) -> None:
         """Record that the log start offset is on disk: a restart brings back nothing before it."""
         if self.following is not None:
-            self.following.start_saved()
+            self.following.log_start_flushed()
         self.deletion.moved()
 
     def committed_to(self, end: int) -> None:
@@ -374,7 +375,7 @@ class Partition:
         if self.view is not None and self.view.may_grow(broker_id):
             self._context.wants_isr_change(self)
 
-    def prove(self, offset: int) -> None:
+    def verify(self, offset: int) -> None:
         """Read and verify the batch with `offset`. Blocks on the disk.
 
         Raises OffsetOutOfRange, DamagedLog, OutOfResources, DiskFailed.
@@ -383,7 +384,7 @@ class Partition:
         while found is not None and found.size:
             found.next_piece()
 
-    def damaged(self, damage: DamagedLog) -> None:
+    def report_damage(self, damage: DamagedLog) -> None:
         """Report a batch that is not what was written."""
         self._context.found_damage(self, damage)
 
@@ -394,11 +395,11 @@ class Partition:
         self.log.flushed(synced)
         if not self.is_deleted:
             self.note_flushed()
-            self.directory.unsaved[self] = None
+            self.directory.uncheckpointed[self] = None
 
     def announce(self) -> None:
         if self.view is not None:
-            self._announce_kept()
+            self._announce_durable()
         elif self.following is not None:
             self.following.flushed()
 
@@ -433,7 +434,7 @@ class Partition:
     def go_offline(self, error: Exception) -> None:
         """Stop serving, after a failure of the log directory or of this replica, and refuse all waiters."""
         self.error = error
-        self.directory.unsaved.pop(self, None)
+        self.directory.uncheckpointed.pop(self, None)
         if self.following is not None:
             self.following.end()
             self.following = None
@@ -452,7 +453,7 @@ class Partition:
         if self.log.segments:
             self.note_flushed()
 
-    def grown(self) -> None:
+    def schedule_flush(self) -> None:
         """Schedule a flush after an append: immediately, or later with `flush.policy=os`."""
         if self.log.config.flush_policy is FlushPolicy.OS:
             self.directory.flusher.touch_later(self)
@@ -460,7 +461,7 @@ class Partition:
         else:
             self.directory.flusher.touch(self)
 
-    def _announce_kept(self) -> None:
+    def _announce_durable(self) -> None:
         if self.error is not None or self.view is None:
             return
         end = self.ack_end

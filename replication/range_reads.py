@@ -61,7 +61,7 @@ class RangeServer:
             try:
                 row, chunks = await self._read(partition, read)
             except DamagedLog as damage:
-                partition.damaged(damage)
+                partition.report_damage(damage)
             except (StorageError, OSError):
                 # The requester tries another replica.
                 pass

@@ -54,10 +54,10 @@ class ReplicationReadCache:
         if self._fresh and offset == self._fresh_start:
             chunk = b"".join(self._fresh)
             self._fresh, self._fresh_bytes = [], 0
-            shipment = CachedBatches(offset, self._fresh_end, len(chunk), chunk)
+            batches = CachedBatches(offset, self._fresh_end, len(chunk), chunk)
             if followers > 1:
-                self._shared = shipment
-            return shipment
+                self._shared = batches
+            return batches
         found = self._log.read_for_replication(offset, bytes_max, wait=False)
         if found is None:
             return None

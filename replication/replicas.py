@@ -12,8 +12,7 @@ from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.log import Log
 from cordwood.storage.log_loader import open_log
 from cordwood.storage.slices import Slice
-
-NO_EPOCH = -1
+from cordwood.storage.types import NO_EPOCH
 
 
 class Replicas:
@@ -173,7 +172,7 @@ class Replicas:
             self._names.pop(partition.topic_id, None)
         self._homes.pop((partition.topic_id, partition.index), None)
         partition.directory.partition_count -= 1
-        partition.directory.unsaved.pop(partition, None)
+        partition.directory.uncheckpointed.pop(partition, None)
         partition.deleted()
         try:
             partition.directory.flushed_offsets.forget(partition.topic_id, partition.index)

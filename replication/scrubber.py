@@ -80,7 +80,7 @@ class Scrubber:
 
     async def _scrub_directory(self, directory: LogDirectory) -> None:
         if not directory.is_offline:
-            self._scrub_marks(directory)
+            self._scrub_flushed_offsets(directory)
         together: list[Partition] = []
         size = 0
         for partition in [partition for partition in self._replicas if partition.directory is directory]:
@@ -99,13 +99,13 @@ class Scrubber:
             found, size, is_through = await directory.run_blocking(_advance, proofs, self._step_bytes)
             for partition, proof in found:
                 if _may_be_read(partition):
-                    self._tell(partition, proof)
+                    self._handle_finding(partition, proof)
             await self._keep_to_the_rate(size)
 
-    def _tell(self, partition: Partition, found: Found) -> None:
+    def _handle_finding(self, partition: Partition, found: Found) -> None:
         match found:
             case DamagedLog():
-                partition.damaged(found)
+                partition.report_damage(found)
             case Undecodable():
                 self._found_undecodable(partition, found)
             case _:
@@ -117,11 +117,11 @@ class Scrubber:
         self._due = max(self._due, now - 1) + size / self._bytes_per_second
         await asyncio.sleep(max(self._due - now, 0))
 
-    def _scrub_marks(self, directory: LogDirectory) -> None:
+    def _scrub_flushed_offsets(self, directory: LogDirectory) -> None:
         for place, damage in directory.flushed_offsets.unsound().items():
             partition = self._replicas.with_id(*place)
             if partition is not None:
-                partition.damaged(damage)
+                partition.report_damage(damage)
 
 
 def _proofs_of(views: Iterable[tuple[Partition, LogView]]) -> _Proofs:

@@ -18,13 +18,13 @@ from cordwood.storage.disk import Syncable
 from cordwood.storage.errors import SyncFailed
 
 Failure = tuple[Syncable, OSError]
-Done = Callable[[list[Failure]], None]
+OnSynced = Callable[[list[Failure]], None]
 
 
 class Syncer(Protocol):
     """Syncs the files of group commits, one group at a time."""
 
-    def sync(self, files: Sequence[Syncable], done: Done) -> None:
+    def sync(self, files: Sequence[Syncable], done: OnSynced) -> None:
         """Sync all of `files`, then call `done` on the event loop with those that failed."""
         ...
 
@@ -37,7 +37,7 @@ class ThreadSyncer:
     def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
         self._loop, self._executor = loop, executor
 
-    def sync(self, files: Sequence[Syncable], done: Done) -> None:
+    def sync(self, files: Sequence[Syncable], done: OnSynced) -> None:
         future = self._loop.run_in_executor(self._executor, _sync_all, files)
         future.add_done_callback(lambda finished: done(finished.result()))
 
@@ -83,10 +83,10 @@ class AioSyncer:
         self._files: Sequence[Syncable] = ()
         self._submitted = self._pending = 0
         self._failures: list[Failure] = []
-        self._done: Done | None = None
+        self._done: OnSynced | None = None
         loop.add_reader(self._eventfd, self._reap)
 
-    def sync(self, files: Sequence[Syncable], done: Done) -> None:
+    def sync(self, files: Sequence[Syncable], done: OnSynced) -> None:
         assert not self._pending, "one group commit at a time"
         self._files, self._done, self._failures, self._submitted = files, done, [], 0
         if files:

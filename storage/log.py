@@ -49,14 +49,14 @@ class Log:
         self.disk, self.directory, self.config = disk, directory, config
         self.segments: list[Segment] = []
         self.log_start = self.log_end = self.flushed_end = 0
-        self.saved_start = 0
+        self.flushed_start = 0
         """Log start offset that a restart would find."""
         self.epochs = LeaderEpochs()
         self.producers = Producers()
         self.damage: list[DamagedLog] = []
         self.must_roll = False
         self.recovery_point = 0
-        self.unsaved_bytes = 0
+        self.uncheckpointed_bytes = 0
         """Bytes appended since the last checkpoint: about what a restart would have to read again."""
         self._unsynced = UnsyncedEntries()
         self.is_syncing = False
@@ -237,7 +237,7 @@ class Log:
         if end >= self.log_end:
             return
         segment, position, end = self._place_of_cut(end)
-        self.log_start, self.saved_start = min(self.log_start, end), min(self.saved_start, end)
+        self.log_start, self.flushed_start = min(self.log_start, end), min(self.flushed_start, end)
         self.producers.truncate_end(end)
         self.recovery_point = min(self.recovery_point, end)
         while self.segments and self.segments[-1].base_offset >= end:
@@ -274,7 +274,7 @@ class Log:
         self.segments = []
         self._unsynced.changed(self.directory)
         self._places, self._start_boundary = {}, (-1, -1)
-        self.log_start = self.log_end = self.flushed_end = self.recovery_point = self.saved_start = offset
+        self.log_start = self.log_end = self.flushed_end = self.recovery_point = self.flushed_start = offset
         self._covered_end = min(self._covered_end, offset)
         self.epochs, self.producers = LeaderEpochs(), Producers()
         self.damage = []
@@ -319,7 +319,7 @@ class Log:
         """Return the checkpoint of the log as of now. Also writes the index's new rows (unsynced)."""
         if self.segments:
             self.segments[-1].save_index()
-        self.unsaved_bytes = 0
+        self.uncheckpointed_bytes = 0
         producers, manifest = self.producers.encode(self.flushed_end), self._manifest(self.flushed_end)
         return LogState(self.log_start, self.flushed_end, producers, self.epochs.take_changes(), manifest)
 
@@ -335,7 +335,7 @@ class Log:
     def saved(self, state: LogState) -> None:
         """Record that the checkpoint of `state` is on disk: recovery will begin at its recovery point."""
         self.recovery_point = max(self.recovery_point, state.recovery_point)
-        self.saved_start = state.log_start
+        self.flushed_start = state.log_start
 
     def mark_recovered(self, flushed_end: int) -> None:
         """Finish recovery: sync everything that may not be on disk, so that all batches count as flushed."""
@@ -416,7 +416,7 @@ class Log:
 
     def _took(self, segment: Segment, header: BatchHeader, base: int, end: int, leader_epoch: int, now_ms: int) -> None:
         self._unsynced.files[segment.path] = segment.file
-        self.unsaved_bytes += header.size
+        self.uncheckpointed_bytes += header.size
         self.epochs.assign(leader_epoch, base)
         if header.producer_id >= 0:
             self.producers.appended(header, base, end, now_ms)

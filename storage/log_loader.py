@@ -260,5 +260,5 @@ class _Opening:
             log.log_start = max(log.log_start, log.segments[0].base_offset)
             log.must_roll |= log.segments[-1].is_sealed
         log.epochs.truncate_end(log.log_end)
-        log.saved_start = log.log_start
+        log.flushed_start = log.log_start
         log.mark_recovered(self._flushed_end)

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cordwood.replication.syncers import Done, Failure
+from cordwood.replication.syncers import Failure, OnSynced
 from cordwood.storage.disk import Syncable
 
 Delay = Callable[[], float]
@@ -39,13 +39,13 @@ class SimulatedSyncer:
     def __init__(self, loop: asyncio.AbstractEventLoop, delay: Delay) -> None:
         self._loop, self._delay = loop, delay
 
-    def sync(self, files: Sequence[Syncable], done: Done) -> None:
+    def sync(self, files: Sequence[Syncable], done: OnSynced) -> None:
         self._loop.call_later(self._delay(), self._sync, files, done)
 
     def close(self) -> None:
         """Do nothing; there are no resources."""
 
-    def _sync(self, files: Sequence[Syncable], done: Done) -> None:
+    def _sync(self, files: Sequence[Syncable], done: OnSynced) -> None:
         failures: list[Failure] = []
         for file in files:
             try:

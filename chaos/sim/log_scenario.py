@@ -21,7 +21,7 @@ from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.partition import Partition, Place
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.replicas import Replicas
-from cordwood.replication.truncation import cut_at, cut_of_all, finish, prepare
+from cordwood.replication.truncation import finish, full_truncation, prepare, truncation_to
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.batch import check
 from cordwood.storage.config import LogConfig
@@ -153,9 +153,9 @@ class Life:
         self._may_return.append(list(self.values))
         if self.rng.random() < 0.2:
             self.sure = 0
-            cut = cut_of_all(self.partition, self.start, lambda: True)
+            cut = full_truncation(self.partition, self.start, lambda: True)
         else:
-            cut = cut_at(self.partition, end, lambda: True)
+            cut = truncation_to(self.partition, end, lambda: True)
         assert not prepare([cut])
         finish(cut)
         # Until the next group commit, a power cut may bring back truncated batches.

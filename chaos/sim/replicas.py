@@ -344,7 +344,7 @@ class ReplicaCluster:
         if replica is None or not replica.leads_in(image.leader_epoch):
             return
         try:
-            shown = replica.known_watermark()
+            shown = replica.known_high_watermark()
         except PartitionRefused:
             return
         before = self._shown.get(partition, 0)

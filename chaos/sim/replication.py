@@ -44,7 +44,7 @@ from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.scrubber import Scrubber
-from cordwood.replication.syncers import Done, Failure
+from cordwood.replication.syncers import Failure, OnSynced
 from cordwood.replication.truncation import Truncations
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.disk import Syncable
@@ -181,13 +181,13 @@ class SlowSyncer:
     def __init__(self, rng: random.Random, sync_max_s: float) -> None:
         self._rng, self._sync_max_s, self._is_dead = rng, sync_max_s, False
 
-    def sync(self, files: Sequence[Syncable], done: Done) -> None:
+    def sync(self, files: Sequence[Syncable], done: OnSynced) -> None:
         asyncio.get_running_loop().call_later(self._rng.uniform(0.0002, self._sync_max_s), self._sync, files, done)
 
     def die(self) -> None:
         self._is_dead = True
 
-    def _sync(self, files: Sequence[Syncable], done: Done) -> None:
+    def _sync(self, files: Sequence[Syncable], done: OnSynced) -> None:
         if self._is_dead:
             return
         failures: list[Failure] = []
@@ -232,7 +232,7 @@ class ReplicaBroker:
             lag_max_s=LAG_MAX_S,
             wants_isr_change=self.isr_changes.want,
             found_damage=lambda partition, damage: self.repairs.found(partition, damage),
-            start_moved=lambda partition: self.log_maintenance.save_soon(partition),
+            start_moved=lambda partition: self.log_maintenance.checkpoint_soon(partition),
             partition_failed=lambda partition: self.repairs.failed(partition),
         )
         self.replicas = Replicas([directory], context)

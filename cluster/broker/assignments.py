@@ -155,7 +155,7 @@ class Assignments:
         held = self._replicas.get(topic.name, index)
         assert held is not None, "it has just been opened"
         for damaged in damage:
-            held.damaged(damaged)
+            held.report_damage(damaged)
         return held
 
 

@@ -257,7 +257,7 @@ class Broker:
             lag_max_s=lag_max_s,
             wants_isr_change=self._isr_changes.want,
             found_damage=lambda partition, damage: self._repairs.found(partition, damage),
-            start_moved=lambda partition: self._log_maintenance.save_soon(partition),
+            start_moved=lambda partition: self._log_maintenance.checkpoint_soon(partition),
             partition_failed=lambda partition: self._repairs.failed(partition),
             open_segments=OpenSegments(self._descriptors.segments, settings.log_open_indexes_max_bytes),
         )
@@ -408,7 +408,7 @@ class Broker:
         match = _PARTITION_PATH.search(damage.path)
         partition = None if match is None else self._replicas.with_id(UUID(match["topic"]), int(match["partition"]))
         if partition is not None:
-            partition.damaged(damage)
+            partition.report_damage(damage)
 
     async def _scrub_the_rest(self) -> None:
         """Scrub the files outside the logs: metadata and identity files. Rewrite the damaged ones from memory."""

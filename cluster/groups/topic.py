@@ -150,7 +150,7 @@ class ReplicatedTopic:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error
         except DamagedLog as damage:
             # Bytes that were truncated because another broker leads now are no damage: `_led` refuses.
-            self._led(leadership).damaged(damage)
+            self._led(leadership).report_damage(damage)
             raise
         except OutOfResources as error:
             raise Refused(ErrorCode.coordinator_not_available, str(error)) from error

@@ -8,7 +8,7 @@ import structlog
 
 from cordwood.cluster.repairs.damage import DamageRegister
 from cordwood.replication.log_maintenance import LogMaintenance
-from cordwood.replication.log_repair import remove_foreign, set_aside
+from cordwood.replication.log_repair import quarantine_segment, remove_foreign_segment
 from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader, RangeUnavailable
 from cordwood.replication.segment_refetch import refetch
@@ -121,12 +121,12 @@ class Refetches:
     ) -> bool:
         """Return True if the damage is gone. Raises RangeUnavailable, StorageError, OSError."""
         if stem_of(damage) not in pending.copied:
-            place = await set_aside(partition, damage)
+            place = await quarantine_segment(partition, damage)
             pending.copied.add(stem_of(damage))
             if place is not None:
                 _events.warning("segment.quarantined", path=damage.path, copy=place)
         if isinstance(damage, ForeignSegment):
-            await remove_foreign(partition, damage)
+            await remove_foreign_segment(partition, damage)
             return True
         segment = segment_with(partition.log, damage.path)
         if segment is None:
@@ -134,7 +134,7 @@ class Refetches:
             return True
         if not await refetch(partition, segment, sources, reader):
             return False
-        await self._log_maintenance.save(partition)
+        await self._log_maintenance.checkpoint(partition)
         _events.info("segment.refetched", path=damage.path)
         return True
 

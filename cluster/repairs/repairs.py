@@ -15,13 +15,20 @@ from cordwood.cluster.repairs.refetches import Refetches, stem_of
 from cordwood.replication.assignment import NO_LEADER
 from cordwood.replication.leader_connection import LeaderConnections
 from cordwood.replication.log_maintenance import LogMaintenance
-from cordwood.replication.log_repair import cut_of_damaged, has_lost_records, is_still_damaged, rewrite, set_aside
-from cordwood.replication.partition import NO_EPOCH, Partition
+from cordwood.replication.log_repair import (
+    has_lost_records,
+    is_still_damaged,
+    quarantine_segment,
+    rewrite,
+    truncation_at_damage,
+)
+from cordwood.replication.partition import Partition
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.errors import DamagedLog, LostTail, StorageError
 from cordwood.storage.scrub import IncompleteIndex
+from cordwood.storage.types import NO_EPOCH
 
 LOOK_S = 0.5
 """Seconds between two rounds of repairs while something is damaged."""
@@ -261,7 +268,7 @@ class Repairs:
     async def _repair(self, partition: Partition, pending: _PendingRepair) -> None:
         try:
             await self._set_aside(partition, pending)
-            while partition.is_saving:
+            while partition.is_checkpoint_locked:
                 await asyncio.sleep(LOOK_S / 10)
             if self._may_be_cut(partition, pending):
                 await self._give_up(partition, pending)
@@ -283,10 +290,10 @@ class Repairs:
     async def _give_up(self, partition: Partition, pending: _PendingRepair) -> None:
         """Cut the log where the damage begins. Raises OSError, StorageError."""
         try:
-            cut = cut_of_damaged(partition, pending.damage, lambda: self._may_be_cut(partition, pending))
+            cut = truncation_at_damage(partition, pending.damage, lambda: self._may_be_cut(partition, pending))
         except OSError as error:
             raise partition.directory.write_failed(error) from error
-        if cut is None or await self._truncations.make(cut):
+        if cut is None or await self._truncations.truncate(cut):
             self._returning.setdefault(partition, []).extend(self._pending_repairs.pop(partition).damage)
         elif self._may_be_cut(partition, pending):
             await self._rest(partition, error="its log could not be truncated")
@@ -302,7 +309,7 @@ class Repairs:
         while waiting := [damage for damage in pending.damage if stem_of(damage) not in kept]:
             kept.add(stem_of(waiting[0]))
             self._register.begun(waiting[0])
-            place = await set_aside(partition, waiting[0])
+            place = await quarantine_segment(partition, waiting[0])
             if place is not None:
                 _events.warning("segment.quarantined", path=waiting[0].path, copy=place)
 

@@ -81,7 +81,7 @@ def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing() -> None
                 await asyncio.sleep(A_MOMENT_S)
                 broker.syncer.let_go()
             log_maintenance = housekeeping_of(broker)
-            await log_maintenance.save(partition)
+            await log_maintenance.checkpoint(partition)
             assert partition.log.state().segments, "there is something to miss"
             broker.disk.faults.die_after(changes)
             with contextlib.suppress(Died):

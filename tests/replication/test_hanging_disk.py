@@ -8,7 +8,7 @@ from virtual_time import run
 
 from cordwood.replication.partition import Partition
 from cordwood.replication.scrubber import Scrubber
-from cordwood.replication.truncation import Truncations, cut_at
+from cordwood.replication.truncation import Truncations, truncation_to
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import DamagedLog
 
@@ -36,7 +36,7 @@ def test_checkpoints_go_on() -> None:
         broker, hanging, served = await with_a_hanging_disk()
         log_maintenance = housekeeping_of(broker)
         for partition in (hanging, served):
-            log_maintenance.save_soon(partition)
+            log_maintenance.checkpoint_soon(partition)
         await asyncio.sleep(1)
         assert (hanging.log.recovery_point, served.log.recovery_point) == (0, 3)
 
@@ -62,7 +62,7 @@ def test_cuts_go_on() -> None:
         _, hanging, served = await with_a_hanging_disk()
         truncations = Truncations()
         waiting = [
-            asyncio.ensure_future(truncations.make(cut_at(partition, 1, lambda: True)))
+            asyncio.ensure_future(truncations.truncate(truncation_to(partition, 1, lambda: True)))
             for partition in (hanging, served)
         ]
         await asyncio.sleep(1)

@@ -96,12 +96,12 @@ def test_a_checkpoint_without_descriptors_is_written_later(part: str) -> None:
         partition = broker.partition()
         broker.disk.faults.refuse_opens(part)
         with pytest.raises(OutOfResources):
-            await log_maintenance.save(partition)
-        assert partition in partition.directory.unsaved
+            await log_maintenance.checkpoint(partition)
+        assert partition in partition.directory.uncheckpointed
         assert partition.log.recovery_point == 0
         broker.disk.faults.heal()
-        await log_maintenance.save(partition)
-        assert partition not in partition.directory.unsaved
+        await log_maintenance.checkpoint(partition)
+        assert partition not in partition.directory.uncheckpointed
         broker.restart()
         assert broker.partition().log.recovery_point == 1
         assert broker.partition().log.epochs.latest == 0

@@ -9,7 +9,7 @@ from virtual_time import run
 from cordwood.replication.log_maintenance import (
     CHECKPOINT_AGE_S,
     CHECKPOINT_BYTES,
-    CHECKPOINTS_PER_LOOK,
+    CHECKPOINTS_PER_ROUND,
     EXPIRY_INTERVAL_S,
     PARTITIONS_PER_EXPIRY,
     Intervals,
@@ -17,7 +17,7 @@ from cordwood.replication.log_maintenance import (
 )
 from cordwood.replication.scrubber import FILE_BYTES, PASS_S, Scrubber
 
-MANY = 3 * CHECKPOINTS_PER_LOOK
+MANY = 3 * CHECKPOINTS_PER_ROUND
 SCRUB_BYTES_PER_SECOND = 8 << 20
 
 
@@ -46,8 +46,8 @@ async def let_go(broker: ReplicaStory) -> None:
         await asyncio.sleep(0)
 
 
-def unsaved(broker: ReplicaStory) -> int:
-    return len(broker.directories[0].unsaved)
+def uncheckpointed(broker: ReplicaStory) -> int:
+    return len(broker.directories[0].uncheckpointed)
 
 
 def test_checkpoints_of_many_logs_take_turns() -> None:
@@ -57,11 +57,11 @@ def test_checkpoints_of_many_logs_take_turns() -> None:
         log_maintenance = housekeeping_of(broker)
         log_maintenance.start()
         await asyncio.sleep(CHECKPOINT_AGE_S + 1.5)
-        left = [unsaved(broker)]
+        left = [uncheckpointed(broker)]
         for _ in range(3):
             await asyncio.sleep(1)
-            left.append(unsaved(broker))
-        assert left == [MANY - CHECKPOINTS_PER_LOOK, MANY - 2 * CHECKPOINTS_PER_LOOK, 0, 0]
+            left.append(uncheckpointed(broker))
+        assert left == [MANY - CHECKPOINTS_PER_ROUND, MANY - 2 * CHECKPOINTS_PER_ROUND, 0, 0]
         await log_maintenance.stop()
 
     run(story())
@@ -75,10 +75,10 @@ def test_a_log_with_much_to_read_again_does_not_wait_for_its_turn() -> None:
         log_maintenance = housekeeping_of(broker)
         log_maintenance.start()
         await asyncio.sleep(CHECKPOINT_AGE_S + 0.5)
-        last.log.unsaved_bytes = CHECKPOINT_BYTES
+        last.log.uncheckpointed_bytes = CHECKPOINT_BYTES
         await asyncio.sleep(1)
-        assert last not in broker.directories[0].unsaved
-        assert unsaved(broker) > 0
+        assert last not in broker.directories[0].uncheckpointed
+        assert uncheckpointed(broker) > 0
         await log_maintenance.stop()
 
     run(story())

@@ -44,17 +44,17 @@ def test_small_batches_are_sent_as_they_were_appended_and_not_read_back(monkeypa
     whole = story.log.read(0, BYTES_MAX, story.log.log_end)
     monkeypatch.setattr(story.log, "read_for_replication", lambda *_, **__: pytest.fail("it was read back"))
     for _ in range(FOLLOWERS):
-        shipment = read_cache.take(0, BYTES_MAX, FOLLOWERS)
-        assert shipment is not None
-        assert (shipment.end, shipment.size, shipment.chunk) == (3, len(whole), whole)
+        batches = read_cache.take(0, BYTES_MAX, FOLLOWERS)
+        assert batches is not None
+        assert (batches.end, batches.size, batches.chunk) == (3, len(whole), whole)
 
 
 def test_a_follower_that_is_elsewhere_is_sent_what_the_disk_has() -> None:
     story, read_cache = log_of(3)
-    shipment = read_cache.take(1, BYTES_MAX, FOLLOWERS)
-    assert shipment is not None
-    assert (shipment.start, shipment.end) == (1, 3)
-    assert shipment.size == len(story.log.read(1, BYTES_MAX, 3))
+    batches = read_cache.take(1, BYTES_MAX, FOLLOWERS)
+    assert batches is not None
+    assert (batches.start, batches.end) == (1, 3)
+    assert batches.size == len(story.log.read(1, BYTES_MAX, 3))
 
 
 def test_what_is_kept_for_the_followers_is_little_and_without_gaps() -> None:

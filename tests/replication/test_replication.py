@@ -50,11 +50,11 @@ def test_a_log_is_not_cut_while_its_checkpoint_is_being_written() -> None:
         cluster.cut_off(old)
         await cluster.append_unacknowledged(old, "lost")
         await cluster.until(lambda: cluster.leader() != old, "another leads")
-        cluster.replica(old).is_saving = True
+        cluster.replica(old).is_checkpoint_locked = True
         cluster.heal()
         await asyncio.sleep(2)
         assert cluster.values(old) == ["a", "lost"]
-        cluster.replica(old).is_saving = False
+        cluster.replica(old).is_checkpoint_locked = False
         await cluster.settled()
         assert cluster.values(old) == ["a"]
 

@@ -36,7 +36,7 @@ def test_what_was_to_be_sent_in_one_role_is_not_sent_in_the_next() -> None:
         broker.append("lost")
         following = broker.begin_to_follow(epoch=2)
         following.partition.log.truncate(0)
-        following.partition.was_cut()
+        following.partition.truncated()
         following.replicate(stamped("kept", 0, 2), 0, 0, NOW_MS)
         await broker.sync()
         broker.elect(epoch=3, isr=BOTH)
@@ -95,10 +95,10 @@ def test_a_new_leader_waits_for_all_that_its_predecessor_may_have_shown() -> Non
         for reported in (0, 1):
             broker.follow(end=reported)
             with pytest.raises(PartitionRefused) as refused:
-                partition.known_watermark()
+                partition.known_high_watermark()
             assert refused.value.reason is Refusal.NOT_KNOWN_YET
         broker.report(2)
-        assert partition.known_watermark() == 2
+        assert partition.known_high_watermark() == 2
 
     run(story())
 
@@ -154,7 +154,7 @@ def test_who_waits_in_one_role_is_refused_in_the_next() -> None:
         broker.append("a")
         waiting = [Waiting(), Waiting(), Waiting()]
         partition.when_committed(1, waiting[0])
-        partition.when_kept(1, waiting[1])
+        partition.when_durable(1, waiting[1])
         partition.deletion.waiters.add(1, waiting[2])
         broker.begin_to_follow(epoch=2)
         for each in waiting:
@@ -175,7 +175,7 @@ def test_what_is_cut_is_neither_committed_nor_kept() -> None:
         partition.configure(replace(partition.config, flush_policy=FlushPolicy.GROUP))
         following = broker.begin_to_follow(epoch=2)
         partition.log.truncate(1)
-        partition.was_cut()
+        partition.truncated()
         following.replicate(stamped("d", 1, 2) + stamped("e", 2, 2), 0, 0, NOW_MS)
         assert (partition.high_watermark, partition.ack_end) == (1, 1)
         await broker.sync()
@@ -208,7 +208,7 @@ def test_a_follower_carries_on_the_producers_of_its_leaders() -> None:
         following.replicate(b"".join(sent), 0, 0, NOW_MS)
         partition = following.partition
         partition.log.truncate(2)
-        partition.was_cut()
+        partition.truncated()
         broker.elect(epoch=2)
         again = [partition.append(batch, NOW_MS) for batch in sent]
         assert [(each.base_offset, each.is_duplicate) for each in again] == [(0, True), (1, True), (2, False)]

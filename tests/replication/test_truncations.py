@@ -11,7 +11,7 @@ from virtual_time import run
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.frames import Follow, PushKind, PushRow
-from cordwood.replication.log_repair import cut_of_damaged
+from cordwood.replication.log_repair import truncation_at_damage
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.batch import check, stamp
 from cordwood.storage.errors import LostTail
@@ -146,7 +146,7 @@ def test_cuts_for_which_there_was_no_thread_are_made_when_there_is_one() -> None
         await asyncio.sleep(0.01)
         assert refused
         assert {partition.log.log_end for partition in broker.replicas} == {2}
-        assert not any(partition.is_offline or partition.is_saving for partition in broker.replicas)
+        assert not any(partition.is_offline or partition.is_checkpoint_locked for partition in broker.replicas)
         broker.directories[0].run_blocking = threads.run
         await asyncio.sleep(1)
         broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in broker.asked()))
@@ -167,9 +167,11 @@ def test_a_damaged_end_is_given_up_without_a_sync_on_the_loop(offset: int) -> No
         log = partition.log
         place = log.directory if offset == 0 else log.segments[0].path
         broker.disk.on_sync = threads.synced
-        cut = cut_of_damaged(partition, [LostTail(place, log.segments[0].size // 2, "torn", offset)], lambda: True)
+        cut = truncation_at_damage(
+            partition, [LostTail(place, log.segments[0].size // 2, "torn", offset)], lambda: True
+        )
         assert cut is not None
-        assert await Truncations().make(cut)
+        assert await Truncations().truncate(cut)
         assert (log.log_end, log.flushed_end, threads.on_loop) == (offset, offset, [])
         assert "/data0/flushed" in threads.beside
         await broker.turn()

@@ -246,7 +246,7 @@ def test_a_cut_within_the_batch_that_the_log_begins_in_takes_all_of_it(log: LogF
     log.append("a")
     log.append_batch("b", "c", "d")
     log.flush().delete_records(2).checkpoint().truncate(3)
-    assert (log.start, log.end, log.log.saved_start) == (1, 1, 1)
+    assert (log.start, log.end, log.log.flushed_start) == (1, 1, 1)
     assert log.append("e").flush().power_cut(keep=0).reopen().values() == ["e"]
 
 
@@ -298,7 +298,7 @@ def test_a_cut_before_the_start_takes_the_start_along(log: LogFixture) -> None:
     log.append_batch("a", "b", "c")
     log.log.raise_log_start(2)
     log.truncate(2)
-    assert (log.start, log.end, log.log.saved_start) == (0, 0, 0)
+    assert (log.start, log.end, log.log.flushed_start) == (0, 0, 0)
 
 
 def test_what_was_remembered_of_places_is_forgotten_with_a_cut(log: LogFixture) -> None:

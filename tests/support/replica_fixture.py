@@ -14,7 +14,7 @@ from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition, Place
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.replicas import Replicas
-from cordwood.replication.syncers import Done, Failure, Syncer
+from cordwood.replication.syncers import Failure, OnSynced, Syncer
 from cordwood.replication.tasks import RunBlocking
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.batch import split
@@ -64,10 +64,10 @@ class HeldSyncer:
     """A syncer that holds each group until `let_go`."""
 
     def __init__(self) -> None:
-        self.groups: list[tuple[Sequence[Syncable], Done]] = []
+        self.groups: list[tuple[Sequence[Syncable], OnSynced]] = []
         self.count = 0
 
-    def sync(self, files: Sequence[Syncable], done: Done) -> None:
+    def sync(self, files: Sequence[Syncable], done: OnSynced) -> None:
         self.groups.append((files, done))
         self.count += 1
 

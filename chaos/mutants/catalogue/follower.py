@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "no-truncation",
         "replication/truncation.py",
-        "            log.truncate(cut.end)\n",
+        "            log.truncate(truncation.end)\n",
         "",
         "A follower gives up what its leader does not have (rule 4).",
         "A replica never comes back into the in-sync set.",
@@ -83,8 +83,8 @@ MUTANTS = (
     Mutant(
         "reports-before-the-sync",
         "replication/leader_connection.py",
-        "    return Report(following.stream, following.partition.ack_end, owed)\n",
-        "    return Report(following.stream, following.partition.log.log_end, owed)\n",
+        "    return Report(following.stream, following.partition.ack_end, credit)\n",
+        "    return Report(following.stream, following.partition.log.log_end, credit)\n",
         "A follower reports what it has on disk (rule 1).",
         "Everybody loses power, and acknowledged records are gone.",
         Scenario.REPLICAS,

@@ -128,7 +128,7 @@ MUTANTS = (
     Mutant(
         "a-cut-leaves-the-log-start",
         "storage/log.py",
-        "        self.log_start, self.saved_start = min(self.log_start, end), min(self.saved_start, end)\n",
+        "        self.log_start, self.flushed_start = min(self.log_start, end), min(self.flushed_start, end)\n",
         "",
         "A log does not begin behind its end.",
         "A follower that was cut below its start has a start above its end.",

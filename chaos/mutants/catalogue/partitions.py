@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "cut-records-stay-kept",
         "replication/partition.py",
-        "        self._kept_in_memory = min(self._kept_in_memory, self.log.log_end)\n",
+        "        self._durable_in_memory = min(self._durable_in_memory, self.log.log_end)\n",
         "",
         "Nothing behind a log's end is kept.",
         "A follower reports what it gave up.",
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "a-changed-policy-takes-back-what-was-kept",
         "replication/partition.py",
-        "        self._kept_in_memory = self.ack_end\n",
+        "        self._durable_in_memory = self.ack_end\n",
         "",
         "What counts as kept goes on to count when the flush policy changes (rule 1).",
         "A follower reports less than before, and is refused.",

@@ -135,7 +135,7 @@ MUTANTS = (
         "acks-of-all-wait-for-the-leader-alone",
         "cluster/kafka/handlers/produce.py",
         "            must_wait = partition.when_committed(appended.end_offset, outcome)\n",
-        "            must_wait = partition.when_kept(appended.end_offset, outcome)\n",
+        "            must_wait = partition.when_durable(appended.end_offset, outcome)\n",
         "acks=all is answered once every in-sync replica has it (promise 1).",
         "An acknowledged record is missing from the next leader's log.",
         Scenario.BROKERS,
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "acks-of-the-leader-wait-for-nothing",
         "cluster/kafka/handlers/produce.py",
-        "            must_wait = acks == ACKS_LEADER and partition.when_kept(appended.end_offset, outcome)\n",
+        "            must_wait = acks == ACKS_LEADER and partition.when_durable(appended.end_offset, outcome)\n",
         "            must_wait = False\n",
         "acks=1 is answered once the leader has it on disk.",
         "A power cut takes records that were acknowledged.",
@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "a-new-leader-says-that-there-is-nothing",
         "cluster/kafka/handlers/fetch.py",
-        "                    if is_last_chance:\n                        partition.known_watermark()\n",
+        "                    if is_last_chance:\n                        partition.known_high_watermark()\n",
         "",
         "'Nothing yet' is said by a leader that knows how far all is committed.",
         "A reader to the end stops before it.",
@@ -333,7 +333,7 @@ MUTANTS = (
     Mutant(
         "a-stale-end-in-list-offsets",
         "cluster/kafka/handlers/list_offsets.py",
-        "    end = partition.known_watermark()\n",
+        "    end = partition.known_high_watermark()\n",
         "    end = partition.high_watermark\n",
         "ListOffsets tells an end once the leader knows how far all is committed.",
         "A consumer that begins at the end begins before it.",

@@ -10,8 +10,8 @@ MUTANTS = (
     Mutant(
         "no-segment-sync",
         "storage/log.py",
-        "        self._unsynced.files[segment.path] = segment.file\n        self.unsaved_bytes",
-        "        self.unsaved_bytes",
+        "        self._unsynced.files[segment.path] = segment.file\n        self.uncheckpointed_bytes",
+        "        self.uncheckpointed_bytes",
         "Every batch is synced before it counts.",
         LOST,
         Scenario.REPLICAS,
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "acknowledge-before-sync",
         "replication/partition.py",
-        "return log.flushed_end if log.flushed_end > self._kept_in_memory else self._kept_in_memory",
+        "return log.flushed_end if log.flushed_end > self._durable_in_memory else self._durable_in_memory",
         "return log.log_end",
         "Only what was flushed counts as kept.",
         LOST,
@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "no-mark-before-truncation",
         "replication/truncation.py",
-        "    lower_mark(partition, end)\n",
+        "    lower_flushed_end(partition, end)\n",
         "",
         "The flush mark comes down, and is synced, before a log is cut.",
         "A crash within the cut looks like a loss of records, which nobody can send again.",

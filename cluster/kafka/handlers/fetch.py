@@ -401,7 +401,8 @@ class DelayedFetch:
     def _collect(self, may_wait: bool, is_last_chance: bool) -> Steps[tuple[list[Row], int]]:
         """Return a row for every partition, and their total size.
 
-        An empty result comes only from a leader that knows its high watermark (`known_watermark`); otherwise a client
+        An empty result comes only from a leader that knows its high watermark (`known_high_watermark`); otherwise a
+        client
         that reads to the end may see the log end go back.
         The first batch is returned even above the limits, so that a client with small limits makes progress (KIP-74).
         """
@@ -424,7 +425,7 @@ class DelayedFetch:
                 room = self._bytes_max - size
                 if fetched.offset >= watermark and _may_be_there_soon(fetched.offset, partition):
                     if is_last_chance:
-                        partition.known_watermark()
+                        partition.known_high_watermark()
                     continue
                 if room <= 0 and size:
                     continue
@@ -446,7 +447,7 @@ class DelayedFetch:
         row.code, row.high_watermark = int(code_of(error)), NOTHING
         self._slot.refused(row.code)
         if partition is not None and isinstance(error, DamagedLog):
-            partition.damaged(error)
+            partition.report_damage(error)
 
     def _answer(self, rows: list[Row]) -> Steps[None]:
         session = self._session
@@ -486,7 +487,7 @@ class DelayedFetch:
 def _told_watermark(partition: Partition) -> int:
     """Return the high watermark; NOTHING from a new leader whose value may be lower than one already sent."""
     try:
-        return partition.known_watermark()
+        return partition.known_high_watermark()
     except PartitionRefused:
         return NOTHING
 

@@ -107,7 +107,7 @@ async def _look_up(partition: Partition, timestamp: int, call: Call) -> Found | 
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         # There is no tiered storage (KIP-405).
         return None
-    end = partition.known_watermark()
+    end = partition.known_high_watermark()
     if timestamp == LATEST:
         return Found(end, NONE, partition.leader_epoch)
     if timestamp == MAX_TIMESTAMP:

@@ -11,7 +11,8 @@ from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.replication.partition import NO_EPOCH, Partition
+from cordwood.replication.partition import Partition
+from cordwood.storage.types import NO_EPOCH
 
 KEY, VERSIONS = ApiKey.OFFSET_FOR_LEADER_EPOCH, range(2, 5)
 

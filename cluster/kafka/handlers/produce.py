@@ -357,7 +357,7 @@ class ProduceHandler:
         if acks == ACKS_ALL:
             must_wait = partition.when_committed(appended.end_offset, outcome)
         else:
-            must_wait = acks == ACKS_LEADER and partition.when_kept(appended.end_offset, outcome)
+            must_wait = acks == ACKS_LEADER and partition.when_durable(appended.end_offset, outcome)
         outcome.pending.left += must_wait
         return True
 

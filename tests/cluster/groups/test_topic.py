@@ -28,7 +28,7 @@ from cordwood.replication.leader_connection import LeaderConnection, LeaderConne
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
 from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
-from cordwood.replication.syncers import Done, Failure
+from cordwood.replication.syncers import Failure, OnSynced
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.disk import Syncable
 from cordwood.storage.errors import DamagedLog
@@ -41,7 +41,7 @@ ONE = BrokerId(1)
 class DirectSyncer:
     """A syncer that syncs immediately and reports completion in the next event-loop iteration."""
 
-    def sync(self, files: Any, done: Done) -> None:
+    def sync(self, files: Any, done: OnSynced) -> None:
         failures: list[Failure] = []
         for file in files:
             try:

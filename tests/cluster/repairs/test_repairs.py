@@ -20,7 +20,7 @@ from cordwood.replication.channel import Channel
 from cordwood.replication.frames import Open
 from cordwood.replication.leader_connection import LeaderConnection, LeaderConnections
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
-from cordwood.replication.log_repair import QUARANTINE
+from cordwood.replication.log_repair import QUARANTINE_FOLDER
 from cordwood.replication.partition import PartitionRefused
 from cordwood.replication.range_reads import RangeReader
 from cordwood.replication.scrubber import PASS_S
@@ -122,7 +122,7 @@ def test_what_can_be_worked_out_again_costs_nobody_the_isr(name: str) -> None:
     async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         broker = a_follower(cluster)
-        await cluster.running[broker].log_maintenance.save(cluster.replica(broker))
+        await cluster.running[broker].log_maintenance.checkpoint(cluster.replica(broker))
         before = cluster.image()
         path = "/data/flushed" if name == "flushed" else files(cluster, broker, name)[0]
         flip(cluster, broker, path, 20)
@@ -144,7 +144,7 @@ def test_the_damaged_segment_is_kept_for_who_wants_to_look() -> None:
         flip(cluster, broker, path)
         damaged = cluster.disks[broker].content(path)
         await is_whole_again(cluster)
-        [copy] = [name for name in cluster.disks[broker].files() if QUARANTINE in name and name.endswith(".log")]
+        [copy] = [name for name in cluster.disks[broker].files() if QUARANTINE_FOLDER in name and name.endswith(".log")]
         assert cluster.disks[broker].content(copy) == damaged
 
     tell(story)
@@ -274,7 +274,7 @@ def test_bytes_flipped_anywhere_on_one_broker_are_made_good_under_load(seed: int
             ]
             for path in rng.sample(paths, min(3, len(paths))):
                 size = len(cluster.disks[broker].content(path))
-                if size and QUARANTINE not in path:
+                if size and QUARANTINE_FOLDER not in path:
                     flip(cluster, broker, path, rng.randrange(size))
             if is_at_rest:
                 cluster.start(broker)
@@ -350,7 +350,7 @@ def test_a_missing_segment_is_refetched_and_nothing_else_moves(
     async def story(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         for each in cluster.ids:
-            await cluster.running[each].log_maintenance.save(cluster.replica(each))
+            await cluster.running[each].log_maintenance.checkpoint(cluster.replica(each))
         broker = cluster.leader() if role == "leader" else a_follower(cluster)
         before = sizes(cluster, broker)
         if not while_running:
@@ -475,7 +475,7 @@ def test_a_foreign_segment_is_put_into_quarantine() -> None:
         file.pwrite([b"of another log"], 0)
         await is_whole_again(cluster)
         assert not disk.exists(foreign)
-        [copy] = [name for name in disk.files() if QUARANTINE in name]
+        [copy] = [name for name in disk.files() if QUARANTINE_FOLDER in name]
         assert disk.content(copy) == b"of another log"
         assert cluster.image() == image
 

@@ -301,7 +301,7 @@ def test_what_was_cut_off_a_log_is_not_found_where_it_was(values: tuple[str, ...
             await fetch_one(broker, offset, rack=RACK)
         partition = following.partition
         partition.log.truncate(1)
-        partition.was_cut()
+        partition.truncated()
         following = broker.begin_to_follow(epoch=2)
         data = b"".join(stamped(value, offset, 2) for offset, value in enumerate(values, 1))
         following.replicate(data, 4, 0, NOW_MS)
