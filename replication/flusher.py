@@ -9,7 +9,7 @@ from cordwood.replication.syncers import Failure, Syncer
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.disk import Syncable
 from cordwood.storage.errors import SyncFailed
-from cordwood.storage.unsynced import Unsynced
+from cordwood.storage.pending_flush import PendingFlush
 
 LAZY_AFTER_S = 1.0
 AGAIN_AFTER_S = 0.1
@@ -21,12 +21,12 @@ class Flushable(Protocol):
 
     is_deleted: bool
 
-    def take_unsynced(self) -> Unsynced:
+    def begin_flush(self) -> PendingFlush:
         """Take what the next group syncs. Raises OSError, with nothing taken."""
         ...
 
-    def flushed(self, synced: Unsynced) -> None:
-        """Record that everything of `synced` is on disk. Waiters are not completed yet.
+    def flushed(self, pending: PendingFlush) -> None:
+        """Record that everything of `pending` is on disk. Waiters are not completed yet.
 
         Raises OSError if the flushed end cannot be written.
         """
@@ -40,8 +40,8 @@ class Flushable(Protocol):
         """Complete the waiters up to the replica's new end."""
         ...
 
-    def flush_failed(self, synced: Unsynced, error: OSError) -> None:
-        """Record that something of `synced` did not reach the disk. Nothing of the replica is synced again."""
+    def flush_failed(self, pending: PendingFlush, error: OSError) -> None:
+        """Record that something of `pending` did not reach the disk. Nothing of the replica is synced again."""
         ...
 
     def fail(self, error: Exception) -> None:
@@ -83,7 +83,7 @@ class Flusher:
         self._appends, self._began = 0, 0.0
         self._gathering: dict[Flushable, None] = {}
         self._lazy: dict[Flushable, None] = {}
-        self._syncing: list[tuple[Flushable, Unsynced]] = []
+        self._flushing: list[tuple[Flushable, PendingFlush]] = []
         self._is_busy = self._is_scheduled = False
         self._idle_waiters: list[asyncio.Future[None]] = []
 
@@ -120,29 +120,29 @@ class Flusher:
             return
         self._is_busy = True
         group, self._gathering = self._gathering, {}
-        self._syncing = self._take(group)
+        self._flushing = self._take(group)
         self.measures.replicas.add(len(group))
         self.measures.appends.add(self._appends)
         self._appends, self._began = 0, self._clock()
         files: list[Syncable] = []
-        for _, unsynced in self._syncing:
-            files += unsynced.files
-            files += unsynced.directories
+        for _, pending in self._flushing:
+            files += pending.files
+            files += pending.directories
         try:
-            self._syncer.sync(files, self._synced)
+            self._syncer.sync(files, self._group_flushed)
         except OSError as error:
             # A part may be submitted already. What was taken is not synced a second time.
             failed: OSError = SyncFailed(error.errno, error.strerror)
-            self._loop.call_soon(self._synced, [(file, failed) for file in files])
+            self._loop.call_soon(self._group_flushed, [(file, failed) for file in files])
 
-    def _take(self, group: Iterable[Flushable]) -> list[tuple[Flushable, Unsynced]]:
+    def _take(self, group: Iterable[Flushable]) -> list[tuple[Flushable, PendingFlush]]:
         """Take what each replica has to sync. A replica that raises is left out alone."""
         taken = []
         for replica in group:
             if replica.is_offline or replica.is_deleted:
                 continue
             try:
-                taken.append((replica, replica.take_unsynced()))
+                taken.append((replica, replica.begin_flush()))
             except OSError as error:
                 self._try_again(replica, error)
             except Exception as broken:
@@ -154,18 +154,18 @@ class Flusher:
             self._lazy[replica] = None
             self._loop.call_later(AGAIN_AFTER_S, self._touch_lazy)
 
-    def _synced(self, failures: list[Failure]) -> None:
+    def _group_flushed(self, failures: list[Failure]) -> None:
         self._is_busy = False
         self.measures.seconds.add(self._clock() - self._began)
-        finished, self._syncing = self._syncing, []
+        finished, self._flushing = self._flushing, []
         failed = {id(file): error for file, error in failures}
-        for replica, unsynced in finished:
-            error = _first_error(unsynced, failed) if failed else None
+        for replica, pending in finished:
+            error = _first_error(pending, failed) if failed else None
             if error is not None:
-                replica.flush_failed(unsynced, error)
+                replica.flush_failed(pending, error)
                 continue
             try:
-                replica.flushed(unsynced)
+                replica.flushed(pending)
             except OSError as not_noted:
                 self._try_again(replica, not_noted)
             except Exception as broken:
@@ -188,6 +188,6 @@ class Flusher:
         self._idle_waiters.clear()
 
 
-def _first_error(unsynced: Unsynced, failed: dict[int, OSError]) -> OSError | None:
-    covered = (*unsynced.files, *unsynced.directories)
+def _first_error(pending: PendingFlush, failed: dict[int, OSError]) -> OSError | None:
+    covered = (*pending.files, *pending.directories)
     return next((failed[id(file)] for file in covered if id(file) in failed), None)

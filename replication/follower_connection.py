@@ -62,14 +62,7 @@ class ReplicaStream:
     """Replication of one partition to one follower, from `sent_end` on, in one leader epoch."""
 
     __slots__ = (
-        "connection",
-        "directory",
-        "id",
-        "is_prefetching",
-        "leader_epoch",
-        "partition",
-        "sent_end",
-        "sent_start",
+        "connection", "directory", "id", "is_prefetching", "leader_epoch", "partition", "sent_end", "sent_start",
         "sent_watermark",
     )  # fmt: skip
 

@@ -36,13 +36,7 @@ class FollowerRole:
     """One partition that this broker follows in one leader epoch, under one stream number."""
 
     __slots__ = (
-        "_reporter",
-        "is_answered",
-        "leader_epoch",
-        "leader_watermark",
-        "partition",
-        "refusals",
-        "stream",
+        "_reporter", "is_answered", "leader_epoch", "leader_watermark", "partition", "refusals", "stream",
         "uncredited_bytes",
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import DamagedLog, DiskFailed, DiskFull, OutOfResources, StorageError, change_failed
 from cordwood.storage.segment import Segment
-from cordwood.storage.state import save
+from cordwood.storage.state import write_checkpoint
 
 CHECKPOINT_INTERVAL_S = 1.0
 CHECKPOINT_AGE_S = 10.0
@@ -104,7 +104,9 @@ class LogMaintenance:
         log = partition.log
         state = log.state()
         partition.is_checkpoint_locked = True
-        under_way = asyncio.ensure_future(partition.directory.run_blocking(save, log.disk, log.directory, state))
+        under_way = asyncio.ensure_future(
+            partition.directory.run_blocking(write_checkpoint, log.disk, log.directory, state)
+        )
 
         def ended(future: "asyncio.Future[None]") -> None:
             # Runs even if the caller was cancelled meanwhile.
@@ -112,11 +114,11 @@ class LogMaintenance:
             partition.is_checkpoint_locked = False
             if not future.cancelled() and future.exception() is None:
                 has_moved = state.log_start != log.flushed_start
-                log.saved(state)
+                log.checkpoint_written(state)
                 if has_moved:
                     partition.log_start_flushed()
             else:
-                log.not_saved(state)
+                log.checkpoint_failed(state)
 
         under_way.add_done_callback(ended)
         self._running_checkpoints.add(under_way)
@@ -188,7 +190,7 @@ class LogMaintenance:
         if config.deletable and config.retention_ms >= 0:
             for segment in [segment for segment in partition.log.segments if not segment.is_timed]:
                 try:
-                    await partition.directory.run_blocking(segment.learn_time)
+                    await partition.directory.run_blocking(segment.load_max_timestamp)
                 except DamagedLog as damage:
                     partition.report_damage(damage)
 
@@ -254,7 +256,7 @@ class LogMaintenance:
     async def _remove_partitions(self, directory: LogDirectory, partitions: Sequence[Partition]) -> None:
         await asyncio.sleep(max(map(self._delete_delay_s, partitions), default=0))
         for partition in partitions:
-            while partition.log.is_syncing and not directory.is_offline:
+            while partition.log.is_flushing and not directory.is_offline:
                 await asyncio.sleep(CHECKPOINT_INTERVAL_S)
             partition.log.release()
             came_back = self._replicas.with_id(partition.topic_id, partition.index)

@@ -24,8 +24,8 @@ from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.disk import Bytes
 from cordwood.storage.errors import DamagedLog, DiskFailed, OutOfResources, StorageError
 from cordwood.storage.log import Appended, Log
+from cordwood.storage.pending_flush import PendingFlush
 from cordwood.storage.types import NO_EPOCH
-from cordwood.storage.unsynced import Unsynced
 
 if TYPE_CHECKING:
     from cordwood.replication.follower_connection import ReplicaStream
@@ -388,11 +388,11 @@ class Partition:
         """Report a batch that is not what was written."""
         self._context.found_damage(self, damage)
 
-    def take_unsynced(self) -> Unsynced:
-        return self.log.take_unsynced()
+    def begin_flush(self) -> PendingFlush:
+        return self.log.begin_flush()
 
-    def flushed(self, synced: Unsynced) -> None:
-        self.log.flushed(synced)
+    def flushed(self, pending: PendingFlush) -> None:
+        self.log.flushed(pending)
         if not self.is_deleted:
             self.note_flushed()
             self.directory.uncheckpointed[self] = None
@@ -406,8 +406,8 @@ class Partition:
     def may_flush_again(self, error: OSError) -> bool:
         return isinstance(self.directory.write_failed(error), OutOfResources)
 
-    def flush_failed(self, synced: Unsynced, error: OSError) -> None:
-        self.log.sync_failed(synced)
+    def flush_failed(self, pending: PendingFlush, error: OSError) -> None:
+        self.log.flush_failed(pending)
         self.directory.fail(error)
 
     def fail(self, error: Exception) -> None:

@@ -16,7 +16,7 @@ from cordwood.replication.partition import Partition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.errors import DamagedLog, StorageError
-from cordwood.storage.scrub import PIECE_BYTES, LogView, Proof, Undecodable, Unpacked, prove, unpacked, view_of
+from cordwood.storage.scrub import PIECE_BYTES, LogView, Proof, Undecodable, Unpacked, unpacked, verify, view_of
 
 PASS_S = 15.0
 """Default interval between the beginnings of two passes."""
@@ -118,7 +118,7 @@ class Scrubber:
         await asyncio.sleep(max(self._due - now, 0))
 
     def _scrub_flushed_offsets(self, directory: LogDirectory) -> None:
-        for place, damage in directory.flushed_offsets.unsound().items():
+        for place, damage in directory.flushed_offsets.damaged_entries().items():
             partition = self._replicas.with_id(*place)
             if partition is not None:
                 partition.report_damage(damage)
@@ -127,7 +127,7 @@ class Scrubber:
 def _proofs_of(views: Iterable[tuple[Partition, LogView]]) -> _Proofs:
     for partition, view in views:
         try:
-            for proof in prove(view):
+            for proof in verify(view):
                 yield partition, proof
         except StorageError as error:
             # Without resources the log is neither sound nor damaged, and the other logs are scrubbed.

@@ -32,7 +32,7 @@ async def refetch(partition: Partition, segment: Segment, sources: Sequence[int]
 
 async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int], reader: RangeReader) -> bool:
     log, run_blocking = partition.log, partition.directory.run_blocking
-    log.set_apart(segment)
+    log.roll_if_active(segment)
     place = f"{partition.directory.path}/{STAGING}/{partition.topic_id}-{partition.index}"
     await run_blocking(log.disk.make_directories, place)
     rebuild = SegmentRebuild(log, segment, place)
@@ -41,14 +41,14 @@ async def _refetch(partition: Partition, segment: Segment, sources: Sequence[int
         while (step := await run_blocking(next, steps, None)) is not None:
             if isinstance(step, Missing):
                 await _fill(rebuild, step, partition, sources, reader)
-        is_in_place = not partition.is_deleted and rebuild.put_in_place()
+        is_in_place = not partition.is_deleted and rebuild.replace_segment()
     except Exception:
-        await run_blocking(rebuild.give_up)
+        await run_blocking(rebuild.abort)
         raise
     if is_in_place:
         await run_blocking(sync_directory, log.disk, log.directory)
     else:
-        await run_blocking(rebuild.give_up)
+        await run_blocking(rebuild.abort)
     return is_in_place
 
 

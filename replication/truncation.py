@@ -17,7 +17,7 @@ from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.tasks import Tasks
 from cordwood.storage.disk import sync_directory
 from cordwood.storage.errors import DamagedLog, OutOfResources, StorageError
-from cordwood.storage.state import LogState, set_back, state_of_new_log
+from cordwood.storage.state import LogState, lower_checkpoint, state_of_new_log
 from cordwood.storage.types import NO_EPOCH
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ OnTruncated = Callable[[bool], None]
 def truncation_to(partition: "Partition", end: int, is_wanted: Callable[[], bool]) -> Truncation:
     """Return a truncation, with the flushed end already lowered. Raises OSError, StorageError."""
     log = partition.log
-    state = log.state_before_cut(end)
+    state = log.state_before_truncation(end)
     lower_flushed_end(partition, end)
     return Truncation(partition, end, is_full=False, state=state, is_wanted=is_wanted)
 
@@ -142,7 +142,7 @@ def prepare(truncations: Sequence[Truncation]) -> dict[Truncation, Exception]:
                 for changed in log.disk.make_directories(log.directory):
                     sync_directory(log.disk, changed)
             if truncation.state is not None:
-                set_back(log.disk, log.directory, truncation.state)
+                lower_checkpoint(log.disk, log.directory, truncation.state)
         except Exception as error:
             failures[truncation] = error
     return failures
@@ -168,7 +168,7 @@ def _truncate(truncation: Truncation, failure: Exception | None) -> bool:
         return _truncation_failed(partition, failure)
     try:
         if truncation.is_full:
-            log.start_over(truncation.end)
+            log.truncate_fully(truncation.end)
             partition.truncated()
             partition.high_watermark = truncation.end
         else:

@@ -189,8 +189,8 @@ def _deltas(first: int, count: int, nth: int, width: int) -> bytes:
     """Return the `nth` of `width` octets of each of `count` offset deltas from `first` on."""
     period = _period(nth, nth == width - 1)
     start = first % len(period)
-    behind = start + count
-    return period[start:behind] if behind <= len(period) else (period * (behind // len(period) + 1))[start:behind]
+    stop = start + count
+    return period[start:stop] if stop <= len(period) else (period * (stop // len(period) + 1))[start:stop]
 
 
 @functools.cache
@@ -202,8 +202,8 @@ def _period(nth: int, is_last: bool) -> bytes:
     return b"".join(bytes([octet | more]) * (64 << (7 * (nth - 1))) for octet in range(128))
 
 
-def _shape(content: Bytes, begin: int, behind: int) -> Shape:
-    """Return the shape of the record from `begin` to `behind`, which has been found to be sound."""
+def _shape(content: Bytes, begin: int, record_end: int) -> Shape:
+    """Return the shape of the record from `begin` to `record_end`, which has been found to be sound."""
     length_end = _number(content, begin)[1]
     delta = _number(content, length_end + 1)[1]
     delta_end = _number(content, delta)[1]
@@ -217,7 +217,7 @@ def _shape(content: Bytes, begin: int, behind: int) -> Shape:
         field = _field(content, begin, field, lengths)
     timestamp = range(length_end + 1 - begin, delta - begin)
     octets = [(at, bytes(content[begin + at : begin + at + 1])) for at in lengths]
-    return Shape(behind - begin, timestamp, range(delta - begin, delta_end - begin), octets)
+    return Shape(record_end - begin, timestamp, range(delta - begin, delta_end - begin), octets)
 
 
 def _field(content: Bytes, begin: int, place: int, lengths: list[int]) -> int:

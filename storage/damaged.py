@@ -20,11 +20,11 @@ class DamagedIntervals:
         """Remove the interval at `position`, which has been read without an error since."""
         self._intervals = [known for known in self._intervals if not known.position <= position < known.end]
 
-    def cut(self, position: int) -> None:
+    def truncate(self, position: int) -> None:
         """Remove the intervals that reach past `position`, where the segment is truncated."""
         self._intervals = [known for known in self._intervals if known.end <= position]
 
-    def sound_end(self, path: str, start: int, stop: int) -> int:
+    def intact_end(self, path: str, start: int, stop: int) -> int:
         """Return the end of the undamaged part of a read. Raises DamagedLog if the read begins in damage."""
         for known in self._intervals:
             if known.position <= start < known.end:

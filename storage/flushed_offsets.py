@@ -71,10 +71,10 @@ class FlushedOffsets:
         checked = _CHECKED.pack(topic_id, partition, end_offset, leader_epoch)
         self.file.pwrite([checked + crc32c(checked).to_bytes(4, "big")], slot * SLOT_BYTES)
 
-    def unsound(self) -> dict[tuple[UUID, int], DamagedLog]:
+    def damaged_entries(self) -> dict[tuple[UUID, int], DamagedLog]:
         """Return the logs whose entry is damaged and must be written again. Blocks on the disk, but not for long."""
         content = read_around(self.file, self._count * SLOT_BYTES, 0)
-        return {key: self._damage(slot) for key, slot in self._slots.items() if not _is_sound(content, slot, key)}
+        return {key: self._damage(slot) for key, slot in self._slots.items() if not _is_intact(content, slot, key)}
 
     def forget(self, topic_id: UUID, partition: int) -> None:
         """Free the slot of a log that was removed."""
@@ -100,7 +100,7 @@ class FlushedOffsets:
         return DamagedLog(self.file.path, slot * SLOT_BYTES, "a flush mark differs from what was written")
 
 
-def _is_sound(content: bytes, slot: int, key: tuple[UUID, int]) -> bool:
+def _is_intact(content: bytes, slot: int, key: tuple[UUID, int]) -> bool:
     """Return whether a slot has a valid entry of this log, or none yet."""
     noted = content[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
     if noted == _FREE:

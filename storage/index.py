@@ -105,7 +105,7 @@ class Index:
         """Return the largest timestamp of all intervals; -1 if there is none. Scans all rows."""
         return max([timestamp for (timestamp,) in _TIMESTAMP.iter_unpack(bytes(self._rows))], default=-1)
 
-    def is_outdated_behind(self, position: int) -> bool:
+    def is_outdated_after(self, position: int) -> bool:
         """Return whether the file has rows of removed batches, or would have after `truncate(position)`."""
         return self.is_outdated or self.row_of_position(position) < self._saved
 

@@ -1,6 +1,6 @@
 """One partition's log: segments, leader epochs, producer state, log start offset, log end offset, flushed end.
 
-Appends go to the page cache. `take_unsynced` returns what to sync, and `flushed` records that it is on disk.
+Appends go to the page cache. `begin_flush` returns what to sync, and `flushed` records that it is on disk.
 `log_loader.py` opens a log; `state.py` has the state that survives a restart.
 """
 
@@ -16,16 +16,16 @@ from cordwood.storage.epochs import LeaderEpochs
 from cordwood.storage.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
 from cordwood.storage.manifest import Manifest
 from cordwood.storage.open_segments import OpenSegments
+from cordwood.storage.pending_flush import PendingFlush, UnsyncedEntries
 from cordwood.storage.producers import Producers
 from cordwood.storage.retention import droppable
 from cordwood.storage.rewrite import write_again
 from cordwood.storage.segment import Segment
 from cordwood.storage.slices import Slice
-from cordwood.storage.state import LogState, save
-from cordwood.storage.unsynced import Unsynced, UnsyncedEntries
+from cordwood.storage.state import LogState, write_checkpoint
 
 OFFSETS_PER_SEGMENT_MAX = (1 << 32) - 1
-PLACES_REMEMBERED = 16
+CACHED_POSITIONS_MAX = 16
 SMALL_BATCH_BYTES = 8 << 10
 """Largest batch that is copied on append: the copy is cheaper than a gathering write and a read for the followers."""
 
@@ -59,10 +59,10 @@ class Log:
         self.uncheckpointed_bytes = 0
         """Bytes appended since the last checkpoint: about what a restart would have to read again."""
         self._unsynced = UnsyncedEntries()
-        self.is_syncing = False
+        self.is_flushing = False
         """Whether a group commit of this log's files is running."""
         self._covered_end = 0
-        self._places: dict[int, tuple[Segment, int]] = {}
+        self._cached_positions: dict[int, tuple[Segment, int]] = {}
         self._start_boundary = (-1, -1)
         """A log start offset within a batch, and the base offset of that batch."""
         self.opened = opened or OpenSegments()
@@ -94,7 +94,7 @@ class Log:
         if kept is not None:
             pieces = (kept,)
         segment.append(pieces, ((base, size, header.max_timestamp),), end)
-        self._took(segment, header, base, end, leader_epoch, now_ms)
+        self._appended(segment, header, base, end, leader_epoch, now_ms)
         return Appended(base, end, append_time, False, kept)
 
     def append_stamped(self, data: Bytes, batches: Sequence[BatchHeader], now_ms: int) -> None:
@@ -116,34 +116,34 @@ class Log:
             rows = [(header.base_offset, header.size, header.max_timestamp) for header in group]
             segment.append((view[start : start + size],), rows, last.end)
             for header in group:
-                self._took(segment, header, header.base_offset, header.end, header.leader_epoch, now_ms)
+                self._appended(segment, header, header.base_offset, header.end, header.leader_epoch, now_ms)
             start += size
 
-    def take_unsynced(self) -> Unsynced:
+    def begin_flush(self) -> PendingFlush:
         """Take what has to be synced for all appends so far. The caller owns it, and calls `flushed` afterwards.
 
         Raises OSError: then everything is still to be synced, with the next call.
         """
-        assert not self.is_syncing, "one group commit at a time"
+        assert not self.is_flushing, "one group commit at a time"
         files, directories = self._unsynced.take(self.disk)
         segment = self.segments[-1] if self.segments else None
-        self.is_syncing = True
+        self.is_flushing = True
         self._covered_end = self.log_end
-        return Unsynced(files, directories, self.log_end, segment, segment.size if segment else 0)
+        return PendingFlush(files, directories, self.log_end, segment, segment.size if segment else 0)
 
-    def flushed(self, synced: Unsynced) -> None:
-        """Record that everything of `synced` is on disk."""
-        self.is_syncing = False
-        for directory in synced.directories:
+    def flushed(self, pending: PendingFlush) -> None:
+        """Record that everything of `pending` is on disk."""
+        self.is_flushing = False
+        for directory in pending.directories:
             directory.close()
         self.flushed_end = max(self.flushed_end, self._covered_end)
-        if synced.segment is not None and self._covered_end == synced.end_offset:
-            self._remember(synced.end_offset, synced.segment, synced.position)
+        if pending.segment is not None and self._covered_end == pending.end_offset:
+            self._remember(pending.end_offset, pending.segment, pending.position)
 
-    def sync_failed(self, synced: Unsynced) -> None:
-        """What became of `synced` is unknown; nothing more is to be synced here."""
-        self.is_syncing = False
-        for directory in synced.directories:
+    def flush_failed(self, pending: PendingFlush) -> None:
+        """What became of `pending` is unknown; nothing more is to be synced here."""
+        self.is_flushing = False
+        for directory in pending.directories:
             directory.close()
 
     def slice(self, offset: int, max_bytes: int, end: int, *, wait: bool = True) -> Slice | None:
@@ -162,12 +162,12 @@ class Log:
             raise DamagedLog(segment.path, segment.size, f"the records from offset {segment.end_offset} on are missing")
         start = self._locate(segment, offset, wait)
         stop = segment.size if end >= segment.end_offset else self._locate(segment, end, wait)
-        sound = segment.damaged.sound_end(segment.path, start, stop)
-        if stop - start > max_bytes or sound < stop:
-            stop = segment.cut(start, sound, max_bytes, wait=wait)
+        intact = segment.damaged.intact_end(segment.path, start, stop)
+        if stop - start > max_bytes or intact < stop:
+            stop = segment.read_end(start, intact, max_bytes, wait=wait)
         elif end < segment.end_offset and not wait:
             self._remember(end, segment, stop)
-        return Slice(segment, start, stop, segment.cuts)
+        return Slice(segment, start, stop, segment.truncations)
 
     def read_for_replication(self, offset: int, max_bytes: int, *, wait: bool = True) -> tuple[Slice, int] | None:
         """Return a slice for a follower, up to the log end offset, flushed or not; and the offset after the slice.
@@ -179,10 +179,10 @@ class Log:
         found = self.slice(offset, max_bytes, self.log_end, wait=wait)
         if found is None:
             return None
-        behind = found.offset_behind(wait=wait)
+        next_offset = found.next_offset(wait=wait)
         if not wait:
-            self._remember(behind, found.segment, found.stop)
-        return found, behind
+            self._remember(next_offset, found.segment, found.stop)
+        return found, next_offset
 
     def start_boundary(self, *, wait: bool = True) -> int:
         """Return the base offset of the batch that contains the log start offset, or the log start offset if none does.
@@ -213,14 +213,14 @@ class Log:
                 for position, header in segment.headers(start, segment.size):
                     yield segment, position, header
 
-    def state_before_cut(self, end: int) -> LogState | None:
-        """Return the checkpoint to write (`set_back`) before a truncation to `end`; None if none is needed.
+    def state_before_truncation(self, end: int) -> LogState | None:
+        """Return the checkpoint to write (`lower_checkpoint`) before a truncation to `end`; None if none is needed.
 
         Raises as `truncate`.
         """
         if end >= self.log_end:
             return None
-        _, _, end = self._place_of_cut(end)
+        _, _, end = self._truncation_point(end)
         if end >= self.recovery_point:
             return None
         producers, manifest = self.producers.encode(end), self._manifest(end)
@@ -229,14 +229,14 @@ class Log:
     def truncate(self, end: int) -> None:
         """Remove every batch with a record at or above `end` (a follower whose leader does not have them).
 
-        `state_before_cut` must be on disk already: the recovery point is lowered before the bytes are cut, or a crash
-        in between would look like a loss. A whole segment is removed unread, whatever is in it. Durable with the next
-        group commit. Raises OSError, OutOfResources, DamagedLog: the truncation may be partial, and must be called
+        `state_before_truncation` must be on disk already: the recovery point is lowered before bytes are removed, or a
+        crash in between would look like a loss. A whole segment is removed unread, whatever is in it. Durable with the
+        next group commit. Raises OSError, OutOfResources, DamagedLog: the truncation may be partial, and must be called
         again.
         """
         if end >= self.log_end:
             return
-        segment, position, end = self._place_of_cut(end)
+        segment, position, end = self._truncation_point(end)
         self.log_start, self.flushed_start = min(self.log_start, end), min(self.flushed_start, end)
         self.producers.truncate_end(end)
         self.recovery_point = min(self.recovery_point, end)
@@ -251,7 +251,7 @@ class Log:
             segment.truncate(position, end)
             self._unsynced.files[segment.path] = segment.file
         self._unsynced.changed(self.directory)
-        self._places.clear()
+        self._cached_positions.clear()
         self._start_boundary = (-1, -1)
         self.log_end = end
         self.flushed_end = min(self.flushed_end, end)
@@ -259,7 +259,7 @@ class Log:
         self._covered_end = min(self._covered_end, end)
         self.epochs.truncate_end(end)
 
-    def _place_of_cut(self, end: int) -> tuple[Segment, int, int]:
+    def _truncation_point(self, end: int) -> tuple[Segment, int, int]:
         """Return segment and position where a truncation to `end` begins, and the base offset of the batch there."""
         assert end >= self.log_start, "rule 4: a truncation goes back to a common epoch, never below the log's start"
         segment, position = self._segment_of(end), 0
@@ -267,13 +267,13 @@ class Log:
             end, position = batch_boundary(segment, end)
         return segment, position, end
 
-    def start_over(self, offset: int) -> None:
+    def truncate_fully(self, offset: int) -> None:
         """Remove everything and begin again at `offset`. As `truncate`, with `state_of_new_log(offset)` on disk."""
         for segment in reversed(self.segments):  # After a crash the log lacks its end, never its beginning.
             self._remove(segment)
         self.segments = []
         self._unsynced.changed(self.directory)
-        self._places, self._start_boundary = {}, (-1, -1)
+        self._cached_positions, self._start_boundary = {}, (-1, -1)
         self.log_start = self.log_end = self.flushed_end = self.recovery_point = self.flushed_start = offset
         self._covered_end = min(self._covered_end, offset)
         self.epochs, self.producers = LeaderEpochs(), Producers()
@@ -299,12 +299,12 @@ class Log:
         dropped, self.segments = self.segments[:count], self.segments[count:]
         for segment in dropped:
             self._unsynced.files.pop(segment.path, None)
-        self._places.clear()
+        self._cached_positions.clear()
         if self.segments[0].base_offset > self.log_start:
             self.raise_log_start(self.segments[0].base_offset)
         return dropped
 
-    def set_apart(self, segment: Segment) -> None:
+    def roll_if_active(self, segment: Segment) -> None:
         """Roll a new segment if `segment` is active, so that `segment` changes no more. Raises OSError."""
         if segment is self.segments[-1] and not segment.is_sealed:
             self._roll()
@@ -313,7 +313,7 @@ class Log:
         """Replace a sealed segment whose file was replaced. Slices given out before still read the old file."""
         self.segments[self.segments.index(old)] = new
         self.opened.forget(old)
-        self._places.clear()
+        self._cached_positions.clear()
 
     def state(self) -> LogState:
         """Return the checkpoint of the log as of now. Also writes the index's new rows (unsynced)."""
@@ -327,12 +327,12 @@ class Log:
         """Return the sealed segments below `end`: not the last segment, to which a restart appends."""
         return tuple([segment.listing() for segment in self.segments[:-1] if segment.end_offset <= end])
 
-    def not_saved(self, state: LogState) -> None:
+    def checkpoint_failed(self, state: LogState) -> None:
         """Record that the checkpoint of `state` failed; the next one writes its epochs again."""
         if state.epochs is not None:
             self.epochs.changes_lost()
 
-    def saved(self, state: LogState) -> None:
+    def checkpoint_written(self, state: LogState) -> None:
         """Record that the checkpoint of `state` is on disk: recovery will begin at its recovery point."""
         self.recovery_point = max(self.recovery_point, state.recovery_point)
         self.flushed_start = state.log_start
@@ -358,12 +358,12 @@ class Log:
                 active.close_interval()
                 active.seal()
                 self._unsynced.files[active.path] = active.file
-            unsynced = self.take_unsynced()
-            for syncable in (*unsynced.files, *unsynced.directories):
+            pending = self.begin_flush()
+            for syncable in (*pending.files, *pending.directories):
                 syncable.sync()
-            self.flushed(unsynced)
+            self.flushed(pending)
             active.save_index(sync=True)
-            save(self.disk, self.directory, self.state())
+            write_checkpoint(self.disk, self.directory, self.state())
         self.release()
 
     def release(self) -> None:
@@ -414,7 +414,9 @@ class Log:
         topic = self.directory.rpartition("/")[0]
         return self.directory, topic or "/", topic.rpartition("/")[0] or "/"
 
-    def _took(self, segment: Segment, header: BatchHeader, base: int, end: int, leader_epoch: int, now_ms: int) -> None:
+    def _appended(
+        self, segment: Segment, header: BatchHeader, base: int, end: int, leader_epoch: int, now_ms: int
+    ) -> None:
         self._unsynced.files[segment.path] = segment.file
         self.uncheckpointed_bytes += header.size
         self.epochs.assign(leader_epoch, base)
@@ -427,7 +429,7 @@ class Log:
         return self.segments[max(place - 1, 0)]
 
     def _locate(self, segment: Segment, offset: int, wait: bool) -> int:
-        place = self._places.get(offset)
+        place = self._cached_positions.get(offset)
         if place is not None and place[0] is segment:
             return place[1]
         return segment.locate(offset, wait=wait)
@@ -437,14 +439,14 @@ class Log:
 
         Only on the event loop, which also truncates: a thread could add a position that no longer exists.
         """
-        if len(self._places) >= PLACES_REMEMBERED:
-            oldest, *_ = self._places
-            self._places.pop(oldest, None)
-        self._places[offset] = (segment, position)
+        if len(self._cached_positions) >= CACHED_POSITIONS_MAX:
+            oldest, *_ = self._cached_positions
+            self._cached_positions.pop(oldest, None)
+        self._cached_positions[offset] = (segment, position)
 
     def _remove(self, segment: Segment) -> None:
         self._unsynced.files.pop(segment.path, None)
-        segment.cuts += 1
+        segment.truncations += 1
         segment.release()
         for path in filter(self.disk.exists, segment.paths()):
             self.disk.remove(path)

@@ -15,7 +15,7 @@ from cordwood.storage.disk import Disk, read_around, sync_directory
 from cordwood.storage.errors import CorruptBatch, DamagedLog, ForeignSegment, LostTail
 from cordwood.storage.flushed_offsets import FlushedOffset
 from cordwood.storage.log import Log
-from cordwood.storage.manifest import NOT_KNOWN, Layout, Manifest, SealedSegment, lay_out
+from cordwood.storage.manifest import UNKNOWN_TIMESTAMP, Layout, Manifest, SealedSegment, lay_out
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import Tear, has_hole, is_blank, must_follow, scan, step_over
 from cordwood.storage.segment import Segment
@@ -44,7 +44,7 @@ def open_log(
     log = Log(disk, directory, config, opened)
     if not disk.exists(directory):
         if mark is not None and mark.end_offset:
-            _go_on_behind(log, mark.end_offset)
+            _continue_after(log, mark.end_offset)
         return log
     try:
         _recover(log, mark, now_ms)
@@ -74,7 +74,7 @@ def _remove(log: Log, base: int) -> None:
             log.disk.remove(path)
 
 
-def _go_on_behind(log: Log, end: int) -> None:
+def _continue_after(log: Log, end: int) -> None:
     """Continue at `end` a log whose segments are all missing: their offsets stay in use."""
     log.damage.append(LostTail(log.directory, 0, f"all records below offset {end} are missing", 0))
     log.log_start = log.log_end = log.flushed_end = log.recovery_point = end
@@ -114,7 +114,7 @@ class _Opening:
     def _append_lost(self, base: int, end: int) -> None:
         """Add a segment of which only the offsets are known."""
         log = self._log
-        row = SealedSegment(base, end, 0, NOT_KNOWN)
+        row = SealedSegment(base, end, 0, UNKNOWN_TIMESTAMP)
         lost = Segment.listed(log.disk, log.directory, row, log.config.index_interval_bytes, log.opened)
         lost.is_lost = True
         log.segments.append(lost)
@@ -139,7 +139,7 @@ class _Opening:
             segment = Segment(log.disk, log.directory, base, interval, log.opened)
             log.segments.append(segment)
             if not self._recover(segment, following):
-                self._cut_behind(segment, bases)
+                self._remove_after(segment, bases)
                 break
             if following is not None:
                 segment.retire()
@@ -153,7 +153,7 @@ class _Opening:
             # Rows of removed batches must never be compared with the batches that replace them.
             segment.save_index(sync=True)
         self._replay(segment)
-        while (tear := scan(segment, lambda header: self._judge(segment, header))) is not None:
+        while (tear := scan(segment, lambda header: self._check_batch(segment, header))) is not None:
             if tear.offset == following:
                 # All its records are there: the rest is preallocated space whose removal at sealing was not synced.
                 segment.truncate(tear.position, tear.offset)
@@ -172,7 +172,7 @@ class _Opening:
             if step_over(segment, tear):
                 self._damaged(segment.path, tear.position, tear.what, tear.offset, segment.end_offset)
                 continue
-            self._give_up_rest(segment, tear, following)
+            self._keep_damaged_rest(segment, tear, following)
             break
         if (damage := segment.take_index_damage()) is not None:
             self._log.damage.append(damage)
@@ -187,7 +187,7 @@ class _Opening:
             return False
         return True
 
-    def _give_up_rest(self, segment: Segment, tear: Tear, following: int | None) -> None:
+    def _keep_damaged_rest(self, segment: Segment, tear: Tear, following: int | None) -> None:
         """Record damage that no whole batch follows. Its offsets stay in use, and appends go to a new segment."""
         if following is not None:
             segment.note_damage(segment.file.size() - tear.position)
@@ -206,7 +206,7 @@ class _Opening:
         self._log.damage.append(LostTail(segment.path, tear.position, tear.what, tear.offset))
         self._log.must_roll = True
 
-    def _cut_behind(self, segment: Segment, bases: Sequence[int]) -> None:
+    def _remove_after(self, segment: Segment, bases: Sequence[int]) -> None:
         """Remove the segments after a truncated torn write: they were never flushed either."""
         for base in bases:
             if base > segment.base_offset:
@@ -225,7 +225,7 @@ class _Opening:
             offset = offset_at(segment, damaged.position)
             self._damaged(segment.path, damaged.position, damaged.what, offset, segment.end_offset)
 
-    def _judge(self, segment: Segment, header: BatchHeader) -> None:
+    def _check_batch(self, segment: Segment, header: BatchHeader) -> None:
         """Check offset and leader epoch, which the batch's checksum does not cover. Raises CorruptBatch."""
         must_follow(header, segment.end_offset)
         known = self._log.epochs.epoch_at(header.base_offset)
@@ -254,7 +254,7 @@ class _Opening:
                 what = f"the records from offset {found} to {log.log_end} are missing"
                 log.damage.append(LostTail(log.segments[-1].path, log.segments[-1].size, what, found))
             else:
-                _go_on_behind(log, log.log_end)
+                _continue_after(log, log.log_end)
         log.must_roll |= log.log_end > found
         if log.segments:
             log.log_start = max(log.log_start, log.segments[0].base_offset)

@@ -16,7 +16,7 @@ _ROW = struct.Struct(">qqqq")
 class SealedSegment(NamedTuple):
     """A segment that takes no more appends. `size` in bytes.
 
-    `max_timestamp` in milliseconds: -1 if no record has one, NOT_KNOWN if sealed before there was a manifest.
+    `max_timestamp` in milliseconds: -1 if no record has one, UNKNOWN_TIMESTAMP if sealed before there was a manifest.
     """
 
     base_offset: int
@@ -25,7 +25,7 @@ class SealedSegment(NamedTuple):
     max_timestamp: int
 
 
-NOT_KNOWN = -2
+UNKNOWN_TIMESTAMP = -2
 
 Manifest = tuple[SealedSegment, ...]
 

@@ -120,10 +120,10 @@ class Producers:
 
     def expire(self, now_ms: int, expiry_ms: int) -> None:
         """Remove producers that have sent nothing for `producer.id.expiration.ms`."""
-        gone = [pid for pid, producer in self._by_id.items() if now_ms - producer.last_timestamp > expiry_ms]
-        for producer_id in gone:
+        expired = [pid for pid, producer in self._by_id.items() if now_ms - producer.last_timestamp > expiry_ms]
+        for producer_id in expired:
             del self._by_id[producer_id]
-        if gone:
+        if expired:
             self._recall_of_one_batch()
 
     def truncate_end(self, end: int) -> None:

@@ -110,7 +110,7 @@ class RecordCursor:
 
     def records(self) -> Iterator[Record]:
         """Yield the remaining records. Raises CorruptBatch, also past UNPACKED_BYTES_MAX, and LargeRecord."""
-        for content, place, behind, offset, timestamp in self._frames():
+        for content, place, record_end, offset, timestamp in self._frames():
             try:
                 record, end = _decode_record(content, place, offset, timestamp)
             except (IndexError, UnicodeDecodeError) as error:
@@ -129,7 +129,7 @@ class RecordCursor:
         header = self._header
         append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
         while self.left:
-            content, place, behind = self._next()
+            content, place, record_end = self._next()
             try:
                 time_delta, place = _read_varint(content, place + 1)
                 delta, place = _read_varint(content, place)
@@ -141,7 +141,7 @@ class RecordCursor:
             offset = header.base_offset + delta
             if offset >= self._start:
                 timestamp = header.base_timestamp + time_delta if append_time is None else append_time
-                yield content, place, behind, offset, timestamp
+                yield content, place, record_end, offset, timestamp
         body = self._unpacked()
         if self._place != body.end or not body.is_whole:
             raise CorruptBatch(f"{body.end - self._place} bytes or more after the last record")

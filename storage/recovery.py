@@ -48,11 +48,11 @@ class Recoverable(Protocol):
     def note_damage(self, size: int) -> None: ...
 
 
-Judge = Callable[[BatchHeader], None]
+BatchCheck = Callable[[BatchHeader], None]
 """Check of each whole batch; raises CorruptBatch if the batch cannot be right all the same."""
 
 
-def scan(segment: Recoverable, judge: Judge) -> Tear | None:
+def scan(segment: Recoverable, check_batch: BatchCheck) -> Tear | None:
     """Add batch by batch from `segment.size` on. Return None if the file ends at a batch boundary, or the tear.
 
     Preallocated space that was never written is a tear too, with nothing but a hole in it.
@@ -64,7 +64,7 @@ def scan(segment: Recoverable, judge: Judge) -> Tear | None:
         try:
             data, at = window.batch_at(position)
             header = check(data, at)
-            judge(header)
+            check_batch(header)
         except CorruptBatch as corrupt:
             return Tear(position, offset, str(corrupt))
         segment.note(header.base_offset, header.size, header.max_timestamp, (memoryview(data)[at : at + header.size],))
@@ -90,10 +90,10 @@ def must_not_fall_back(header: BatchHeader, due: int) -> None:
 def scan_all(segment: Recoverable) -> None:
     """Add every readable batch, and skip the damage between them."""
 
-    def judge(header: BatchHeader) -> None:
+    def check_batch(header: BatchHeader) -> None:
         must_not_fall_back(header, segment.end_offset)
 
-    while (tear := scan(segment, judge)) is not None and step_over(segment, tear):
+    while (tear := scan(segment, check_batch)) is not None and step_over(segment, tear):
         pass
 
 

@@ -1,6 +1,6 @@
 """Scrub of a log: its files are read from the disk and verified against their checksums, while the log is in use.
 
-`view_of` runs where the log is changed. `prove` verifies the view in a thread, a piece at a time. `is_still_damaged`
+`view_of` runs where the log is changed. `verify` verifies the view in a thread, a piece at a time. `is_still_damaged`
 checks a finding again where the log is changed: the log may have been truncated meanwhile, or old segments dropped.
 """
 
@@ -37,7 +37,7 @@ class SegmentView:
     end_offset: int
     size: int
     proofs: Index | None
-    cuts: int
+    truncations: int
     decoded_to: int
     """Byte from which on batches have not been decompressed yet."""
 
@@ -64,7 +64,7 @@ class Undecodable(NamedTuple):
     position: int
     offset: int
     end_offset: int
-    why: str
+    reason: str
 
 
 class Unpacked(NamedTuple):
@@ -72,7 +72,7 @@ class Unpacked(NamedTuple):
 
     path: str
     position: int
-    cuts: int
+    truncations: int
 
 
 Proof = int | DamagedLog | Undecodable | Unpacked
@@ -85,10 +85,10 @@ def view_of(log: Log) -> LogView:
     return LogView(log.disk, log.directory, log.log_start, _checkpoints(log), segments)
 
 
-def prove(view: LogView) -> Iterator[Proof]:
+def verify(view: LogView) -> Iterator[Proof]:
     """Verify all files, in pieces of about PIECE_BYTES. Blocks on the disk. Yields the first damage of each segment."""
     for path in view.checkpoints:
-        yield from _prove_checkpoint(view.disk, path)
+        yield from _verify_checkpoint(view.disk, path)
     yield from _foreign_segments(view)
     for segment in view.segments:
         if segment.proofs is None and (loss := loss_of(view.disk, segment.path, segment.size)) is not None:
@@ -98,13 +98,13 @@ def prove(view: LogView) -> Iterator[Proof]:
         yield index.size
         if damage is not None:
             yield damage
-        yield from _prove_batches(view.disk, segment, segment.proofs or index)
+        yield from _verify_batches(view.disk, segment, segment.proofs or index)
 
 
 def is_still_damaged(log: Log, damage: DamagedLog) -> bool:
     """Return whether a second look finds the damage too. Blocks on the disk, for one interval or small file."""
     if damage.path in _checkpoints(log):
-        return any(isinstance(proof, DamagedLog) for proof in _prove_checkpoint(log.disk, damage.path))
+        return any(isinstance(proof, DamagedLog) for proof in _verify_checkpoint(log.disk, damage.path))
     segment = segment_with(log, damage.path)
     if segment is None:
         # The segment was truncated or dropped, and the damage with it.
@@ -118,7 +118,7 @@ def is_still_damaged(log: Log, damage: DamagedLog) -> bool:
     proofs = view.proofs or index
     row = min(proofs.row_of_position(damage.position), len(proofs) - 1)
     suspected = proofs.rows(row, row + 1)
-    return any(isinstance(proof, DamagedLog) for proof in _prove_batches(log.disk, view, suspected))
+    return any(isinstance(proof, DamagedLog) for proof in _verify_batches(log.disk, view, suspected))
 
 
 def segment_with(log: Log, path: str) -> Segment | None:
@@ -133,14 +133,14 @@ def _checkpoints(log: Log) -> tuple[str, str]:
 def _segment_view(segment: Segment) -> SegmentView:
     proofs = None if segment.is_sealed else segment.proofs()
     ends = segment.base_offset, segment.end_offset
-    tried = segment.cuts, segment.decoded_to
+    tried = segment.truncations, segment.decoded_to
     return SegmentView(segment.path, segment.index_path, *ends, segment.size, proofs, *tried)
 
 
 def unpacked(log: Log, tried: Unpacked) -> None:
     """Record which batches were tried, so that the next pass neither tries nor reports them again."""
     segment = segment_with(log, tried.path)
-    if segment is not None and segment.cuts == tried.cuts:
+    if segment is not None and segment.truncations == tried.truncations:
         segment.decoded_to = max(segment.decoded_to, tried.position)
 
 
@@ -167,7 +167,7 @@ def _index_of(disk: Disk, segment: SegmentView) -> tuple[Index, DamagedLog | Non
     return index, damage
 
 
-def _prove_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator[Proof]:
+def _verify_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator[Proof]:
     """Verify every interval of a segment, up to the first damaged one."""
     if not len(proofs):
         return
@@ -194,9 +194,9 @@ def _prove_batches(disk: Disk, segment: SegmentView, proofs: Index) -> Iterator[
                 if interval.position >= segment.decoded_to:
                     yield from _undecodable(path, interval.position, content)
             if intervals[-1].end > segment.decoded_to:
-                yield Unpacked(path, intervals[-1].end, segment.cuts)
+                yield Unpacked(path, intervals[-1].end, segment.truncations)
         if segment.proofs is None and intervals[-1].end == segment.size:
-            yield from _prove_end(segment, intervals[-1], data[-1])
+            yield from _verify_end(segment, intervals[-1], data[-1])
 
 
 def read_each(file: File, intervals: list[Interval]) -> list[Bytes | None]:
@@ -229,7 +229,7 @@ def _undecodable(path: str, position: int, content: Bytes) -> Iterator[Undecodab
         at += header.size
 
 
-def _prove_end(segment: SegmentView, last: Interval, content: Bytes | None) -> Iterator[DamagedLog]:
+def _verify_end(segment: SegmentView, last: Interval, content: Bytes | None) -> Iterator[DamagedLog]:
     """Check that the segment reaches the next one: its own file does not have that offset."""
     assert content is not None, "it is proven"
     position, end = 0, segment.base_offset + last.offset
@@ -252,7 +252,7 @@ def pieces(proofs: Index) -> Iterator[list[Interval]]:
     yield piece
 
 
-def _prove_checkpoint(disk: Disk, path: str) -> Iterator[Proof]:
+def _verify_checkpoint(disk: Disk, path: str) -> Iterator[Proof]:
     try:
         yield len(checkpoint.read(disk, path) or b"")
     except DamagedLog as damage:

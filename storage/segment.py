@@ -16,7 +16,7 @@ from cordwood.storage.disk import Bytes, Disk, File, read_around
 from cordwood.storage.errors import DamagedLog, read_failed
 from cordwood.storage.index import Index, Interval, empty
 from cordwood.storage.index import read as read_index
-from cordwood.storage.manifest import NOT_KNOWN, SealedSegment
+from cordwood.storage.manifest import UNKNOWN_TIMESTAMP, SealedSegment
 from cordwood.storage.open_segments import OpenSegments
 from cordwood.storage.recovery import SCAN_BYTES, scan_all
 from cordwood.storage.segment_files import segment_path
@@ -34,8 +34,8 @@ class Segment:
 
     __slots__ = (
         "_allocated", "_disk", "_file", "_index", "_index_damage", "_interval_bytes", "_max_timestamp", "_open",
-        "_opened", "base_offset", "cuts", "damaged", "decoded_to", "end_offset", "first_timestamp", "is_lost",
-        "is_sealed", "path", "size",
+        "_opened", "base_offset", "damaged", "decoded_to", "end_offset", "first_timestamp", "is_lost", "is_sealed",
+        "path", "size", "truncations",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, interval_bytes: int, opened: OpenSegments) -> None:
@@ -45,7 +45,7 @@ class Segment:
         self.size, self.first_timestamp, self.is_sealed = 0, -1, False
         self.is_lost = False
         """Whether its file was missing when the log was opened: the segment only reserves its offsets."""
-        self.cuts = 0
+        self.truncations = 0
         """Count of truncations and of a removal: with it a reader notices that its bytes are gone (`slices.py`)."""
         self.decoded_to = 0
         """Byte up to which the scrubber has tried to decompress the batches."""
@@ -89,12 +89,12 @@ class Segment:
         """Return a segment as the manifest lists it, whether its file exists or not."""
         segment = cls(disk, directory, row.base_offset, interval_bytes, opened)
         segment.end_offset, segment.size, segment.is_sealed = row.end_offset, row.size, True
-        segment._max_timestamp = None if row.max_timestamp == NOT_KNOWN else row.max_timestamp
+        segment._max_timestamp = None if row.max_timestamp == UNKNOWN_TIMESTAMP else row.max_timestamp
         return segment
 
     def listing(self) -> SealedSegment:
         """Return this segment's row of the manifest."""
-        timestamp = NOT_KNOWN if self._max_timestamp is None else self._max_timestamp
+        timestamp = UNKNOWN_TIMESTAMP if self._max_timestamp is None else self._max_timestamp
         return SealedSegment(self.base_offset, self.end_offset, self.size, timestamp)
 
     @property
@@ -114,7 +114,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """Largest timestamp of all batches; -1 for an empty segment, and before `learn_time` if that is needed."""
+        """Largest timestamp of all batches; -1 for an empty segment, and before `load_max_timestamp` where needed."""
         # Read the open interval first: the event loop may close it while a thread is here.
         open_timestamp = self._open.max_timestamp
         return max(-1 if self._max_timestamp is None else self._max_timestamp, open_timestamp)
@@ -124,7 +124,7 @@ class Segment:
         """Whether the largest timestamp is known; False only for a segment sealed before there was a manifest."""
         return self._max_timestamp is not None
 
-    def learn_time(self) -> None:
+    def load_max_timestamp(self) -> None:
         """Load the largest timestamp from the index. Blocks on the disk. Raises DamagedLog."""
         if self._max_timestamp is None:
             self._max_timestamp = self.index.max_timestamp()
@@ -218,7 +218,7 @@ class Segment:
             # Read the intervals one by one, to find the damaged one: later reads may end before it.
             data = memoryview(b"".join([self._read_interval(interval, wait) for interval in intervals]))
         for interval in intervals:
-            self._prove(interval, data[interval.position - begin : interval.end - begin])
+            self._verify(interval, data[interval.position - begin : interval.end - begin])
         return data[start - begin : stop - begin]
 
     def header_at(self, position: int, *, wait: bool = True) -> BatchHeader:
@@ -257,7 +257,7 @@ class Segment:
             position += header.size
         raise DamagedLog(self.path, interval.end, f"no batch has offset {offset}")
 
-    def cut(self, start: int, stop: int, max_bytes: int, *, wait: bool = True) -> int:
+    def read_end(self, start: int, stop: int, max_bytes: int, *, wait: bool = True) -> int:
         """Return the end of a read of at most `max_bytes` from `start` on, and at least one batch. Raises as `read`."""
         end = self.piece_end(start, stop, max_bytes, wait=wait)
         if end - start <= max_bytes:
@@ -309,20 +309,20 @@ class Segment:
                     self.end_offset = header.end
                     break
             index.truncate(last.position)
-            self.damaged.cut(last.position)
+            self.damaged.truncate(last.position)
         self.size, self._max_timestamp = index.end, index.max_timestamp()
         if len(index):
             self.first_timestamp = index[0].max_timestamp
 
     def truncate(self, position: int, end_offset: int) -> None:
         """Remove everything from batch boundary `position` on. Raises OSError, or as `read`: no batch is removed."""
-        self.cuts += 1
+        self.truncations += 1
         self.close_interval()
         index, file = self.index, self.file
         # If `position` is within an interval, the rest of that interval is the open one again.
         kept = index.end_of_row(index.row_of_position(position) - 1)
         rest, at = self._pread(kept, position - kept, wait=True), 0
-        if index.is_outdated_behind(position):
+        if index.is_outdated_after(position):
             # First: its rows must never be compared with the batches that replace the removed ones.
             empty(self._disk, self.index_path)
             index.must_be_rewritten()
@@ -332,7 +332,7 @@ class Segment:
         self._opened.forget(self)
         self._opened.opened_active(self)
         index.truncate(position)
-        self.damaged.cut(position)
+        self.damaged.truncate(position)
         self.decoded_to = min(self.decoded_to, position)
         self.size, self.end_offset, self._allocated = index.end, end_offset, position
         self._max_timestamp = index.max_timestamp()
@@ -467,10 +467,10 @@ class Segment:
         except DamagedLog:
             self.damaged.add(interval)
             raise
-        self._prove(interval, data)
+        self._verify(interval, data)
         return data
 
-    def _prove(self, interval: Interval, data: Bytes) -> None:
+    def _verify(self, interval: Interval, data: Bytes) -> None:
         if crc32c(data) != interval.crc:
             self.damaged.add(interval)
             what = f"the {interval.size} bytes from this position on are not what was written"

@@ -33,7 +33,7 @@ class Missing(NamedTuple):
 class SegmentRebuild:
     """Rebuild of one segment. Iterate over `steps`, and `fill` each range that it yields before the next step.
 
-    Both block on the disk. `put_in_place` is for the event loop, where the log is changed.
+    Both block on the disk. `replace_segment` is for the event loop, where the log is changed.
     """
 
     def __init__(self, log: Log, segment: Segment, directory: str) -> None:
@@ -54,9 +54,9 @@ class SegmentRebuild:
         self._new = new = Segment.create(log.disk, self._directory, old.base_offset, interval_bytes, OpenSegments())
         lost_from: int | None = None
         for intervals, contents in self._contents():
-            for sound, some in _runs(intervals, contents):
+            for intact, some in _runs(intervals, contents):
                 offset = old.base_offset + some[0][0].offset
-                if not sound:
+                if not intact:
                     lost_from = offset if lost_from is None else lost_from
                     continue
                 if lost_from is not None:
@@ -81,13 +81,13 @@ class SegmentRebuild:
     def fill(self, missing: Missing, data: bytes) -> None:
         """Append batches of a missing range from `due` on. Raises CorruptBatch, with nothing appended, and OSError."""
         assert self._new is not None, "a range is known to be missing once the copy has come there"
-        taken = self._proven(missing, data)
+        taken = self._checked_batches(missing, data)
         size = sum(header.size for header in taken)
         rows = [(header.base_offset, header.size, header.max_timestamp) for header in taken]
         self._new.append((memoryview(data)[:size],), rows, taken[-1].end)
         self._due = taken[-1].end
 
-    def put_in_place(self) -> bool:
+    def replace_segment(self) -> bool:
         """Replace the old segment by the new one. Return False if the log has changed there. Raises OSError.
 
         A rename that a power cut undoes leaves the old segment, with its damage.
@@ -103,7 +103,7 @@ class SegmentRebuild:
         log.replace(old, Segment.listed(log.disk, log.directory, row, interval_bytes, log.opened))
         return True
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Remove the files of the new segment. Blocks on the disk."""
         if self._new is not None:
             self._new.release()
@@ -131,7 +131,7 @@ class SegmentRebuild:
             yield Missing(self._due, end)
             assert self._due == end, "a missing range is filled before the next step"
 
-    def _proven(self, missing: Missing, data: bytes) -> list[BatchHeader]:
+    def _checked_batches(self, missing: Missing, data: bytes) -> list[BatchHeader]:
         """Return the batches of `data` that are in the range, at least one. Raises CorruptBatch."""
         taken: list[BatchHeader] = []
         due = self._due
@@ -152,22 +152,22 @@ class SegmentRebuild:
         return taken
 
 
-_Interval = tuple[Interval, Bytes]
+_IntervalBytes = tuple[Interval, Bytes]
 
 
-def _runs(intervals: list[Interval], contents: list[Bytes | None]) -> Iterator[tuple[bool, list[_Interval]]]:
+def _runs(intervals: list[Interval], contents: list[Bytes | None]) -> Iterator[tuple[bool, list[_IntervalBytes]]]:
     """Yield runs of adjacent intervals that are all sound, or all damaged."""
-    run: list[_Interval] = []
-    was_sound = True
+    run: list[_IntervalBytes] = []
+    was_intact = True
     for interval, content in zip(intervals, contents, strict=True):
-        is_sound = content is not None and crc32c(content) == interval.crc
-        if run and is_sound != was_sound:
-            yield was_sound, run
+        is_intact = content is not None and crc32c(content) == interval.crc
+        if run and is_intact != was_intact:
+            yield was_intact, run
             run = []
         run.append((interval, b"" if content is None else content))
-        was_sound = is_sound
+        was_intact = is_intact
     if run:
-        yield was_sound, run
+        yield was_intact, run
 
 
 def _end_of(base_offset: int, interval: Interval, content: Bytes) -> int:

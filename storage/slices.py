@@ -16,7 +16,7 @@ class Slice:
     segment: Segment
     start: int
     stop: int
-    cuts: int
+    truncations: int
     """The segment's count of truncations when the slice was made."""
 
     @property
@@ -24,7 +24,7 @@ class Slice:
         """Bytes that are still to be read."""
         return self.stop - self.start
 
-    def offset_behind(self, *, wait: bool = True) -> int:
+    def next_offset(self, *, wait: bool = True) -> int:
         """Return the offset after the slice, where a reader continues. Raises as `Segment.read`."""
         segment = self.segment
         if self.stop == segment.size:

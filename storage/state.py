@@ -46,15 +46,15 @@ class Recovered(NamedTuple):
     """None if there is no manifest."""
 
 
-def save(disk: Disk, directory: str, state: LogState) -> None:
+def write_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
     """Write a checkpoint. Blocks; does not use the log itself, so it may run in a thread."""
     # Epochs first: recovery does not read the batches below the recovery point to find their epochs.
     _write_epochs(disk, directory, state)
     _write_recovery(disk, directory, state)
 
 
-def set_back(disk: Disk, directory: str, state: LogState) -> None:
-    """Write a checkpoint as `save`, before a truncation: a crash must not leave batches without their epochs."""
+def lower_checkpoint(disk: Disk, directory: str, state: LogState) -> None:
+    """Write the checkpoint of a truncation before it: a crash must not leave batches without their epochs."""
     # Epochs last: recovery finds those above the recovery point in the batches, if the batches are still there.
     _write_recovery(disk, directory, state)
     _write_epochs(disk, directory, state)

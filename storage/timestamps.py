@@ -38,7 +38,7 @@ def first_at_or_after(log: Log, timestamp: int, end: int, looked_at_max: int = L
     """Return the first record below `end` with at least this timestamp; None if there is none. Blocks on the disk."""
     looking = _Looking(log, end, looked_at_max)
     for segment in log.segments:
-        segment.learn_time()
+        segment.load_max_timestamp()
         if segment.end_offset <= log.log_start or segment.max_timestamp < timestamp:
             continue
         for batch in _batches_at_or_after(segment, timestamp):
@@ -53,7 +53,7 @@ def latest_by_time(log: Log, end: int, looked_at_max: int = LOOKED_AT_MAX) -> Fo
     looking = _Looking(log, end, looked_at_max)
     best: Found | None = None
     for segment in log.segments:
-        segment.learn_time()
+        segment.load_max_timestamp()
     for segment in sorted(log.segments, key=lambda segment: segment.max_timestamp, reverse=True):
         if best is not None and segment.max_timestamp < best.timestamp:
             break

@@ -25,7 +25,7 @@ from cordwood.replication.truncation import finish, full_truncation, prepare, tr
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.batch import check
 from cordwood.storage.config import LogConfig
-from cordwood.storage.state import save
+from cordwood.storage.state import write_checkpoint
 
 STEPS = 150
 STEP_S = 0.2
@@ -130,17 +130,17 @@ class Life:
             self._may_return.clear()
 
     def _sync(self) -> None:
-        unsynced = self.partition.take_unsynced()
-        for syncable in (*unsynced.files, *unsynced.directories):
+        pending = self.partition.begin_flush()
+        for syncable in (*pending.files, *pending.directories):
             syncable.sync()
-        self.partition.flushed(unsynced)
+        self.partition.flushed(pending)
 
     def _checkpoint(self) -> None:
         log = self.partition.log
         if log.segments:
             state = log.state()
-            save(self.disk, log.directory, state)
-            log.saved(state)
+            write_checkpoint(self.disk, log.directory, state)
+            log.checkpoint_written(state)
 
     def _cut(self) -> None:
         """Truncate the log, at a random offset or completely, as a follower of a new leader does."""

@@ -400,7 +400,7 @@ class Broker:
                 partition=partition.index,
                 offset=found.offset,
                 end_offset=found.end_offset,
-                reason=found.why,
+                reason=found.reason,
             )
 
     def _damaged(self, damage: DamagedLog) -> None:

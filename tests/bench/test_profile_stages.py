@@ -15,7 +15,7 @@ PRODUCED = f"{RECEIVED};Dispatcher.handle (dispatch.py:88);ProduceHandler.handle
 APPENDED = f"{PRODUCED};Partition.append (partition.py:169)"
 PUSHED = f"{LOOP};LeaderConnection._received (leader_connection.py:127)"
 FOLLOWED = f"{PUSHED};FollowerRole.replicate (follower_role.py:67)"
-SYNCED = f"{LOOP};AioSyncer._reap (syncers.py:140);Flusher._synced (flusher.py:127)"
+SYNCED = f"{LOOP};AioSyncer._reap (syncers.py:140);Flusher._group_flushed (flusher.py:127)"
 WORKER = "Thread.run (threading.py:982);_worker (concurrent/futures/thread.py:81)"
 
 
@@ -92,7 +92,7 @@ def test_a_function_is_one_box_whatever_line_it_was_at_and_idle_has_none() -> No
 
 
 def test_the_way_to_the_loop_is_not_drawn() -> None:
-    root = tree(stacks_of([f"<module> (m.py:1);serve (serve.py:19);{RECEIVED} 2", f"{WORKER};save (state.py:43) 1"]))
+    root = tree(stacks_of([f"<module> (m.py:1);serve (serve.py:19);{RECEIVED} 2", f"{WORKER};load (state.py:43) 1"]))
     assert set(root.callees) == {"Runner.run (asyncio/runners.py)", "Thread.run (threading.py)"}
 
 

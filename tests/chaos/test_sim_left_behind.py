@@ -33,10 +33,10 @@ def written(batches: int) -> Log:
     for number in range(batches):
         batch = batch_of(f"value {number}")
         log.append(batch, check(batch), 3, NOW_MS)
-    for file in (unsynced := log.take_unsynced()).files:
+    for file in (pending := log.begin_flush()).files:
         file.sync()
-    log.flushed(unsynced)
-    state.save(disk, DIRECTORY, log.state())
+    log.flushed(pending)
+    state.write_checkpoint(disk, DIRECTORY, log.state())
     return log
 
 
@@ -66,7 +66,7 @@ def test_epochs_that_say_nothing_of_what_is_not_read_again_are_noticed() -> None
     log, left_behind = written(5), LeftBehind()
     disk = simulated_disk(log)
     disk.on_sync = lambda path: left_behind.synced(disk, path)
-    state.save(disk, DIRECTORY, log.state()._replace(epochs=log.epochs.encode()))
+    state.write_checkpoint(disk, DIRECTORY, log.state()._replace(epochs=log.epochs.encode()))
     assert found(left_behind) == []
     checkpoint.write(disk, f"{DIRECTORY}/{state.EPOCHS_FILE}", b"")
     assert "rule 4" in found(left_behind)[0]
@@ -76,7 +76,7 @@ def test_a_log_that_starts_over_leaves_nothing_without_its_epochs() -> None:
     log, left_behind = written(5), LeftBehind()
     disk = simulated_disk(log)
     disk.on_sync = lambda path: left_behind.synced(disk, path)
-    log.start_over(0)
+    log.truncate_fully(0)
     assert found(left_behind) == []
 
 

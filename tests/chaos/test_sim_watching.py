@@ -26,7 +26,7 @@ from cordwood.cluster.metadata.image import NO_LEADER, BrokerImage, Image, Parti
 from cordwood.cluster.proposals.topics import CONSUMER_OFFSETS
 from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.producers import Producers
-from cordwood.storage.state import LogState, save
+from cordwood.storage.state import LogState, write_checkpoint
 
 ONE, TWO, THREE = map(BrokerId, (1, 2, 3))
 BEFORE = PartitionImage((ONE, TWO, THREE), (ONE, TWO), ONE, leader_epoch=4, partition_epoch=7)
@@ -245,9 +245,9 @@ def test_a_checkpoint_that_is_ahead_of_its_log_is_noticed() -> None:
     log.send(0, "a")
     directory = f"{TOPICS_PATH}{TOPIC_ID}/0"
     log.disk.make_directories(directory)
-    save(log.disk, directory, LogState(0, 1, log.log.producers.encode(1), b""))
+    write_checkpoint(log.disk, directory, LogState(0, 1, log.log.producers.encode(1), b""))
     ReopenedLogs().open(Starting(log))  # type: ignore[arg-type]
     assert len(Producers.decode(log.log.producers.encode(1))) == 1
-    save(log.disk, directory, LogState(0, 0, log.log.producers.encode(1), b""))
+    write_checkpoint(log.disk, directory, LogState(0, 0, log.log.producers.encode(1), b""))
     with pytest.raises(AssertionError, match="rule 9: the checkpoint"):
         ReopenedLogs().open(Starting(log))  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ def break_watermark(partition: Partition) -> None:
 
 def break_group(partition: Partition) -> None:
     """Mark a group commit of the log as under way, so that the next one is a second at the same time."""
-    partition.log.is_syncing = True
+    partition.log.is_flushing = True
 
 
 @dataclass

@@ -18,7 +18,7 @@ from cordwood.storage.errors import (
     read_failed,
 )
 from cordwood.storage.index import Interval, load
-from cordwood.storage.scrub import prove, view_of
+from cordwood.storage.scrub import verify, view_of
 
 MANY = [f"value {number}" for number in range(40)]
 
@@ -118,7 +118,7 @@ def test_without_descriptors_a_read_is_refused_and_nothing_is_damaged(log: LogFi
     with pytest.raises(OutOfResources):
         log.read(0)
     with pytest.raises(OutOfResources):
-        list(prove(view_of(log.log)))
+        list(verify(view_of(log.log)))
     log.disk.faults.heal()
     assert log.values() == MANY
 

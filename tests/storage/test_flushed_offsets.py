@@ -122,8 +122,8 @@ def test_a_mark_that_rots_while_it_is_in_use_is_named_until_it_is_noted_again(di
     for partition in range(3):
         note(marks, TOPIC, partition, 1000 + partition)
     marks.slot(OTHER, 0)
-    assert marks.unsound() == {}
+    assert marks.damaged_entries() == {}
     disk.flip("/marks", SLOT_BYTES + 20, 4)
-    assert {place: damage.position for place, damage in marks.unsound().items()} == {(TOPIC, 1): SLOT_BYTES}
+    assert {place: damage.position for place, damage in marks.damaged_entries().items()} == {(TOPIC, 1): SLOT_BYTES}
     note(marks, TOPIC, 1, 1001)
-    assert marks.unsound() == {}
+    assert marks.damaged_entries() == {}

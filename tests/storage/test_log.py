@@ -235,7 +235,7 @@ def test_a_cut_outlives_a_power_cut(log: LogFixture, end: int) -> None:
 
 
 def test_a_new_start_outlives_a_power_cut(log: LogFixture) -> None:
-    log.append(*MANY).flush().checkpoint().start_over(200)
+    log.append(*MANY).flush().checkpoint().truncate_fully(200)
     assert [name for name in log.disk.files() if name.endswith(".log")] == []
     log.power_cut(keep=0).reopen()
     assert (log.start, log.end, log.values(), log.damage) == (200, 200, [], [])
@@ -289,8 +289,8 @@ def test_a_repeated_batch_is_told_where_it_stands(log: LogFixture) -> None:
 
 
 def test_a_sync_that_failed_covers_nothing(log: LogFixture) -> None:
-    synced = log.append("a").log.take_unsynced()
-    log.log.sync_failed(synced)
+    pending = log.append("a").log.begin_flush()
+    log.log.flush_failed(pending)
     assert log.log.flushed_end == 0
 
 
@@ -309,7 +309,7 @@ def test_what_was_remembered_of_places_is_forgotten_with_a_cut(log: LogFixture) 
 def test_a_log_that_starts_over_knows_nothing_of_before(log: LogFixture) -> None:
     log.leader_epoch = 4
     log.send(0, "a", "b")
-    log.flush().checkpoint().start_over(50)
+    log.flush().checkpoint().truncate_fully(50)
     assert (log.start, log.end, log.log.flushed_end, list(log.log.epochs)) == (50, 50, 50, [])
     assert log.send(7, "c")[:2] == (50, 51)
     assert list(log.log.epochs) == [(4, 50)]
@@ -319,11 +319,11 @@ def test_a_log_that_starts_over_knows_nothing_of_before(log: LogFixture) -> None
 
 def test_a_flush_that_was_under_way_during_a_cut_says_nothing_of_what_came_after(log: LogFixture) -> None:
     log.append(*MANY[:10])
-    unsynced = log.log.take_unsynced()
+    pending = log.log.begin_flush()
     log.truncate(5).append(*MANY[50:60])
-    for file in unsynced.files:
+    for file in pending.files:
         file.sync()
-    log.log.flushed(unsynced)
+    log.log.flushed(pending)
     assert log.log.flushed_end <= 5
 
 

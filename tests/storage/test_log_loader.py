@@ -10,7 +10,7 @@ from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import HEADER_BYTES, check
 from cordwood.storage.errors import DamagedLog, OutOfOrderSequence, StaleProducerEpoch
-from cordwood.storage.scrub import prove, view_of
+from cordwood.storage.scrub import verify, view_of
 
 MANY = [f"value {number}" for number in range(100)]
 LARGE = "x" * 2000
@@ -202,7 +202,7 @@ def seal_with_others_in_their_place(log: LogFixture) -> LogFixture:
 
 def accused(log: LogFixture) -> list[str]:
     """Return the paths of the files that the scrubber reports as damaged."""
-    return [proof.path for proof in prove(view_of(log.log)) if type(proof) is DamagedLog]
+    return [proof.path for proof in verify(view_of(log.log)) if type(proof) is DamagedLog]
 
 
 def test_an_index_does_not_vouch_for_what_a_truncation_took(log: LogFixture) -> None:

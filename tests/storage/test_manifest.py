@@ -11,7 +11,7 @@ from cordwood.storage.batch import split
 from cordwood.storage.errors import DamagedLog, StorageError
 from cordwood.storage.manifest import SealedSegment
 from cordwood.storage.records import decode
-from cordwood.storage.scrub import is_still_damaged, prove, view_of
+from cordwood.storage.scrub import is_still_damaged, verify, view_of
 
 MANY = [f"value-{number}" for number in range(60)]
 OTHERS = [f"other-{number}" for number in range(40)]
@@ -35,7 +35,7 @@ def damaged_paths(log: LogFixture) -> set[str]:
 
 def found_by_scrub(log: LogFixture) -> list[DamagedLog]:
     """Return the damage that a scrub pass finds, but for indexes: a power cut may tear them, and they are rebuilt."""
-    return but_for_indexes(proof for proof in prove(view_of(log.log)) if isinstance(proof, DamagedLog))
+    return but_for_indexes(proof for proof in verify(view_of(log.log)) if isinstance(proof, DamagedLog))
 
 
 def but_for_indexes(damage: Iterable[DamagedLog]) -> list[DamagedLog]:
@@ -180,7 +180,7 @@ def act_on(log: LogFixture, act: str) -> None:
         case "truncation":
             log.truncate(log.bases[2] + 1)
         case "start over":
-            log.start_over(log.bases[2] + 1)
+            log.truncate_fully(log.bases[2] + 1)
         case _:
             log.append(*OTHERS[:12]).flush().checkpoint()
 

@@ -11,9 +11,9 @@ from cordwood.storage.scrub import (
     Undecodable,
     Unpacked,
     is_still_damaged,
-    prove,
     segment_with,
     unpacked,
+    verify,
     view_of,
 )
 
@@ -27,11 +27,11 @@ def filled(log: LogFixture) -> LogFixture:
 
 
 def found(log: LogFixture) -> list[DamagedLog]:
-    return [proof for proof in prove(view_of(log.log)) if isinstance(proof, DamagedLog)]
+    return [proof for proof in verify(view_of(log.log)) if isinstance(proof, DamagedLog)]
 
 
 def test_all_bytes_are_read_and_nothing_is_wrong(filled: LogFixture) -> None:
-    proofs = list(prove(view_of(filled.log)))
+    proofs = list(verify(view_of(filled.log)))
     assert all(isinstance(proof, int | Unpacked) for proof in proofs)
     assert sum(proof for proof in proofs if isinstance(proof, int)) >= filled.log.size
 
@@ -54,7 +54,7 @@ def test_a_file_that_is_gone_is_found(filled: LogFixture, suffix: str) -> None:
 
 
 def test_what_was_truncated_meanwhile_is_no_damage(filled: LogFixture) -> None:
-    proofs = prove(view_of(filled.log))
+    proofs = verify(view_of(filled.log))
     filled.truncate(filled.bases[1] + 1).append("other").flush()
     suspected = [proof for proof in proofs if isinstance(proof, DamagedLog)]
     assert suspected
@@ -62,7 +62,7 @@ def test_what_was_truncated_meanwhile_is_no_damage(filled: LogFixture) -> None:
 
 
 def test_what_retention_removed_meanwhile_is_no_damage(filled: LogFixture) -> None:
-    proofs = prove(view_of(filled.log))
+    proofs = verify(view_of(filled.log))
     filled.configure(retention_bytes=1000)
     assert filled.retain() > 1
     suspected = [proof for proof in proofs if isinstance(proof, DamagedLog)]
@@ -116,7 +116,7 @@ def append_undecodable(log: LogFixture) -> None:
 def scrubbed(log: LogFixture) -> list[int]:
     """Return the offsets of the batches that one scrub pass reports as undecodable."""
     offsets = []
-    for proof in prove(view_of(log.log)):
+    for proof in verify(view_of(log.log)):
         assert not isinstance(proof, DamagedLog)
         if isinstance(proof, Unpacked):
             unpacked(log.log, proof)
@@ -138,7 +138,7 @@ def test_a_batch_that_no_reader_can_unpack_is_found_once(log: LogFixture) -> Non
 def test_what_comes_to_stand_in_its_place_is_looked_at_again(log: LogFixture) -> None:
     log.append(*MANY[:5]).flush()
     assert scrubbed(log) == []
-    proofs = prove(view_of(log.log))
+    proofs = verify(view_of(log.log))
     log.truncate(2)
     append_undecodable(log)
     log.append(*MANY[:20]).flush()

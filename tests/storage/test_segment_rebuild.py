@@ -6,7 +6,7 @@ from log_fixture import ROOT, LogFixture
 from cordwood.chaos.sim.faults import Died
 from cordwood.storage.batch import headers
 from cordwood.storage.errors import CorruptBatch, DamagedLog
-from cordwood.storage.scrub import prove, view_of
+from cordwood.storage.scrub import verify, view_of
 from cordwood.storage.segment_rebuild import Missing, SegmentRebuild
 
 MANY = [f"value-{number}" for number in range(60)]
@@ -27,7 +27,7 @@ def rebuild_of(log: LogFixture, at: int = 1) -> SegmentRebuild:
 def run(rebuild: SegmentRebuild, good: LogFixture) -> list[Missing]:
     """Fill the missing ranges from another replica of the same log. Return those ranges."""
     missing = [step for step in walk(rebuild, good) if isinstance(step, Missing)]
-    assert rebuild.put_in_place()
+    assert rebuild.replace_segment()
     return missing
 
 
@@ -41,7 +41,7 @@ def walk(rebuild: SegmentRebuild, good: LogFixture) -> list[Missing | int]:
 
 
 def found(log: LogFixture) -> list[DamagedLog]:
-    return [proof for proof in prove(view_of(log.log)) if isinstance(proof, DamagedLog)]
+    return [proof for proof in verify(view_of(log.log)) if isinstance(proof, DamagedLog)]
 
 
 def test_only_the_damaged_interval_is_asked_for_and_the_file_is_what_it_was() -> None:
@@ -101,8 +101,8 @@ def test_a_log_that_was_cut_there_meanwhile_keeps_what_it_has() -> None:
     rebuild = rebuild_of(log)
     walk(rebuild, good)
     log.truncate(base)
-    assert not rebuild.put_in_place()
-    rebuild.give_up()
+    assert not rebuild.replace_segment()
+    rebuild.abort()
     assert not [path for path in log.disk.files() if path.startswith(STAGING)]
     assert log.values() == MANY[:base]
 

@@ -13,7 +13,7 @@ from cordwood.storage.flushed_offsets import FlushedOffsets
 from cordwood.storage.log import Appended
 from cordwood.storage.log_loader import open_log
 from cordwood.storage.records import Record, decode, encode
-from cordwood.storage.state import save, set_back, state_of_new_log
+from cordwood.storage.state import lower_checkpoint, state_of_new_log, write_checkpoint
 
 ROOT = "/data"
 DIRECTORY = f"{ROOT}/00000000-0000-0000-0000-000000000001-0"
@@ -69,8 +69,8 @@ class LogFixture:
             return self
         self._marks.file.sync()
         state = self.log.state()
-        save(self.disk, DIRECTORY, state)
-        self.log.saved(state)
+        write_checkpoint(self.disk, DIRECTORY, state)
+        self.log.checkpoint_written(state)
         return self
 
     def take_stamped(self, data: bytes) -> Self:
@@ -83,17 +83,17 @@ class LogFixture:
         # the batch that contains `end` is not known yet, so the mark goes to 0.
         self._note(0)
         self._marks.file.sync()
-        if end < self.log.log_end and (state := self.log.state_before_cut(end)) is not None:
-            set_back(self.disk, DIRECTORY, state)
+        if end < self.log.log_end and (state := self.log.state_before_truncation(end)) is not None:
+            lower_checkpoint(self.disk, DIRECTORY, state)
         self.log.truncate(end)
-        return self if self.log.is_syncing else self._sync()
+        return self if self.log.is_flushing else self._sync()
 
     def start_over(self, offset: int) -> Self:
         """Drop everything and start at `offset`, as a follower does below the leader's log start."""
         self._note(0)
         self._marks.file.sync()
-        set_back(self.disk, DIRECTORY, state_of_new_log(offset))
-        self.log.start_over(offset)
+        lower_checkpoint(self.disk, DIRECTORY, state_of_new_log(offset))
+        self.log.truncate_fully(offset)
         return self._sync()
 
     def delete_records(self, before: int) -> Self:
@@ -180,10 +180,10 @@ class LogFixture:
         self.log = open_log(self.disk, DIRECTORY, self.config, self._marks.get(TOPIC_ID, 0), self.now)
 
     def _sync(self) -> Self:
-        unsynced = self.log.take_unsynced()
-        for syncable in (*unsynced.files, *unsynced.directories):
+        pending = self.log.begin_flush()
+        for syncable in (*pending.files, *pending.directories):
             syncable.sync()
-        self.log.flushed(unsynced)
+        self.log.flushed(pending)
         return self
 
     def _note(self, flushed_end: int) -> None:

@@ -36,10 +36,10 @@ MUTANTS = (
     Mutant(
         "a-failed-group-commit-covers",
         "storage/log.py",
-        '        """What became of `synced` is unknown; nothing more is to be synced here."""\n'
-        "        self.is_syncing = False\n",
-        '        """What became of `synced` is unknown; nothing more is to be synced here."""\n'
-        "        self.is_syncing = False\n        self.flushed_end = self._covered_end\n",
+        '        """What became of `pending` is unknown; nothing more is to be synced here."""\n'
+        "        self.is_flushing = False\n",
+        '        """What became of `pending` is unknown; nothing more is to be synced here."""\n'
+        "        self.is_flushing = False\n        self.flushed_end = self._covered_end\n",
         "A sync that failed covers nothing.",
         "Records are acknowledged that no disk has.",
         Scenario.LOGS,
@@ -83,8 +83,8 @@ MUTANTS = (
     Mutant(
         "slices-reach-into-damage",
         "storage/log.py",
-        "        sound = segment.damaged.sound_end(segment.path, start, stop)\n",
-        "        sound = stop\n",
+        "        intact = segment.damaged.intact_end(segment.path, start, stop)\n",
+        "        intact = stop\n",
         "A slice ends where damage begins.",
         "What is sound before damage is not served.",
         Scenario.LOGS,
@@ -101,8 +101,8 @@ MUTANTS = (
     Mutant(
         "slices-ignore-the-size",
         "storage/log.py",
-        "        if stop - start > max_bytes or sound < stop:\n",
-        "        if sound < stop:\n",
+        "        if stop - start > max_bytes or intact < stop:\n",
+        "        if intact < stop:\n",
         "A slice has at most the bytes that were asked for, or a single batch.",
         "An answer is larger than its client allows.",
         Scenario.LOGS,
@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "cached-places-outlive-a-cut",
         "storage/log.py",
-        "        self._places.clear()\n        self._start_boundary",
+        "        self._cached_positions.clear()\n        self._start_boundary",
         "        self._start_boundary",
         "Places that are remembered hold until the log is cut.",
         WRONG_PLACE,

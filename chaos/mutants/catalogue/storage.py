@@ -217,8 +217,8 @@ MUTANTS = (
     Mutant(
         "epochs-are-not-truncated",
         "storage/log.py",
-        "        self.epochs.truncate_end(end)\n\n    def _place_of_cut",
-        "\n    def _place_of_cut",
+        "        self.epochs.truncate_end(end)\n\n    def _truncation_point",
+        "\n    def _truncation_point",
         "What was cut is no epoch of this log any more (rule 4).",
         "A follower is taken to have what it gave up.",
         Scenario.REPLICAS,
@@ -235,7 +235,7 @@ MUTANTS = (
     Mutant(
         "failed-sync-is-ignored",
         "replication/flusher.py",
-        "            error = _first_error(unsynced, failed) if failed else None\n",
+        "            error = _first_error(pending, failed) if failed else None\n",
         "            error: OSError | None = None\n",
         "A failed sync takes the log directory offline (rule 8).",
         "What the sync did not write is missing after a power cut.",

@@ -6,7 +6,7 @@ from cordwood.storage.disk import Disk, File, Syncable, open_directories
 from cordwood.storage.segment import Segment
 
 
-class Unsynced(NamedTuple):
+class PendingFlush(NamedTuple):
     """Files and directories to sync so that everything below `end_offset` is durable, and its place in the log.
 
     The owner syncs the files and the directories. `Log.flushed` and `Log.sync_failed` close the directories.
