@@ -7,7 +7,7 @@ from cordwood.spark.ranges import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """The user's limits, in records; `delay_ms_max` is how long a batch waits for `records_min`."""
 
     records_max: int | None = None
@@ -15,7 +15,7 @@ class Limits:
     delay_ms_max: int = 15 * 60_000
 
 
-def should_wait(limits: Limits, backlog: int, since_last_ms: float | None) -> bool:
+def should_wait(limits: BatchLimits, backlog: int, since_last_ms: float | None) -> bool:
     """Return whether a backlog is too small for a batch. The first batch (`since_last_ms` is None) never waits."""
     if limits.records_min is None or since_last_ms is None:
         return False

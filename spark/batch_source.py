@@ -12,7 +12,7 @@ from cordwood.spark.planner import plan_input_partitions, ranges_between
 from cordwood.spark.ranges import OffsetRange
 from cordwood.spark.read_options import ReadOptions
 from cordwood.spark.survey import Survey
-from cordwood.spark.tasks import Part, read_part
+from cordwood.spark.tasks import OffsetRangePartition, read_part
 
 
 class BatchReader(DataSourceReader):
@@ -29,7 +29,7 @@ class BatchReader(DataSourceReader):
             ranges = plan_input_partitions(
                 self._ranges(), tasks_min=self._options.tasks_min, records_max=self._options.records_per_task_max
             )
-        return [Part(each) for each in ranges]
+        return [OffsetRangePartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from cordwood.spark.mistakes import Mistake
+from cordwood.spark.mistakes import UserError
 from cordwood.spark.ranges import TopicPartition
 
 Offsets = dict[TopicPartition, int]
@@ -25,16 +25,18 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
 
 
 def from_json(grouped: object) -> Offsets:
-    """Decode offsets. Raises Mistake with a message for any other JSON."""
+    """Decode offsets. Raises UserError with a message for any other JSON."""
     if not isinstance(grouped, Mapping):
-        raise Mistake(f'{json.dumps(grouped)} is not of the form {{"topic": {{"0": 23}}}}')
+        raise UserError(f'{json.dumps(grouped)} is not of the form {{"topic": {{"0": 23}}}}')
     offsets: Offsets = {}
     for topic, by_partition in grouped.items():
         if not isinstance(by_partition, Mapping) or not by_partition:
-            raise Mistake(f'topic {topic} needs its partitions and a number for each, as in {{"{topic}": {{"0": 23}}}}')
+            raise UserError(
+                f'topic {topic} needs its partitions and a number for each, as in {{"{topic}": {{"0": 23}}}}'
+            )
         for partition, number in by_partition.items():
             if not partition.isdecimal():
-                raise Mistake(f"topic {topic} has no partition {partition!r}: they are numbers in quotes, from 0 on")
+                raise UserError(f"topic {topic} has no partition {partition!r}: they are numbers in quotes, from 0 on")
             if not isinstance(number, int) or isinstance(number, bool):
                 raise Mistake(f"partition {partition} of topic {topic} has {json.dumps(number)} instead of a number")
             offsets[TopicPartition(topic, int(partition))] = number

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from cordwood.spark.client.settings import Address, addresses
-from cordwood.spark.mistakes import Mistake, WrongOption
+from cordwood.spark.mistakes import UserError, WrongOption
 from cordwood.spark.suggestions import nearest
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -109,7 +109,7 @@ def bootstrap(options: Options) -> tuple[Address, ...]:
         raise WrongOption(f"bootstrapServers is {text!r}: {error}") from None
 
 
-def in_option(name: str, mistake: Mistake) -> WrongOption:
+def in_option(name: str, mistake: UserError) -> WrongOption:
     """Return the mistake with the option's name in front."""
     return WrongOption(f"{name}: {mistake}")
 

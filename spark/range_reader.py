@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from cordwood.spark.client.cluster import ClusterReader
-from cordwood.spark.client.fetch import Fetched, fetch
+from cordwood.spark.client.fetch import FetchedBatches, fetch
 from cordwood.spark.client.settings import ClientSettings
 from cordwood.spark.columns import Columns
 from cordwood.spark.decode.arrow import Builder
 from cordwood.spark.decode.batches import Framed, visible
-from cordwood.spark.decode.decompression import Bodies, Unpacker
+from cordwood.spark.decode.decompression import DecompressedBodies, Unpacker
 from cordwood.spark.decode.records import read_records
 from cordwood.spark.errors import CorruptRecords
 from cordwood.spark.ranges import OffsetRange
@@ -46,7 +46,7 @@ class Decoder:
         self._unpacker = Unpacker()
         self._builder = Builder(columns, wanted.place, ROWS_MAX)
 
-    def decode(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+    def decode(self, fetched: FetchedBatches) -> Iterator[pa.RecordBatch]:
         """Yield the records of one response that are in the range. Raises CorruptRecords."""
         offset = fetched.batches[0].header.base_offset
         try:
@@ -79,7 +79,7 @@ class Decoder:
             corrupt = CorruptRecords(self._wanted.place, batch.header.base_offset, str(error))
             log.warning("%s; continuing at offset %d", corrupt, batch.header.end)
 
-    def _rows_of(self, bodies: Bodies) -> Iterator[pa.RecordBatch]:
+    def _rows_of(self, bodies: DecompressedBodies) -> Iterator[pa.RecordBatch]:
         """Yield the records of decompressed batches that are in the range. Raises CorruptBatch."""
         records = read_records(bodies).within(self._wanted.start, self._wanted.end)
         for first in range(0, len(records), ROWS_MAX):

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cordwood.spark.admission import Limits
+from cordwood.spark.admission import BatchLimits
 from cordwood.spark.client.settings import ClientSettings
-from cordwood.spark.mistakes import Mistake, WrongOption
+from cordwood.spark.mistakes import UserError, WrongOption
 from cordwood.spark.offsets import from_json
 from cordwood.spark.options import Options, bootstrap, in_option
 from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, AtOffset, AtTime, Position, Positions
@@ -15,7 +15,7 @@ from cordwood.spark.ranges import EARLIEST, LATEST, Isolation, TopicPartition
 from cordwood.spark.subscription import ByName, ByPartition, ByPattern, Subscription
 
 
-class Mode(StrEnum):
+class ReadMode(StrEnum):
     """The read mode: batch or streaming."""
 
     BATCH = "spark.read"
@@ -102,17 +102,17 @@ class ReadOptions:
     filter_pushdown: bool
     tasks_min: int | None
     records_per_task_max: int | None
-    limits: Limits
+    limits: BatchLimits
 
 
-def read_options(given: Mapping[str, str], mode: Mode | None = None) -> ReadOptions:
+def read_options(given: Mapping[str, str], mode: ReadMode | None = None) -> ReadOptions:
     """Parse the user's options. Raises WrongOption with a message.
 
     `mode` is None while it is unknown; then an option for batches implies Mode.BATCH, and none Mode.STREAM.
     """
     options = Options(given, KNOWN, REFUSED)
     if mode is None:
-        mode = Mode.BATCH if options.given(FOR_BATCHES) else Mode.STREAM
+        mode = ReadMode.BATCH if options.given(FOR_BATCHES) else ReadMode.STREAM
     _refuse_what_is_for_the_other(options, mode)
     security = options.text("kafka.security.protocol")
     if security is not None and security.upper() != "PLAINTEXT":
@@ -148,8 +148,8 @@ def client_settings(options: Options) -> ClientSettings:
     return ClientSettings(bootstrap(options), Isolation[isolation.name], **chosen)  # type: ignore[arg-type]
 
 
-def _refuse_what_is_for_the_other(options: Options, mode: Mode) -> None:
-    wrong = options.given(FOR_BATCHES if mode is Mode.STREAM else FOR_STREAMS)
+def _refuse_what_is_for_the_other(options: Options, mode: ReadMode) -> None:
+    wrong = options.given(FOR_BATCHES if mode is ReadMode.STREAM else FOR_STREAMS)
     if wrong:
         where = Mode.BATCH if mode is Mode.STREAM else Mode.STREAM
         raise WrongOption(f"{wrong[0]} is for {where}, and this is {mode}: leave it out")
@@ -188,10 +188,10 @@ def _assigned(options: Options) -> ByPartition:
     return ByPartition(frozenset(TopicPartition(topic, each) for topic, numbers in grouped.items() for each in numbers))
 
 
-def _starting(options: Options, mode: Mode) -> Positions:
+def _starting(options: Options, mode: ReadMode) -> Positions:
     # In a batch read, "latest" would be an empty range. In a stream it means the records from now on.
-    words = {"earliest": AT_EARLIEST} if mode is Mode.BATCH else {"earliest": AT_EARLIEST, "latest": AT_LATEST}
-    default = AT_EARLIEST if mode is Mode.BATCH else AT_LATEST
+    words = {"earliest": AT_EARLIEST} if mode is ReadMode.BATCH else {"earliest": AT_EARLIEST, "latest": AT_LATEST}
+    default = AT_EARLIEST if mode is ReadMode.BATCH else AT_LATEST
     return _positions(options, "starting", words, default)
 
 
@@ -236,7 +236,7 @@ def _named(options: Options, name: str, kind: Callable[[int], Position], special
     grouped = options.json(name, '{"topic": {"0": 23, "1": 42}}')
     try:
         numbers = from_json(grouped)
-    except Mistake as mistake:
+    except UserError as mistake:
         raise in_option(name, mistake) from None
     for place, number in numbers.items():
         if number < 0 and number not in special:
@@ -249,12 +249,12 @@ def _meanings(special: Mapping[int, Position]) -> str:
     return "".join(f", or {words[number]}" for number in sorted(special))
 
 
-def _limits(options: Options) -> Limits:
+def _limits(options: Options) -> BatchLimits:
     delay_ms = options.duration_ms("maxTriggerDelay")
-    limits = Limits(
+    limits = BatchLimits(
         options.number("maxOffsetsPerTrigger"),
         options.number("minOffsetsPerTrigger"),
-        Limits().delay_ms_max if delay_ms is None else delay_ms,
+        BatchLimits().delay_ms_max if delay_ms is None else delay_ms,
     )
     if delay_ms is not None and limits.records_min is None:
         raise WrongOption("maxTriggerDelay limits the wait for minOffsetsPerTrigger: give both or neither")

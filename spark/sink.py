@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from cordwood.spark.columns import Column
 from cordwood.spark.errors import NotWritten
-from cordwood.spark.mistakes import Mistake
+from cordwood.spark.mistakes import UserError
 from cordwood.spark.plain_errors import said_plainly
 from cordwood.spark.sink_options import SinkOptions
 
@@ -36,7 +36,7 @@ class BatchSink(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write all rows of one task. Raises NotWritten, and Mistake for an invalid row."""
+        """Write all rows of one task. Raises NotWritten, and UserError for an invalid row."""
         return write_rows(self._options, iterator)
 
 
@@ -48,7 +48,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write all rows of one task of a micro-batch. Raises NotWritten, and Mistake for an invalid row."""
+        """Write all rows of one task of a micro-batch. Raises NotWritten, and UserError for an invalid row."""
         return write_rows(self._options, iterator)
 
 
@@ -75,7 +75,7 @@ class Delivery:
     def send(self, row: Row) -> None:
         """Queue one record. The option `topic` overrides the row's topic. Block while the producer's queue is full.
 
-        Raises NotWritten, and Mistake for an invalid row.
+        Raises NotWritten, and UserError for an invalid row.
         """
         topic, key, value, partition, headers = row
         where = self._topic or topic

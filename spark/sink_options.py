@@ -12,7 +12,7 @@ from cordwood.spark.suggestions import nearest
 Setting = str | int | bool
 
 
-class Compression(StrEnum):
+class SinkCompression(StrEnum):
     """Kafka's names of the compression types."""
 
     NONE = "none"
@@ -130,7 +130,7 @@ def _producer(options: Options) -> dict[str, Setting]:
         "linger.ms": options.duration_ms("lingerMs"),
         "batch.size": options.number("batchBytes"),
         "message.max.bytes": options.number("requestBytesMax", 1000),
-        "compression.type": options.choice("compression", Compression.NONE).value,
+        "compression.type": options.choice("compression", SinkCompression.NONE).value,
     }
     return {
         "bootstrap.servers": ",".join(map(str, bootstrap(options))),

@@ -13,7 +13,7 @@ from cordwood.spark.batch_source import BatchReader, NarrowingBatchReader
 from cordwood.spark.columns import Columns
 from cordwood.spark.mistakes import WrongSchema
 from cordwood.spark.plain_errors import said_plainly
-from cordwood.spark.read_options import Mode, read_options
+from cordwood.spark.read_options import ReadMode, read_options
 from cordwood.spark.sink import BatchSink, StreamSink
 from cordwood.spark.sink_options import sink_options
 from cordwood.spark.stream_source import StreamReader
@@ -35,14 +35,14 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of spark.read."""
         with said_plainly():
-            options = read_options(self.options, Mode.BATCH)
+            options = read_options(self.options, ReadMode.BATCH)
             reader = NarrowingBatchReader if options.filter_pushdown else BatchReader
             return reader(options, _columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of spark.readStream."""
         with said_plainly():
-            return StreamReader(read_options(self.options, Mode.STREAM), _columns(schema))
+            return StreamReader(read_options(self.options, ReadMode.STREAM), _columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of df.write."""

@@ -24,7 +24,7 @@ from cordwood.spark.planner import plan_input_partitions, ranges_between
 from cordwood.spark.ranges import TopicPartition
 from cordwood.spark.read_options import ReadOptions
 from cordwood.spark.survey import HOW_TO_GO_ON, Survey
-from cordwood.spark.tasks import Part, read_part
+from cordwood.spark.tasks import OffsetRangePartition, read_part
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options = self._options
             ranges = ranges_between(starts, ends)
             parts = plan_input_partitions(ranges, tasks_min=options.tasks_min, records_max=options.records_per_task_max)
-        return [Part(each) for each in parts]
+        return [OffsetRangePartition(each) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""

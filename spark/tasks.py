@@ -18,7 +18,7 @@ from cordwood.spark.survey import HOW_TO_GO_ON
 log = logging.getLogger(__name__)
 
 
-class Part(InputPartition):
+class OffsetRangePartition(InputPartition):
     """An input partition: the offset range of one task."""
 
     def __init__(self, part: OffsetRange) -> None:

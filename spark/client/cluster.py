@@ -11,7 +11,7 @@ from kio.schema.metadata.v8 import MetadataRequest
 from kio.schema.metadata.v8.request import MetadataRequestTopic
 
 from cordwood.spark.client.connection import ConnectionFailed
-from cordwood.spark.client.patience import Patience
+from cordwood.spark.client.patience import Backoff
 from cordwood.spark.client.pool import leased
 from cordwood.spark.client.settings import Address, ClientSettings
 from cordwood.spark.errors import RequestRefused
@@ -24,7 +24,7 @@ NO_OFFSET = -1
 T = TypeVar("T")
 
 
-class Leader(NamedTuple):
+class PartitionLeader(NamedTuple):
     """A partition's leader and leader epoch."""
 
     address: Address
@@ -41,7 +41,7 @@ class ClusterReader:
         """Take the settings. Do not connect yet."""
         self.settings = settings
         self._brokers: dict[int, Address] = {}
-        self._leaders: dict[TopicPartition, Leader] = {}
+        self._leaders: dict[TopicPartition, PartitionLeader] = {}
 
     def topics(self) -> list[str]:
         """Return the names of all topics but internal ones, sorted."""
@@ -67,7 +67,7 @@ class ClusterReader:
         )
         return found
 
-    def leader(self, place: TopicPartition) -> Leader:
+    def leader(self, place: TopicPartition) -> PartitionLeader:
         """Return the partition's leader, from the cache or by a Metadata request, without retries.
 
         Raises ConnectionFailed if there is no leader, and RequestRefused.
@@ -84,7 +84,7 @@ class ClusterReader:
         self._leaders.pop(place, None)
 
     def _patiently(self, what: str, attempt: Callable[[], T]) -> T:
-        patience = Patience(what, self.settings.retry_timeout_ms)
+        patience = Backoff(what, self.settings.retry_timeout_ms)
         while True:
             try:
                 return attempt()
@@ -112,7 +112,7 @@ class ClusterReader:
             place = TopicPartition(topic.name, partition.partition_index)
             self._leaders.pop(place, None)
             if partition.leader_id in self._brokers:
-                self._leaders[place] = Leader(self._brokers[partition.leader_id], partition.leader_epoch)
+                self._leaders[place] = PartitionLeader(self._brokers[partition.leader_id], partition.leader_epoch)
 
     def _ask_anybody(self, request: Any) -> Any:
         troubles: list[str] = []

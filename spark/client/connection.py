@@ -36,7 +36,7 @@ class ConnectionFailed(Exception):
     """A retriable failure: a broken connection, an unreachable broker, a broker that is not the leader."""
 
 
-class Waiting(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request without a response."""
 
     correlation_id: int
@@ -51,7 +51,7 @@ class BrokerConnection:
         self.address = address
         self._client_id = client_id
         self._next_id = 0
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[PendingRequest] = deque()
         self._buffer = bytearray(1 << 16)
         try:
             self._socket = socket.create_connection(address, timeout_s)
@@ -131,7 +131,7 @@ class BrokerConnection:
             self._socket.sendall(_FRAME.pack(len(frame)) + frame)
         except OSError as error:
             raise ConnectionFailed(f"the connection to {self.address} broke ({error})") from error
-        self._waiting.append(Waiting(self._next_id, answer))
+        self._waiting.append(PendingRequest(self._next_id, answer))
         self._next_id += 1
 
     def _receive_frame(self) -> memoryview:

@@ -8,9 +8,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11 import FetchRequest
 from kio.schema.fetch.v11.request import FetchPartition, FetchTopic
 
-from cordwood.spark.client.cluster import CONSUMER, ClusterReader, Leader, check_code
+from cordwood.spark.client.cluster import CONSUMER, ClusterReader, PartitionLeader, check_code
 from cordwood.spark.client.connection import ConnectionFailed
-from cordwood.spark.client.patience import Patience
+from cordwood.spark.client.patience import Backoff
 from cordwood.spark.client.pool import leased
 from cordwood.spark.decode.batches import Aborted, Framed, split
 from cordwood.spark.errors import OffsetsGone
@@ -19,7 +19,7 @@ from cordwood.spark.ranges import EARLIEST, LATEST, Isolation, OffsetRange, Topi
 NO_SESSION, FULL_FETCH = 0, -1
 
 
-class Fetched(NamedTuple):
+class FetchedBatches(NamedTuple):
     """One Fetch response: whole batches, their positions, and the aborted transactions.
 
     The first batch may begin before the fetch offset, and the last batch may extend past the end of the range.
@@ -40,12 +40,12 @@ class OutOfRange(Exception):
     """The leader does not have the fetch offset."""
 
 
-def fetch(cluster: ClusterReader, wanted: OffsetRange) -> Iterator[Fetched]:
+def fetch(cluster: ClusterReader, wanted: OffsetRange) -> Iterator[FetchedBatches]:
     """Yield all batches of a range in order, each once, across leader changes.
 
     Raises OffsetsGone, CorruptRecords, RequestRefused, and Unavailable after `retry_timeout_ms` without progress.
     """
-    patience = Patience(f"read {wanted}", cluster.settings.retry_timeout_ms)
+    patience = Backoff(f"read {wanted}", cluster.settings.retry_timeout_ms)
     position = wanted.start
     while position < wanted.end:
         try:
@@ -61,7 +61,7 @@ def fetch(cluster: ClusterReader, wanted: OffsetRange) -> Iterator[Fetched]:
             patience.wait(trouble)
 
 
-def _from_one_leader(cluster: ClusterReader, wanted: OffsetRange, position: int) -> Iterator[Fetched]:
+def _from_one_leader(cluster: ClusterReader, wanted: OffsetRange, position: int) -> Iterator[FetchedBatches]:
     """Yield batches from the current leader.
 
     Raises ConnectionFailed, OutOfRange, RequestRefused, CorruptRecords.
@@ -77,7 +77,7 @@ def _from_one_leader(cluster: ClusterReader, wanted: OffsetRange, position: int)
             yield fetched
 
 
-def _request(cluster: ClusterReader, place: TopicPartition, leader: Leader, position: int) -> Any:
+def _request(cluster: ClusterReader, place: TopicPartition, leader: PartitionLeader, position: int) -> Any:
     settings = cluster.settings
     partition = FetchPartition(
         partition=place.partition,
@@ -99,7 +99,7 @@ def _request(cluster: ClusterReader, place: TopicPartition, leader: Leader, posi
     )
 
 
-def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: int) -> Fetched:
+def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: int) -> FetchedBatches:
     """Check a response for `position`. Raises ConnectionFailed, OutOfRange, RequestRefused, CorruptRecords."""
     check_code(answer.error_code, f"to fetch from {place}")
     partitions = [each for topic in answer.responses if topic.topic == place.topic for each in topic.partitions]
@@ -118,7 +118,7 @@ def _take(answer: Any, isolation: Isolation, place: TopicPartition, position: in
         )
     listed = (partition.aborted_transactions or ()) if hides_aborted else ()
     aborted = [Aborted(each.producer_id, each.first_offset) for each in listed]
-    return Fetched(partition.records, batches, aborted, partition.high_watermark)
+    return FetchedBatches(partition.records, batches, aborted, partition.high_watermark)
 
 
 def _check_what_is_gone(cluster: ClusterReader, wanted: OffsetRange, position: int) -> None:

@@ -9,7 +9,7 @@ FIRST_PAUSE_S = 0.02
 PAUSE_S_MAX = 1.0
 
 
-class Patience:
+class Backoff:
     """The backoff of one operation. The timeout begins with the first failure; `progressed` resets it."""
 
     def __init__(self, what: str, timeout_ms: int) -> None:

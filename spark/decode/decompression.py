@@ -18,7 +18,7 @@ DecompressInto = Callable[[memoryview, memoryview], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class DecompressedBody:
     """The position of one batch's decompressed records in a shared buffer."""
 
     header: BatchHeader
@@ -27,11 +27,11 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Bodies:
+class DecompressedBodies:
     """The decompressed records of several batches. `buffer` is valid until the next ones are requested."""
 
     buffer: bytes | bytearray
-    batches: list[Body]
+    batches: list[DecompressedBody]
 
 
 class Unpacker:
@@ -41,7 +41,7 @@ class Unpacker:
         self._room = room
         self._buffer = bytearray()
 
-    def bodies(self, data: bytes, batches: Iterable[Framed]) -> Iterator[Bodies]:
+    def bodies(self, data: bytes, batches: Iterable[Framed]) -> Iterator[DecompressedBodies]:
         """Yield the batches' records in order: without a copy if no batch is compressed, else one buffer at a time.
 
         Raises CorruptBatch.
@@ -50,23 +50,23 @@ class Unpacker:
         if not framed:
             return
         if all(not batch.header.attributes & CODEC_MASK for batch in framed):
-            yield Bodies(data, [_as_it_came(batch) for batch in framed])
+            yield DecompressedBodies(data, [_as_it_came(batch) for batch in framed])
             return
         if not self._buffer:
             self._buffer = bytearray(self._room)
-        unpacked: list[Body] = []
+        unpacked: list[DecompressedBody] = []
         for batch in framed:
             start = unpacked[-1].end if unpacked else 0
             end = self._unpack(data, batch, start)
             if end is None and unpacked:
-                yield Bodies(self._buffer, unpacked)
+                yield DecompressedBodies(self._buffer, unpacked)
                 unpacked, start = [], 0
                 end = self._unpack(data, batch, start)
             while end is None:
                 self._grow()
                 end = self._unpack(data, batch, start)
-            unpacked.append(Body(batch.header, start, end))
-        yield Bodies(self._buffer, unpacked)
+            unpacked.append(DecompressedBody(batch.header, start, end))
+        yield DecompressedBodies(self._buffer, unpacked)
 
     def _grow(self) -> None:
         if len(self._buffer) >= UNPACKED_BYTES_MAX:
@@ -88,8 +88,8 @@ class Unpacker:
                 return None
 
 
-def _as_it_came(batch: Framed) -> Body:
-    return Body(batch.header, batch.position + HEADER_BYTES, batch.position + batch.header.size)
+def _as_it_came(batch: Framed) -> DecompressedBody:
+    return DecompressedBody(batch.header, batch.position + HEADER_BYTES, batch.position + batch.header.size)
 
 
 def _decompressor(compression: Compression) -> DecompressInto:

@@ -5,7 +5,7 @@ The walk may return wrong positions for invalid bytes: `records.py` checks all o
 
 import numpy as np
 
-from cordwood.spark.decode.decompression import Bodies, Body
+from cordwood.spark.decode.decompression import DecompressedBodies, DecompressedBody
 from cordwood.spark.decode.varints import RECORD_BYTES, Octets, Places, two_octets, varints
 from cordwood.storage.contents import RECORD_BYTES_MIN
 from cordwood.storage.errors import CorruptBatch
@@ -19,7 +19,7 @@ LOOP_AFTER_NO_RUN = 256
 LENGTH_BITS_MAX = 35
 
 
-def walk(bodies: Bodies, octets: Octets) -> Places:
+def walk(bodies: DecompressedBodies, octets: Octets) -> Places:
     """Return the position of every record's length, batch after batch. Raises CorruptBatch, IndexError."""
     counts = np.array([body.header.record_count for body in bodies.batches], dtype=np.int64)
     for body in bodies.batches:
@@ -30,7 +30,7 @@ def walk(bodies: Bodies, octets: Octets) -> Places:
     return np.concatenate([_one_by_one(bodies.buffer, octets, body) for body in bodies.batches])
 
 
-def _abreast(bodies: Bodies, octets: Octets, counts: Places) -> Places:
+def _abreast(bodies: DecompressedBodies, octets: Octets, counts: Places) -> Places:
     """Walk all batches in parallel, record by record. Efficient for many batches."""
     longest_first = np.argsort(-counts, kind="stable")
     falling = counts[longest_first]
@@ -49,7 +49,7 @@ def _abreast(bodies: Bodies, octets: Octets, counts: Places) -> Places:
     return found
 
 
-def _one_by_one(buffer: bytes | bytearray, octets: Octets, body: Body) -> Places:
+def _one_by_one(buffer: bytes | bytearray, octets: Octets, body: DecompressedBody) -> Places:
     """Walk one batch: runs of records of equal length with numpy, others in a loop."""
     count, place = body.header.record_count, body.start
     found = np.empty(count, dtype=np.int64)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cordwood.spark.decode.decompression import Bodies
+from cordwood.spark.decode.decompression import DecompressedBodies
 from cordwood.spark.decode.record_starts import walk
 from cordwood.spark.decode.varints import Numbers, Octets, Places, varints
 from cordwood.storage.batch import LOG_APPEND_TIME
@@ -93,7 +93,7 @@ class Records:
         return Headers(counts, keys, values)
 
 
-def read_records(bodies: Bodies) -> Records:
+def read_records(bodies: DecompressedBodies) -> Records:
     """Return all records of decompressed batches. Raises CorruptBatch if lengths, offsets or counts do not fit."""
     octets = np.frombuffer(bodies.buffer, dtype=np.uint8)
     batches = bodies.batches

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.spark.admission import Limits, admit, backlog_of, should_wait
+from cordwood.spark.admission import BatchLimits, admit, backlog_of, should_wait
 from cordwood.spark.ranges import TopicPartition
 
 Offsets = dict[TopicPartition, int]
@@ -41,12 +41,12 @@ def test_as_many_are_taken_as_may_be(pairs: list[tuple[int, int]], records_max: 
 
 
 def test_a_batch_waits_for_enough_but_not_for_ever() -> None:
-    limits = Limits(records_min=100, delay_ms_max=60_000)
+    limits = BatchLimits(records_min=100, delay_ms_max=60_000)
     assert should_wait(limits, backlog=99, since_last_ms=59_999)
     assert not should_wait(limits, backlog=100, since_last_ms=0)
     assert not should_wait(limits, backlog=1, since_last_ms=60_000)
 
 
 def test_the_first_batch_waits_for_nobody() -> None:
-    assert not should_wait(Limits(records_min=100), backlog=1, since_last_ms=None)
-    assert not should_wait(Limits(), backlog=0, since_last_ms=0)
+    assert not should_wait(BatchLimits(records_min=100), backlog=1, since_last_ms=None)
+    assert not should_wait(BatchLimits(), backlog=0, since_last_ms=0)

@@ -5,7 +5,7 @@ import logging
 import pytest
 from raw_batches import raw_batch
 
-from cordwood.spark.client.fetch import Fetched
+from cordwood.spark.client.fetch import FetchedBatches
 from cordwood.spark.columns import Columns
 from cordwood.spark.decode.batches import split
 from cordwood.spark.errors import CorruptRecords
@@ -17,16 +17,16 @@ from cordwood.storage.records import Record, encode
 WANTED = OffsetRange("flights", 3, 0, 100)
 
 
-def answer(*batches: bytes) -> Fetched:
+def answer(*batches: bytes) -> FetchedBatches:
     data, offset = b"", 0
     for batch in batches:
         header = check(batch)
         data += stamp(header, offset, 0) + batch[16:]
         offset += header.record_count
-    return Fetched(data, split(data, WANTED.place, 0), [], offset)
+    return FetchedBatches(data, split(data, WANTED.place, 0), [], offset)
 
 
-def values(decoder: Decoder, fetched: Fetched) -> list[bytes]:
+def values(decoder: Decoder, fetched: FetchedBatches) -> list[bytes]:
     return [value for batch in decoder.decode(fetched) for value in batch.column("value").to_pylist()]
 
 

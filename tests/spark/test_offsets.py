@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.spark.mistakes import Mistake
+from cordwood.spark.mistakes import UserError
 from cordwood.spark.offsets import Offsets, from_json, to_json
 from cordwood.spark.ranges import TopicPartition
 
@@ -41,6 +41,6 @@ def test_the_order_they_came_in_makes_no_difference(offsets: Offsets, rng: Rando
     ],
 )
 def test_what_is_not_offsets_gets_a_sentence(text: str, sentence: str) -> None:
-    with pytest.raises(Mistake) as wrong:
+    with pytest.raises(UserError) as wrong:
         from_json(json.loads(text))
     assert sentence in str(wrong.value)

@@ -7,11 +7,11 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from cordwood.spark import sink_options
-from cordwood.spark.admission import Limits
+from cordwood.spark.admission import BatchLimits
 from cordwood.spark.mistakes import WrongOption
 from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, AtOffset, AtTime
 from cordwood.spark.ranges import Isolation, TopicPartition
-from cordwood.spark.read_options import KNOWN, Mode, ReadOptions, read_options
+from cordwood.spark.read_options import KNOWN, ReadMode, ReadOptions, read_options
 from cordwood.spark.subscription import ByName, ByPartition, ByPattern
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
@@ -21,11 +21,11 @@ WHAT = {"subscribe": "t"}
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def parsed(mode: Mode = Mode.STREAM, **given: str) -> ReadOptions:
+def parsed(mode: ReadMode = ReadMode.STREAM, **given: str) -> ReadOptions:
     return read_options(CaseInsensitiveDict({**WHERE, **WHAT, **given}), mode)
 
 
-def refused(given: dict[str, str], mode: Mode | None = Mode.STREAM) -> str:
+def refused(given: dict[str, str], mode: ReadMode | None = ReadMode.STREAM) -> str:
     with pytest.raises(WrongOption) as wrong:
         read_options(CaseInsensitiveDict(given), mode)
     return str(wrong.value)
@@ -59,9 +59,9 @@ def test_topics_are_named_matched_or_assigned() -> None:
 
 
 def test_a_batch_begins_at_the_earliest_and_a_stream_at_the_latest() -> None:
-    assert parsed(Mode.BATCH).starting.everywhere == AT_EARLIEST
-    assert parsed(Mode.BATCH).ending.everywhere == AT_LATEST
-    assert parsed(Mode.STREAM).starting.everywhere == AT_LATEST
+    assert parsed(ReadMode.BATCH).starting.everywhere == AT_EARLIEST
+    assert parsed(ReadMode.BATCH).ending.everywhere == AT_LATEST
+    assert parsed(ReadMode.STREAM).starting.everywhere == AT_LATEST
 
 
 def test_offsets_are_named_for_each_partition() -> None:
@@ -78,7 +78,7 @@ def test_a_time_wins_over_times_for_each_partition_and_these_over_offsets() -> N
 @pytest.mark.parametrize(("delay", "milliseconds"), [("1h", 3_600_000), ("15 min", 900_000), ("3s", 3000), ("20", 20)])
 def test_times_are_written_as_people_write_them(delay: str, milliseconds: int) -> None:
     limits = parsed(minOffsetsPerTrigger="10", maxTriggerDelay=delay).limits
-    assert limits == Limits(records_min=10, delay_ms_max=milliseconds)
+    assert limits == BatchLimits(records_min=10, delay_ms_max=milliseconds)
 
 
 def test_options_travel_to_the_executors() -> None:
@@ -132,7 +132,7 @@ def test_a_wrong_option_of_a_stream_gets_a_sentence(given: dict[str, str], sente
     ],
 )
 def test_a_wrong_option_of_a_batch_gets_a_sentence(given: dict[str, str], sentence: str) -> None:
-    assert sentence in refused({**WHERE, **WHAT, **given}, Mode.BATCH)
+    assert sentence in refused({**WHERE, **WHAT, **given}, ReadMode.BATCH)
 
 
 def test_what_is_missing_is_asked_for() -> None:

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from spark_scenario import Log
 
 from cordwood.spark.errors import NotWritten
-from cordwood.spark.mistakes import Mistake
+from cordwood.spark.mistakes import UserError
 from cordwood.spark.sink import Written, write_rows
 from cordwood.spark.sink_options import sink_options
 
@@ -92,7 +92,7 @@ def test_more_rows_than_the_producer_holds_are_all_written(log: Log) -> None:
     ],
 )
 def test_a_row_that_is_no_record_fails_the_task(log: Log, rows: pa.RecordBatch, sentence: str) -> None:
-    with pytest.raises(Mistake, match=sentence):
+    with pytest.raises(UserError, match=sentence):
         write(log, rows)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.spark.mistakes import Mistake
+from cordwood.spark.mistakes import UserError
 from cordwood.spark.sink_options import SinkOptions, sink_options
 
 GIVEN = {"kafka.bootstrap.servers": "one:9092", "topic": "t"}
@@ -57,7 +57,7 @@ def test_exactly_once_is_refused_until_there_are_transactions(name: str) -> None
     ],
 )
 def test_what_is_wrong_gets_a_sentence(given: dict[str, str], fields: list[tuple[str, str]], sentence: str) -> None:
-    with pytest.raises(Mistake) as wrong:
+    with pytest.raises(UserError) as wrong:
         parsed({**GIVEN, **given}, fields)
     assert sentence in str(wrong.value)
 

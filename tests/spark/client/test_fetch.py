@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from scripted_broker import ScriptedBroker
 
 from cordwood.spark.client.cluster import ClusterReader
-from cordwood.spark.client.fetch import Fetched, fetch
+from cordwood.spark.client.fetch import FetchedBatches, fetch
 from cordwood.spark.columns import Column, Columns
 from cordwood.spark.errors import CorruptRecords, OffsetsGone, RequestRefused, Unavailable
 from cordwood.spark.range_reader import read_range
@@ -42,7 +42,7 @@ def values(broker: ScriptedBroker, start: int = 0, end: int = 6, **settings: int
     return "".join(value.decode() for table in tables for value in table.column(0).to_pylist())
 
 
-def answers(broker: ScriptedBroker, start: int = 0, end: int = 6) -> Iterator[Fetched]:
+def answers(broker: ScriptedBroker, start: int = 0, end: int = 6) -> Iterator[FetchedBatches]:
     return fetch(ClusterReader(broker.settings()), wanted(start, end))
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from decoded import EVERYTHING, PLACE, decoded, records_of, sealed, tables
 
-from cordwood.spark.client.fetch import Fetched
+from cordwood.spark.client.fetch import FetchedBatches
 from cordwood.spark.columns import Column, Columns
 from cordwood.spark.decode.batches import split
 from cordwood.spark.errors import CorruptRecords
@@ -88,6 +88,6 @@ def test_what_was_decoded_stays_when_the_buffer_is_used_again() -> None:
         encode([Record(base + at, 0, b"key", word * 30) for at in range(100)], base_offset=base, compression=LZ4)
         for base, word in ((0, b"first"), (100, b"other"))
     ]
-    first, other = (list(decoder.decode(Fetched(batch, split(batch, PLACE, 0), [], 200))) for batch in batches)
+    first, other = (list(decoder.decode(FetchedBatches(batch, split(batch, PLACE, 0), [], 200))) for batch in batches)
     assert {record.value for record in records_of(first)} == {b"first" * 30}
     assert {record.value for record in records_of(other)} == {b"other" * 30}
