@@ -16,8 +16,8 @@ from rich.console import Console
 from cordwood.bench import limits, machine, report
 from cordwood.bench.generator import Generator, LoadFailed, load_generator
 from cordwood.bench.kafka import Kafka
-from cordwood.bench.lines import WARM_UP_SHARE, Line, chosen, fitting
-from cordwood.bench.measured import Measured, Part
+from cordwood.bench.lines import WARM_UP_SHARE, LoadLine, chosen, fitting
+from cordwood.bench.measured import MeasuredCluster, MeasuredRun
 from cordwood.bench.rounds import run_rounds
 from cordwood.bench.systems import CannotRun, Cordwood, System
 from cordwood.chaos.results import begun, ended
@@ -85,7 +85,7 @@ def main(
             machine.memory_kept() as is_kept,
             tempfile.TemporaryDirectory(prefix="data-", dir=data or HOME) as place,
         ):
-            measured = Measured(_about(Path(place), generator, scale, rounds, sets, is_kept))
+            measured = MeasuredRun(_about(Path(place), generator, scale, rounds, sets, is_kept))
             bench = _Bench(generator, rounds, Path(place), warm_gib, scale, progress.print)
             for systems in sets:
                 measured.parts.append(bench.measure(systems, lines, measured.limits))
@@ -114,7 +114,9 @@ class _Bench:
     say: Callable[[str], None]
     failures: list[str] = field(default_factory=list)
 
-    def measure(self, systems: Sequence[System], lines: Sequence[Line], found: limits.Limits) -> Part:
+    def measure(
+        self, systems: Sequence[System], lines: Sequence[LoadLine], found: limits.MachineLimits
+    ) -> MeasuredCluster:
         """Measure systems with the same number of brokers. Add the limits of the machine to `found`."""
         brokers = systems[0].brokers
         libs = next((system.tools for system in systems if isinstance(system, Kafka)), None)
@@ -134,7 +136,7 @@ class _Bench:
             before_round=lambda: found.measure(self.place, seconds_each),
             on_failure=self.failures.append,
         )
-        return Part(brokers, results)
+        return MeasuredCluster(brokers, results)
 
 
 def _broker_counts(replication_factors: Sequence[int]) -> Sequence[int]:
@@ -177,7 +179,7 @@ def _has_kafka(progress: Console) -> bool:
     return True
 
 
-def _check_room(place: Path, brokers: int, lines: Sequence[Line]) -> None:
+def _check_room(place: Path, brokers: int, lines: Sequence[LoadLine]) -> None:
     """Raise CannotRun where the disk has too little space for what one system writes."""
     needed = BYTES_PER_VALUE_BYTE * (1 + WARM_UP_SHARE) * brokers * sum(line.written_gigabytes for line in lines)
     free = shutil.disk_usage(place).free / 1e9

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka.admin import AdminClient
 
 from cordwood.bench.generator import Generator, LoadFailed
-from cordwood.bench.lines import Line, LineOutcome
+from cordwood.bench.lines import LineOutcome, LoadLine
 from cordwood.bench.systems import Running
 
 KILL_AFTER_S = 2.0
@@ -16,7 +16,7 @@ PARTITION = 0
 """The partition that the generator writes to."""
 
 
-def run(line: Line, running: Running, generator: Generator) -> LineOutcome:
+def run(line: LoadLine, running: Running, generator: Generator) -> LineOutcome:
     """Kill the leader's process during the load.
 
     Raises LoadFailed where a record was never acknowledged, or the load ended before the leader was killed.

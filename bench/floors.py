@@ -7,13 +7,13 @@ it. So this is a bound, and it is seldom reached: flushes take processor time to
 
 from dataclasses import replace
 
-from cordwood.bench.limits import DISK_WRITE, FLUSH_P50, FLUSHES, Limits
-from cordwood.bench.measured import Part, ratio
+from cordwood.bench.limits import DISK_WRITE, FLUSH_P50, FLUSHES, MachineLimits
+from cordwood.bench.measured import MeasuredCluster, ratio
 from cordwood.bench.rounds import Samples
 from cordwood.bench.systems import UNFLUSHED
 
 
-def at_best(part: Part, figure: str, limits: Limits) -> float | None:
+def at_best(part: MeasuredCluster, figure: str, limits: MachineLimits) -> float | None:
     """Return the bound as a multiple of Kafka's figure. None if no answer waits for the disk, or a limit is missing."""
     pair, unflushed = part.ours_and_kafkas(figure), part.results.get(figure, {}).get(UNFLUSHED)
     if pair is None or unflushed is None or (best := _with_a_flush(unflushed, limits)) is None:
@@ -23,7 +23,7 @@ def at_best(part: Part, figure: str, limits: Limits) -> float | None:
     return max(ratio(replace(ours, values=[best]), kafkas), ratio(ours, kafkas))
 
 
-def _with_a_flush(unflushed: Samples, limits: Limits) -> float | None:
+def _with_a_flush(unflushed: Samples, limits: MachineLimits) -> float | None:
     """Return the figure, in its unit, of a system that flushes before each answer and is otherwise like `unflushed`."""
     flush_ms, disk_write = limits.median(FLUSH_P50), limits.median(DISK_WRITE)
     if unflushed.unit == "ms":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cordwood.bench.lines import Line, LineOutcome
+from cordwood.bench.lines import LineOutcome, LoadLine
 from cordwood.bench.machine import cpu_seconds
 
 LIMIT_S = 300.0
@@ -23,7 +23,7 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """A command that takes the arguments of lines.Line, and its name in the results."""
+    """A command that takes the arguments of lines.LoadLine, and its name in the results."""
 
     name: str
     command: tuple[str, ...]
@@ -33,7 +33,7 @@ class Generator:
         size = ["--partitions", str(partitions), "--replication", str(replicas)]
         self._run(["topic", "--bootstrap", bootstrap, "--topic", topic, *size])
 
-    def run(self, line: Line, bootstrap: str, pids: Sequence[int]) -> LineOutcome:
+    def run(self, line: LoadLine, bootstrap: str, pids: Sequence[int]) -> LineOutcome:
         """Run one line on a system whose processes are `pids`. Raises LoadFailed, also where a record failed."""
         cpu_before = cpu_seconds(pids)
         answer = self._run(line.arguments(bootstrap))

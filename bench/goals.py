@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from cordwood.bench.limits import DISK_WRITE, Limits
-from cordwood.bench.measured import Part, ratio, ratios
+from cordwood.bench.limits import DISK_WRITE, MachineLimits
+from cordwood.bench.measured import MeasuredCluster, ratio, ratios
 from cordwood.bench.rounds import Samples
 from cordwood.bench.systems import OURS
 
@@ -90,7 +90,7 @@ class GoalResult:
         return "level" if self.is_level else "passed" if self.is_passed else "falls short"
 
 
-def against_kafka(part: Part, figure: str) -> GoalResult | None:
+def against_kafka(part: MeasuredCluster, figure: str) -> GoalResult | None:
     """Return the result of a ratio to Kafka. None where the figure has no such goal, or Kafka was not measured."""
     asked, pair = RATIOS.get((part.replicas, figure)), part.ours_and_kafkas(figure)
     return None if asked is None or pair is None else GoalResult(figure, "Kafka", ratio(*pair), asked, ratios(*pair))
@@ -102,7 +102,7 @@ def winner(ours: Samples, theirs: Samples) -> str:
     return "ours" if least > 1 else "theirs" if most < 1 else "level"
 
 
-def shares(samples: Samples, limits: Limits) -> dict[str, float]:
+def shares(samples: Samples, limits: MachineLimits) -> dict[str, float]:
     """Return the share of each limit that was reached. For a time: the part of it that one flush of the disk takes."""
     found: dict[str, float] = {}
     for name, each in samples.uses.items():
@@ -112,7 +112,7 @@ def shares(samples: Samples, limits: Limits) -> dict[str, float]:
     return found
 
 
-def against_limit(part: Part, figure: str, limits: Limits) -> GoalResult | None:
+def against_limit(part: MeasuredCluster, figure: str, limits: MachineLimits) -> GoalResult | None:
     """Return the result of a share of a limit. None where the figure has no such goal."""
     asked, ours = SHARES.get((part.replicas, figure)), part.results.get(figure, {}).get(OURS)
     if asked is None or ours is None or asked[0] not in (reached := shares(ours, limits)):
@@ -122,7 +122,7 @@ def against_limit(part: Part, figure: str, limits: Limits) -> GoalResult | None:
     return GoalResult(figure, limit, reached[limit], share, (min(each), max(each)))
 
 
-def verdicts(part: Part, limits: Limits) -> list[GoalResult]:
+def verdicts(part: MeasuredCluster, limits: MachineLimits) -> list[GoalResult]:
     """Return the results of all goals of a part, in the order of its figures."""
     asked = [
         verdict
@@ -135,7 +135,7 @@ def verdicts(part: Part, limits: Limits) -> list[GoalResult]:
     return [verdict for verdict in asked if verdict is not None]
 
 
-def held_back(part: Part, limits: Limits, *names: str) -> list[str]:
+def held_back(part: MeasuredCluster, limits: MachineLimits, *names: str) -> list[str]:
     """Return our figures that reach at least LIMITS_FROM of one of these limits."""
     return [
         figure

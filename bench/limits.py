@@ -21,7 +21,7 @@ PIECE_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
-class Limits:
+class MachineLimits:
     """Each limit by name, in UNITS, measured once a round: the rate of a shared disk varies."""
 
     values: dict[str, list[float]] = field(default_factory=dict)

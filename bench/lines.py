@@ -7,7 +7,7 @@ from enum import Enum
 from cordwood.bench.limits import DISK_READ, DISK_WRITE, FLUSH_P50, FLUSH_P99, FLUSHES, LOOPBACK
 
 
-class Mode(Enum):
+class GeneratorMode(Enum):
     """A mode of the load generator, by its name on the generator's command line."""
 
     PRODUCE = "produce"
@@ -22,11 +22,11 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LoadLine:
     """One load. `records` is the sum over the producers; `seconds` counts where a mode runs for a time."""
 
     name: str
-    mode: Mode
+    mode: GeneratorMode
     topic: str
     records: int = 0
     record_bytes: int = 100
@@ -54,17 +54,17 @@ class Line:
     @property
     def written_gigabytes(self) -> float:
         """Gigabytes of values that one replica writes."""
-        return self.gigabytes if self.mode in (Mode.PRODUCE, Mode.BOTH, Mode.JAVA) else 0.0
+        return self.gigabytes if self.mode in (GeneratorMode.PRODUCE, GeneratorMode.BOTH, GeneratorMode.JAVA) else 0.0
 
-    def scaled(self, factor: float) -> "Line":
+    def scaled(self, factor: float) -> "LoadLine":
         """Return the same line with less work, to test that everything runs; its figures mean little."""
         least = SECONDS_MIN.get(self.mode, 1.0) + 1.5 * self.session_ms / 1000
         seconds = max(least, self.seconds * factor) if self.seconds else 0
         return replace(self, records=int(self.records * factor), seconds=seconds)
 
-    def warm_up(self) -> "Line | None":
+    def warm_up(self) -> "LoadLine | None":
         """Return the uncounted load that warms every system on this line's path; None where it would spoil the line."""
-        return None if self.mode is Mode.FAILOVER else self.scaled(WARM_UP_SHARE)
+        return None if self.mode is GeneratorMode.FAILOVER else self.scaled(WARM_UP_SHARE)
 
     def arguments(self, bootstrap: str) -> list[str]:
         """Return the load generator's command line."""
@@ -87,35 +87,45 @@ SMALL, LARGE, SLOW = "bench-100b", "bench-1kb", "bench-latency"
 TOPICS = (SMALL, LARGE, SLOW)
 PARTITIONS = 6
 # A leader must be killed, and its session expire, before the last record is sent.
-SECONDS_MIN = {Mode.FAILOVER: 4.0}
+SECONDS_MIN = {GeneratorMode.FAILOVER: 4.0}
 WARM_UP_SHARE = 0.1
 # Kafka's default broker.session.timeout.ms, and Cordwood's.
 LONG_SESSION_MS, SHORT_SESSION_MS = 9_000, 2_000
 
-WARM_UP = Line("warm-up", Mode.PRODUCE, SMALL, 3_000_000)
+WARM_UP = LoadLine("warm-up", GeneratorMode.PRODUCE, SMALL, 3_000_000)
 LINES = (
     WARM_UP,
-    Line("1 producer, 100 B", Mode.PRODUCE, SMALL, 8_000_000),
-    Line("1 producer, 100 B, acks=1", Mode.PRODUCE, SMALL, 8_000_000, acks="1"),
-    Line("3 producers, 100 B", Mode.PRODUCE, SMALL, 9_000_000, producers=3),
-    Line("1 producer, 1 KB", Mode.PRODUCE, LARGE, 1_000_000, record_bytes=1000),
-    Line("1 consumer, 100 B", Mode.CONSUME, SMALL, 10_000_000, needs=("1 producer, 100 B",)),
-    Line("3 consumers, 100 B", Mode.CONSUME, SMALL, 10_000_000, consumers=3, needs=("1 producer, 100 B",)),
-    Line("1 consumer, 1 KB", Mode.CONSUME, LARGE, 1_000_000, record_bytes=1000, needs=("1 producer, 1 KB",)),
-    Line("3 producers, 100 B, acks=1", Mode.PRODUCE, SMALL, 6_000_000, producers=3, acks="1", is_replicated=True),
-    Line("producer and consumer, 100 B, acks=1", Mode.BOTH, SMALL, 4_000_000, acks="1"),
-    Line(
-        "cold read, 1 KB", Mode.CONSUME, LARGE, 1_000_000, record_bytes=1000, needs=("1 producer, 1 KB",), is_cold=True
+    LoadLine("1 producer, 100 B", GeneratorMode.PRODUCE, SMALL, 8_000_000),
+    LoadLine("1 producer, 100 B, acks=1", GeneratorMode.PRODUCE, SMALL, 8_000_000, acks="1"),
+    LoadLine("3 producers, 100 B", GeneratorMode.PRODUCE, SMALL, 9_000_000, producers=3),
+    LoadLine("1 producer, 1 KB", GeneratorMode.PRODUCE, LARGE, 1_000_000, record_bytes=1000),
+    LoadLine("1 consumer, 100 B", GeneratorMode.CONSUME, SMALL, 10_000_000, needs=("1 producer, 100 B",)),
+    LoadLine("3 consumers, 100 B", GeneratorMode.CONSUME, SMALL, 10_000_000, consumers=3, needs=("1 producer, 100 B",)),
+    LoadLine(
+        "1 consumer, 1 KB", GeneratorMode.CONSUME, LARGE, 1_000_000, record_bytes=1000, needs=("1 producer, 1 KB",)
     ),
-    Line("latency at 1,000/s", Mode.LATENCY, SLOW, rate=1000, seconds=10),
-    Line("one at a time", Mode.ONE_AT_A_TIME, SLOW, seconds=5),
-    Line("16 connections, 1 in flight", Mode.ONE_IN_FLIGHT, SLOW, connections=16, seconds=8),
-    Line("ProducerPerformance, 100 B", Mode.JAVA, SMALL, 3_000_000),
-    Line("leader killed", Mode.FAILOVER, SLOW, rate=1000, seconds=6, is_replicated=True),
+    LoadLine(
+        "3 producers, 100 B, acks=1", GeneratorMode.PRODUCE, SMALL, 6_000_000, producers=3, acks="1", is_replicated=True
+    ),
+    LoadLine("producer and consumer, 100 B, acks=1", GeneratorMode.BOTH, SMALL, 4_000_000, acks="1"),
+    LoadLine(
+        "cold read, 1 KB",
+        GeneratorMode.CONSUME,
+        LARGE,
+        1_000_000,
+        record_bytes=1000,
+        needs=("1 producer, 1 KB",),
+        is_cold=True,
+    ),
+    LoadLine("latency at 1,000/s", GeneratorMode.LATENCY, SLOW, rate=1000, seconds=10),
+    LoadLine("one at a time", GeneratorMode.ONE_AT_A_TIME, SLOW, seconds=5),
+    LoadLine("16 connections, 1 in flight", GeneratorMode.ONE_IN_FLIGHT, SLOW, connections=16, seconds=8),
+    LoadLine("ProducerPerformance, 100 B", GeneratorMode.JAVA, SMALL, 3_000_000),
+    LoadLine("leader killed", GeneratorMode.FAILOVER, SLOW, rate=1000, seconds=6, is_replicated=True),
     *(
-        Line(
+        LoadLine(
             f"leader killed, sessions of {session_ms // 1000} s",
-            Mode.FAILOVER,
+            GeneratorMode.FAILOVER,
             SLOW,
             rate=1000,
             seconds=4 + 2 * session_ms / 1000,
@@ -153,42 +163,44 @@ class Figure:
     """By limit of bench/limits.py: how much of it one unit of this figure takes, in the unit of the limit."""
 
 
-def figures(line: Line, outcome: LineOutcome, replicas: int = 1) -> Iterator[Figure]:
+def figures(line: LoadLine, outcome: LineOutcome, replicas: int = 1) -> Iterator[Figure]:
     """Yield the rows that follow from one line, on topics with this replication factor."""
     per_second = outcome.records / outcome.seconds
     match line.mode:
-        case Mode.PRODUCE | Mode.CONSUME | Mode.BOTH | Mode.JAVA if line.record_bytes >= 1000:
+        case GeneratorMode.PRODUCE | GeneratorMode.CONSUME | GeneratorMode.BOTH | GeneratorMode.JAVA if (
+            line.record_bytes >= 1000
+        ):
             yield Figure(line.name, per_second * line.record_bytes / 1e6, "MB/s", True, _traffic(line, replicas, 1.0))
-        case Mode.PRODUCE | Mode.CONSUME | Mode.BOTH | Mode.JAVA:
+        case GeneratorMode.PRODUCE | GeneratorMode.CONSUME | GeneratorMode.BOTH | GeneratorMode.JAVA:
             uses = _traffic(line, replicas, line.record_bytes)
             yield Figure(line.name, per_second / 1e6, "M records/s", True, uses)
-        case Mode.LATENCY | Mode.ONE_AT_A_TIME:
+        case GeneratorMode.LATENCY | GeneratorMode.ONE_AT_A_TIME:
             for what, waits in (("ack", outcome.ack_ms), ("end to end", outcome.end_to_end_ms)):
                 for share, flush in (("p50", FLUSH_P50), ("p99", FLUSH_P99)):
                     yield Figure(f"{line.name}, {what} {share}", waits[share], "ms", False, {flush: 1.0})
-        case Mode.ONE_IN_FLIGHT:
+        case GeneratorMode.ONE_IN_FLIGHT:
             yield Figure(line.name, per_second, "records/s", True, {FLUSHES: 1.0})
-        case Mode.FAILOVER:
+        case GeneratorMode.FAILOVER:
             yield Figure(f"{line.name}, longest time without an ack", outcome.longest_gap_s, "s", False)
     is_plain = line.producers == line.consumers == 1 and line.acks == "all" and not line.is_cold
-    if is_plain and line.mode in (Mode.PRODUCE, Mode.CONSUME):
+    if is_plain and line.mode in (GeneratorMode.PRODUCE, GeneratorMode.CONSUME):
         yield Figure(f"broker CPU, {line.name}", outcome.broker_cpu_s / line.gigabytes, "s/GB", False)
 
 
-def _traffic(line: Line, replicas: int, megabytes: float) -> dict[str, float]:
+def _traffic(line: LoadLine, replicas: int, megabytes: float) -> dict[str, float]:
     """Return how much of the disk and of loopback a rate of one takes, in MB/s, if it means `megabytes` MB/s of values.
 
     All brokers share one disk. Writes go over loopback to the leader, and from the leader to each of the others.
     """
     if line.is_cold:
         return {DISK_READ: megabytes, LOOPBACK: megabytes}
-    if line.mode is Mode.CONSUME:
+    if line.mode is GeneratorMode.CONSUME:
         return {LOOPBACK: megabytes}
-    read = megabytes if line.mode is Mode.BOTH else 0.0
+    read = megabytes if line.mode is GeneratorMode.BOTH else 0.0
     return {DISK_WRITE: megabytes * replicas, LOOPBACK: megabytes * replicas + read}
 
 
-def chosen(words: list[str]) -> tuple[Line, ...]:
+def chosen(words: list[str]) -> tuple[LoadLine, ...]:
     """Return the lines whose names contain one of the words, with the lines they need; all where no word is given.
 
     Raises ValueError with a sentence where a word fits no line.
@@ -203,8 +215,10 @@ def chosen(words: list[str]) -> tuple[Line, ...]:
     return tuple(line for line in LINES if line is WARM_UP or line.name in wanted)
 
 
-def fitting(lines: Sequence[Line], replicas: int, *, has_java: bool) -> list[Line]:
+def fitting(lines: Sequence[LoadLine], replicas: int, *, has_java: bool) -> list[LoadLine]:
     """Return the lines that this replication factor fits, and that can be run."""
     return [
-        line for line in lines if (replicas > 1 or not line.is_replicated) and (has_java or line.mode is not Mode.JAVA)
+        line
+        for line in lines
+        if (replicas > 1 or not line.is_replicated) and (has_java or line.mode is not GeneratorMode.JAVA)
     ]

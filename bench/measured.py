@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from cordwood.bench.limits import UNITS, Limits
+from cordwood.bench.limits import UNITS, MachineLimits
 from cordwood.bench.rounds import Results, Samples
 from cordwood.bench.systems import KAFKA, OURS
 
 
 @dataclass(slots=True)
-class Part:
+class MeasuredCluster:
     """The figures of one number of brokers, which is also the replication factor of every topic."""
 
     replicas: int
@@ -36,12 +36,12 @@ class Part:
 
 
 @dataclass(slots=True)
-class Measured:
+class MeasuredRun:
     """All parts and limits of one run. `about`: time, machine, disk, versions and rounds."""
 
     about: dict[str, Any]
-    limits: Limits = field(default_factory=Limits)
-    parts: list[Part] = field(default_factory=list)
+    limits: MachineLimits = field(default_factory=MachineLimits)
+    parts: list[MeasuredCluster] = field(default_factory=list)
 
     @property
     def has_kafka(self) -> bool:
@@ -66,8 +66,8 @@ class Measured:
     @classmethod
     def of(cls, document: dict[str, Any]) -> Self:
         """Parse the result of `document`. A recorded one has the commit that it was measured at."""
-        limits = Limits({name: limit["values"] for name, limit in document["limits"].items()})
-        parts = [Part(part["replicas"], dict(map(_figure, part["figures"]))) for part in document["parts"]]
+        limits = MachineLimits({name: limit["values"] for name, limit in document["limits"].items()})
+        parts = [MeasuredCluster(part["replicas"], dict(map(_figure, part["figures"]))) for part in document["parts"]]
         return cls(document["about"], limits, parts)
 
     def document(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def ratios(ours: Samples, theirs: Samples) -> tuple[float, float]:
     )
 
 
-def _rows(part: Part) -> Iterator[dict[str, Any]]:
+def _rows(part: MeasuredCluster) -> Iterator[dict[str, Any]]:
     for name, samples in part.results.items():
         first = next(iter(samples.values()))
         ours = samples.get(OURS)

@@ -9,7 +9,7 @@ import typer
 from cordwood.bench.charts import bars
 from cordwood.bench.goals import LINKEDIN, RATIOS
 from cordwood.bench.lines import PARTITIONS, WARM_UP
-from cordwood.bench.measured import Measured, Part, ratio
+from cordwood.bench.measured import MeasuredCluster, MeasuredRun, ratio
 from cordwood.bench.report import Grid, grids, sentences
 from cordwood.bench.second_opinion import SETTINGS
 
@@ -63,7 +63,7 @@ def main(
 ) -> None:
     """Write a page of any result, to look at. `python docs/generate` makes the one in docs/ from a recorded run."""
     try:
-        measured = Measured.load(result)
+        measured = MeasuredRun.load(result)
     except ValueError as error:
         typer.echo(error, err=True)
         raise typer.Exit(1) from None
@@ -74,13 +74,13 @@ def main(
         typer.echo(str(path))
 
 
-def files(measured: Measured) -> dict[str, str]:
+def files(measured: MeasuredRun) -> dict[str, str]:
     """Return the page and its charts, by path below docs/."""
     drawn = {name: text for part in measured.parts for name, text in pictures(part).items()}
     return {PAGE: page(measured), **drawn}
 
 
-def pictures(part: Part) -> dict[str, str]:
+def pictures(part: MeasuredCluster) -> dict[str, str]:
     """Return the charts of a part: one for each unit with a figure, and one of all ratios."""
     found: dict[str, str] = {}
     for unit, (stem, title) in CHARTS.items():
@@ -97,12 +97,12 @@ def pictures(part: Part) -> dict[str, str]:
     return found
 
 
-def _times(part: Part) -> dict[str, Mapping[str, float]]:
+def _times(part: MeasuredCluster) -> dict[str, Mapping[str, float]]:
     pairs = {name: part.ours_and_kafkas(name) for name in part.results}
     return {name: {"times": ratio(*pair)} for name, pair in pairs.items() if pair}
 
 
-def _path(stem: str, part: Part) -> str:
+def _path(stem: str, part: MeasuredCluster) -> str:
     return f"{PICTURES}/{stem}-{part.replicas}.svg"
 
 
@@ -110,12 +110,12 @@ def _unit(unit: str) -> str:
     return f"{unit}, less is better" if unit in ("ms", "s/GB", "MB") else f"{unit}, more is better"
 
 
-def page(measured: Measured) -> str:
+def page(measured: MeasuredRun) -> str:
     """Return the page as Markdown."""
     return "\n".join(_lines(measured)) + "\n"
 
 
-def _lines(measured: Measured) -> Iterator[str]:
+def _lines(measured: MeasuredRun) -> Iterator[str]:
     machine, versions = measured.about["machine"], measured.about["versions"]
     yield "# Performance"
     yield ""
@@ -143,7 +143,7 @@ def _lines(measured: Measured) -> Iterator[str]:
         yield from _part(part, measured)
 
 
-def _part(part: Part, measured: Measured) -> Iterator[str]:
+def _part(part: MeasuredCluster, measured: MeasuredRun) -> Iterator[str]:
     drawn = list(pictures(part))
     for at, grid in enumerate(grids(part, measured.limits)):
         yield f"{'##' if at == 0 else '###'} {grid.title}"

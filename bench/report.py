@@ -25,10 +25,10 @@ from cordwood.bench.limits import (
     FLUSH_P99,
     FLUSHES,
     LOOPBACK,
-    Limits,
+    MachineLimits,
 )
 from cordwood.bench.lines import LINES
-from cordwood.bench.measured import Measured, Part, ratio
+from cordwood.bench.measured import MeasuredCluster, MeasuredRun, ratio
 from cordwood.bench.rounds import Samples
 from cordwood.bench.systems import KAFKA, OURS
 
@@ -44,7 +44,7 @@ class Grid:
     rows: list[list[str]]
 
 
-def grids(part: Part, limits: Limits) -> list[Grid]:
+def grids(part: MeasuredCluster, limits: MachineLimits) -> list[Grid]:
     """Return the tables of figures and of their ratios and shares; one table where only Cordwood was measured."""
     values = Grid(part.title, ["", "unit", *part.systems], [_values(part, name) for name in part.results])
     worth = Grid(f"{part.title}: what it is worth", _worth_header(part), [])
@@ -59,7 +59,7 @@ def grids(part: Part, limits: Limits) -> list[Grid]:
     return [Grid(part.title, values.header + worth.header[1:], rows)]
 
 
-def _values(part: Part, name: str) -> list[str]:
+def _values(part: MeasuredCluster, name: str) -> list[str]:
     samples = part.results[name]
     cells = [_cell(samples[system]) if system in samples else "-" for system in part.systems]
     return [name, next(iter(samples.values())).unit, *cells]
@@ -72,12 +72,12 @@ def _cell(samples: Samples) -> str:
     return f"{number(samples.median)}\n{number(min(samples.values))} to {number(max(samples.values))}"
 
 
-def _worth_header(part: Part) -> list[str]:
+def _worth_header(part: MeasuredCluster) -> list[str]:
     others = ["times Kafka", "asked"] if any(map(part.ours_and_kafkas, part.results)) else []
     return ["", *others, "LinkedIn 2014", "of the machine's limits"]
 
 
-def _worth(part: Part, name: str, limits: Limits) -> list[str]:
+def _worth(part: MeasuredCluster, name: str, limits: MachineLimits) -> list[str]:
     """Return the cells of `_worth_header` after the name."""
     cells: list[str] = []
     if len(_worth_header(part)) > 3:
@@ -93,13 +93,13 @@ def _worth(part: Part, name: str, limits: Limits) -> list[str]:
     return cells
 
 
-def _at_best(part: Part, asked: GoalResult, limits: Limits) -> str:
+def _at_best(part: MeasuredCluster, asked: GoalResult, limits: MachineLimits) -> str:
     """Return the bound to print beside a goal that was not reached."""
     best = at_best(part, asked.figure, limits) if asked.is_short else None
     return "" if best is None else f", {number(best)} at best"
 
 
-def show(console: Console, measured: Measured) -> None:
+def show(console: Console, measured: MeasuredRun) -> None:
     """Print all tables, and below them the notes on the measurement."""
     for part in measured.parts:
         for grid in grids(part, measured.limits):
@@ -118,7 +118,7 @@ def _rich(grid: Grid, systems: list[str]) -> Table:
     return table
 
 
-def sentences(measured: Measured) -> Iterator[str]:
+def sentences(measured: MeasuredRun) -> Iterator[str]:
     """Yield notes on the tables, the machine's limits, the lines at a limit, and the goals that were missed."""
     about, limits = measured.about, measured.limits
     yield f"acks=all unless a line says otherwise. Load from {about['generator']}, on the same machine as the brokers."
@@ -161,7 +161,7 @@ def _line_of(figure: str) -> str:
     return max((line.name for line in LINES if figure.startswith(line.name)), key=len, default=figure)
 
 
-def _machine(disk: str, limits: Limits) -> Iterator[str]:
+def _machine(disk: str, limits: MachineLimits) -> Iterator[str]:
     flushes, median_ms, p99_ms = limits.median(FLUSHES), limits.median(FLUSH_P50), limits.median(FLUSH_P99)
     write, read, loopback = limits.median(DISK_WRITE), limits.median(DISK_READ), limits.median(LOOPBACK)
     if flushes and median_ms and p99_ms and write:
@@ -174,7 +174,7 @@ def _machine(disk: str, limits: Limits) -> Iterator[str]:
         yield f"Loopback alone, from one process to another by sendfile: {number(loopback)} MB/s."
 
 
-def _falls_short(part: Part, asked: list[GoalResult]) -> Iterator[str]:
+def _falls_short(part: MeasuredCluster, asked: list[GoalResult]) -> Iterator[str]:
     short, level = [each for each in asked if each.is_short], [each for each in asked if each.is_level]
     if short or level:
         passed = len(asked) - len(short) - len(level)
@@ -192,7 +192,7 @@ def _listed(goals: list[GoalResult]) -> str:
     )
 
 
-def _not_to_be_had(part: Part, limits: Limits) -> Iterator[str]:
+def _not_to_be_had(part: MeasuredCluster, limits: MachineLimits) -> Iterator[str]:
     """Yield the goals above the bound that a flush before each answer sets."""
     asked = [verdict for name in part.results if (verdict := against_kafka(part, name)) and verdict.is_short]
     best = [(verdict, at_best(part, verdict.figure, limits)) for verdict in asked]

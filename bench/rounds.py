@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cordwood.bench import failover, second_opinion
 from cordwood.bench.generator import Generator, LoadFailed
-from cordwood.bench.lines import PARTITIONS, TOPICS, WARM_UP, Figure, Line, LineOutcome, Mode, figures
+from cordwood.bench.lines import PARTITIONS, TOPICS, WARM_UP, Figure, GeneratorMode, LineOutcome, LoadLine, figures
 from cordwood.bench.machine import forget_files, largest_resident_mb, warm_memory
 from cordwood.bench.systems import Running, System
 
@@ -33,7 +33,7 @@ Results = dict[str, dict[str, Samples]]
 
 def run_rounds(
     systems: Sequence[System],
-    lines: Sequence[Line],
+    lines: Sequence[LoadLine],
     generator: Generator,
     rounds: int,
     directory: Path,
@@ -91,7 +91,7 @@ class _Round:
     java_libs: Path | None
     say: Callable[[str], None]
 
-    def measure(self, lines: Sequence[Line]) -> Iterator[Figure]:
+    def measure(self, lines: Sequence[LoadLine]) -> Iterator[Figure]:
         """Yield the figures of all lines. A line with a session timeout of its own gets brokers of its own."""
         with self.system.running(self.directory) as running:
             yield from self._measure_on(running, [line for line in lines if not line.session_ms])
@@ -101,12 +101,12 @@ class _Round:
                     self.generator.create_topic(running.bootstrap, line.topic, PARTITIONS, self.system.brokers)
                     yield from self._figures(line, running)
 
-    def _measure_on(self, running: Running, lines: Sequence[Line]) -> Iterator[Figure]:
+    def _measure_on(self, running: Running, lines: Sequence[LoadLine]) -> Iterator[Figure]:
         yield Figure("start to ready", running.start_to_ready_s, "s", False)
         yield Figure("memory at rest", largest_resident_mb(running.pids), "MB", False)
         for topic in TOPICS:
             self.generator.create_topic(running.bootstrap, topic, PARTITIONS, self.system.brokers)
-        last = [line for line in lines if line.mode is Mode.FAILOVER]
+        last = [line for line in lines if line.mode is GeneratorMode.FAILOVER]
         for line in lines:
             if line not in last:
                 yield from self._figures(line, running)
@@ -114,7 +114,7 @@ class _Round:
         for line in last:
             yield from self._figures(line, running)
 
-    def _figures(self, line: Line, running: Running) -> Iterator[Figure]:
+    def _figures(self, line: LoadLine, running: Running) -> Iterator[Figure]:
         self.say(f"  {line.name}")
         if line.name == WARM_UP.name:
             self._carry_out(line, running)
@@ -126,11 +126,11 @@ class _Round:
             return
         yield from figures(line, self._carry_out(line, running), self.system.brokers)
 
-    def _carry_out(self, line: Line, running: Running) -> LineOutcome:
+    def _carry_out(self, line: LoadLine, running: Running) -> LineOutcome:
         match line.mode:
-            case Mode.FAILOVER:
+            case GeneratorMode.FAILOVER:
                 return failover.run(line, running, self.generator)
-            case Mode.JAVA:
+            case GeneratorMode.JAVA:
                 assert self.java_libs is not None, "lines for Java are left out where there is none"
                 return second_opinion.run(line, running.bootstrap, running.pids, self.java_libs)
             case _:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cordwood.bench.generator import LoadFailed
-from cordwood.bench.lines import Line, LineOutcome
+from cordwood.bench.lines import LineOutcome, LoadLine
 from cordwood.bench.machine import cpu_seconds
 
 LIMIT_S = 300.0
@@ -16,7 +16,7 @@ SENT = re.compile(r"^(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec
 SETTINGS = {"linger.ms": "5", "batch.size": str(256 << 10), "buffer.memory": str(64 << 20)}
 
 
-def run(line: Line, bootstrap: str, pids: Sequence[int], libs: Path) -> LineOutcome:
+def run(line: LoadLine, bootstrap: str, pids: Sequence[int], libs: Path) -> LineOutcome:
     """Run one producer, from the jars in `libs`. Raises LoadFailed with the end of its output."""
     cpu_before = cpu_seconds(pids)
     settings = {"bootstrap.servers": bootstrap, "acks": line.acks, **SETTINGS}

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from cordwood.bench.__main__ import HOME
 from cordwood.bench.generator import load_generator
-from cordwood.bench.lines import LARGE, SMALL, Line, Mode
+from cordwood.bench.lines import LARGE, SMALL, GeneratorMode, LoadLine
 from cordwood.bench.machine import cpu_seconds
 from cordwood.bench.systems import Cordwood, Running
 from cordwood.spark.client.cluster import ClusterReader
@@ -59,8 +59,8 @@ def main(
     """Measure one broker, two topics of two partitions, and Spark on two cores of the same machine."""
     progress = Console(stderr=True, style="dim")
     lines = [
-        Line("100 B", Mode.PRODUCE, SMALL, int(6_000_000 * scale)),
-        Line("1 KB", Mode.PRODUCE, LARGE, int(1_500_000 * scale), record_bytes=1000),
+        LoadLine("100 B", GeneratorMode.PRODUCE, SMALL, int(6_000_000 * scale)),
+        LoadLine("1 KB", GeneratorMode.PRODUCE, LARGE, int(1_500_000 * scale), record_bytes=1000),
     ]
     generator = load_generator(HOME, progress.print)
     HOME.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def main(
 class _Readings:
     """All the ways to read the records of one line."""
 
-    def __init__(self, spark: SparkSession, broker: Running, line: Line, rounds: int) -> None:
+    def __init__(self, spark: SparkSession, broker: Running, line: LoadLine, rounds: int) -> None:
         self._spark, self._broker, self._line, self._rounds = spark, broker, line, rounds
         self._settings = ClientSettings(addresses(broker.bootstrap))
         places = [TopicPartition(line.topic, index) for index in range(PARTITIONS)]

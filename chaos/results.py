@@ -45,7 +45,7 @@ class Result:
     is_whole: bool
 
 
-class Record:
+class ResultFile:
     """A result file that is being written, or continued."""
 
     def __init__(self, path: Path, kind: str, about: Mapping[str, Any]) -> None:
@@ -103,12 +103,12 @@ class Record:
             file.write(json.dumps(row | {SEAL: self._seal}, ensure_ascii=False) + "\n")
 
 
-def begun(path: Path | None, kind: str, asked: Mapping[str, Any]) -> Record | None:
+def begun(path: Path | None, kind: str, asked: Mapping[str, Any]) -> ResultFile | None:
     """Return the record of a run that begins; None where `path` is None. Raises Failure."""
     if path is None:
         return None
     try:
-        record = Record(path, kind, asked)
+        record = ResultFile(path, kind, asked)
     except CannotRecord as reason:
         raise Failure(f"{reason}.", ExitCode.USAGE) from None
     if record.is_whole:
@@ -116,7 +116,7 @@ def begun(path: Path | None, kind: str, asked: Mapping[str, Any]) -> Record | No
     return record
 
 
-def ended(record: Record | None, summary: Mapping[str, Any]) -> None:
+def ended(record: ResultFile | None, summary: Mapping[str, Any]) -> None:
     """Write the summary of the run and complete the file. Raises Failure where the source tree has changed."""
     if record is None:
         return

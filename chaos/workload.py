@@ -11,7 +11,7 @@ PAYLOAD_BYTES_MIN = DIGITS
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class PlannedRecord:
     """One record to send."""
 
     sequence: int
@@ -32,12 +32,12 @@ class AppendWorkload:
         self._keys, self._payload_bytes_max = max(keys, partitions), payload_bytes_max
         self._sequence = 0
 
-    def next(self) -> Append:
+    def next(self) -> PlannedRecord:
         """Return the next record. Lengths vary, so that batches end anywhere within a disk page."""
         sequence, self._sequence = self._sequence, self._sequence + 1
         key = self._rng.randrange(self._keys)
         value = value_of(self._producer, sequence)
-        return Append(
+        return PlannedRecord(
             sequence=sequence,
             partition=key % self._partitions,
             value=value,

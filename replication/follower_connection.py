@@ -14,12 +14,12 @@ import structlog
 from cordwood.replication.channel import Channel, Chunk
 from cordwood.replication.follower import first_difference
 from cordwood.replication.frames import (
-    Follow,
+    FlushReport,
+    FollowRequest,
     MalformedFrame,
     Open,
     PushKind,
     PushRow,
-    Report,
     Start,
     Suspect,
     directory_of,
@@ -28,7 +28,7 @@ from cordwood.replication.frames import (
 from cordwood.replication.leader import ImpossibleReport
 from cordwood.replication.tasks import Tasks
 from cordwood.replication.waiters import EndOfTickScheduler
-from cordwood.replication.windows import ImpossibleCredit, Window
+from cordwood.replication.windows import ImpossibleCredit, PushWindow
 from cordwood.storage.errors import DamagedLog, OffsetOutOfRange, StorageError
 from cordwood.storage.segment import NotInMemory
 from cordwood.storage.types import NO_EPOCH
@@ -67,7 +67,11 @@ class ReplicaStream:
     )  # fmt: skip
 
     def __init__(
-        self, connection: "FollowerConnection", partition: "Partition", follow: Follow, directory: "FollowerDirectory"
+        self,
+        connection: "FollowerConnection",
+        partition: "Partition",
+        follow: FollowRequest,
+        directory: "FollowerDirectory",
     ) -> None:
         self.id, self.connection, self.partition, self.directory = follow.stream, connection, partition, directory
         self.leader_epoch, self.sent_end = follow.leader_epoch, follow.log_end
@@ -93,7 +97,7 @@ class FollowerDirectory:
     __slots__ = ("window", "with_data")
 
     def __init__(self) -> None:
-        self.window = Window()
+        self.window = PushWindow()
         self.with_data: dict[ReplicaStream, None] = {}
 
 
@@ -129,7 +133,7 @@ class FollowerConnection:
             self.forget(stream)
             stream.partition.follower_detached(self.broker_id)
 
-    def follow(self, rows: list[Follow]) -> None:
+    def follow(self, rows: list[FollowRequest]) -> None:
         """Begin the requested streams, or begin them again from another offset."""
         for row in rows:
             self._begin(row)
@@ -141,7 +145,7 @@ class FollowerConnection:
             if stream is not None:
                 self.forget(stream)
 
-    def reported(self, rows: list[Report]) -> None:
+    def reported(self, rows: list[FlushReport]) -> None:
         """Record the flushed ends of a follower. Raises MalformedFrame."""
         now = self._loop.time()
         for stream_id, flushed_end, size in rows:
@@ -230,7 +234,7 @@ class FollowerConnection:
     def fail(self, error: Exception) -> None:
         self._channel.close(f"replication to broker {self.broker_id} failed: {error!r}")
 
-    def _begin(self, row: Follow) -> None:
+    def _begin(self, row: FollowRequest) -> None:
         """Begin a stream. Answer immediately if the follower cannot continue from its log end."""
         if (known := self._streams.get(row.stream)) is not None:
             self.forget(known)
@@ -244,7 +248,7 @@ class FollowerConnection:
         except Exception as error:
             self._end(stream, error)
 
-    def _begin_stream(self, stream: ReplicaStream, partition: "Partition", row: Follow) -> None:
+    def _begin_stream(self, stream: ReplicaStream, partition: "Partition", row: FollowRequest) -> None:
         """Compare the logs; begin the stream if the follower's log is a part of this one. Raises ImpossibleReport."""
         log = partition.log
         if not 0 <= row.flushed_end <= row.log_end:

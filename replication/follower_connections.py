@@ -10,7 +10,7 @@ from cordwood.replication.frames import (
     FrameKey,
     MalformedFrame,
     Open,
-    Read,
+    ReadRequest,
     decode_follow,
     decode_leave,
     decode_open,
@@ -77,7 +77,7 @@ class FollowerConnections:
         channel = self._by_broker.get(broker_id)
         return None if channel is None else self._by_channel[channel].broker_epoch
 
-    def _read(self, channel: Channel, hello: Open, read: Read) -> None:
+    def _read(self, channel: Channel, hello: Open, read: ReadRequest) -> None:
         if self._may_ask(channel, hello):
             self._ranges.answer(channel, read)
 

@@ -75,7 +75,7 @@ class Open(NamedTuple):
     cluster_id: str
 
 
-class Follow(NamedTuple):
+class FollowRequest(NamedTuple):
     """Request for a partition from `log_end` on. Its last record is of `last_epoch`; `flushed_end` is on disk.
 
     `log_start` is the log start offset that the follower has on disk.
@@ -91,7 +91,7 @@ class Follow(NamedTuple):
     log_start: int = 0
 
 
-class Read(NamedTuple):
+class ReadRequest(NamedTuple):
     """Request for committed batches from the one with `offset` on: `size` bytes, and at least one batch."""
 
     topic_id: UUID
@@ -100,7 +100,7 @@ class Read(NamedTuple):
     size: int
 
 
-class Report(NamedTuple):
+class FlushReport(NamedTuple):
     """Flushed end of a follower's log, and `size` bytes of credit for the leader's window."""
 
     stream: int
@@ -162,16 +162,16 @@ def decode_open(frame: memoryview) -> Open:
     return _unpack_hello(frame, _HEAD.size)
 
 
-def encode_read(hello: Open, read: Read) -> bytes:
+def encode_read(hello: Open, read: ReadRequest) -> bytes:
     return _frame(FrameKey.READ, 1, _READ.pack(read.topic_id.bytes, *read[1:]) + _pack_hello(hello))
 
 
-def decode_read(frame: memoryview) -> tuple[Open, Read]:
+def decode_read(frame: memoryview) -> tuple[Open, ReadRequest]:
     """Decode a READ frame. Raises MalformedFrame."""
     if len(frame) < _HEAD.size + _READ.size:
         raise MalformedFrame("a request that is too short")
     topic_id, *rest = _READ.unpack_from(frame, _HEAD.size)
-    return _unpack_hello(frame, _HEAD.size + _READ.size), Read(UUID(bytes=topic_id), *rest)
+    return _unpack_hello(frame, _HEAD.size + _READ.size), ReadRequest(UUID(bytes=topic_id), *rest)
 
 
 def _pack_hello(hello: Open) -> bytes:
@@ -190,14 +190,14 @@ def _unpack_hello(frame: memoryview, position: int) -> Open:
         raise MalformedFrame(f"a malformed introduction: {error}") from None
 
 
-def encode_follow(rows: Iterable[Follow]) -> bytes:
+def encode_follow(rows: Iterable[FollowRequest]) -> bytes:
     packed = [_FOLLOW.pack(row[0], row[1].bytes, *row[2:]) for row in rows]
     return _frame(FrameKey.FOLLOW, len(packed), b"".join(packed))
 
 
-def decode_follow(frame: memoryview) -> list[Follow]:
+def decode_follow(frame: memoryview) -> list[FollowRequest]:
     """Decode a FOLLOW frame. Raises MalformedFrame."""
-    return [Follow(row[0], UUID(bytes=row[1]), *row[2:]) for row in _rows(frame, _FOLLOW)]
+    return [FollowRequest(row[0], UUID(bytes=row[1]), *row[2:]) for row in _rows(frame, _FOLLOW)]
 
 
 def encode_leave(streams: Iterable[int]) -> bytes:
@@ -210,14 +210,14 @@ def decode_leave(frame: memoryview) -> list[int]:
     return [stream for (stream,) in _rows(frame, _LEAVE)]
 
 
-def encode_reports(rows: Iterable[Report]) -> bytes:
+def encode_reports(rows: Iterable[FlushReport]) -> bytes:
     packed = [_REPORT.pack(*row) for row in rows]
     return _frame(FrameKey.REPORT, len(packed), b"".join(packed))
 
 
-def decode_reports(frame: memoryview) -> list[Report]:
+def decode_reports(frame: memoryview) -> list[FlushReport]:
     """Decode a REPORT frame. Raises MalformedFrame."""
-    return [Report(*row) for row in _rows(frame, _REPORT)]
+    return [FlushReport(*row) for row in _rows(frame, _REPORT)]
 
 
 def encode_starts(rows: Iterable[Start]) -> bytes:

@@ -13,11 +13,11 @@ from cordwood.replication.follower_role import CheckpointUnderWay, FollowerRole
 from cordwood.replication.frames import (
     DIRECTORIES_MAX,
     STREAMS_PER_DIRECTORY,
-    Follow,
+    FlushReport,
+    FollowRequest,
     Open,
     PushKind,
     PushRow,
-    Report,
     Start,
     Suspect,
     decode_push,
@@ -134,7 +134,7 @@ class LeaderConnection:
             reporting, self._reporting = self._reporting, {}
             rows = [_report(following) for following in reporting]
             for directory, size in self._discarded_bytes.items():
-                rows.append(Report(directory * STREAMS_PER_DIRECTORY, NO_STREAM_END, size))
+                rows.append(FlushReport(directory * STREAMS_PER_DIRECTORY, NO_STREAM_END, size))
             self._discarded_bytes.clear()
             channel.push([encode_reports(rows)])
 
@@ -291,10 +291,10 @@ class LeaderConnection:
         self._end_of_tick.due(self)
 
 
-def _request(following: FollowerRole) -> Follow:
+def _request(following: FollowerRole) -> FollowRequest:
     partition = following.partition
     log = partition.log
-    return Follow(
+    return FollowRequest(
         following.stream,
         partition.topic_id,
         partition.index,
@@ -306,9 +306,9 @@ def _request(following: FollowerRole) -> Follow:
     )
 
 
-def _report(following: FollowerRole) -> Report:
+def _report(following: FollowerRole) -> FlushReport:
     credit, following.uncredited_bytes = following.uncredited_bytes, 0
-    return Report(following.stream, following.partition.ack_end, credit)
+    return FlushReport(following.stream, following.partition.ack_end, credit)
 
 
 class LeaderConnections:

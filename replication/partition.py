@@ -59,7 +59,7 @@ class PartitionRefused(Exception):
         self.reason = reason
 
 
-class Place(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """Topic, partition index and topic id of a partition."""
 
     topic: str
@@ -82,7 +82,7 @@ class Partition:
     knows. With `flush.policy=os` a record counts as soon as the page cache has it.
     """
 
-    def __init__(self, place: Place, log: Log, directory: LogDirectory, context: PartitionContext) -> None:
+    def __init__(self, place: TopicIdPartition, log: Log, directory: LogDirectory, context: PartitionContext) -> None:
         self.topic, self.index, self.topic_id = place
         self.log, self.directory = log, directory
         self.error: Exception | None = directory.error

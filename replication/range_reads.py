@@ -12,7 +12,7 @@ from cordwood.replication.frames import (
     Open,
     PushKind,
     PushRow,
-    Read,
+    ReadRequest,
     decode_push,
     encode_push,
     encode_read,
@@ -47,14 +47,14 @@ class RangeServer:
         self._partitions = partitions
         self._answering: dict[Channel, asyncio.Task[None]] = {}
 
-    def answer(self, channel: Channel, read: Read) -> None:
+    def answer(self, channel: Channel, read: ReadRequest) -> None:
         """Push one answer. Raises MalformedFrame if the answer before is still due."""
         if channel in self._answering:
             raise MalformedFrame("a request before the response to the previous one")
         task = self._answering[channel] = asyncio.get_running_loop().create_task(self._answer(channel, read))
         task.add_done_callback(lambda _: self._answering.pop(channel))
 
-    async def _answer(self, channel: Channel, read: Read) -> None:
+    async def _answer(self, channel: Channel, read: ReadRequest) -> None:
         partition = self._partitions.with_id(read.topic_id, read.partition)
         row, chunks = PushRow(WITHOUT_STREAM, PushKind.REFUSED, 0, 0), list[Chunk]()
         if partition is not None and not partition.is_offline:
@@ -67,7 +67,7 @@ class RangeServer:
                 pass
         channel.push([encode_push([row], row.size), *chunks])
 
-    async def _read(self, partition: Partition, read: Read) -> tuple[PushRow, list[Chunk]]:
+    async def _read(self, partition: Partition, read: ReadRequest) -> tuple[PushRow, list[Chunk]]:
         log, watermark = partition.log, partition.high_watermark
         if not log.log_start <= read.offset < watermark:
             return PushRow(WITHOUT_STREAM, PushKind.REFUSED, watermark, log.log_start), []
@@ -97,7 +97,7 @@ class RangeReader:
 
     async def read(self, broker_id: int, partition: Partition, offset: int) -> bytes:
         """Return that broker's committed batches from the one with `offset` on. Raises RangeUnavailable."""
-        question = encode_read(self._hello(), Read(partition.topic_id, partition.index, offset, READ_BYTES_MAX))
+        question = encode_read(self._hello(), ReadRequest(partition.topic_id, partition.index, offset, READ_BYTES_MAX))
         try:
             connection = self._connections.get(broker_id) or await self._connect(broker_id)
             async with asyncio.timeout(ANSWER_TIMEOUT_S):

@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import Place
+from cordwood.replication.partition import TopicIdPartition
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.config import LogConfig
 
 LOGS_PER_STEP = 16
 """Logs that one call in a thread opens, unless the broker is stopping."""
 
-Wanted = tuple[Place, LogConfig]
+Wanted = tuple[TopicIdPartition, LogConfig]
 
 
 class Recovery:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import Partition, PartitionRefused, Place, Refusal
+from cordwood.replication.partition import Partition, PartitionRefused, Refusal, TopicIdPartition
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes
@@ -40,11 +40,11 @@ class Replicas:
         for partitions in self._by_topic.values():
             yield from partitions.values()
 
-    def home_of(self, place: Place) -> LogDirectory | None:
+    def home_of(self, place: TopicIdPartition) -> LogDirectory | None:
         """Return the log directory of the partition; None if no directory has files of it."""
         return self._homes.get((place.topic_id, place.partition))
 
-    def recover(self, place: Place, config: LogConfig, now_ms: int) -> None:
+    def recover(self, place: TopicIdPartition, config: LogConfig, now_ms: int) -> None:
         """Open the log of a partition that has a log directory, in a thread, for `open` to take it."""
         directory = self._homes[place.topic_id, place.partition]
         try:
@@ -60,7 +60,7 @@ class Replicas:
             if isinstance(recovered, Log):
                 recovered.release()
 
-    def open(self, place: Place, config: LogConfig, now_ms: int) -> list[DamagedLog]:
+    def open(self, place: TopicIdPartition, config: LogConfig, now_ms: int) -> list[DamagedLog]:
         """Hold a partition, with its log recovered. Return the damage found in the log.
 
         An empty partition gets its directory with its first batch. Blocks on the disk, unless the log is open already.
@@ -88,7 +88,7 @@ class Replicas:
         self._names[place.topic_id] = place.topic
         return log.damage
 
-    def _open_log(self, directory: LogDirectory, place: Place, config: LogConfig, now_ms: int) -> Log:
+    def _open_log(self, directory: LogDirectory, place: TopicIdPartition, config: LogConfig, now_ms: int) -> Log:
         path = directory.partition_path(place.topic_id, place.partition)
         mark = directory.flushed_offsets.get(place.topic_id, place.partition)
         return open_log(directory.disk, path, config, mark, now_ms, self._context.open_segments)
@@ -198,7 +198,7 @@ class Replicas:
             if partition.directory is directory:
                 partition.go_offline(directory.error)
 
-    def _home(self, place: Place) -> LogDirectory:
+    def _home(self, place: TopicIdPartition) -> LogDirectory:
         """Return the partition's log directory, or else the online one with the fewest partitions."""
         key = (place.topic_id, place.partition)
         if key not in self._homes:

@@ -16,7 +16,7 @@ class ImpossibleCredit(Exception):
     """A report of more bytes than are in flight."""
 
 
-class Window:
+class PushWindow:
     """Window of one log directory."""
 
     __slots__ = ("_on_the_way", "_reported", "_sent", "credit")

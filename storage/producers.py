@@ -44,7 +44,7 @@ class KnownBatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class Producer:
+class ProducerStateEntry:
     """State of one producer after its last batches."""
 
     epoch: int
@@ -63,13 +63,13 @@ class Producers:
     __slots__ = ("_by_id", "_of_one_batch")
 
     def __init__(self) -> None:
-        self._by_id: dict[int, Producer] = {}
+        self._by_id: dict[int, ProducerStateEntry] = {}
         self._of_one_batch: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+    def __iter__(self) -> Iterator[tuple[int, ProducerStateEntry]]:
         return iter(self._by_id.items())
 
     def check(self, header: BatchHeader) -> KnownBatch | None:
@@ -108,7 +108,7 @@ class Producers:
         """Record that the batch is in the log, from `base_offset` to `end_offset`."""
         known = self._by_id.get(header.producer_id)
         if known is None or header.producer_epoch > known.epoch:
-            known = self._by_id[header.producer_id] = Producer(header.producer_epoch, timestamp)
+            known = self._by_id[header.producer_id] = ProducerStateEntry(header.producer_epoch, timestamp)
             if header.producer_id >= FIRST_OF_ONE_BATCH:
                 self._remember_of_one_batch(header.producer_id)
             if len(self._by_id) > PRODUCERS_MAX:
@@ -154,7 +154,7 @@ class Producers:
         while position < len(content):
             producer_id, epoch, timestamp, count = _PRODUCER.unpack_from(content, position)
             position += _PRODUCER.size
-            known = producers._by_id[producer_id] = Producer(epoch, timestamp)
+            known = producers._by_id[producer_id] = ProducerStateEntry(epoch, timestamp)
             for _ in range(count):
                 known.batches.append(KnownBatch._make(_BATCH.unpack_from(content, position)))
                 position += _BATCH.size

@@ -58,7 +58,7 @@ def scan(segment: Recoverable, check_batch: BatchCheck) -> Tear | None:
     Preallocated space that was never written is a tear too, with nothing but a hole in it.
     """
     length = segment.file.size()
-    window = Window(segment.file, length)
+    window = FileWindow(segment.file, length)
     while segment.size < length:
         position, offset = segment.size, segment.end_offset
         try:
@@ -154,7 +154,7 @@ def _check_at(file: File, position: int, length: int) -> BatchHeader:
     return check(read_around(file, size, position))
 
 
-class Window:
+class FileWindow:
     """View of the file that moves forward in large reads."""
 
     def __init__(self, file: File, length: int) -> None:

@@ -26,7 +26,7 @@ class Found(NamedTuple):
     leader_epoch: int
 
 
-class Batch(NamedTuple):
+class LocatedBatch(NamedTuple):
     """A batch and its place."""
 
     segment: Segment
@@ -71,7 +71,7 @@ class _Looking:
     def __init__(self, log: Log, end: int, looked_at_max: int) -> None:
         self._start, self._end, self._left = log.log_start, end, looked_at_max
 
-    def records(self, batch: Batch) -> Iterator[Found]:
+    def records(self, batch: LocatedBatch) -> Iterator[Found]:
         """Yield a batch's readable records; for those not examined, its first offset with its largest timestamp."""
         segment, position, header = batch
         first = max(header.base_offset, self._start)
@@ -93,7 +93,7 @@ class _Looking:
             pass
         yield Found(first, header.max_timestamp, epoch)
 
-    def latest(self, batch: Batch, best: Found | None) -> Found | None:
+    def latest(self, batch: LocatedBatch, best: Found | None) -> Found | None:
         """Return `best`, or a readable record of the batch that is later: the first of equals."""
         header = batch.header
         if best is not None and (header.max_timestamp, -header.base_offset) < _lateness(best):
@@ -106,7 +106,7 @@ class _Looking:
         return best
 
 
-def _batches_at_or_after(segment: Segment, timestamp: int) -> Iterator[Batch]:
+def _batches_at_or_after(segment: Segment, timestamp: int) -> Iterator[LocatedBatch]:
     """Yield each batch whose header claims a record of at least `timestamp`."""
     for interval in segment.proofs():
         if interval.max_timestamp >= timestamp:
@@ -115,9 +115,9 @@ def _batches_at_or_after(segment: Segment, timestamp: int) -> Iterator[Batch]:
                     yield batch
 
 
-def _batches(segment: Segment, interval: Interval) -> Iterator[Batch]:
+def _batches(segment: Segment, interval: Interval) -> Iterator[LocatedBatch]:
     for position, header in segment.headers(interval.position, interval.end):
-        yield Batch(segment, position, header)
+        yield LocatedBatch(segment, position, header)
 
 
 def _lateness(found: Found) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from cordwood.storage.disk import Disk, File
 from cordwood.storage.errors import CorruptBatch, DamagedLog
 from cordwood.storage.flushed_offsets import FlushedOffset
 from cordwood.storage.index import Index, Interval, load
-from cordwood.storage.recovery import SCAN_BYTES, Window, has_hole
+from cordwood.storage.recovery import SCAN_BYTES, FileWindow, has_hole
 from cordwood.storage.segment_files import loss_of, segment_path
 from cordwood.storage.state import EPOCHS_FILE, RECOVERY_FILE
 from cordwood.storage.state import load as load_state
@@ -189,7 +189,7 @@ class _SegmentCheck:
 def _batches(file: File, position: int) -> Iterator[tuple[int, BatchHeader]]:
     """Yield each whole batch from `position` on, until the file ends or only zeros remain. Raises CorruptBatch."""
     length = file.size()
-    window = Window(file, length)
+    window = FileWindow(file, length)
     while position < length:
         try:
             header = check(*window.batch_at(position))

@@ -29,7 +29,7 @@ Budget = dict[str, dict[str, float | dict[str, float]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CounterChange:
     """A counter that differs from the budget."""
 
     scenario: str
@@ -55,12 +55,12 @@ def load(path: Path = PATH) -> Budget:
     return found
 
 
-def exceeded(scenario: str, counts: Counts, budget: Budget, python: str = PYTHON) -> list[Change]:
+def exceeded(scenario: str, counts: Counts, budget: Budget, python: str = PYTHON) -> list[CounterChange]:
     """Return the counters that exceed their budget. A system call that is not in the budget has a budget of 0."""
     return [change for change in _changes(scenario, counts, budget, python) if change.now > _allowed(change)]
 
 
-def fallen(scenario: str, counts: Counts, budget: Budget, python: str = PYTHON) -> list[Change]:
+def fallen(scenario: str, counts: Counts, budget: Budget, python: str = PYTHON) -> list[CounterChange]:
     """Return the counters so far below their budget that the budget should be lowered."""
     changes = _changes(scenario, counts, budget, python)
     return [change for change in changes if change.now < change.budget * (1 - FALLEN_SHARE) - EXACT]
@@ -91,7 +91,7 @@ def save(budget: Budget, path: Path = PATH) -> None:
     path.write_text(json.dumps(budget, indent=2) + "\n")
 
 
-def _changes(scenario: str, counts: Counts, budget: Budget, python: str) -> Iterator[Change]:
+def _changes(scenario: str, counts: Counts, budget: Budget, python: str) -> Iterator[CounterChange]:
     known = budget.get(scenario, {})
     is_known_python = is_measured(budget, python)
     for counter in sorted({*counts, *known}):
@@ -101,10 +101,10 @@ def _changes(scenario: str, counts: Counts, budget: Budget, python: str) -> Iter
                 continue
             allowed = allowed.get(python, 0.0) if isinstance(allowed, dict) else 0.0
         assert isinstance(allowed, int | float), f"{scenario}: {counter} has one figure for all Pythons"
-        yield Change(scenario, counter, allowed, counts.get(counter, 0.0))
+        yield CounterChange(scenario, counter, allowed, counts.get(counter, 0.0))
 
 
-def _allowed(change: Change) -> float:
+def _allowed(change: CounterChange) -> float:
     if change.counter not in OF_THE_INTERPRETER:
         return change.budget + max(EXACT, change.budget * EXACT_SHARE)
     least = MEMORY_BYTES if change.counter.startswith("bytes") else EXACT

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.chaos.sim.admin import prepare
 from cordwood.chaos.sim.host import BEGAN_MS, KAFKA_PORT, host_name
-from cordwood.chaos.sim.kafka import Address, Client, duration, message, part
+from cordwood.chaos.sim.kafka import Address, SimulatedClient, duration, message, part
 from cordwood.chaos.sim.loop import Process
 from cordwood.chaos.sim.plan import TOPIC, Plan
 from cordwood.chaos.sim.world import World
@@ -69,10 +69,10 @@ class CountedCluster:
         await asyncio.sleep(SETTLED_S)
         return self
 
-    def client(self, name: str) -> Client:
+    def client(self, name: str) -> SimulatedClient:
         """Return a client with connections of its own."""
         bootstrap = [(host_name(broker_id), KAFKA_PORT) for broker_id in self.world.hosts]
-        return Client(name, TOPIC, bootstrap, random.Random(name))
+        return SimulatedClient(name, TOPIC, bootstrap, random.Random(name))
 
     async def by(self, work: Any, name: str) -> Any:
         """Run the work as a client's process, on a host of its own."""
@@ -92,7 +92,7 @@ class CountedCluster:
     def check(self) -> None:
         """Check that nothing failed: a failed request would be cheap. Raises AssertionError."""
         assert not self.world.violations, self.world.violations
-        assert not self.world.story, self.world.story
+        assert not self.world.events, self.world.events
 
     def _has_led_partitions(self) -> bool:
         return all(self.world.leader(partition) in self.world.hosts for partition in range(PARTITIONS))

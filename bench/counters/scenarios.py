@@ -15,7 +15,7 @@ from cordwood.bench.counters.cluster import (
     fetched_bytes,
     produce,
 )
-from cordwood.chaos.sim.kafka import Client
+from cordwood.chaos.sim.kafka import SimulatedClient
 from cordwood.chaos.sim.loop import run
 from cordwood.chaos.sim.undisturbed import undisturbed
 
@@ -23,7 +23,7 @@ Counts = dict[str, float]
 """Per request, by the counter's name."""
 Step = Callable[[], Awaitable[None]]
 """One request, or the work that is counted as one."""
-Prepare = Callable[[CountedCluster, Client], Awaitable[Step]]
+Prepare = Callable[[CountedCluster, SimulatedClient], Awaitable[Step]]
 
 SMALL_BYTES = 100
 MEGABYTE = 1 << 20
@@ -33,7 +33,7 @@ POLL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class CounterScenario:
     """`prepare` makes the step, which is counted `times` times after `warm_up` uncounted ones."""
 
     name: str
@@ -44,7 +44,7 @@ class Scenario:
     is_quiet: bool = True
 
 
-async def _small_produce(cluster: CountedCluster, client: Client) -> Step:
+async def _small_produce(cluster: CountedCluster, client: SimulatedClient) -> Step:
     request, leader = produce([(0, batch(SMALL_BYTES))]), cluster.leader(0)
 
     async def step() -> None:
@@ -53,7 +53,7 @@ async def _small_produce(cluster: CountedCluster, client: Client) -> Step:
     return step
 
 
-async def _large_produce(cluster: CountedCluster, client: Client) -> Step:
+async def _large_produce(cluster: CountedCluster, client: SimulatedClient) -> Step:
     """Produce a megabyte over all partitions."""
     records = batch(MEGABYTE // PARTITIONS)
     request, leader = produce([(index, records) for index in range(PARTITIONS)]), cluster.leader(0)
@@ -64,7 +64,7 @@ async def _large_produce(cluster: CountedCluster, client: Client) -> Step:
     return step
 
 
-async def _large_fetch(cluster: CountedCluster, client: Client) -> Step:
+async def _large_fetch(cluster: CountedCluster, client: SimulatedClient) -> Step:
     """Fetch a megabyte that is in memory, in batches of 64 KiB."""
     records, leader = batch(64 << 10), cluster.leader(0)
     for _ in range(18):
@@ -78,7 +78,7 @@ async def _large_fetch(cluster: CountedCluster, client: Client) -> Step:
     return step
 
 
-async def _woken_poll(cluster: CountedCluster, client: Client) -> Step:
+async def _woken_poll(cluster: CountedCluster, client: SimulatedClient) -> Step:
     """Long-poll an empty fetch until the small produce on another connection completes it."""
     producing, leader = cluster.client("another"), cluster.leader(0)
     sent = produce([(0, batch(SMALL_BYTES))])
@@ -95,7 +95,7 @@ async def _woken_poll(cluster: CountedCluster, client: Client) -> Step:
     return step
 
 
-async def _sixteen_at_once(cluster: CountedCluster, _client: Client) -> Step:
+async def _sixteen_at_once(cluster: CountedCluster, _client: SimulatedClient) -> Step:
     """Produce one small batch on each of 16 connections in one event-loop iteration: one group commit, one fsync."""
     clients = [cluster.client(f"client {number}") for number in range(CONNECTIONS)]
     request, leader = produce([(0, batch(SMALL_BYTES))]), cluster.leader(0)
@@ -107,7 +107,7 @@ async def _sixteen_at_once(cluster: CountedCluster, _client: Client) -> Step:
     return step
 
 
-async def _idle_second(cluster: CountedCluster, client: Client) -> Step:
+async def _idle_second(cluster: CountedCluster, client: SimulatedClient) -> Step:
     """Keep one connection idle after a produce."""
     check_produced(await client.ask(cluster.leader(0), produce([(0, batch(SMALL_BYTES))])))
 
@@ -118,24 +118,24 @@ async def _idle_second(cluster: CountedCluster, client: Client) -> Step:
 
 
 SCENARIOS = (
-    Scenario("a small produce, 1 broker", 1, _small_produce),
-    Scenario("a small produce, 3 brokers", 3, _small_produce, times=100),
-    Scenario("a produce of 1 MB to 6 partitions", 1, _large_produce, times=50, warm_up=10),
-    Scenario("a fetch of 1 MB", 1, _large_fetch, times=50, warm_up=10),
-    Scenario("a long poll woken by a small produce", 1, _woken_poll, times=100),
-    Scenario("16 small produces in one turn", 1, _sixteen_at_once, times=20, warm_up=10),
-    Scenario("an idle second, 1 broker", 1, _idle_second, times=20, warm_up=5, is_quiet=False),
-    Scenario("an idle second, 3 brokers", 3, _idle_second, times=20, warm_up=5, is_quiet=False),
+    CounterScenario("a small produce, 1 broker", 1, _small_produce),
+    CounterScenario("a small produce, 3 brokers", 3, _small_produce, times=100),
+    CounterScenario("a produce of 1 MB to 6 partitions", 1, _large_produce, times=50, warm_up=10),
+    CounterScenario("a fetch of 1 MB", 1, _large_fetch, times=50, warm_up=10),
+    CounterScenario("a long poll woken by a small produce", 1, _woken_poll, times=100),
+    CounterScenario("16 small produces in one turn", 1, _sixteen_at_once, times=20, warm_up=10),
+    CounterScenario("an idle second, 1 broker", 1, _idle_second, times=20, warm_up=5, is_quiet=False),
+    CounterScenario("an idle second, 3 brokers", 3, _idle_second, times=20, warm_up=5, is_quiet=False),
 )
 
 
-def count(scenario: Scenario) -> Counts:
+def count(scenario: CounterScenario) -> Counts:
     """Return the cost of one step over all brokers: calls and system calls, then, in a second world, memory."""
     with undisturbed():
         return {**_counted(scenario, CallCounter()), **_counted(scenario, CallCounter(with_memory=True))}
 
 
-def _counted(scenario: Scenario, counting: CallCounter) -> Counts:
+def _counted(scenario: CounterScenario, counting: CallCounter) -> Counts:
     async def story() -> None:
         cluster = await CountedCluster(scenario.brokers, is_quiet=scenario.is_quiet).begin()
         await cluster.by(_repeat(cluster, scenario, counting), "client")
@@ -145,7 +145,7 @@ def _counted(scenario: Scenario, counting: CallCounter) -> Counts:
     return {name: number / scenario.times for name, number in counting.counts.items()}
 
 
-async def _repeat(cluster: CountedCluster, scenario: Scenario, counting: CallCounter) -> None:
+async def _repeat(cluster: CountedCluster, scenario: CounterScenario, counting: CallCounter) -> None:
     step = await scenario.prepare(cluster, cluster.client("client"))
     for _ in range(scenario.warm_up):
         await step()

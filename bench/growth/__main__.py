@@ -17,11 +17,11 @@ from cordwood.bench import machine
 from cordwood.bench.growth import brokers, connections, consumers, log_size, partitions, record_size, report
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.failover import NotLedAgain
-from cordwood.bench.growth.place import Place
-from cordwood.bench.growth.wire import Refused
+from cordwood.bench.growth.place import BenchPlace
+from cordwood.bench.growth.wire import RequestFailed
 from cordwood.chaos.live.brokers import NotInTime
 from cordwood.chaos.live.process import BrokerEnded, StillRuns
-from cordwood.chaos.results import CannotRecord, Record
+from cordwood.chaos.results import CannotRecord, ResultFile
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOME, RESULTS = ROOT / "build" / "bench", ROOT / "bench" / "results"
@@ -38,7 +38,7 @@ class What(StrEnum):
     BROKERS = "brokers"
 
 
-AREAS: dict[What, Callable[[Place], Area]] = {
+AREAS: dict[What, Callable[[BenchPlace], Area]] = {
     What.PARTITIONS: partitions.measure,
     What.CONNECTIONS: connections.measure,
     What.CONSUMERS: consumers.measure,
@@ -67,10 +67,10 @@ def main(
     HOME.mkdir(parents=True, exist_ok=True)
     areas: list[Area] = []
     try:
-        record = None if recorded is None else Record(recorded, "growth", _about(scale))
+        record = None if recorded is None else ResultFile(recorded, "growth", _about(scale))
         measured = set() if record is None else {row["name"].replace(" ", "-") for row in record.rows}
         with tempfile.TemporaryDirectory(prefix="growth-", dir=data or HOME) as directory:
-            place = Place(Path(directory), scale, progress.print)
+            place = BenchPlace(Path(directory), scale, progress.print)
             for what in only or list(What):
                 if what.value in measured:
                     continue
@@ -81,7 +81,16 @@ def main(
                     record.add(asdict(areas[-1]))
         if record is not None and len(record.rows) == len(What):
             record.end()
-    except (CannotRecord, BrokerEnded, StillRuns, NotInTime, NotLedAgain, Refused, KafkaException, OSError) as error:
+    except (
+        CannotRecord,
+        BrokerEnded,
+        StillRuns,
+        NotInTime,
+        NotLedAgain,
+        RequestFailed,
+        KafkaException,
+        OSError,
+    ) as error:
         progress.print(str(error), style="not dim red", highlight=False)
         raise typer.Exit(1) from None
     path = report.save(RESULTS, areas, _about(scale))

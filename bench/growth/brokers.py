@@ -6,7 +6,7 @@ from cordwood.bench.growth.place import (
     REQUESTS,
     SETTINGS,
     TOPIC,
-    Place,
+    BenchPlace,
     create_topic,
     fetch_us,
     idle_percent,
@@ -23,7 +23,7 @@ OUTVOTE_FROM = 3
 """Fewer brokers have no majority left when one is killed."""
 
 
-def measure(place: Place) -> Area:
+def measure(place: BenchPlace) -> Area:
     """Measure the cost of a request on all brokers together, and the cost of each broker without load."""
     area = Area("brokers", "brokers")
     for count in COUNTS:

@@ -5,14 +5,14 @@ import time
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.place import (
     REQUESTS,
-    Place,
+    BenchPlace,
     allow_many_files,
     create_topic,
     idle_percent,
     median_produce_us,
     resident_mb,
 )
-from cordwood.bench.growth.wire import Client
+from cordwood.bench.growth.wire import BlockingClient
 
 COUNTS = (1, 10, 100, 1000, 5000)
 IDLE_S = 15.0
@@ -21,11 +21,11 @@ SETTLE_S = 20.0
 MEMORY_MAX_MB = 150.0
 
 
-def measure(place: Place) -> Area:
+def measure(place: BenchPlace) -> Area:
     """Measure each count. Counts are not scaled: connections are quick to make."""
     allow_many_files()
     area = Area("connections", "idle connections")
-    clients: list[Client] = []
+    clients: list[BlockingClient] = []
     with place.broker("connections") as broker:
         create_topic(broker.address, 1)
         before_mb = resident_mb(broker)
@@ -33,7 +33,7 @@ def measure(place: Place) -> Area:
             for count in COUNTS:
                 place.say(f"  {count:,} connections")
                 while len(clients) < count:
-                    clients.append(Client(broker.address))
+                    clients.append(BlockingClient(broker.address))
                     clients[-1].hello()
                 area.curve("memory", "MB", "Each has a receive buffer of 4 KiB and the loop's own state.").add(
                     count, resident_mb(broker)

@@ -1,7 +1,7 @@
 """Scaling with consumers at the end of one partition: end-to-end latency at a steady produce rate."""
 
 from cordwood.bench.growth.curves import Area
-from cordwood.bench.growth.place import Place, allow_many_files, cpu_seconds, create_topic
+from cordwood.bench.growth.place import BenchPlace, allow_many_files, cpu_seconds, create_topic
 from cordwood.bench.growth.tail_load import tail
 from cordwood.chaos.live.report import quantile
 
@@ -12,7 +12,7 @@ SECONDS = 15.0
 P99_MAX_MS = 100.0
 
 
-def measure(place: Place) -> Area:
+def measure(place: BenchPlace) -> Area:
     """Measure each count. Consumers and producer share one process, so that the broker has a core of two to itself."""
     allow_many_files()
     area = Area("consumers", "consumers of one partition")

@@ -33,7 +33,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class FigureLimit:
     """A figure that must not exceed its limit."""
 
     what: str
@@ -53,7 +53,7 @@ class Area:
     name: str
     x_label: str
     curves: list[Curve] = field(default_factory=list)
-    promises: list[Promise] = field(default_factory=list)
+    promises: list[FigureLimit] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def curve(self, name: str, unit: str, why: str = "") -> Curve:
@@ -65,7 +65,7 @@ class Area:
         return self.curves[-1]
 
     def promise(self, what: str, value: float, limit: float, unit: str) -> None:
-        self.promises.append(Promise(what, value, limit, unit))
+        self.promises.append(FigureLimit(what, value, limit, unit))
 
     @property
     def units(self) -> Sequence[str]:
@@ -76,5 +76,5 @@ class Area:
     def loaded(cls, stored: dict[str, Any]) -> Self:
         """Return the area that `dataclasses.asdict` stored, after a round trip through JSON."""
         curves = [Curve(**{**each, "points": [(x, y) for x, y in each["points"]]}) for each in stored["curves"]]
-        promises = [Promise(**each) for each in stored["promises"]]
+        promises = [FigureLimit(**each) for each in stored["promises"]]
         return cls(stored["name"], stored["x_label"], curves, promises, stored["notes"])

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from cordwood.bench.growth.place import SETTINGS, TOPIC, create_topic
-from cordwood.chaos.live.broker_views import NoAnswer, PartitionView, partitions_seen_by
+from cordwood.chaos.live.broker_views import BrokerUnreachable, PartitionView, partitions_seen_by
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.process import wait_for
 
@@ -39,6 +39,6 @@ def _leads_all(address: str, led: set[int], victim: int) -> bool:
     """Return whether this broker sees a live leader of each of the partitions."""
     try:
         views: tuple[PartitionView, ...] = partitions_seen_by(address)
-    except NoAnswer:
+    except BrokerUnreachable:
         return False
     return not any(view.leader in (-1, victim) for view in views if view.topic == TOPIC and view.index in led)

@@ -6,7 +6,7 @@ from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.place import (
     REQUESTS,
     TOPIC,
-    Place,
+    BenchPlace,
     create_topic,
     end_offset,
     fetch_us,
@@ -16,7 +16,7 @@ from cordwood.bench.growth.place import (
     resident_mb,
     start_s,
 )
-from cordwood.bench.growth.wire import Client, ProduceRequest, batch_of
+from cordwood.bench.growth.wire import BlockingClient, ProduceFrame, batch_of
 
 SIZES_GB = (1, 5, 20, 50)
 GB = 10**9
@@ -29,7 +29,7 @@ KEPT_FREE = 1.5
 """A size is left out where the disk has less free space than this multiple of it."""
 
 
-def measure(place: Place) -> Area:
+def measure(place: BenchPlace) -> Area:
     """Measure one log that grows from size to size. With a scale below 1 the logs are smaller, and a note says so."""
     area = Area("log size", "GB of one log")
     pick = random.Random(1)
@@ -71,8 +71,8 @@ def measure(place: Place) -> Area:
 
 def _write(address: str, size: float) -> int:
     """Write at least `size` bytes of large records, several in flight. Return how many."""
-    request, waiting, written = ProduceRequest(TOPIC, 0, batch_of(BATCH_BYTES)), 0, 0
-    with Client(address) as client:
+    request, waiting, written = ProduceFrame(TOPIC, 0, batch_of(BATCH_BYTES)), 0, 0
+    with BlockingClient(address) as client:
         while written < size:
             if waiting == IN_FLIGHT:
                 request.offset_in(client.answer())

@@ -7,7 +7,7 @@ from cordwood.bench.growth.failover import failover_s
 from cordwood.bench.growth.place import (
     REQUESTS,
     ROUNDS,
-    Place,
+    BenchPlace,
     cpu_us,
     create_topic,
     fetch_us,
@@ -28,7 +28,7 @@ IDLE_S = 45.0
 PRODUCE_MAX, IDLE_PERCENT_MAX, RESTART_MAX_S = 1.2, 3.0, 5.0
 
 
-def measure(place: Place) -> Area:
+def measure(place: BenchPlace) -> Area:
     """Measure each count. Counts are scaled too, so that a trial run is small."""
     area = Area("partitions", "partitions on one broker")
     counts = sorted({place.share(count, least=10) for count in COUNTS})
@@ -75,7 +75,7 @@ def _restarts(area: Area, broker: BrokerProcess, count: int) -> None:
     area.curve("restart after SIGTERM", "s", why).add(count, start_s(broker))
 
 
-def _requests(area: Area, place: Place, broker: BrokerProcess, reference: BrokerProcess, count: int) -> None:
+def _requests(area: Area, place: BenchPlace, broker: BrokerProcess, reference: BrokerProcess, count: int) -> None:
     """Send the same requests to this broker and the reference broker in turn, so that disturbances affect both."""
     requests = place.share(REQUESTS, least=200)
     both = (reference, broker)

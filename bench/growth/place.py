@@ -12,7 +12,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.bench.growth.wire import Client, FetchRequest, ProduceRequest, batch_of
+from cordwood.bench.growth.wire import BlockingClient, FetchFrame, ProduceFrame, batch_of
 from cordwood.bench.machine import largest_resident_mb
 from cordwood.chaos.live.process import BrokerProcess
 
@@ -27,7 +27,7 @@ SETTINGS = {"controlled.shutdown.max.wait.ms": "1000"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BenchPlace:
     """A directory for the brokers' data, and the share of the work to do."""
 
     directory: Path
@@ -67,14 +67,14 @@ def create_topic(bootstrap: str, partitions: int, replicas: int = 1) -> None:
 
 
 def spread(address: str, partitions: int, records: int) -> None:
-    """Produce records round-robin, one to a partition, with many requests in flight. Raises Refused, OSError."""
+    """Produce records round-robin, one to a partition, with many requests in flight. Raises RequestFailed, OSError."""
     batch = batch_of(RECORD_BYTES)
-    waiting: list[ProduceRequest] = []
-    with Client(address) as client:
+    waiting: list[ProduceFrame] = []
+    with BlockingClient(address) as client:
         for number in range(records):
             if len(waiting) >= IN_FLIGHT:
                 waiting.pop(0).offset_in(client.answer())
-            waiting.append(ProduceRequest(TOPIC, number % partitions, batch))
+            waiting.append(ProduceFrame(TOPIC, number % partitions, batch))
             client.socket.sendall(waiting[-1].frame)
         for request in waiting:
             request.offset_in(client.answer())
@@ -94,8 +94,8 @@ def cpu_us(pids: Sequence[int], count: int, work: Callable[[], None]) -> float:
 
 def produce_us(address: str, pids: Sequence[int], count: int, value_bytes: int = RECORD_BYTES) -> float:
     """Measure Produce requests to partition 0, one record a request, one request in flight."""
-    request = ProduceRequest(TOPIC, 0, batch_of(value_bytes))
-    with Client(address) as client:
+    request = ProduceFrame(TOPIC, 0, batch_of(value_bytes))
+    with BlockingClient(address) as client:
         client.produce(request)
 
         def work() -> None:
@@ -107,8 +107,8 @@ def produce_us(address: str, pids: Sequence[int], count: int, value_bytes: int =
 
 def fetch_us(address: str, pids: Sequence[int], offsets: Sequence[int], count: int, bytes_max: int = 64 << 10) -> float:
     """Measure Fetch requests of up to `bytes_max` from partition 0, at each of `offsets` in turn."""
-    request = FetchRequest(TOPIC, 0, bytes_max=bytes_max)
-    with Client(address) as client:
+    request = FetchFrame(TOPIC, 0, bytes_max=bytes_max)
+    with BlockingClient(address) as client:
         request.batches_in(client.ask(request.at(offsets[0])))
 
         def work() -> None:
@@ -120,8 +120,8 @@ def fetch_us(address: str, pids: Sequence[int], offsets: Sequence[int], count: i
 
 def end_offset(address: str) -> int:
     """Append a record to partition 0, and return the log end offset after it."""
-    with Client(address) as client:
-        return client.produce(ProduceRequest(TOPIC, 0, batch_of(RECORD_BYTES))) + 1
+    with BlockingClient(address) as client:
+        return client.produce(ProduceFrame(TOPIC, 0, batch_of(RECORD_BYTES))) + 1
 
 
 def idle_percent(pids: Sequence[int], seconds: float) -> float:
@@ -139,7 +139,7 @@ def start_s(broker: BrokerProcess) -> float:
     """Return the seconds from the start of the process until it has answered a request."""
     began = time.perf_counter()
     broker.start()
-    with Client(broker.address) as client:
+    with BlockingClient(broker.address) as client:
         client.hello()
     return time.perf_counter() - began
 

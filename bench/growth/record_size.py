@@ -3,7 +3,7 @@
 from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.place import (
     REQUESTS,
-    Place,
+    BenchPlace,
     create_topic,
     fetch_us,
     median_produce_us,
@@ -15,7 +15,7 @@ BYTES_EACH = 200_000_000
 ROUNDS = 3
 
 
-def measure(place: Place) -> Area:
+def measure(place: BenchPlace) -> Area:
     """Measure each size: small records by number of requests, large ones by number of bytes."""
     area = Area("record size", "bytes of a record")
     for size in SIZES:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 from cordwood.bench.growth.place import RECORD_BYTES, TOPIC, end_offset
-from cordwood.bench.growth.wire import FetchRequest, ProduceRequest
+from cordwood.bench.growth.wire import FetchFrame, ProduceFrame
 from cordwood.storage.records import Record, encode
 
 WAIT_MS = 500
@@ -40,7 +40,7 @@ class _Consumer:
     def __init__(self, address: tuple[str, int], offset: int) -> None:
         self.socket = _connected(address)
         self._offset = offset
-        self._request = FetchRequest(TOPIC, 0, wait_ms=WAIT_MS)
+        self._request = FetchFrame(TOPIC, 0, wait_ms=WAIT_MS)
         self._batch: struct.Struct | None = None
         self._ask()
 
@@ -70,7 +70,7 @@ class _Consumer:
 def tail(address: str, consumers: int, rate: int, seconds: float) -> TailResult:
     """Produce `rate` records a second to partition 0 for `seconds`. Return each consumer's latency of each record.
 
-    Raises Refused, OSError.
+    Raises RequestFailed, OSError.
     """
     host, _, port = address.rpartition(":")
     place, offset = (host, int(port)), end_offset(address)
@@ -104,7 +104,7 @@ def tail(address: str, consumers: int, rate: int, seconds: float) -> TailResult:
 
 def _request(due: float) -> bytes:
     batch = encode([Record(0, int(due * 1000), None, _DUE.pack(due) + _FILLER)])
-    return ProduceRequest(TOPIC, 0, batch).frame
+    return ProduceFrame(TOPIC, 0, batch).frame
 
 
 def _connected(address: tuple[str, int]) -> socket.socket:

@@ -23,7 +23,7 @@ _ROW = struct.Struct(">ihqqqiii")
 """Index, error, watermark, last stable offset, log start, aborted transactions, read replica, size of the batches."""
 
 
-class Refused(Exception):
+class RequestFailed(Exception):
     """The broker answered with an error code, or closed the connection; the message says which."""
 
 
@@ -33,7 +33,7 @@ def batch_of(value_bytes: int) -> bytes:
     return encode([Record(0, int(time.time() * 1000), None, value)])
 
 
-class ProduceRequest:
+class ProduceFrame:
     """A Produce frame with one batch for one partition."""
 
     def __init__(self, topic: str, partition: int, batch: bytes, acks: int = -1) -> None:
@@ -46,14 +46,14 @@ class ProduceRequest:
         self._code_at = 4 + 4 + 2 + len(name) + 4 + 4
 
     def offset_in(self, answer: Bytes) -> int:
-        """Return the base offset of the batch from an answer. Raises Refused."""
+        """Return the base offset of the batch from an answer. Raises RequestFailed."""
         code, offset = _CODE_AND_OFFSET.unpack_from(answer, self._code_at)
         if code:
-            raise Refused(f"Produce: error {code}")
+            raise RequestFailed(f"Produce: error {code}")
         return int(offset)
 
 
-class FetchRequest:
+class FetchFrame:
     """A Fetch frame for one partition, with its offset set before each use."""
 
     def __init__(self, topic: str, partition: int, *, wait_ms: int = 500, bytes_max: int = 1 << 20) -> None:
@@ -82,18 +82,19 @@ class FetchRequest:
         return bytes(self._frame)
 
     def batches_in(self, answer: Bytes) -> memoryview:
-        """Return the batches of an answer, one after the other; none where the long poll timed out. Raises Refused."""
+        """Return the batches of an answer, one after the other; none where the long poll timed out. Raises
+        RequestFailed."""
         (whole,) = _CODE.unpack_from(answer, 8)
         if whole:
-            raise Refused(f"Fetch: error {whole}")
+            raise RequestFailed(f"Fetch: error {whole}")
         _, code, _, _, _, _, _, size = _ROW.unpack_from(answer, self._row_at)
         if code:
-            raise Refused(f"Fetch: error {code}")
+            raise RequestFailed(f"Fetch: error {code}")
         begin = self._row_at + _ROW.size
         return memoryview(answer)[begin : begin + max(size, 0)]
 
 
-class Client:
+class BlockingClient:
     """One blocking connection."""
 
     def __init__(self, address: str) -> None:
@@ -119,12 +120,12 @@ class Client:
         self.ask(API_VERSIONS_REQUEST)
 
     def ask(self, frame: bytes) -> memoryview:
-        """Return the answer to one request, without its size; valid until the next. Raises Refused, OSError."""
+        """Return the answer to one request, without its size; valid until the next. Raises RequestFailed, OSError."""
         self.socket.sendall(frame)
         return self.answer()
 
     def answer(self) -> memoryview:
-        """Return the next answer, to a request that was sent before. Raises Refused, OSError."""
+        """Return the next answer, to a request that was sent before. Raises RequestFailed, OSError."""
         self._fill(memoryview(self._buffer)[: _SIZE.size])
         (size,) = _SIZE.unpack_from(self._buffer)
         if size > len(self._buffer):
@@ -133,13 +134,13 @@ class Client:
         self._fill(view)
         return view
 
-    def produce(self, request: ProduceRequest) -> int:
-        """Send a request, and return the offset of its batch. Raises Refused, OSError."""
+    def produce(self, request: ProduceFrame) -> int:
+        """Send a request, and return the offset of its batch. Raises RequestFailed, OSError."""
         return request.offset_in(self.ask(request.frame))
 
     def _fill(self, view: memoryview) -> None:
         while len(view):
             count = self.socket.recv_into(view)
             if not count:
-                raise Refused("the broker ended the connection")
+                raise RequestFailed("the broker ended the connection")
             view = view[count:]

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cordwood.bench.generator import Generator, LoadFailed, load_generator
-from cordwood.bench.lines import PARTITIONS, TOPICS, Line, chosen, figures
+from cordwood.bench.lines import PARTITIONS, TOPICS, LoadLine, chosen, figures
 from cordwood.bench.profile.flame import draw, tree
-from cordwood.bench.profile.recorder import CannotRecord, Recorder, recorder
+from cordwood.bench.profile.recorder import ProfilerUnavailable, Recorder, recorder
 from cordwood.bench.profile.stages import IDLE, ORDER, shares, stacks_of
 from cordwood.bench.systems import CannotRun, Cordwood, Running
 
@@ -52,7 +52,7 @@ def main(
                     _watch(each, up, generator, spy, console)
                 else:
                     generator.run(each, up.bootstrap, up.pids)
-    except (CannotRun, CannotRecord, LoadFailed, ValueError) as error:
+    except (CannotRun, ProfilerUnavailable, LoadFailed, ValueError) as error:
         progress.print(str(error), style="not dim red", highlight=False)
         raise typer.Exit(1) from None
 
@@ -62,13 +62,13 @@ def names_meant(word: str, names: Sequence[str]) -> frozenset[str]:
     return frozenset({word} if word in names else {name for name in names if word in name})
 
 
-def needed(lines: Sequence[Line], wanted: frozenset[str]) -> list[Line]:
+def needed(lines: Sequence[LoadLine], wanted: frozenset[str]) -> list[LoadLine]:
     """Return the wanted lines, the warm-up, which is the first of all, and the lines they need."""
     needs = {need for line in lines if line.name in wanted for need in line.needs}
     return [line for line in lines if line is lines[0] or line.name in wanted | needs]
 
 
-def _watch(line: Line, up: Running, generator: Generator, spy: Recorder, console: Console) -> None:
+def _watch(line: LoadLine, up: Running, generator: Generator, spy: Recorder, console: Console) -> None:
     stem = re.sub(r"[^a-z0-9]+", "-", line.name.lower()).strip("-")
     brokers = [f"broker {number}" for number in range(1, len(up.pids) + 1)]
     outputs = [OUTPUT / f"{stem}-rf{len(brokers)}-{name.replace(' ', '-')}.folded" for name in brokers]

@@ -15,7 +15,7 @@ END_S = 60.0
 """With native frames py-spy looks up symbols before it begins and before it ends."""
 
 
-class CannotRecord(Exception):
+class ProfilerUnavailable(Exception):
     """py-spy is missing or has no permission; the message is a sentence that says what to do."""
 
 
@@ -29,7 +29,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def recording(self, pids: Sequence[int], outputs: Sequence[Path]) -> Iterator[None]:
-        """Sample each process within the block; its output then has its folded stacks. Raises CannotRecord."""
+        """Sample each process within the block; its output then has its folded stacks. Raises ProfilerUnavailable."""
         spies: list[subprocess.Popen[str]] = []
         try:
             for pid, output in zip(pids, outputs, strict=True):
@@ -42,7 +42,7 @@ class Recorder:
             for spy, output in zip(spies, outputs, strict=True):
                 said = _finish(spy)
                 if not output.exists():
-                    raise CannotRecord(f"py-spy has written nothing: {said[-500:]}")
+                    raise ProfilerUnavailable(f"py-spy has written nothing: {said[-500:]}")
         finally:
             for spy in spies:
                 spy.kill()
@@ -56,16 +56,17 @@ class Recorder:
 
 
 def recorder(rate: int, *, is_native: bool) -> Recorder:
-    """Return the py-spy of this interpreter's environment, otherwise the one on the path. Raises CannotRecord."""
+    """Return the py-spy of this interpreter's environment, otherwise the one on the path. Raises
+    ProfilerUnavailable."""
     beside = Path(sys.executable).parent / "py-spy"
     program = str(beside) if beside.exists() else shutil.which("py-spy")
     if program is None:
-        raise CannotRecord("There is no py-spy here. Install it with: pip install 'cordwood[bench]'")
+        raise ProfilerUnavailable("There is no py-spy here. Install it with: pip install 'cordwood[bench]'")
     return Recorder(program, rate, is_native)
 
 
 def _wait_until_it_samples(spy: "subprocess.Popen[str]") -> None:
-    """Wait until py-spy prints “Sampling process”, after its preparation. Raises CannotRecord."""
+    """Wait until py-spy prints “Sampling process”, after its preparation. Raises ProfilerUnavailable."""
     said = ""
     until = time.monotonic() + START_S
     assert spy.stdout is not None, "its output is a pipe"
@@ -77,7 +78,7 @@ def _wait_until_it_samples(spy: "subprocess.Popen[str]") -> None:
         if not line:
             break
     hint = " Root may look, or anybody where /proc/sys/kernel/yama/ptrace_scope is 0." if "ermission" in said else ""
-    raise CannotRecord(f"py-spy does not begin: {said.strip()[-500:]}{hint}")
+    raise ProfilerUnavailable(f"py-spy does not begin: {said.strip()[-500:]}{hint}")
 
 
 def _finish(spy: "subprocess.Popen[str]") -> str:

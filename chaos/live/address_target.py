@@ -1,6 +1,6 @@
 """A target known by its address only: clients can load and check the cluster, but no fault is possible."""
 
-from cordwood.chaos.live.broker_views import NoAnswer, addresses_seen_by
+from cordwood.chaos.live.broker_views import BrokerUnreachable, addresses_seen_by
 from cordwood.chaos.live.brokers import REPLICAS_MAX, LiveCluster
 from cordwood.chaos.live.target import FAULTS, CannotHarm, Target
 
@@ -40,7 +40,7 @@ class AddressedBroker:
 
 
 class AddressedCluster(LiveCluster):
-    """The brokers in the metadata of the broker at host:port. Raises NoAnswer."""
+    """The brokers in the metadata of the broker at host:port. Raises BrokerUnreachable."""
 
     def __init__(self, address: str) -> None:
         self.brokers = {id_: AddressedBroker(each) for id_, each in addresses_seen_by(address).items()}
@@ -59,5 +59,5 @@ def found(address: str) -> Target:
         raise CannotHarm(f"--target {address}: give local, compose or HOST:PORT")
     try:
         return Target(address, AddressedCluster(address), {}, None)
-    except NoAnswer as silence:
+    except BrokerUnreachable as silence:
         raise CannotHarm(f"no broker answers there: {silence}") from None

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from cordwood.chaos.history import content_of
 from cordwood.chaos.live.client_rows import NONE, SendKind, SendRow, pack_send
-from cordwood.chaos.workload import Append, AppendWorkload
+from cordwood.chaos.workload import AppendWorkload, PlannedRecord
 
 TICK_S = 0.01
 QUEUED_MAX = 2000
@@ -52,7 +52,7 @@ def main(
     typer.echo(unanswered)
 
 
-def _send(producer: Producer, topic: str, record: Append, write: Callable[[bytes], object]) -> None:
+def _send(producer: Producer, topic: str, record: PlannedRecord, write: Callable[[bytes], object]) -> None:
     sequence, partition, invoked_ns = record.sequence, record.partition, time.monotonic_ns()
     timestamp, header = time.time_ns() // NS_PER_MS, record.payload[:HEADER_BYTES]
     content = content_of(record.key, ((HEADER, header),), timestamp)

@@ -12,7 +12,7 @@ from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.cluster_rounds import ClusterRounds
 from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, workplace
 from cordwood.chaos.live.power_cut import CannotMount, LoopFileSystem
-from cordwood.chaos.live.report import Report
+from cordwood.chaos.live.report import RoundsReport
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -50,7 +50,7 @@ def main(
 
 def _run_on(
     disks: dict[int, LoopFileSystem], place: Path, rounds: int, *, is_one: bool, per_second: int, seed: int
-) -> Report:
+) -> RoundsReport:
     cluster = LocalCluster(place, BROKERS, disks={id_: disk.path for id_, disk in disks.items()})
     name = "blackout_of_one" if is_one else "blackout_of_all"
     run = ClusterRounds(name, cluster, place, Workload(per_second=per_second), seed)

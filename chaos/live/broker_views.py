@@ -19,7 +19,7 @@ NO_CLIENT = -1
 ANSWER_S = 2.0
 
 
-class NoAnswer(Exception):
+class BrokerUnreachable(Exception):
     """The broker is unreachable, does not answer in time, or answers with an error."""
 
 
@@ -41,17 +41,17 @@ class PartitionView:
 
 
 def brokers_seen_by(address: str) -> set[int]:
-    """Return the ids of the live brokers. Raises NoAnswer."""
+    """Return the ids of the live brokers. Raises BrokerUnreachable."""
     return {broker.node_id for broker in _metadata(address).brokers}
 
 
 def addresses_seen_by(address: str) -> dict[int, str]:
-    """Return host:port of each live broker, as clients get it. Raises NoAnswer."""
+    """Return host:port of each live broker, as clients get it. Raises BrokerUnreachable."""
     return {broker.node_id: f"{broker.host}:{broker.port}" for broker in _metadata(address).brokers}
 
 
 def partitions_seen_by(address: str) -> tuple[PartitionView, ...]:
-    """Return every partition of every topic. Raises NoAnswer."""
+    """Return every partition of every topic. Raises BrokerUnreachable."""
     return tuple(
         PartitionView(
             topic.name, each.partition_index, each.leader_id, each.leader_epoch, each.replica_nodes, each.isr_nodes
@@ -62,7 +62,7 @@ def partitions_seen_by(address: str) -> tuple[PartitionView, ...]:
 
 
 def controller_seen_by(address: str) -> int:
-    """Return the id of the active controller, the leader of the metadata quorum. Raises NoAnswer."""
+    """Return the id of the active controller, the leader of the metadata quorum. Raises BrokerUnreachable."""
     wanted = quorum.TopicData(topic_name=METADATA_TOPIC, partitions=(quorum.PartitionData(partition_index=0),))
     answer = _ask(address, *DESCRIBE_QUORUM, quorum.DescribeQuorumRequest(topics=(wanted,)))
     leaders = [partition.leader_id for topic in answer.topics for partition in topic.partitions]
@@ -82,7 +82,7 @@ def _metadata(address: str) -> Any:
 
 
 def _ask(address: str, api_key: int, version: int, request: Any) -> Any:
-    """Send one request on a connection of its own. Return the response. Raises NoAnswer."""
+    """Send one request on a connection of its own. Return the response. Raises BrokerUnreachable."""
     schema = load_request_schema(api_key, version)
     body = io.BytesIO()
     entity_writer(schema)(body, request)
@@ -95,7 +95,7 @@ def _ask(address: str, api_key: int, version: int, request: Any) -> Any:
             connection.sendall(head + content)
             answer = _receive(connection, *struct.unpack(">i", _receive(connection, 4)))
     except OSError as error:
-        raise NoAnswer(f"{address}: {error}") from error
+        raise BrokerUnreachable(f"{address}: {error}") from error
     # The correlation id, and the tags of a flexible header.
     response, _ = entity_reader(load_response_schema(api_key, version))(memoryview(answer), 4 + len(tags))
     return response

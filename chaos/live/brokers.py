@@ -7,7 +7,7 @@ from typing import Protocol, Self, TypeVar
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.chaos.live.broker_views import (
-    NoAnswer,
+    BrokerUnreachable,
     PartitionView,
     brokers_seen_by,
     controller_seen_by,
@@ -171,7 +171,7 @@ class LiveCluster:
                         return False
                     if not all(view.is_in_sync for view in views):
                         return False
-            except NoAnswer:
+            except BrokerUnreachable:
                 return False
             return True
 
@@ -186,7 +186,7 @@ class LiveCluster:
                 try:
                     missing = [view for view in partitions_seen_by(broker.address) if not view.is_in_sync]
                     lines.append(f"broker {id_}: {len(missing)} not in sync, among them {missing[:3]}")
-                except NoAnswer as silence:
+                except BrokerUnreachable as silence:
                     lines.append(f"broker {id_}: {silence}")
         return "\n".join(lines)
 
@@ -200,7 +200,7 @@ class LiveCluster:
         """Return whether every running broker sees all of `ids` alive."""
         try:
             return all(ids <= brokers_seen_by(broker.address) for broker in self._running())
-        except NoAnswer:
+        except BrokerUnreachable:
             return False
 
     def _running(self) -> list[LiveBroker]:
@@ -224,6 +224,6 @@ class LiveCluster:
         for broker in self._running():
             try:
                 return ask(broker.address)
-            except NoAnswer:
+            except BrokerUnreachable:
                 continue
         return None

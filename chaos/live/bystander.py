@@ -33,7 +33,7 @@ class Observed:
             self.waits.append(Wait(kind, began_s, ended_s))
 
 
-class Bystander:
+class LiveBystander:
     """One idempotent producer, one group consumer and one group member, each in a thread of its own."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:

@@ -10,10 +10,10 @@ from confluent_kafka import KafkaException
 
 from cordwood.chaos.checks.anomaly import Anomaly
 from cordwood.chaos.live.brokers import NotInTime
-from cordwood.chaos.live.crowd import Crowd, Load
-from cordwood.chaos.live.faults.fault import Fault, State
-from cordwood.chaos.live.network import CannotCut
-from cordwood.chaos.live.plan import Aim, Step, steps
+from cordwood.chaos.live.crowd import ClusterLoad, LiveClients
+from cordwood.chaos.live.faults.fault import ActiveFaults, Fault
+from cordwood.chaos.live.network import NetworkUnavailable
+from cordwood.chaos.live.plan import Step, TargetRole, steps
 from cordwood.chaos.live.power_cut import CannotMount
 from cordwood.chaos.live.process import BrokerEnded, StillRuns
 from cordwood.chaos.live.target import Target
@@ -23,7 +23,7 @@ SERVED_S = 30.0
 IN_SYNC_S = 60.0
 TOPIC_CONFIGS = {"segment.bytes": str(1 << 20)}
 
-WENT_WRONG = (BrokerEnded, StillRuns, NotInTime, TimeoutError, KafkaException, CannotMount, CannotCut)
+WENT_WRONG = (BrokerEnded, StillRuns, NotInTime, TimeoutError, KafkaException, CannotMount, NetworkUnavailable)
 """Errors of a cluster that fails to do what it should, or that a fault cannot be injected into."""
 
 
@@ -40,8 +40,8 @@ class Struck:
 class Campaign:
     """One run against one target. Its results are `spans` and `anomalies`, with times in seconds from its start."""
 
-    def __init__(self, target: Target, load: Load, place: Path, told: Callable[[str], None]) -> None:
-        self.target, self.crowd = target, Crowd(target.cluster.bootstrap, load, place / "clients")
+    def __init__(self, target: Target, load: ClusterLoad, place: Path, told: Callable[[str], None]) -> None:
+        self.target, self.crowd = target, LiveClients(target.cluster.bootstrap, load, place / "clients")
         self.anomalies: list[Anomaly] = []
         self.spans: list[Span] = []
         self.struck: list[Struck] = []
@@ -87,24 +87,24 @@ class Campaign:
         self._strike(fault, self._victims(fault, step.aim))
         time.sleep(max(min(step.hold_s, seconds - self.now_s), 0))
 
-    def _victims(self, fault: Fault, aim: Aim) -> list[int]:
+    def _victims(self, fault: Fault, aim: TargetRole) -> list[int]:
         """Return the victims: all brokers, where aim and fault allow it; else one broker that is not under a fault yet.
 
         That broker has the role `aim`; a random one if `aim` names no role or that broker is under a fault already.
         """
         cluster, load = self.target.cluster, self.crowd.load
-        if aim is Aim.EVERYONE and fault.may_strike_all:
+        if aim is TargetRole.EVERYONE and fault.may_strike_all:
             return cluster.ids
         unharmed = [id_ for id_ in cluster.ids if id_ not in self._state().victims]
         in_role = -1
-        if aim is Aim.LEADER:
+        if aim is TargetRole.LEADER:
             in_role = cluster.leader_of(load.topic, self._rng.randrange(load.partitions))
-        elif aim is Aim.CONTROLLER:
+        elif aim is TargetRole.CONTROLLER:
             in_role = cluster.controller()
         return [in_role if in_role in unharmed else self._rng.choice(unharmed)]
 
-    def _state(self) -> State:
-        return State(
+    def _state(self) -> ActiveFaults:
+        return ActiveFaults(
             frozenset(each.fault.name for each in self.struck),
             frozenset(victim for each in self.struck for victim in each.victims),
             any(each.fault.is_alone or len(each.victims) > 1 for each in self.struck),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from confluent_kafka import KafkaError
 
-from cordwood.chaos.live.ack_log import AckLog, Anomaly, Sent
+from cordwood.chaos.live.ack_log import AckLog, BrokenPromise, SentRecord
 from cordwood.chaos.live.process import wait_for
-from cordwood.chaos.live.rows import ANSWERED, READ, Answered, Read, Rows
+from cordwood.chaos.live.rows import ANSWERED, READ, Answered, PolledRecord, RowsReader
 
 END_S = 90.0
 """Longer than a client's own timeouts."""
@@ -32,7 +32,7 @@ QUICK = (
 
 QUICK_READER = ("reconnect.backoff.ms=20", "reconnect.backoff.max.ms=200", "socket.timeout.ms=4000")
 
-Found = dict[int, list[tuple[int, Sent]]]
+Found = dict[int, list[tuple[int, SentRecord]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Clients:
         """Each producer's number and answer, as far as they have been read."""
         self._bootstrap, self._place = bootstrap, place
         self._producers: dict[int, subprocess.Popen[str]] = {}
-        self._rows: dict[int, Rows[Answered]] = {}
+        self._rows: dict[int, RowsReader[Answered]] = {}
         self._reader: subprocess.Popen[str] | None = None
         place.mkdir(parents=True)
 
@@ -69,7 +69,7 @@ class Clients:
         load = self.workload
         for number in range(load.producers):
             rows = self._place / f"producer-{number}"
-            self._rows[number] = Rows(rows, ANSWERED, Answered._make)
+            self._rows[number] = RowsReader(rows, ANSWERED, Answered._make)
             options = {"number": number, "per-second": load.per_second, "rows": rows}
             self._producers[number] = self._run("producer_program", options, load.settings)
         group = ["--group"] if load.is_group else []
@@ -92,7 +92,7 @@ class Clients:
         wait_for(are_all_served, seconds)
         return waited
 
-    def stop_sending(self) -> list[Anomaly]:
+    def stop_sending(self) -> list[BrokenPromise]:
         """End every producer once all its sends are answered. Return an anomaly for each that fails to."""
         anomalies = []
         for number, process in self._producers.items():
@@ -101,15 +101,17 @@ class Clients:
             except subprocess.TimeoutExpired:
                 output = f"it did not end within {END_S:.0f} s"
             if process.returncode or output.strip() != "0":
-                anomalies.append(Anomaly("unanswered", f"producer {number}: {output.strip() or 'it ended by itself'}"))
+                anomalies.append(
+                    BrokenPromise("unanswered", f"producer {number}: {output.strip() or 'it ended by itself'}")
+                )
         self._look()
         return anomalies
 
-    def stop_reading(self, found: Found) -> list[Read]:
+    def stop_reading(self, found: Found) -> list[PolledRecord]:
         """Wait until the reader has read to the end of `found`, and end it. Return all its rows."""
         assert self._reader is not None, "no reader was started"
-        rows = Rows(self._place / "reader", READ, Read._make)
-        reads: list[Read] = []
+        rows = RowsReader(self._place / "reader", READ, PolledRecord._make)
+        reads: list[PolledRecord] = []
         last: dict[int, int] = {}
 
         def is_at_the_end() -> bool:
@@ -123,7 +125,7 @@ class Clients:
         reads.extend(rows.news())
         return reads
 
-    def read_all(self, bootstrap: str | None = None, settings: Sequence[str] = QUICK_READER) -> list[Read]:
+    def read_all(self, bootstrap: str | None = None, settings: Sequence[str] = QUICK_READER) -> list[PolledRecord]:
         """Read every record from start to end with a new reader. Raises TimeoutError where the end is not reached."""
         path = self._place / f"whole-{time.monotonic_ns()}"
         reading = self._run("reader_program", {"rows": path}, settings, "--until-end", bootstrap=bootstrap)
@@ -139,7 +141,7 @@ class Clients:
         """Return all acknowledgements and failures so far."""
         ack_log = AckLog()
         for number, answer in self.answers:
-            sent = Sent(number, answer.partition, answer.number)
+            sent = SentRecord(number, answer.partition, answer.number)
             if answer.error:
                 ack_log.fail(sent, KafkaError(answer.error).str())
             else:
@@ -178,11 +180,11 @@ class Clients:
             )
 
 
-def by_partition(reads: Collection[Read], partitions: int) -> Found:
+def by_partition(reads: Collection[PolledRecord], partitions: int) -> Found:
     """Return the records of a whole read, by partition, in read order."""
     found: Found = {partition: [] for partition in range(partitions)}
     for read in reads:
         if not read.error:
-            sent = Sent(read.producer, read.named_partition, read.number)
+            sent = SentRecord(read.producer, read.named_partition, read.number)
             found[read.partition].append((read.offset, sent))
     return found

@@ -9,12 +9,12 @@ import typer
 from confluent_kafka import KafkaException
 
 from cordwood.chaos.live import polls, replica_logs
-from cordwood.chaos.live.ack_log import UNSAID
+from cordwood.chaos.live.ack_log import NO_RESPONSE
 from cordwood.chaos.live.brokers import NotInTime
 from cordwood.chaos.live.clients import Clients, Workload, by_partition
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.process import BrokerEnded, StillRuns
-from cordwood.chaos.live.report import Report
+from cordwood.chaos.live.report import RoundsReport
 
 SERVED_S = 30.0
 IN_SYNC_S = 60.0
@@ -30,10 +30,10 @@ class ClusterRounds:
 
     def __init__(self, name: str, cluster: LocalCluster, place: Path, workload: Workload, seed: int) -> None:
         self.cluster, self.workload, self.rng = cluster, workload, random.Random(seed)
-        self.report = Report(name)
+        self.report = RoundsReport(name)
         self.clients = Clients(cluster.bootstrap, workload, place / "clients")
 
-    def run(self, rounds: int, fault: Callable[["ClusterRounds"], None]) -> Report:
+    def run(self, rounds: int, fault: Callable[["ClusterRounds"], None]) -> RoundsReport:
         """Start everything, run the fault `rounds` times, and return the results.
 
         All processes have ended when this returns or raises.
@@ -87,7 +87,7 @@ class ClusterRounds:
         found = by_partition(whole, self.workload.partitions)
         ack_log = self.clients.ack_log()
         report.acknowledged, report.read = len(ack_log.acknowledged), sum(map(len, found.values()))
-        report.figures["acknowledged_without_offset"] = sum(at == UNSAID for at in ack_log.acknowledged.values())
+        report.figures["acknowledged_without_offset"] = sum(at == NO_RESPONSE for at in ack_log.acknowledged.values())
         report.anomalies += ack_log.compare(found)
         reads = self.clients.stop_reading(found)
         report.anomalies += (polls.compare_group if self.workload.is_group else polls.compare)(reads, found)

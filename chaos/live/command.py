@@ -13,17 +13,17 @@ import typer
 
 from cordwood.chaos.live import address_target, compose_target, local_target, run_summary
 from cordwood.chaos.live.campaign import WENT_WRONG, Campaign
-from cordwood.chaos.live.crowd import Load
-from cordwood.chaos.live.network import CannotCut
+from cordwood.chaos.live.crowd import ClusterLoad
+from cordwood.chaos.live.network import NetworkUnavailable
 from cordwood.chaos.live.options import workplace
 from cordwood.chaos.live.power_cut import CannotMount
-from cordwood.chaos.live.screen import Progress, screen
+from cordwood.chaos.live.screen import RunProgress, screen
 from cordwood.chaos.live.target import CannotHarm, Target, chosen
 from cordwood.chaos.live.verdict import judge
 from cordwood.chaos.recorded import RUN
 from cordwood.chaos.report.page import page
 from cordwood.chaos.report.place import writable
-from cordwood.chaos.results import Record, begun, ended
+from cordwood.chaos.results import ResultFile, begun, ended
 from cordwood.cluster.cli.exits import ExitCode, Failure
 
 LOCAL, COMPOSE, NONE, ALL = "local", "compose", "none", "all"
@@ -32,7 +32,7 @@ ANOMALIES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunOptions:
     """Options of one run."""
 
     target: str
@@ -41,10 +41,10 @@ class Run:
     left_out: Mapping[str, str]
     """Why each other fault is not possible on this target, where all faults were requested."""
     minutes: float
-    load: Load
+    load: ClusterLoad
     report: Path
     as_json: bool
-    record: Record | None = None
+    record: ResultFile | None = None
 
 
 def run(
@@ -71,20 +71,20 @@ def run(
         wanted, left_out = _faults(faults, target)
         if target == LOCAL:
             local_target.enter(wanted)
-        asked = Run(
+        asked = RunOptions(
             target=target,
             project=project or Path.cwd().name,
             faults=wanted,
             left_out=left_out,
             minutes=minutes,
-            load=Load(f"cordwood-chaos-{number}-{int(time.time())}", number, per_second=per_second),
+            load=ClusterLoad(f"cordwood-chaos-{number}-{int(time.time())}", number, per_second=per_second),
             report=writable(report or Path(f"cordwood-chaos-{number}.html")),
             as_json=as_json,
             record=begun(recorded, RUN, {"target": target, "minutes": minutes, "seed": number, "faults": faults}),
         )
         with workplace(keep) as place:
             is_whole = _carry_out(asked, place)
-    except (CannotHarm, CannotCut, CannotMount) as reason:
+    except (CannotHarm, NetworkUnavailable, CannotMount) as reason:
         raise Failure(f"{reason}.", ExitCode.USAGE) from None
     except WENT_WRONG as failure:
         raise Failure(f"the brokers did not start: {failure}") from None
@@ -106,7 +106,7 @@ def _faults(words: str, target: str) -> tuple[list[str], Mapping[str, str]]:
 
 
 @contextmanager
-def _opened(asked: Run, place: Path) -> Iterator[Target]:
+def _opened(asked: RunOptions, place: Path) -> Iterator[Target]:
     if asked.target == LOCAL:
         with local_target.opened(place, asked.faults, asked.minutes) as target:
             target.cluster.start()
@@ -118,9 +118,9 @@ def _opened(asked: Run, place: Path) -> Iterator[Target]:
         yield address_target.found(asked.target)
 
 
-def _carry_out(asked: Run, place: Path) -> bool:
+def _carry_out(asked: RunOptions, place: Path) -> bool:
     """Run the campaign, write the report and print the verdict. Return False where a promise was broken."""
-    progress = Progress()
+    progress = RunProgress()
     for name, reason in asked.left_out.items():
         progress.tell(f"{name} is left out: {reason}")
     with _opened(asked, place) as target:
@@ -133,7 +133,7 @@ def _carry_out(asked: Run, place: Path) -> bool:
                 verdict = judge(campaign)
         finally:
             campaign.crowd.kill()
-    asked.report.write_text(page(run_summary.story(campaign, verdict, lasted_s, asked.left_out)), encoding="utf-8")
+    asked.report.write_text(page(run_summary.run_report(campaign, verdict, lasted_s, asked.left_out)), encoding="utf-8")
     for anomaly in verdict.anomalies[:ANOMALIES_SHOWN]:
         typer.echo(f"{anomaly.kind}: {anomaly.sentence}")
     typer.echo(run_summary.sentence(campaign, verdict, lasted_s))

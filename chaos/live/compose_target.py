@@ -12,7 +12,7 @@ from docker.errors import DockerException
 from docker.models.containers import Container
 from docker.models.networks import Network
 
-from cordwood.chaos.live.broker_views import NoAnswer, brokers_seen_by
+from cordwood.chaos.live.broker_views import BrokerUnreachable, brokers_seen_by
 from cordwood.chaos.live.brokers import REPLICAS_MAX, LiveCluster
 from cordwood.chaos.live.faults import disks, links, processes
 from cordwood.chaos.live.faults.fault import Fault
@@ -85,7 +85,7 @@ class ContainerBroker:
     def _answers(self) -> bool:
         try:
             brokers_seen_by(self.address)
-        except NoAnswer:
+        except BrokerUnreachable:
             return False
         return True
 

@@ -20,7 +20,7 @@ LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class ClusterLoad:
     """The load on a cluster. Every consumer by assignment reads all partitions."""
 
     topic: str
@@ -33,10 +33,10 @@ class Load:
     members: int = 2
 
 
-class Crowd:
+class LiveClients:
     """The client processes, started once and stopped once. Their files are below `place`."""
 
-    def __init__(self, bootstrap: str, load: Load, place: Path) -> None:
+    def __init__(self, bootstrap: str, load: ClusterLoad, place: Path) -> None:
         self.load = load
         self._bootstrap, self._place = bootstrap, place
         self._processes: dict[str, subprocess.Popen[str]] = {}

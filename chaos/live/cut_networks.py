@@ -12,7 +12,7 @@ from cordwood.chaos.live import network
 from cordwood.chaos.live.clients import Workload
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.cluster_rounds import ClusterRounds
-from cordwood.chaos.live.network import CannotCut, Direction, Network
+from cordwood.chaos.live.network import Direction, NamespaceNetwork, NetworkUnavailable
 from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, chosen, workplace
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -24,7 +24,7 @@ BROKERS = 3
 class Scene:
     """The brokers by role at the start of the partition. `leader` leads one of the topic's partitions."""
 
-    links: Network
+    links: NamespaceNetwork
     leader: int
     other: int
     third: int
@@ -82,7 +82,7 @@ def main(
         run.run(rounds, fault).tell()
 
 
-def cut_and_heal(run: ClusterRounds, links: Network, cut: str, seconds: float) -> None:
+def cut_and_heal(run: ClusterRounds, links: NamespaceNetwork, cut: str, seconds: float) -> None:
     """Cut the network for `seconds`, restore it, and wait until all partitions take records and are in sync again."""
     leader = run.any_leader()
     other, third = run.rng.sample([id_ for id_ in links.ids if id_ != leader], 2)

@@ -16,9 +16,9 @@ import typer
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.chaos.live.ack_log import Anomaly
+from cordwood.chaos.live.ack_log import BrokenPromise
 from cordwood.chaos.live.process import BrokerEnded, BrokerProcess, run_cordwood
-from cordwood.chaos.live.skipping_reader import Place, read_what_is_served
+from cordwood.chaos.live.skipping_reader import RecordPosition, read_what_is_served
 
 TOPICS = {"flipped": 2, "beside": 1}
 RECORDS = 30
@@ -62,7 +62,7 @@ def main(
     Exits with 1 if one is not.
     """
     rng = random.Random(seed)
-    anomalies: list[Anomaly] = []
+    anomalies: list[BrokenPromise] = []
     with tempfile.TemporaryDirectory(prefix="cordwood-flips-") as place:
         pristine = Path(place) / "pristine"
         served = prepare(pristine, is_killed=killed)
@@ -77,7 +77,7 @@ def main(
         raise typer.Exit(1)
 
 
-def prepare(data: Path, *, is_killed: bool) -> dict[Place, bytes]:
+def prepare(data: Path, *, is_killed: bool) -> dict[RecordPosition, bytes]:
     """Fill a data directory through a broker, and stop the broker. Return the readable records."""
     broker = BrokerProcess(data)
     with broker:
@@ -111,28 +111,30 @@ def choose(data: Path, rng: random.Random) -> Flip:
     return Flip(path.relative_to(data), rng.randrange(tried), rng.randrange(8))
 
 
-def examine(pristine: Path, data: Path, flip: Flip, served: dict[Place, bytes]) -> Iterator[Anomaly]:
+def examine(pristine: Path, data: Path, flip: Flip, served: dict[RecordPosition, bytes]) -> Iterator[BrokenPromise]:
     """Yield the anomalies of a copy of the data after one flip."""
     shutil.rmtree(data, ignore_errors=True)
     shutil.copytree(pristine, data)
     flip.apply(data)
     verified = run_cordwood("log", "verify", str(data))
     if verified.returncode != 1 or str(flip.path) not in verified.stdout:
-        yield Anomaly("unnamed", f"{flip}: log verify said {verified.stdout.strip()} {verified.stderr.strip()}")
+        yield BrokenPromise("unnamed", f"{flip}: log verify said {verified.stdout.strip()} {verified.stderr.strip()}")
     try:
         with BrokerProcess(data) as broker:
             found = read_what_is_served(broker.address, partitions())
     except BrokerEnded as ended:
-        yield Anomaly("died", f"{flip}: {ended}")
+        yield BrokenPromise("died", f"{flip}: {ended}")
         return
     wrong = sorted(place for place, value in found.items() if served.get(place) != value)
     if wrong:
-        yield Anomaly("wrong-byte", f"{flip}: {wrong[0]} is not what was written")
+        yield BrokenPromise("wrong-byte", f"{flip}: {wrong[0]} is not what was written")
     lost = sorted(place for place in served if place not in found)
     if not flip.path.name.endswith(".log") and lost:
-        yield Anomaly("not-served", f"{flip}: {len(lost)} sound records, among them {lost[0]}")
+        yield BrokenPromise("not-served", f"{flip}: {len(lost)} sound records, among them {lost[0]}")
     elif len({(topic, partition) for topic, partition, _ in lost}) > 1 or len(lost) > LOST_MAX:
-        yield Anomaly("not-served", f"{flip}: {len(lost)} records from {lost[0]} to {lost[-1]}, most of them sound")
+        yield BrokenPromise(
+            "not-served", f"{flip}: {len(lost)} records from {lost[0]} to {lost[-1]}, most of them sound"
+        )
 
 
 def _commit_something(address: str) -> None:

@@ -13,7 +13,7 @@ from cordwood.chaos.live.clients import Workload
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.cluster_rounds import ClusterRounds
 from cordwood.chaos.live.flip import Flip
-from cordwood.chaos.live.lost_bytes import Harm, Removal, Shortening, Zeros
+from cordwood.chaos.live.lost_bytes import Harm, SegmentRemoval, Shortening, Zeros
 from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, chosen, workplace
 from cordwood.chaos.live.process import run_cordwood, wait_for
 from cordwood.cluster.broker.verify import verify
@@ -151,7 +151,7 @@ def choose(data: Path, kind: str, rng: random.Random) -> list[Harm]:
         case "short_segment":
             return [Shortening(name, rng.randrange(size))]
         case "missing_segment":
-            return [Removal(name, with_index=rng.random() < 0.5)]
+            return [SegmentRemoval(name, with_index=rng.random() < 0.5)]
         case _:
             positions = rng.sample(range(size), min(rng.randint(1, BYTES_MAX), size))
             return [Flip(name, position, rng.randrange(8)) for position in sorted(positions)]

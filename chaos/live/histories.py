@@ -12,7 +12,7 @@ from cordwood.chaos.history import HistoryBuilder, Outcome
 from cordwood.chaos.live.client_rows import NONE, PollKind, RowArray, SendKind
 from cordwood.chaos.live.polls import NEVER_TOLD
 from cordwood.chaos.live.replica_logs import TOPICS, batches_in
-from cordwood.chaos.produce_errors import Promise, promise_of
+from cordwood.chaos.produce_errors import ProduceGuarantee, guarantee_of
 from cordwood.chaos.workload import decode as value_in
 from cordwood.storage.records import decode
 
@@ -32,7 +32,7 @@ def add_sends(history: HistoryBuilder, producers: Sequence[RowArray]) -> None:
                 sends[sequence] = history.invoke(number, sequence, partition, at_ns, content=content)
             elif kind == SendKind.ACKNOWLEDGED:
                 history.ok(sends[sequence], offset if offset >= 0 else NONE, at_ns)
-            elif promise_of(error) is Promise.NEVER:
+            elif guarantee_of(error) is ProduceGuarantee.NEVER:
                 history.fail(sends[sequence], at_ns)
             else:
                 # librdkafka reports the answer to its last request only, not the answers to its earlier tries.

@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.chaos.live.ack_log import AckLog, Sent
+from cordwood.chaos.live.ack_log import AckLog, SentRecord
 from cordwood.chaos.live.process import wait_for
 
 ANSWER_S = 20.0
@@ -17,7 +17,7 @@ BURST = 20
 POLL_S = 0.005
 
 
-class Load:
+class ProducerLoad:
     """Some producers on one topic. `ack_log` has all their acknowledgements and failures."""
 
     def __init__(self, address: str, topic: str, partitions: int, producers: int, rng: random.Random) -> None:
@@ -54,7 +54,7 @@ class Load:
         """Return whether every record sent is answered within SETTLE_S."""
         return wait_for(lambda: not any(producer.flush(0.1) for producer in self._producers), SETTLE_S)
 
-    def read_back(self) -> dict[int, list[tuple[int, Sent]]]:
+    def read_back(self) -> dict[int, list[tuple[int, SentRecord]]]:
         """Return each partition's records from start to end. Raises TimeoutError where the end is not reached."""
         settings = {"bootstrap.servers": self._address, "group.id": "reader", "enable.auto.commit": False}
         consumer = Consumer({**settings, "auto.offset.reset": "error", "log_level": 0})
@@ -73,7 +73,7 @@ class Load:
             padding = self._padding[: self._rng.randrange(len(self._padding))]
             producer.produce(self._topic, sent.encode(), key=padding, partition=partition, on_delivery=self._told(sent))
 
-    def _told(self, sent: Sent) -> Any:
+    def _told(self, sent: SentRecord) -> Any:
         def answered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 self.ack_log.fail(sent, error.str())
@@ -84,14 +84,14 @@ class Load:
 
         return answered
 
-    def _read(self, consumer: Consumer) -> dict[int, list[tuple[int, Sent]]]:
+    def _read(self, consumer: Consumer) -> dict[int, list[tuple[int, SentRecord]]]:
         partitions = [TopicPartition(self._topic, partition) for partition in range(self._partitions)]
         bounds = [consumer.get_watermark_offsets(partition, timeout=ANSWER_S) for partition in partitions]
         due = {place.partition: end for place, (start, end) in zip(partitions, bounds, strict=True) if start < end}
         consumer.assign(
             [TopicPartition(self._topic, place, start) for place, (start, _) in enumerate(bounds) if place in due]
         )
-        found: dict[int, list[tuple[int, Sent]]] = {place.partition: [] for place in partitions}
+        found: dict[int, list[tuple[int, SentRecord]]] = {place.partition: [] for place in partitions}
         deadline = time.monotonic() + READ_S
         while due:
             if time.monotonic() > deadline:
@@ -100,7 +100,7 @@ class Load:
                 partition, offset, value = message.partition(), message.offset(), message.value()
                 if message.error() is not None or partition is None or offset is None or value is None:
                     continue
-                found[partition].append((offset, Sent.decode(value)))
+                found[partition].append((offset, SentRecord.decode(value)))
                 if due.get(partition) == offset + 1:
                     del due[partition]
         return found

@@ -12,7 +12,7 @@ from cordwood.chaos.live.faults import clocks, disks, links, processes
 from cordwood.chaos.live.faults.clocks import Clock
 from cordwood.chaos.live.faults.fault import Fault
 from cordwood.chaos.live.flip_replicas import KINDS, SETTINGS
-from cordwood.chaos.live.network import Network
+from cordwood.chaos.live.network import NamespaceNetwork
 from cordwood.chaos.live.power_cut import LoopFileSystem, MemoryFileSystem
 from cordwood.chaos.live.target import Target
 
@@ -38,7 +38,7 @@ def reasons() -> dict[str, str]:
 
 
 def enter(faults: Sequence[str]) -> None:
-    """Restart this program in its own network namespace where a fault needs one. Raises CannotCut."""
+    """Restart this program in its own network namespace where a fault needs one. Raises NetworkUnavailable."""
     if "partition" in faults:
         network.enter()
 
@@ -47,12 +47,12 @@ def enter(faults: Sequence[str]) -> None:
 def opened(place: Path, faults: Sequence[str], minutes: float) -> Iterator[Target]:
     """Yield the brokers, not started yet. Everything made here is removed at the end of the block.
 
-    Raises CannotMount, CannotCut.
+    Raises CannotMount, NetworkUnavailable.
     """
     ids = range(1, BROKERS + 1)
     with ExitStack() as stack:
         file_systems = _disks(place, faults, minutes, ids, stack)
-        nets = Network(ids) if "partition" in faults else None
+        nets = NamespaceNetwork(ids) if "partition" in faults else None
         times = {id_: Clock(place / f"clock-{id_}") for id_ in ids} if "clock-jump" in faults else {}
         cluster = LocalCluster(
             place,
@@ -75,7 +75,7 @@ def opened(place: Path, faults: Sequence[str], minutes: float) -> Iterator[Targe
 def _makers(
     cluster: LocalCluster,
     file_systems: Mapping[int, LoopFileSystem],
-    nets: Network | None,
+    nets: NamespaceNetwork | None,
     times: Mapping[int, Clock],
 ) -> Mapping[str, Callable[[], Fault]]:
     def partition() -> Fault:
@@ -88,7 +88,7 @@ def _makers(
         "rolling-restart": lambda: processes.RollingRestart(cluster),
         "partition": partition,
         "power-cut": lambda: disks.PowerCut(cluster, file_systems),
-        "disk-full": lambda: disks.DiskFull(file_systems),
+        "disk-full": lambda: disks.FullDisk(file_systems),
         "fsync-error": lambda: disks.SyncError(cluster, file_systems),
         "bit-flip": lambda: disks.BitFlip(cluster, tuple(KINDS)),
         "wipe": lambda: disks.Wipe(cluster, cluster.wiped),

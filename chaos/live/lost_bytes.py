@@ -49,7 +49,7 @@ class Shortening:
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class SegmentRemoval:
     """A missing segment, with or without its index."""
 
     path: Path

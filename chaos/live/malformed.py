@@ -24,9 +24,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-from cordwood.chaos.live.bystander import Bystander, Observed
+from cordwood.chaos.live.bystander import LiveBystander, Observed
 from cordwood.chaos.live.flood.watch import resident_mb
-from cordwood.chaos.live.malformed_senders import Tally, send_chunk
+from cordwood.chaos.live.malformed_senders import SenderTally, send_chunk
 from cordwood.chaos.live.wild_requests import TOPIC
 
 FRAMES_PER_CHUNK = 2000
@@ -44,7 +44,7 @@ SETTINGS = ("auto.create.topics.enable=false", "group.initial.rebalance.delay.ms
 class MalformedVerdict:
     """The flood's effects on the broker; `complaints` is empty where the broker passed."""
 
-    tally: Tally
+    tally: SenderTally
     observed: Observed
     seconds: float
     resident_mb: tuple[float, float]
@@ -61,10 +61,10 @@ def flood(
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
     for created in admin.create_topics([NewTopic(name, 1, 1) for name in (TOPIC, BYSTANDER_TOPIC)]).values():
         created.result(30)
-    bystander = Bystander(f"127.0.0.1:{port}", BYSTANDER_TOPIC)
+    bystander = LiveBystander(f"127.0.0.1:{port}", BYSTANDER_TOPIC)
     bystander.start()
     begin = time.monotonic()
-    tally = Tally()
+    tally = SenderTally()
     before = after = 0.0
     complaints: list[str] = []
     with multiprocessing.get_context("spawn").Pool(processes) as senders:

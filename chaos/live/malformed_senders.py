@@ -20,7 +20,7 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class SenderTally:
     """Counts over some connections."""
 
     taken: int = 0
@@ -30,8 +30,8 @@ class Tally:
     stalled: int = 0
     """Connections with neither an answer nor a close in time, for example after a request that may wait."""
 
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(
+    def __add__(self, other: "SenderTally") -> "SenderTally":
+        return SenderTally(
             self.taken + other.taken,
             self.connections + other.connections,
             self.closed_by_broker + other.closed_by_broker,
@@ -53,7 +53,7 @@ class Stalled(Exception):
         self.answers = answers
 
 
-def send(port: int, burst: Burst, kept_open: list[socket.socket]) -> Tally:
+def send(port: int, burst: Burst, kept_open: list[socket.socket]) -> SenderTally:
     """Send one connection's frames. Raises OSError where the broker accepts no connections."""
     connection = socket.create_connection(("127.0.0.1", port), CONNECT_S)
     connection.settimeout(ANSWER_S)
@@ -64,11 +64,11 @@ def send(port: int, burst: Burst, kept_open: list[socket.socket]) -> Tally:
         _exchange(connection, b"".join(burst.frames) + FENCE)
         taken = len(burst.frames)
         _send_last(connection, burst)
-        return Tally(taken + 1, 1)
+        return SenderTally(taken + 1, 1)
     except Ended as ended:
-        return Tally(min(taken + ended.answers, len(burst.frames)) + 1, 1, closed_by_broker=1)
+        return SenderTally(min(taken + ended.answers, len(burst.frames)) + 1, 1, closed_by_broker=1)
     except Stalled as stalled:
-        return Tally(min(taken + stalled.answers, len(burst.frames)), 1, stalled=1)
+        return SenderTally(min(taken + stalled.answers, len(burst.frames)), 1, stalled=1)
     finally:
         if burst.after is After.STAY:
             kept_open.append(connection)
@@ -116,11 +116,11 @@ def _exchange(connection: socket.socket, data: bytes, *, hangs_up: bool = False,
         raise Ended(answers) from None
 
 
-def send_chunk(work: tuple[int, str, int]) -> Tally:
+def send_chunk(work: tuple[int, str, int]) -> SenderTally:
     """Send one chunk: (port, seed, frames). Runs in a process of its own."""
     port, seed, frames = work
     kept_open: list[socket.socket] = []
-    tally = Tally()
+    tally = SenderTally()
     try:
         for burst in bursts(seed, frames):
             tally += send(port, burst, kept_open)

@@ -25,7 +25,7 @@ Direction = tuple[int, int]
 """The broker that sends, and the broker that does not receive."""
 
 
-class CannotCut(Exception):
+class NetworkUnavailable(Exception):
     """This machine or this user may not create networks."""
 
 
@@ -42,17 +42,17 @@ def why_not() -> str | None:
 def enter() -> None:
     """Restart this program in its own network namespace; return where it runs in one already.
 
-    Everything made in the namespace is removed when the program ends. Raises CannotCut.
+    Everything made in the namespace is removed when the program ends. Raises NetworkUnavailable.
     """
     if INSIDE in os.environ:
         return
     if reason := why_not():
-        raise CannotCut(reason)
+        raise NetworkUnavailable(reason)
     command = [*ENTERING, sys.executable, *sys.orig_argv[1:]]
     os.execvpe(command[0], command, {**os.environ, INSIDE: "1"})
 
 
-class Network:
+class NamespaceNetwork:
     """One namespace per broker, all connected through ours. Made once, by a program in its own namespace."""
 
     def __init__(self, ids: Iterable[int]) -> None:
@@ -134,4 +134,4 @@ def _name(id_: int) -> str:
 def _run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
-        raise CannotCut(f"{' '.join(command)} failed: {done.stderr.strip()}")
+        raise NetworkUnavailable(f"{' '.join(command)} failed: {done.stderr.strip()}")

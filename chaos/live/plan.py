@@ -11,7 +11,7 @@ JOINED_SHARE = 0.25
 """The share of faults that start while the previous fault is in progress."""
 
 
-class Aim(Enum):
+class TargetRole(Enum):
     """The role of the broker that a fault strikes."""
 
     LEADER = "leader"
@@ -22,7 +22,7 @@ class Aim(Enum):
     """All brokers together, where the fault allows it; else any broker."""
 
 
-AIMS = {Aim.LEADER: 4, Aim.CONTROLLER: 3, Aim.ANYONE: 2, Aim.EVERYONE: 1}
+AIMS = {TargetRole.LEADER: 4, TargetRole.CONTROLLER: 3, TargetRole.ANYONE: 2, TargetRole.EVERYONE: 1}
 """The relative frequency of each aim."""
 
 
@@ -31,7 +31,7 @@ class Step:
     """One fault. `is_joined`: the previous fault is not undone first. Times in seconds."""
 
     fault: str
-    aim: Aim
+    aim: TargetRole
     quiet_s: float
     hold_s: float
     is_joined: bool

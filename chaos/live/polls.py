@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from confluent_kafka import KafkaError
 
-from cordwood.chaos.live.ack_log import Anomaly, Sent
-from cordwood.chaos.live.rows import Read
+from cordwood.chaos.live.ack_log import BrokenPromise, SentRecord
+from cordwood.chaos.live.rows import PolledRecord
 
 NEVER_TOLD = {
     KafkaError._BAD_MSG: "served-damage",
@@ -16,7 +16,7 @@ NEVER_TOLD = {
 """Errors that a reader of committed records must never get, and the anomaly that each one shows."""
 
 
-def compare(reads: Iterable[Read], found: dict[int, list[tuple[int, Sent]]]) -> Iterator[Anomaly]:
+def compare(reads: Iterable[PolledRecord], found: dict[int, list[tuple[int, SentRecord]]]) -> Iterator[BrokenPromise]:
     """Yield the anomalies of one reader that was never reassigned.
 
     `found` has each partition's records at the end. A record that was readable at an offset must still be there.
@@ -31,18 +31,23 @@ def compare(reads: Iterable[Read], found: dict[int, list[tuple[int, Sent]]]) -> 
         place = f"offset {read.offset} of partition {read.partition}"
         expected = due.get(read.partition, read.offset)
         if read.offset > expected:
-            yield Anomaly("poll-skip", f"{place} came where {expected} was due")
+            yield BrokenPromise("poll-skip", f"{place} came where {expected} was due")
         elif read.offset < expected:
-            yield Anomaly("nonmonotonic-poll", f"{place} came where {expected} was due")
+            yield BrokenPromise("nonmonotonic-poll", f"{place} came where {expected} was due")
         due[read.partition] = read.offset + 1
-        sent, there = Sent(read.producer, read.named_partition, read.number), final.get((read.partition, read.offset))
+        sent, there = (
+            SentRecord(read.producer, read.named_partition, read.number),
+            final.get((read.partition, read.offset)),
+        )
         if there is None:
-            yield Anomaly("lost-write", f"{sent} was read at {place}, and nothing is there now")
+            yield BrokenPromise("lost-write", f"{sent} was read at {place}, and nothing is there now")
         elif there != sent:
-            yield Anomaly("inconsistent-offsets", f"{sent} was read at {place}, where {there} is now")
+            yield BrokenPromise("inconsistent-offsets", f"{sent} was read at {place}, where {there} is now")
 
 
-def compare_group(reads: Iterable[Read], found: dict[int, list[tuple[int, Sent]]]) -> Iterator[Anomaly]:
+def compare_group(
+    reads: Iterable[PolledRecord], found: dict[int, list[tuple[int, SentRecord]]]
+) -> Iterator[BrokenPromise]:
     """Yield the anomalies of a group that read all the time with default client settings: errors and missed records.
 
     A record may come again after a rebalance, because offsets are committed at an interval.
@@ -55,4 +60,6 @@ def compare_group(reads: Iterable[Read], found: dict[int, list[tuple[int, Sent]]
     for partition, records in sorted(found.items()):
         missed = [offset for offset, _ in records if (partition, offset) not in given]
         if missed:
-            yield Anomaly("unseen", f"{len(missed)} of partition {partition} were never read, the first at {missed[0]}")
+            yield BrokenPromise(
+                "unseen", f"{len(missed)} of partition {partition} were never read, the first at {missed[0]}"
+            )

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from confluent_kafka import KafkaError, Message, Producer
 
-from cordwood.chaos.live.ack_log import UNSAID, Sent
+from cordwood.chaos.live.ack_log import NO_RESPONSE, SentRecord
 from cordwood.chaos.live.rows import ANSWERED, Answered
 
 TICK_S = 0.01
@@ -68,7 +68,7 @@ class _Sending:
             self._next[partition] = number + 1
             self._producer.produce(
                 self._topic,
-                Sent(self._number, partition, number).encode(),
+                SentRecord(self._number, partition, number).encode(),
                 key=self._padding[:padding],
                 partition=partition,
                 on_delivery=self._told(partition, number, time.monotonic()),
@@ -80,7 +80,9 @@ class _Sending:
             code = 0 if error is None else error.code()
             self._write(
                 ANSWERED.pack(
-                    *Answered(partition, number, UNSAID if offset is None else offset, code, sent_at, time.monotonic())
+                    *Answered(
+                        partition, number, NO_RESPONSE if offset is None else offset, code, sent_at, time.monotonic()
+                    )
                 )
             )
 

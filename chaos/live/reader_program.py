@@ -9,8 +9,8 @@ from typing import Annotated, BinaryIO
 import typer
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from cordwood.chaos.live.ack_log import Sent
-from cordwood.chaos.live.rows import READ, Read
+from cordwood.chaos.live.ack_log import SentRecord
+from cordwood.chaos.live.rows import READ, PolledRecord
 
 ANSWER_S = 20.0
 STALLED_S = 60.0
@@ -86,9 +86,9 @@ def _row(message: Message) -> bytes:
     error, partition, offset, value = message.error(), message.partition(), message.offset(), message.value()
     if error is not None or partition is None or offset is None or value is None:
         typer.echo(f"{time.monotonic():.3f}: partition {partition}: {error}", err=True)
-        return READ.pack(*Read(-1, -1, -1, -1, -1, error.code() if error is not None else KafkaError._BAD_MSG))
-    sent = Sent.decode(value)
-    return READ.pack(*Read(partition, offset, sent.producer, sent.partition, sent.number, 0))
+        return READ.pack(*PolledRecord(-1, -1, -1, -1, -1, error.code() if error is not None else KafkaError._BAD_MSG))
+    sent = SentRecord.decode(value)
+    return READ.pack(*PolledRecord(partition, offset, sent.producer, sent.partition, sent.number, 0))
 
 
 if __name__ == "__main__":

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 
 import typer
 
-from cordwood.chaos.live.ack_log import Anomaly
+from cordwood.chaos.live.ack_log import BrokenPromise
 
 ANOMALIES_SHOWN = 20
 
 
 @dataclass(slots=True)
-class Report:
+class RoundsReport:
     """Results, filled during the rounds and printed by `tell`."""
 
     name: str
     rounds: int = 0
     acknowledged: int = 0
     read: int = 0
-    anomalies: list[Anomaly] = field(default_factory=list)
+    anomalies: list[BrokenPromise] = field(default_factory=list)
     times_s: dict[str, list[float]] = field(default_factory=dict)
     """Measured times, by what was measured."""
     figures: dict[str, float] = field(default_factory=dict)
@@ -45,14 +45,14 @@ class Report:
 
     def accuse(self, name: str, what: str) -> None:
         """Add an anomaly, with the number of the current round."""
-        self.anomalies.append(Anomaly(name, f"round {self.rounds + 1}: {what}"))
+        self.anomalies.append(BrokenPromise(name, f"round {self.rounds + 1}: {what}"))
 
     def limit(self, what: str, share: float, seconds: float) -> None:
         """Add an anomaly where quantile `share` of a measured time exceeds `seconds`."""
         times = self.times_s.get(what, [])
         if times and quantile(times, share) > seconds:
             measured = f"{quantile(times, share):.2f} s at p{share * 100:g}"
-            self.anomalies.append(Anomaly("slow", f"{what}: {measured}, where {seconds:g} s are allowed"))
+            self.anomalies.append(BrokenPromise("slow", f"{what}: {measured}, where {seconds:g} s are allowed"))
 
     def tell(self) -> None:
         """Print the results, and exit with 1 where a promise was broken."""

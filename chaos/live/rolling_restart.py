@@ -13,7 +13,7 @@ from cordwood.chaos.live.cluster_rounds import ClusterRounds
 from cordwood.chaos.live.flood.waits import MachineTime, Wait, stalls
 from cordwood.chaos.live.flood.watch import BrokerWatch
 from cordwood.chaos.live.options import Keep, PerSecond, Rounds, Seed, workplace
-from cordwood.chaos.live.report import Report, quantile
+from cordwood.chaos.live.report import RoundsReport, quantile
 from cordwood.chaos.live.silences import silences
 
 REST_S = 11.0
@@ -44,7 +44,7 @@ def main(
     report.tell()
 
 
-def restarts(place: Path, rounds: int, workload: Workload, seed: int, rest_s: float = 0.0) -> Report:
+def restarts(place: Path, rounds: int, workload: Workload, seed: int, rest_s: float = 0.0) -> RoundsReport:
     """Run all rounds. Report the longest silence of each partition and the longest acknowledgements."""
     cluster = LocalCluster(place)
     run = ClusterRounds("rolling_restart", cluster, place, workload, seed)
@@ -62,7 +62,7 @@ def restarts(place: Path, rounds: int, workload: Workload, seed: int, rest_s: fl
     return report
 
 
-def judge_silences(report: Report, found: Sequence[Wait], machine: MachineTime) -> None:
+def judge_silences(report: RoundsReport, found: Sequence[Wait], machine: MachineTime) -> None:
     """Report the longest silence of each partition, and accuse those that are the brokers' fault."""
     for partition in sorted({wait.kind for wait in found}):
         longest = max(wait.seconds for wait in found if wait.kind == partition)

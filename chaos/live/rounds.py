@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import typer
 
-from cordwood.chaos.live.ack_log import Anomaly
-from cordwood.chaos.live.load import Load
+from cordwood.chaos.live.ack_log import BrokenPromise
+from cordwood.chaos.live.load import ProducerLoad
 from cordwood.chaos.live.process import BrokerProcess
 
 TOPIC = "rounds"
@@ -25,7 +25,7 @@ class RoundVerdict:
     acknowledged: int
     found: int
     slowest_start_s: float
-    anomalies: list[Anomaly]
+    anomalies: list[BrokenPromise]
 
     def tell(self) -> None:
         """Print the result, and exit with 1 where a promise was broken."""
@@ -57,18 +57,20 @@ def run(
     Raises BrokerEnded where the broker does not come back.
     """
     slowest_start_s = broker.start()
-    load = Load(broker.address, TOPIC, partitions, producers, rng)
+    load = ProducerLoad(broker.address, TOPIC, partitions, producers, rng)
     load.create_topic()
-    anomalies: list[Anomaly] = []
+    anomalies: list[BrokenPromise] = []
     for number in range(rounds):
         if not load.run_until_served(SERVED_S):
-            anomalies.append(Anomaly("unavailable", f"round {number + 1}: nothing acknowledged for {SERVED_S:.0f} s"))
+            anomalies.append(
+                BrokenPromise("unavailable", f"round {number + 1}: nothing acknowledged for {SERVED_S:.0f} s")
+            )
         load.run_for(rng.uniform(*LOAD_S))
         crash()
         slowest_start_s = max(slowest_start_s, broker.start())
         told(number + 1)
     if not load.settle():
-        anomalies.append(Anomaly("unanswered", "some sends were never answered"))
+        anomalies.append(BrokenPromise("unanswered", "some sends were never answered"))
     found = load.read_back()
     anomalies += load.ack_log.compare(found)
     return RoundVerdict(

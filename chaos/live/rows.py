@@ -19,7 +19,7 @@ class Answered(NamedTuple):
     answered_at: float
 
 
-class Read(NamedTuple):
+class PolledRecord(NamedTuple):
     """One polled record, or an error: then `error` is its code and the other fields are -1."""
 
     partition: int
@@ -37,7 +37,7 @@ READ = struct.Struct("<iqiiqi")
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
-class Rows(Generic[Row]):
+class RowsReader(Generic[Row]):
     """A follower of a file of rows while another process writes it."""
 
     def __init__(self, path: Path, form: struct.Struct, make: Callable[[Iterable[Any]], Row]) -> None:

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from cordwood.chaos.checks import count_by_kind
 from cordwood.chaos.commit import commit
 from cordwood.chaos.live.campaign import Campaign
-from cordwood.chaos.live.verdict import Verdict
+from cordwood.chaos.live.verdict import RunVerdict
 from cordwood.chaos.report.series import longest_silence_s, series
 from cordwood.chaos.report.summary import RunReport
 
 
-def sentence(campaign: Campaign, verdict: Verdict, lasted_s: float) -> str:
+def sentence(campaign: Campaign, verdict: RunVerdict, lasted_s: float) -> str:
     """Return the verdict in one line."""
     kinds = count_by_kind(verdict.anomalies)
     found = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "no anomaly"
@@ -23,7 +23,7 @@ def sentence(campaign: Campaign, verdict: Verdict, lasted_s: float) -> str:
     )
 
 
-def summary(campaign: Campaign, verdict: Verdict, lasted_s: float) -> dict[str, object]:
+def summary(campaign: Campaign, verdict: RunVerdict, lasted_s: float) -> dict[str, object]:
     """Return the verdict for other programs. `trace_hash` is None: only a simulated run can be replayed exactly."""
     return {
         "seed": campaign.crowd.load.seed,
@@ -41,7 +41,7 @@ def summary(campaign: Campaign, verdict: Verdict, lasted_s: float) -> dict[str, 
     }
 
 
-def story(campaign: Campaign, verdict: Verdict, lasted_s: float, left_out: Mapping[str, str]) -> RunReport:
+def run_report(campaign: Campaign, verdict: RunVerdict, lasted_s: float, left_out: Mapping[str, str]) -> RunReport:
     """Return the contents of the report."""
     load = campaign.crowd.load
     return RunReport(

@@ -22,7 +22,7 @@ RECENT_S = 5.0
 PER_SECOND = 2
 
 
-class Progress:
+class RunProgress:
     """The events of a run so far. `screen` shows them on a terminal; without one, each line is printed."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Progress:
 
 
 @contextmanager
-def screen(campaign: Campaign, progress: Progress, minutes: float) -> Iterator[None]:
+def screen(campaign: Campaign, progress: RunProgress, minutes: float) -> Iterator[None]:
     """Keep the terminal, if there is one, up to date until the end of the block."""
     if not progress.console.is_terminal:
         yield
@@ -48,7 +48,7 @@ def screen(campaign: Campaign, progress: Progress, minutes: float) -> Iterator[N
 
 
 class _View:
-    def __init__(self, campaign: Campaign, progress: Progress, seconds: float) -> None:
+    def __init__(self, campaign: Campaign, progress: RunProgress, seconds: float) -> None:
         self._campaign, self._progress, self._seconds = campaign, progress, seconds
         self._tails = [Tail(path, SENDS) for path in campaign.crowd.producer_files]
         self._recent = np.empty(0, SENDS)

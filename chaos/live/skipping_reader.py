@@ -11,7 +11,7 @@ STALLED_S = 1.0
 """The time without a record after which an offset is skipped."""
 
 
-class Place(NamedTuple):
+class RecordPosition(NamedTuple):
     """A record's topic, partition and offset."""
 
     topic: str
@@ -19,9 +19,9 @@ class Place(NamedTuple):
     offset: int
 
 
-def read_what_is_served(address: str, partitions: Sequence[tuple[str, int]]) -> dict[Place, bytes]:
+def read_what_is_served(address: str, partitions: Sequence[tuple[str, int]]) -> dict[RecordPosition, bytes]:
     """Return every readable record, by its place."""
-    found: dict[Place, bytes] = {}
+    found: dict[RecordPosition, bytes] = {}
     for topic, partition in partitions:
         consumer = Consumer(_consumer_settings(address))
         try:
@@ -31,7 +31,7 @@ def read_what_is_served(address: str, partitions: Sequence[tuple[str, int]]) -> 
     return found
 
 
-def _read(consumer: Consumer, topic: str, partition: int, found: dict[Place, bytes]) -> None:
+def _read(consumer: Consumer, topic: str, partition: int, found: dict[RecordPosition, bytes]) -> None:
     start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)
     offset = start
     consumer.assign([TopicPartition(topic, partition, offset)])
@@ -40,7 +40,7 @@ def _read(consumer: Consumer, topic: str, partition: int, found: dict[Place, byt
         for message in consumer.consume(500, 0.1):
             read, value = message.offset(), message.value()
             if message.error() is None and read is not None and value is not None:
-                found[Place(topic, partition, read)] = value
+                found[RecordPosition(topic, partition, read)] = value
                 offset, moved_at = read + 1, time.monotonic()
         if time.monotonic() - moved_at > STALLED_S:
             offset, moved_at = offset + 1, time.monotonic()

@@ -13,12 +13,12 @@ from typing import Annotated
 import typer
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from cordwood.chaos.live.broker_views import NoAnswer, partitions_seen_by
+from cordwood.chaos.live.broker_views import BrokerUnreachable, partitions_seen_by
 from cordwood.chaos.live.brokers import NotInTime
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.options import Keep, Rounds, workplace
 from cordwood.chaos.live.process import BrokerEnded, wait_for
-from cordwood.chaos.live.report import Report
+from cordwood.chaos.live.report import RoundsReport
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -43,7 +43,7 @@ def main(
 
     Exits with 1 if a limit is exceeded.
     """
-    report = Report("thousand_partitions")
+    report = RoundsReport("thousand_partitions")
     with workplace(keep) as place:
         cluster = LocalCluster(place)
         try:
@@ -65,7 +65,7 @@ def main(
     report.tell()
 
 
-def create(cluster: LocalCluster, report: Report, partitions: int) -> None:
+def create(cluster: LocalCluster, report: RoundsReport, partitions: int) -> None:
     """Create the topic. Report when every broker saw every partition in sync, and when each had taken a record."""
     began = time.monotonic()
     cluster.create_topic(TOPIC, partitions)
@@ -74,7 +74,7 @@ def create(cluster: LocalCluster, report: Report, partitions: int) -> None:
     report.took(WRITTEN, time.monotonic() - began)
 
 
-def fail_over(cluster: LocalCluster, report: Report, victim: int) -> None:
+def fail_over(cluster: LocalCluster, report: RoundsReport, victim: int) -> None:
     """Kill a broker. Report when all partitions that it led have other leaders, and when all of them take records."""
     cluster.elect_preferred(TOPIC)
     led = cluster.led_by(victim, TOPIC)
@@ -99,7 +99,7 @@ def _are_led(survivors: Iterable[str], led: set[int], victim: int) -> bool:
     for address in survivors:
         try:
             views = partitions_seen_by(address)
-        except NoAnswer:
+        except BrokerUnreachable:
             return False
         if any(view.leader in (-1, victim) for view in views if view.topic == TOPIC and view.index in led):
             return False
@@ -123,7 +123,7 @@ def _produce_to(bootstrap: str, partitions: Iterable[int]) -> None:
         raise NotInTime(f"{len(missing)} partitions took no record within {FAILOVER_S:.0f} s")
 
 
-def _watch(cluster: LocalCluster, report: Report, seconds: float) -> None:
+def _watch(cluster: LocalCluster, report: RoundsReport, seconds: float) -> None:
     """Report the processor time and memory of each broker without load."""
     before = {id_: _cpu_s(broker.pid) for id_, broker in cluster.brokers.items()}
     time.sleep(seconds)

@@ -17,24 +17,26 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
 from cordwood.chaos.live.flood import attack
-from cordwood.chaos.live.flood.attack import Sent
+from cordwood.chaos.live.flood.attack import SentShots
 from cordwood.chaos.live.flood.scenarios import SCENARIOS, SETTINGS
-from cordwood.chaos.live.flood.stage import Stage
+from cordwood.chaos.live.flood.stage import FloodCluster
 from cordwood.chaos.live.flood.verdict import FloodVerdict
 from cordwood.chaos.live.options import Keep, Seed, workplace
 
 ALL = "all"
 SECONDS_PER_MINUTE = 60.0
 
-Attack = Callable[[Stage], Sent]
+Attack = Callable[[FloodCluster], SentShots]
 
 
-def flooded(place: Path, seed: int, seconds: float, processes: int = 2, brokers: int = 1) -> tuple[Sent, FloodVerdict]:
+def flooded(
+    place: Path, seed: int, seconds: float, processes: int = 2, brokers: int = 1
+) -> tuple[SentShots, FloodVerdict]:
     """Flood a new cluster, with a progress bar."""
     with Progress(BarColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as progress:
         bar = progress.add_task("flood", total=seconds)
 
-        def send(stage: Stage) -> Sent:
+        def send(stage: FloodCluster) -> SentShots:
             def show() -> None:
                 progress.update(bar, completed=min(progress.get_time() - began_s, seconds))
 
@@ -44,20 +46,20 @@ def flooded(place: Path, seed: int, seconds: float, processes: int = 2, brokers:
         return _attacked(place, brokers, send)
 
 
-def played(place: Path, name: str, brokers: int = 1) -> tuple[Sent, FloodVerdict]:
+def played(place: Path, name: str, brokers: int = 1) -> tuple[SentShots, FloodVerdict]:
     """Run a scenario on a new cluster."""
     return _attacked(place, brokers, lambda stage: attack.scenario(stage.aims(), name), SETTINGS.get(name))
 
 
-def repeated(place: Path, name: str, brokers: int = 1) -> tuple[Sent, FloodVerdict]:
+def repeated(place: Path, name: str, brokers: int = 1) -> tuple[SentShots, FloodVerdict]:
     """Repeat one shot of a flood on a new cluster."""
     return _attacked(place, brokers, lambda stage: attack.shot(stage.aims(), name))
 
 
 def _attacked(
     place: Path, brokers: int, send: Attack, settings: dict[str, str] | None = None
-) -> tuple[Sent, FloodVerdict]:
-    with Stage(place, brokers, settings) as stage:
+) -> tuple[SentShots, FloodVerdict]:
+    with FloodCluster(place, brokers, settings) as stage:
         sent = send(stage)
         return sent, stage.verdict(sent)
 
@@ -75,7 +77,7 @@ def main(
     console = Console(highlight=False, soft_wrap=True)
     has_failed = False
 
-    def tell(name: str, sent: Sent, verdict: FloodVerdict) -> bool:
+    def tell(name: str, sent: SentShots, verdict: FloodVerdict) -> bool:
         outcomes = Counter(shot.outcome.value for shot in sent.shots)
         counted = "".join(f"{count:,} requests {outcome}; " for outcome, count in outcomes.most_common())
         console.print(f"{name}: {counted}{verdict.figures}{sent.remark and f'; {sent.remark}'}", markup=False)

@@ -13,14 +13,14 @@ from cordwood.chaos.history import HistoryBuilder
 from cordwood.chaos.live import histories, replica_logs
 from cordwood.chaos.live.campaign import IN_SYNC_S, WENT_WRONG, Campaign, unavailable
 from cordwood.chaos.live.client_rows import POLLS, SENDS, RowArray, SendKind
-from cordwood.chaos.live.crowd import Load, rows_of
+from cordwood.chaos.live.crowd import ClusterLoad, rows_of
 from cordwood.chaos.report.series import Answers
 
 ANSWER_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RunVerdict:
     """Anomalies and counts of a run. `read` counts the records that consumers by assignment polled."""
 
     anomalies: list[Anomaly]
@@ -41,7 +41,7 @@ class LookedAt:
     sent_again: frozenset[histories.Place] = frozenset()
 
 
-def judge(campaign: Campaign) -> Verdict:
+def judge(campaign: Campaign) -> RunVerdict:
     """Stop the clients, and the brokers where their disks may be read. Return the verdict over the whole run."""
     crowd = campaign.crowd
     history = HistoryBuilder()
@@ -67,7 +67,7 @@ def judge(campaign: Campaign) -> Verdict:
     anomalies += histories.told_errors(polls + members)
     anomalies += histories.given_up(sends)
     answers = _answers(sends, campaign.began_s)
-    return Verdict(
+    return RunVerdict(
         anomalies=anomalies,
         acknowledged=int(answers.is_acknowledged.sum()),
         read=sum(map(histories.polled_count, polls)),
@@ -108,17 +108,17 @@ def _look_at_replicas(
     return LookedAt(len(data), again)
 
 
-def _reader(bootstrap: str, load: Load) -> Consumer:
+def _reader(bootstrap: str, load: ClusterLoad) -> Consumer:
     return Consumer({"bootstrap.servers": bootstrap, "group.id": load.topic, "log_level": 0})
 
 
-def _ends(reader: Consumer, load: Load) -> dict[int, int]:
+def _ends(reader: Consumer, load: ClusterLoad) -> dict[int, int]:
     """Return each partition's high watermark, after all producers have ended. Raises KafkaException."""
     places = (TopicPartition(load.topic, partition) for partition in range(load.partitions))
     return {place.partition: reader.get_watermark_offsets(place, timeout=ANSWER_S)[1] for place in places}
 
 
-def _committed(reader: Consumer, load: Load) -> dict[int, int]:
+def _committed(reader: Consumer, load: ClusterLoad) -> dict[int, int]:
     """Return the group's committed offsets by partition. Raises KafkaException."""
     places = [TopicPartition(load.topic, partition) for partition in range(load.partitions)]
     return {place.partition: place.offset for place in reader.committed(places, timeout=ANSWER_S) if place.offset >= 0}

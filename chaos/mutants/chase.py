@@ -18,13 +18,13 @@ import structlog
 
 import cordwood
 from cordwood.chaos.mutants.mutant import Scenario
-from cordwood.chaos.sim.group_scenario import group_story
-from cordwood.chaos.sim.log_scenario import log_story
-from cordwood.chaos.sim.quorum_scenario import quorum_story
-from cordwood.chaos.sim.replica_scenario import replica_story
+from cordwood.chaos.sim.group_scenario import run_group_scenario
+from cordwood.chaos.sim.log_scenario import run_log_scenario
+from cordwood.chaos.sim.quorum_scenario import run_quorum_scenario
+from cordwood.chaos.sim.replica_scenario import run_replica_scenario
 from cordwood.chaos.sim.run import run_seed
-from cordwood.chaos.sim.strict import StoryFailed
-from cordwood.chaos.sim.turns_scenario import turns_story
+from cordwood.chaos.sim.strict import ScenarioFailed
+from cordwood.chaos.sim.turns_scenario import run_turns_scenario
 
 SEED_CPU_S = 60.0
 """Processor seconds that a seed may take. A seed takes less than one second on the unchanged source."""
@@ -33,22 +33,22 @@ HOUR_S = 3600.0
 BROKERS_TROUBLE_S = 30.0
 
 
-def brokers_story(seed: int) -> float:
-    """Run the `brokers` scenario with one seed. Return the simulated seconds. Raises StoryFailed."""
+def brokers_scenario(seed: int) -> float:
+    """Run the `brokers` scenario with one seed. Return the simulated seconds. Raises ScenarioFailed."""
     run = run_seed(seed, BROKERS_TROUBLE_S)
     if not run.is_sound:
         first = run.findings[0]
-        raise StoryFailed(run.simulated_s) from AssertionError(f"{first.kind}: {first.sentence}")
+        raise ScenarioFailed(run.simulated_s) from AssertionError(f"{first.kind}: {first.sentence}")
     return run.simulated_s
 
 
-STORIES: dict[Scenario, Callable[[int], float]] = {
-    Scenario.LOGS: log_story,
-    Scenario.REPLICAS: replica_story,
-    Scenario.TURNS: turns_story,
-    Scenario.QUORUM: quorum_story,
-    Scenario.GROUPS: group_story,
-    Scenario.BROKERS: brokers_story,
+SCENARIOS: dict[Scenario, Callable[[int], float]] = {
+    Scenario.LOGS: run_log_scenario,
+    Scenario.REPLICAS: run_replica_scenario,
+    Scenario.TURNS: run_turns_scenario,
+    Scenario.QUORUM: run_quorum_scenario,
+    Scenario.GROUPS: run_group_scenario,
+    Scenario.BROKERS: brokers_scenario,
 }
 
 
@@ -70,7 +70,7 @@ class Chase:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ChaseLimits:
     """Limits of a chase that catches nothing: seeds, simulated hours, and real seconds."""
 
     seeds_max: int = 1_000_000
@@ -83,7 +83,7 @@ class Stuck(KeyboardInterrupt):
     """A seed took more than SEED_CPU_S. A KeyboardInterrupt, so that no error handler of a loop swallows it."""
 
 
-def chase(story: Callable[[int], float], limits: Limits) -> Chase:
+def chase(scenario: Callable[[int], float], limits: ChaseLimits) -> Chase:
     """Run a scenario with one seed after the other until a seed fails, or a limit is reached."""
     package, first = cordwood.__path__[0], limits.first_seed
     simulated_s, seed, end = 0.0, first - 1, time.monotonic() + limits.real_s
@@ -93,9 +93,9 @@ def chase(story: Callable[[int], float], limits: Limits) -> Chase:
         seed += 1
         signal.setitimer(signal.ITIMER_PROF, SEED_CPU_S)
         try:
-            simulated_s += story(seed)
+            simulated_s += scenario(seed)
         except (Exception, Stuck) as error:
-            simulated_s += error.at_s if isinstance(error, StoryFailed) else 0.0
+            simulated_s += error.at_s if isinstance(error, ScenarioFailed) else 0.0
             return Chase(package, seed - first + 1, simulated_s, seed, _sentence(error))
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
@@ -103,7 +103,7 @@ def chase(story: Callable[[int], float], limits: Limits) -> Chase:
 
 
 def _sentence(error: BaseException) -> str:
-    cause = error.__cause__ if isinstance(error, StoryFailed) and error.__cause__ is not None else error
+    cause = error.__cause__ if isinstance(error, ScenarioFailed) and error.__cause__ is not None else error
     frames = traceback.extract_tb(cause.__traceback__)
     place = f" in {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""
     return f"{type(cause).__name__}{place}: {cause}"[:WHAT_CHARS_MAX]
@@ -115,10 +115,10 @@ def _stop(*_: object) -> None:
 
 def main() -> None:
     """Run the scenario that is the first argument, with the limits in the second, as JSON."""
-    story, limits = sys.argv[1:]
+    scenario, limits = sys.argv[1:]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     signal.signal(signal.SIGPROF, _stop)
-    outcome = chase(STORIES[Scenario(story)], Limits(**json.loads(limits)))
+    outcome = chase(SCENARIOS[Scenario(scenario)], ChaseLimits(**json.loads(limits)))
     sys.stdout.write(json.dumps(asdict(outcome)) + "\n")
 
 

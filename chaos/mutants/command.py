@@ -18,7 +18,7 @@ from cordwood.chaos.mutants.hunt import Hunt, MutantOutcome
 from cordwood.chaos.mutants.killers import ROOT, PytestFile, pin, pinned
 from cordwood.chaos.mutants.mutant import Mutant, Stale
 from cordwood.chaos.mutants.search import search
-from cordwood.chaos.results import CannotRecord, Record
+from cordwood.chaos.results import CannotRecord, ResultFile
 from cordwood.cluster.cli.exits import ExitCode, Failure
 
 MINUTE_S = 60.0
@@ -61,7 +61,7 @@ def mutants(
     if is_pinning:
         raise typer.Exit(0 if asyncio.run(_pin_all(wanted)) else 1)
     try:
-        kept = None if recorded is None else Record(recorded, record.KIND, {"mutants": len(wanted)})
+        kept = None if recorded is None else ResultFile(recorded, record.KIND, {"mutants": len(wanted)})
         outcomes = asyncio.run(_hunt_all(wanted, jobs, kept, math.inf if minutes is None else minutes * MINUTE_S))
         if kept is not None and len(outcomes) == len(wanted):
             kept.end()
@@ -100,7 +100,7 @@ def _changed_files(commit: str) -> set[str]:
     return set(said.splitlines())
 
 
-async def _hunt_all(wanted: Sequence[Mutant], jobs: int, kept: Record | None, real_s: float) -> list[MutantOutcome]:
+async def _hunt_all(wanted: Sequence[Mutant], jobs: int, kept: ResultFile | None, real_s: float) -> list[MutantOutcome]:
     """Return the outcomes of all mutants begun in time, in their order: those of the record, and new ones."""
     known = {} if kept is None else record.outcomes(kept.rows)
     hunt, turn, end_s = Hunt(pinned()), asyncio.Semaphore(jobs), time.monotonic() + real_s

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import cordwood
-from cordwood.chaos.mutants.chase import Chase, Limits
+from cordwood.chaos.mutants.chase import Chase, ChaseLimits
 from cordwood.chaos.mutants.killers import ROOT, Killer, PytestFile, Seeds
 from cordwood.chaos.mutants.mutant import Mutant, Stale
 from cordwood.chaos.mutants.tested import Tested
 
 STDERR_LINES = 3
-STORY_S = 1800.0
+SCENARIO_S = 1800.0
 """Real seconds that a scenario may take for all its seeds."""
 TESTS_S = 300.0
 """Real seconds that test files may take; they need a few."""
@@ -88,12 +88,12 @@ class Hunt:
 
     async def told(self, mutant: Mutant, killer: Seeds) -> MutantOutcome:
         """Run a scenario on the mutant, seed after seed. Raises Stale, ChildFailed."""
-        found = await chase_copy(mutant, killer, Limits(seeds_max=killer.budget, real_s=STORY_S))
+        found = await chase_copy(mutant, killer, ChaseLimits(seeds_max=killer.budget, real_s=SCENARIO_S))
         counts: dict[str, Any] = {"seeds": found.seeds, "simulated_s": found.simulated_s}
         if not found.is_caught:
             verdict = MutantVerdict.UNDECIDED if found.is_cut_short else MutantVerdict.SURVIVED
             return MutantOutcome(mutant, killer, verdict, "", **counts)
-        healthy = await self._healthy_story(Seeds(killer.story, found.seed))
+        healthy = await self._healthy_scenario(Seeds(killer.scenario, found.seed))
         if healthy.is_caught:
             return MutantOutcome(
                 mutant, killer, MutantVerdict.UNFIT, f"it fails without it too: {healthy.what}", **counts
@@ -113,10 +113,10 @@ class Hunt:
             )
         return MutantOutcome(mutant, killer, MutantVerdict.CAUGHT, f"{found.failed.partition('::')[2]}: {found.what}")
 
-    def _healthy_story(self, killer: Seeds) -> asyncio.Task[Chase]:
+    def _healthy_scenario(self, killer: Seeds) -> asyncio.Task[Chase]:
         """Run the last of the seeds on the unchanged source, once: the same few seeds catch most mutants."""
         if killer not in self._healthy_seeds:
-            limits = Limits(first_seed=killer.budget, seeds_max=1)
+            limits = ChaseLimits(first_seed=killer.budget, seeds_max=1)
             self._healthy_seeds[killer] = asyncio.create_task(chase_copy(None, killer, limits))
         return self._healthy_seeds[killer]
 
@@ -130,9 +130,9 @@ class ChildFailed(Exception):
     """The child process on the copy ended without an outcome."""
 
 
-async def chase_copy(change: Mutant | None, killer: Seeds, limits: Limits) -> Chase:
+async def chase_copy(change: Mutant | None, killer: Seeds, limits: ChaseLimits) -> Chase:
     """Run `chase` on a copy of this package with the change in it, if any. Raises Stale or ChildFailed."""
-    arguments = (killer.story, json.dumps(asdict(limits)))
+    arguments = (killer.scenario, json.dumps(asdict(limits)))
     return Chase(**await _in_copy(change, "cordwood.chaos.mutants.chase", arguments, None))
 
 

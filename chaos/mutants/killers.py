@@ -32,11 +32,11 @@ class PytestFile:
 class Seeds:
     """A simulated scenario that fails on the mutant with one of the seeds 1 to `budget`."""
 
-    story: Scenario
+    scenario: Scenario
     budget: int
 
     def __str__(self) -> str:
-        return f"{self.story} 1..{self.budget}"
+        return f"{self.scenario} 1..{self.budget}"
 
 
 Killer = PytestFile | Seeds
@@ -46,8 +46,8 @@ def parsed(text: str) -> Killer:
     """Parse the text form of a killer. Raises ValueError."""
     if text.endswith(".py"):
         return PytestFile(text)
-    story, _, budget = text.partition(" 1..")
-    return Seeds(Scenario(story), int(budget))
+    scenario, _, budget = text.partition(" 1..")
+    return Seeds(Scenario(scenario), int(budget))
 
 
 def pinned() -> dict[str, Killer]:

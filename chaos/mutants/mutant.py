@@ -25,7 +25,7 @@ class Mutant:
     """`find` occurs exactly once in `file`, a path within the package, and is replaced by `replacement`.
 
     `rule` is the rule that the change breaks (by the numbers of docs/rules.md), `shows` the expected symptom, and
-    `story` the scenario to search if no test fails. The mutant's killer is in killers.json.
+    `scenario` the scenario to search if no test fails. The mutant's killer is in killers.json.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Mutant:
     replacement: str
     rule: str
     shows: str
-    story: Scenario = Scenario.REPLICAS
+    scenario: Scenario = Scenario.REPLICAS
 
     def applied_to(self, source: str) -> str:
         """Return the file with the change. Raises Stale."""

@@ -24,7 +24,7 @@ SEEDS_MAX = 100
 
 async def search(hunt: Hunt, mutant: Mutant) -> tuple[Killer, MutantOutcome] | None:
     """Return a killer with its seed budget, and its outcome; None where none was found. Raises Stale."""
-    for find in (_in_tests, _in_stories):
+    for find in (_in_tests, _in_scenarios):
         outcome = await find(hunt, mutant)
         if outcome is not None and outcome.verdict is MutantVerdict.CAUGHT:
             killer = outcome.killer
@@ -46,10 +46,10 @@ async def _in_tests(hunt: Hunt, mutant: Mutant) -> MutantOutcome | None:
     return None
 
 
-async def _in_stories(hunt: Hunt, mutant: Mutant) -> MutantOutcome | None:
+async def _in_scenarios(hunt: Hunt, mutant: Mutant) -> MutantOutcome | None:
     outcome = None
-    for story in dict.fromkeys((mutant.story, Scenario.BROKERS)):
-        outcome = await hunt.told(mutant, Seeds(story, SEEDS_MAX))
+    for scenario in dict.fromkeys((mutant.scenario, Scenario.BROKERS)):
+        outcome = await hunt.told(mutant, Seeds(scenario, SEEDS_MAX))
         if outcome.verdict is MutantVerdict.CAUGHT:
             return outcome
     return outcome

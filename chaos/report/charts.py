@@ -17,43 +17,43 @@ SPAN_PX_MIN = 2.0
 Scale = Linear | Logarithmic
 
 
-def timeline(story: RunReport) -> str:
+def timeline(report: RunReport) -> str:
     """Return the whole SVG."""
-    lanes = list(dict.fromkeys(span.fault for span in story.faults))
+    lanes = list(dict.fromkeys(span.fault for span in report.faults))
     top = GAP_PX // 2 + len(lanes) * LANE_PX
     panels: list[str] = []
     for draw in (_throughput, _latency, _unavailability):
-        panel, height = draw(story)
+        panel, height = draw(report)
         panels.append(f'<g transform="translate({LEFT_PX} {top + GAP_PX:g})">{panel}</g>')
         top += GAP_PX + height
-    shades = "".join(_shade(span, story.series, top) for span in story.faults)
-    rows = "".join(_lane(name, row, story) for row, name in enumerate(lanes))
+    shades = "".join(_shade(span, report.series, top) for span in report.faults)
+    rows = "".join(_lane(name, row, report) for row, name in enumerate(lanes))
     height = top + GAP_PX
     return (
         f'<svg id="timeline" viewBox="0 0 {WIDTH_PX} {height:g}" role="img" aria-label="Faults over time">'
         f'<g transform="translate({LEFT_PX} 0)">{shades}</g>{rows}{"".join(panels)}'
-        f'<g transform="translate({LEFT_PX} {top:g})">{_time_axis(story.series)}</g>'
+        f'<g transform="translate({LEFT_PX} {top:g})">{_time_axis(report.series)}</g>'
         f'<line id="cursor" y1="0" y2="{top:g}" visibility="hidden"/></svg>'
     )
 
 
-def _throughput(story: RunReport) -> tuple[str, int]:
-    values = story.series.acknowledged_per_s
+def _throughput(report: RunReport) -> tuple[str, int]:
+    values = report.series.acknowledged_per_s
     scale = linear_to(max(values), TALL_PX)
     area = _outline(values, scale, "throughput")
     return _panel("acknowledged records per second", scale, "{:,.0f}".format, area), TALL_PX
 
 
-def _latency(story: RunReport) -> tuple[str, int]:
-    known = [value for value in (*story.series.p50_ms, *story.series.p99_ms) if value is not None]
+def _latency(report: RunReport) -> tuple[str, int]:
+    known = [value for value in (*report.series.p50_ms, *report.series.p99_ms) if value is not None]
     scale = logarithmic_to(min(known, default=1), max(known, default=1000), TALL_PX)
-    lines = _line(story.series.p50_ms, scale, "p50") + _line(story.series.p99_ms, scale, "p99")
+    lines = _line(report.series.p50_ms, scale, "p50") + _line(report.series.p99_ms, scale, "p99")
     return _panel("acknowledged after, ms (p50, p99)", scale, "{:g}".format, lines), TALL_PX
 
 
-def _unavailability(story: RunReport) -> tuple[str, int]:
-    values = story.series.partitions_unserved
-    scale = Linear(story.partitions, LOW_PX)
+def _unavailability(report: RunReport) -> tuple[str, int]:
+    values = report.series.partitions_unserved
+    scale = Linear(report.partitions, LOW_PX)
     area = _outline(values, scale, "unserved")
     return _panel("partitions that acknowledge nothing", scale, "{:.0f}".format, area), LOW_PX
 
@@ -86,15 +86,15 @@ def _line(values: Sequence[float | None], scale: Scale, name: str) -> str:
     return f'<path class="{name}" d="{path}"/>'
 
 
-def _lane(name: str, row: int, story: RunReport) -> str:
+def _lane(name: str, row: int, report: RunReport) -> str:
     middle = GAP_PX // 2 + row * LANE_PX
     label = f'<text class="lane" x="{LEFT_PX - 8}" y="{middle + 13:g}" text-anchor="end">{escape(name)}</text>'
     bars = "".join(
         f'<rect class="fault" x="{LEFT_PX + left:.2f}" width="{width:.2f}" y="{middle + 3:g}" height="{LANE_PX - 6}">'
         f"<title>{escape(f'{clock(span.start_s)} to {clock(span.end_s)}: {span.what}')}</title></rect>"
-        for span in story.faults
+        for span in report.faults
         if span.fault == name
-        for left, width in (_extent(span, story.series),)
+        for left, width in (_extent(span, report.series),)
     )
     return label + bars
 

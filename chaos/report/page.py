@@ -16,29 +16,29 @@ TEMPLATE = "page.html"
 ANOMALIES_SHOWN = 200
 
 
-def page(story: RunReport) -> str:
+def page(report: RunReport) -> str:
     """Return the whole HTML document."""
     template = Template(files(__package__).joinpath(TEMPLATE).read_text(encoding="utf-8"))
     return template.substitute(
-        title=escape(f"Cordwood under faults: seed {story.seed}"),
-        mood="bad" if story.anomalies else "good",
-        sentence=escape(story.sentence),
-        seed=story.seed,
-        commit=escape(story.commit),
-        facts=_pairs(story.facts),
-        timeline=timeline(story),
-        anomalies=_anomalies(story),
-        faults="".join(map(_fault, story.faults)),
-        log=_log(story.log),
-        settings=_pairs(story.settings),
-        series=_series(story),
+        title=escape(f"Cordwood under faults: seed {report.seed}"),
+        mood="bad" if report.anomalies else "good",
+        sentence=escape(report.sentence),
+        seed=report.seed,
+        commit=escape(report.commit),
+        facts=_pairs(report.facts),
+        timeline=timeline(report),
+        anomalies=_anomalies(report),
+        faults="".join(map(_fault, report.faults)),
+        log=_log(report.log),
+        settings=_pairs(report.settings),
+        series=_series(report),
     )
 
 
-def _series(story: RunReport) -> str:
+def _series(report: RunReport) -> str:
     drawn = {"width_px": WIDTH_PX, "left_px": LEFT_PX, "plot_px": PLOT_PX}
     # The JSON has no strings from outside, so that it cannot end the script element around it.
-    return json.dumps(asdict(story.series) | drawn)
+    return json.dumps(asdict(report.series) | drawn)
 
 
 def _pairs(pairs: Mapping[str, str]) -> str:
@@ -56,11 +56,11 @@ def _log(lines: Sequence[str]) -> str:
     return f'<h2>What happened</h2><pre id="log">{escape(chr(10).join(lines))}</pre>'
 
 
-def _anomalies(story: RunReport) -> str:
-    if not story.anomalies:
+def _anomalies(report: RunReport) -> str:
+    if not report.anomalies:
         return "<p>None.</p>"
-    shown = "".join(map(_anomaly, story.anomalies[:ANOMALIES_SHOWN]))
-    more = len(story.anomalies) - ANOMALIES_SHOWN
+    shown = "".join(map(_anomaly, report.anomalies[:ANOMALIES_SHOWN]))
+    more = len(report.anomalies) - ANOMALIES_SHOWN
     return shown + (f"<p>And {more} more.</p>" if more > 0 else "")
 
 

@@ -5,21 +5,21 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.chaos.sim.kafka import Client, duration, message, part
+from cordwood.chaos.sim.kafka import SimulatedClient, duration, message, part
 from cordwood.cluster.kafka.api_keys import ApiKey
 
 PREPARED_S = 60.0
 RETRY_S = 0.2
 
 
-async def prepare(client: Client, partitions: int, replication_factor: int, min_isr: int) -> None:
+async def prepare(client: SimulatedClient, partitions: int, replication_factor: int, min_isr: int) -> None:
     """Create the topic. Raises TimeoutError if the cluster does not create it in time."""
     async with asyncio.timeout(PREPARED_S):
         while not await _asked(client, _topic(client.topic, partitions, replication_factor, min_isr)):
             await asyncio.sleep(RETRY_S)
 
 
-async def _asked(client: Client, request: Any) -> bool:
+async def _asked(client: SimulatedClient, request: Any) -> bool:
     try:
         answer = await client.ask(client.anybody(), request)
     except OSError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from cordwood.chaos.sim.chores import LOSSY_TOPIC, SIDE_TOPIC, Chore, Due
-from cordwood.chaos.sim.kafka import Client, duration, message, part
+from cordwood.chaos.sim.kafka import SimulatedClient, duration, message, part
 from cordwood.chaos.sim.plan import MIN_ISR, TOPIC
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.cluster.metadata.commands import BrokerId
@@ -41,7 +41,7 @@ Doing = Callable[[random.Random], Coroutine[Any, Any, bool]]
 class Administrator:
     """Executor of due chores, concurrently, until `is_resting`."""
 
-    def __init__(self, world: "World", client: Client) -> None:
+    def __init__(self, world: "World", client: SimulatedClient) -> None:
         self._world, self._client = world, client
         self.is_resting = False
         self.under_way = 0

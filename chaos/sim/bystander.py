@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from cordwood.chaos.history import UNKNOWN
 from cordwood.chaos.sim.consumer import FETCH_BYTES
 from cordwood.chaos.sim.host import BEGAN_MS
-from cordwood.chaos.sim.kafka import Client, duration, message, part
+from cordwood.chaos.sim.kafka import SimulatedClient, duration, message, part
 from cordwood.chaos.sim.producer import PRODUCE_TIMEOUT_S, Alarm
 from cordwood.chaos.workload import decode as value_in
 from cordwood.chaos.workload import encode as payload_of
@@ -23,10 +23,10 @@ READ_SHARE = 0.4
 ACKS = (-1, -1, 1, 0)
 
 
-class Bystander:
+class SimulatedBystander:
     """The client of one topic. The client runs as long as the cluster, whether the topic exists or not."""
 
-    def __init__(self, client: Client, alarm: Alarm) -> None:
+    def __init__(self, client: SimulatedClient, alarm: Alarm) -> None:
         self._client, self._alarm = client, alarm
         self._values = 0
 

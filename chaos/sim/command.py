@@ -15,9 +15,9 @@ from cordwood.chaos.report.place import writable
 from cordwood.chaos.results import begun, ended
 from cordwood.chaos.sim import run_summary
 from cordwood.chaos.sim.plan import Plan, plan_of
-from cordwood.chaos.sim.run import Run, run_plan
-from cordwood.chaos.sim.run_summary import Tally
-from cordwood.chaos.sim.schedule import Fault
+from cordwood.chaos.sim.run import SimulatedRun, run_plan
+from cordwood.chaos.sim.run_summary import RunTotals
+from cordwood.chaos.sim.schedule import ScheduledFault
 from cordwood.chaos.sim.shrink import shrunk
 from cordwood.cluster.cli.exits import ExitCode, Failure
 
@@ -62,7 +62,7 @@ def sim(
     chosen = [seed] if seed is not None else _chosen(seeds, minutes)
     asked = {"seeds": seed or seeds or "1..", **({} if minutes is None else {"minutes": minutes}), "seconds": seconds}
     record = begun(recorded, SIM, asked)
-    place, tally, run = _place(report), Tally(), None
+    place, tally, run = _place(report), RunTotals(), None
     for run in _in_time(chosen, minutes, seconds, tally):
         if not run.is_sound:
             _tell_failure(run)
@@ -88,7 +88,7 @@ def replay(
     plan, place, tally = plan_of(seed, seconds), _place(report), Tally()
     run = _timed(plan, _only(plan, faults), tally)
     typer.echo(run_summary.described(plan))
-    for line in run.story:
+    for line in run.events:
         typer.echo(line)
     _tell_findings(run)
     _write_report(run, tally, place, _again(plan, faults))
@@ -106,7 +106,7 @@ def _chosen(seeds: str | None, minutes: float | None) -> Sequence[int]:
     return range(int(first), int(last) + 1)
 
 
-def _in_time(seeds: Sequence[int], minutes: float | None, seconds: float, tally: Tally) -> Iterator[Run]:
+def _in_time(seeds: Sequence[int], minutes: float | None, seconds: float, tally: RunTotals) -> Iterator[SimulatedRun]:
     """Yield runs, at least one, and print progress at intervals."""
     told_s = 0.0
     for seed in seeds:
@@ -120,7 +120,7 @@ def _in_time(seeds: Sequence[int], minutes: float | None, seconds: float, tally:
             return
 
 
-def _timed(plan: Plan, faults: Sequence[Fault], tally: Tally) -> Run:
+def _timed(plan: Plan, faults: Sequence[ScheduledFault], tally: RunTotals) -> SimulatedRun:
     """Run a plan and add the run to the tally."""
     began_s = time.monotonic()
     run = run_plan(plan, faults)
@@ -128,7 +128,7 @@ def _timed(plan: Plan, faults: Sequence[Fault], tally: Tally) -> Run:
     return run
 
 
-def _only(plan: Plan, numbers: str | None) -> Sequence[Fault]:
+def _only(plan: Plan, numbers: str | None) -> Sequence[ScheduledFault]:
     """Return the faults of the plan, or those with these numbers, as `sim` prints them for a failure."""
     if numbers is None:
         return plan.faults
@@ -139,17 +139,17 @@ def _only(plan: Plan, numbers: str | None) -> Sequence[Fault]:
         raise Failure(f"--faults is {numbers!r}: the seed has faults 0 to {count - 1}.", ExitCode.USAGE) from None
 
 
-def _tell_failure(run: Run) -> None:
+def _tell_failure(run: SimulatedRun) -> None:
     """Print the replay command first, because later output may scroll it away."""
     typer.echo(f"seed {run.plan.seed} fails at commit {commit()}: {_again(run.plan)}")
     _tell_findings(run)
 
 
-def _tell_needed(run: Run) -> None:
+def _tell_needed(run: SimulatedRun) -> None:
     """Shrink the fault list of a failed run, and print the faults that the failure needs."""
     plan, kinds = run.plan, {finding.kind for finding in run.findings}
 
-    def fails(faults: Sequence[Fault]) -> bool:
+    def fails(faults: Sequence[ScheduledFault]) -> bool:
         return any(finding.kind in kinds for finding in run_plan(plan, faults).findings)
 
     typer.echo("looking for the faults that it takes …", err=True)
@@ -166,7 +166,7 @@ def _again(plan: Plan, numbers: str | None = None) -> str:
     return f"cordwood chaos replay --seed {plan.seed} --seconds {plan.seconds:g}{only}"
 
 
-def _tell_findings(run: Run) -> None:
+def _tell_findings(run: SimulatedRun) -> None:
     for finding in run.findings:
         typer.echo(f"  {finding.kind}: {finding.sentence}")
         for operation in finding.operations:
@@ -177,16 +177,16 @@ def _place(report: Path | None) -> Path | None:
     return None if report is None else writable(report)
 
 
-def _write_report(run: Run, tally: Tally, place: Path | None, again: str) -> None:
+def _write_report(run: SimulatedRun, tally: RunTotals, place: Path | None, again: str) -> None:
     """Write the report of a failed run, or of any run if `place` is given."""
     if place is None and not run.is_sound:
         place = writable(Path(f"cordwood-chaos-sim-{run.plan.seed}.html"))
     if place is not None:
-        place.write_text(page(run_summary.story(run, run_summary.sentence(tally), again)), encoding="utf-8")
+        place.write_text(page(run_summary.run_report(run, run_summary.sentence(tally), again)), encoding="utf-8")
         typer.echo(f"report: {place}", err=True)
 
 
-def _conclude(tally: Tally, last: Run, as_json: bool) -> None:
+def _conclude(tally: RunTotals, last: SimulatedRun, as_json: bool) -> None:
     """Print the verdict as one line, and as JSON on request. Exits with 1 if there are findings."""
     typer.echo(run_summary.sentence(tally))
     if as_json:

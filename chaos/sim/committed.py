@@ -13,7 +13,7 @@ Batch = tuple[int, int, int, int]
 """Base offset, end, checksum and leader epoch."""
 
 
-class Committed:
+class CommittedBatches:
     """Batches by base offset, and the position up to which each replica was compared."""
 
     def __init__(self, name: str) -> None:

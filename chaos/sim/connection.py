@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cordwood.chaos.sim.loop import Process
 
 if TYPE_CHECKING:
-    from cordwood.chaos.sim.network import Network
+    from cordwood.chaos.sim.network import SimulatedNetwork
 
 HIGH_WATER_BYTES = 64 << 10
 SOCKET_BUFFER_BYTES = 512 << 10
@@ -43,7 +43,7 @@ class End(asyncio.Transport):
     nobody = Context()
     """The context of the network's own callbacks, outside any process."""
 
-    def __init__(self, network: "Network", process: Process, context: Context, peer: tuple[str, int]) -> None:
+    def __init__(self, network: "SimulatedNetwork", process: Process, context: Context, peer: tuple[str, int]) -> None:
         self._socket = _Socket()
         super().__init__({"peername": peer, "socket": self._socket})
         self.process, self._network, self._context = process, network, context

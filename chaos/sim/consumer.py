@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN, HistoryBuilder, content_of
-from cordwood.chaos.sim.kafka import NO_EPOCH, Client, duration, message, part
+from cordwood.chaos.sim.kafka import NO_EPOCH, SimulatedClient, duration, message, part
 from cordwood.chaos.sim.producer import Alarm
 from cordwood.chaos.workload import decode as value_in
 from cordwood.cluster.kafka.api_keys import ApiKey
@@ -22,7 +22,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
-class Asked(NamedTuple):
+class FetchContext(NamedTuple):
     """The start time of a fetch, and the epoch of the leader that got it; BY_FOLLOWER for any replica."""
 
     at_ns: int
@@ -34,7 +34,7 @@ class Reader:
 
     def __init__(
         self,
-        client: Client,
+        client: SimulatedClient,
         number: int,
         partition: int,
         history: HistoryBuilder,
@@ -80,12 +80,12 @@ class Reader:
             client.did("read-from-any-replica")
         return await self.told(answer.responses[0].partitions[0], asked)
 
-    def asked(self) -> Asked:
+    def asked(self) -> FetchContext:
         """Return the parameters of a fetch that starts now."""
         epoch = BY_FOLLOWER if self._any_replica else self.client.leader_epochs[self.partition]
-        return Asked(self.client.now_ns, epoch)
+        return FetchContext(self.client.now_ns, epoch)
 
-    async def told(self, row: Any, asked: Asked) -> bool:
+    async def told(self, row: Any, asked: FetchContext) -> bool:
         """Process one partition of a Fetch response. Return False for an error code."""
         if row.error_code is ErrorCode.offset_out_of_range:
             await self._start_again()

@@ -18,7 +18,7 @@ Place = tuple[UUID, int]
 Found = Iterator[tuple[str, str]]
 
 
-class Holder(Protocol):
+class ReplicaHolder(Protocol):
     """A running broker with its replicas."""
 
     @property
@@ -40,7 +40,7 @@ def is_kept(disk: SimulatedDisk, log: Log) -> bool:
             length = segment.size if end == segment.end_offset else segment.locate(max(end, segment.base_offset))
         except DamagedLog:
             continue
-        if length and not disk.is_sure(segment.path, length):
+        if length and not disk.is_durable(segment.path, length):
             return False
     return True
 
@@ -54,7 +54,7 @@ def everybody_has(where: str, view: LeaderView) -> Found:
             yield "rule-5", f"{where} is committed up to {view.high_watermark}, and is known to have {has} on {member}"
 
 
-def followers_are_as_counted(brokers: Sequence[Holder], image: Image, places: Set[Place] | None = None) -> Found:
+def followers_are_as_counted(brokers: Sequence[ReplicaHolder], image: Image, places: Set[Place] | None = None) -> Found:
     """Check that each in-sync replica has what its leader counts, in the leader's epochs.
 
     `places` limits the check to these partitions.
@@ -71,7 +71,7 @@ def followers_are_as_counted(brokers: Sequence[Holder], image: Image, places: Se
                 yield from _members_are_as_counted(partition, agreed, by_id)
 
 
-def _members_are_as_counted(leader: Partition, agreed: PartitionImage, brokers: dict[int, Holder]) -> Found:
+def _members_are_as_counted(leader: Partition, agreed: PartitionImage, brokers: dict[int, ReplicaHolder]) -> Found:
     assert leader.view is not None, "it leads"
     for member in agreed.isr:
         counted, broker = leader.view.followers.get(member), brokers.get(member)

@@ -10,16 +10,16 @@ from cordwood.chaos.history import HistoryBuilder
 from cordwood.chaos.sim.actions import ACTIONS
 from cordwood.chaos.sim.admin import prepare
 from cordwood.chaos.sim.administrator import Administrator
-from cordwood.chaos.sim.bystander import Bystander
+from cordwood.chaos.sim.bystander import SimulatedBystander
 from cordwood.chaos.sim.chores import LOSSY_TOPIC, SIDE_TOPIC
 from cordwood.chaos.sim.consumer import Reader
 from cordwood.chaos.sim.group_member import SimulatedMember
 from cordwood.chaos.sim.host import KAFKA_PORT, host_name
 from cordwood.chaos.sim.inquiring import Inquirer
-from cordwood.chaos.sim.kafka import Client
+from cordwood.chaos.sim.kafka import SimulatedClient
 from cordwood.chaos.sim.loop import Process, SimulatedLoop
 from cordwood.chaos.sim.plan import MIN_ISR, REPLICATION_FACTOR, TOPIC, Plan
-from cordwood.chaos.sim.producer import Alarm, Producer, ProducerPlan
+from cordwood.chaos.sim.producer import Alarm, ProducerPlan, SimulatedProducer
 from cordwood.chaos.sim.seeking import Seeker
 from cordwood.chaos.workload import AppendWorkload
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 0.5
 
-Work = Callable[[Client], Coroutine[Any, Any, None]]
+Work = Callable[[SimulatedClient], Coroutine[Any, Any, None]]
 
 
-class Crowd:
+class SimulatedClients:
     """All clients of a run, with one shared history. Call `prepare`, then `begin`."""
 
     def __init__(self, loop: SimulatedLoop, plan: Plan, alarm: Alarm, leaders_end: Callable[[int], int]) -> None:
         self._loop, self._plan, self._alarm = loop, plan, alarm
         self.history = HistoryBuilder(leaders_end)
         self.hosts: list[str] = []
-        self.producers: list[Producer] = []
+        self.producers: list[SimulatedProducer] = []
         self.readers: list[Reader] = []
         self.members: list[SimulatedMember] = []
         self.administrator: Administrator | None = None
@@ -66,12 +66,12 @@ class Crowd:
     def administer(self, world: "World") -> None:
         """Start the administrator, and the clients of the topics that it creates and deletes."""
 
-        async def administering(client: Client) -> None:
+        async def administering(client: SimulatedClient) -> None:
             self.administrator = Administrator(world, client)
             await self.administrator.run(self._plan.chores)
 
-        async def standing_by(client: Client) -> None:
-            await Bystander(client, self._alarm).run()
+        async def standing_by(client: SimulatedClient) -> None:
+            await SimulatedBystander(client, self._alarm).run()
 
         self._start("administrator", administering)
         for topic in (SIDE_TOPIC, LOSSY_TOPIC):
@@ -83,7 +83,7 @@ class Crowd:
             return None
         administrator.is_resting = True
 
-        async def putting_right(client: Client) -> None:
+        async def putting_right(client: SimulatedClient) -> None:
             while administrator.under_way:
                 await asyncio.sleep(PATIENCE_S)
             await Administrator(world, client).put_right()
@@ -101,7 +101,7 @@ class Crowd:
         bootstrap = [(host_name(broker_id), KAFKA_PORT) for broker_id in self._plan.broker_ids]
 
         async def live() -> None:
-            await work(Client(name, topic, bootstrap, rng, self.did))
+            await work(SimulatedClient(name, topic, bootstrap, rng, self.did))
 
         return self._loop.create_task(live(), context=Process(name).context(), name=name)
 
@@ -109,8 +109,8 @@ class Crowd:
         partitions, rng = self._plan.partitions, random.Random(f"{self._plan.seed}/records of {number}")
         workload = AppendWorkload(number, partitions, rng, payload_bytes_max=plan.payload_bytes_max)
 
-        async def work(client: Client) -> None:
-            producer = Producer(client, plan, number, workload, self.history, partitions, self._alarm)
+        async def work(client: SimulatedClient) -> None:
+            producer = SimulatedProducer(client, plan, number, workload, self.history, partitions, self._alarm)
             self.producers.append(producer)
             await producer.run()
 
@@ -120,7 +120,7 @@ class Crowd:
         """Return a consumer program. Every second consumer reads from any replica (KIP-392)."""
         any_replica = number % 2 == 1
 
-        async def work(client: Client) -> None:
+        async def work(client: SimulatedClient) -> None:
             readers = [
                 Reader(client, number, partition, self.history, self._alarm, any_replica=any_replica)
                 for partition in range(self._plan.partitions)
@@ -131,19 +131,19 @@ class Crowd:
         return work
 
     def _seeking(self, number: int) -> Work:
-        async def work(client: Client) -> None:
+        async def work(client: SimulatedClient) -> None:
             await Seeker(client, number, self._plan.partitions, self.history, self._alarm).run()
 
         return work
 
     def _inquiring(self, number: int) -> Work:
-        async def work(client: Client) -> None:
+        async def work(client: SimulatedClient) -> None:
             await Inquirer(client, number, self._plan.partitions, self.history).run()
 
         return work
 
     def _taking_part(self, number: int) -> Work:
-        async def work(client: Client) -> None:
+        async def work(client: SimulatedClient) -> None:
             member = SimulatedMember(client, number, self._plan.partitions, self.history, self._alarm)
             self.members.append(member)
             await member.run()

@@ -8,7 +8,7 @@ from typing import NoReturn
 from weakref import WeakSet
 
 from cordwood.chaos.sim.entries import Directory, Tree, no_such_file
-from cordwood.chaos.sim.faults import Died, Faults, os_error
+from cordwood.chaos.sim.faults import Died, DiskFaults, os_error
 from cordwood.chaos.sim.pages import SECTOR_BYTES, Pages
 from cordwood.storage.disk import Bytes, File, Syncable
 from cordwood.storage.errors import SyncFailed
@@ -26,7 +26,7 @@ class SimulatedDisk:
     """
 
     def __init__(self, rng: random.Random, capacity_bytes: int = UNLIMITED_BYTES) -> None:
-        self.faults = Faults()
+        self.faults = DiskFaults()
         self.capacity_bytes = capacity_bytes
         self.rng = rng
         self.on_death: Callable[[], None] = _nothing
@@ -171,12 +171,12 @@ class SimulatedDisk:
         """Return the bytes that a program would read. Raises OSError."""
         return self.pages(path).seen.read(length, position)
 
-    def sure_content(self, path: str) -> bytes:
+    def durable_content(self, path: str) -> bytes:
         """Return the content that survives the worst possible power cut; empty if the file's name does not survive."""
         pages = self._tree.find_kept(path)
         return pages.kept.read(pages.kept.size, 0) if isinstance(pages, Pages) else b""
 
-    def is_sure(self, path: str, length: int) -> bool:
+    def is_durable(self, path: str, length: int) -> bool:
         """Return whether the first `length` bytes of a file, and its name, survive any power cut."""
         pages = self._tree.find_kept(path)
         return isinstance(pages, Pages) and pages is self._tree.find(path) and pages.is_kept(length)

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cordwood.chaos.sim.network import Network, Slowness
-from cordwood.chaos.sim.schedule import Kind
+from cordwood.chaos.sim.network import SimulatedNetwork, Slowness
+from cordwood.chaos.sim.schedule import FaultKind
 
 CLIENTS_SHARE = 0.3
 """The share of cut-off brokers that lose their clients too. A deposed leader that keeps them is the worst case."""
@@ -15,7 +15,7 @@ CLIENTS_SHARE = 0.3
 class Surrounding:
     """One broker's host, by name, and its peers."""
 
-    network: Network
+    network: SimulatedNetwork
     name: str
     others: Sequence[str]
     clients: Sequence[str]
@@ -64,10 +64,10 @@ def _some(around: Surrounding, dice: random.Random) -> Sequence[str]:
     return dice.sample([*around.others, *around.clients], dice.randint(1, len(around.others)))
 
 
-DISTURBANCES: dict[Kind, Callable[[Surrounding, random.Random], Sequence[str]]] = {
-    Kind.CUT_OFF: cut_off,
-    Kind.CUT_ONE_WAY: cut_one_way,
-    Kind.CUT_CLIENTS: cut_clients,
-    Kind.RESET: reset,
-    Kind.SLOW_LINK: slow_down,
+DISTURBANCES: dict[FaultKind, Callable[[Surrounding, random.Random], Sequence[str]]] = {
+    FaultKind.CUT_OFF: cut_off,
+    FaultKind.CUT_ONE_WAY: cut_one_way,
+    FaultKind.CUT_CLIENTS: cut_clients,
+    FaultKind.RESET: reset,
+    FaultKind.SLOW_LINK: slow_down,
 }

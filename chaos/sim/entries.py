@@ -25,7 +25,7 @@ Entry = tuple[Directory, str, Node | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Change:
+class EntryChange:
     """One create, rename or remove. Its entries reach the disk atomically."""
 
     entries: tuple[Entry, ...]
@@ -39,7 +39,7 @@ class Tree:
 
     def __init__(self) -> None:
         self.root = Directory()
-        self._unsynced: list[Change] = []
+        self._unsynced: list[EntryChange] = []
 
     def find(self, path: str) -> Node | None:
         node: Node = self.root
@@ -84,7 +84,7 @@ class Tree:
     def change(self, *entries: Entry) -> None:
         for directory, name, node in entries:
             _set(directory.seen, name, node)
-        self._unsynced.append(Change(entries))
+        self._unsynced.append(EntryChange(entries))
 
     def lose(self, path: str) -> None:
         """Remove a name immediately, from memory and from the disk."""
@@ -142,7 +142,7 @@ def _set(entries: dict[str, Node], name: str, node: Node | None) -> None:
         entries[name] = node
 
 
-def _keep(change: Change) -> None:
+def _keep(change: EntryChange) -> None:
     for directory, name, node in change.entries:
         _set(directory.kept, name, node)
 

@@ -28,8 +28,8 @@ from cordwood.chaos.report.summary import Span
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
 from cordwood.chaos.sim.disk import UNLIMITED_BYTES, SimulatedDisk
 from cordwood.chaos.sim.disturbances import DISTURBANCES, Surrounding
-from cordwood.chaos.sim.host import Host
-from cordwood.chaos.sim.schedule import Aim, Fault, Kind
+from cordwood.chaos.sim.host import SimulatedHost
+from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, TargetChoice
 from cordwood.chaos.sim.world import World
 
 HURT_S = 45.0
@@ -42,10 +42,17 @@ LOSS_SHARE = 0.5
 SETTLED_S = 2.5
 """The time after the last fault after which a redundant cluster has recovered: no session is about to expire."""
 LOSSES = ("file-missing", "file-shortened", "file-zeroed", "read-error")
-MOMENTARY = {Kind.RESTART, Kind.RESET, Kind.DIE_IN_WRITE, Kind.SYNC_ERROR, Kind.BIT_FLIP, Kind.CLOCK_JUMP}
+MOMENTARY = {
+    FaultKind.RESTART,
+    FaultKind.RESET,
+    FaultKind.DIE_IN_WRITE,
+    FaultKind.SYNC_ERROR,
+    FaultKind.BIT_FLIP,
+    FaultKind.CLOCK_JUMP,
+}
 """Kinds without a duration."""
 
-Strike = Callable[[Host, Fault, random.Random], None]
+Strike = Callable[[SimulatedHost, ScheduledFault, random.Random], None]
 
 
 @dataclass(slots=True)
@@ -71,23 +78,23 @@ class FaultInjector:
         """Hosts whose process dies in one of its next writes."""
         self._distrusted: set[int] = set()
         """Disks with a failed sync. Their page cache may show data that is not on disk, so they get no power cut."""
-        self._strikes: dict[Kind, Strike] = {
-            Kind.KILL: self._kill,
-            Kind.POWER_CUT: self._power_cut,
-            Kind.BLACKOUT: self._blackout,
-            Kind.PAUSE: self._pause,
-            Kind.RESTART: self._restart,
-            Kind.SLOW_DISK: self._slow_disk,
-            Kind.DIE_IN_WRITE: self._die_in_write,
-            Kind.SYNC_ERROR: self._sync_error,
-            Kind.DISK_FULL: self._disk_full,
-            Kind.BIT_FLIP: self._bit_flip,
-            Kind.WIPE: self._wipe,
-            Kind.CLOCK_JUMP: self._clock_jump,
+        self._strikes: dict[FaultKind, Strike] = {
+            FaultKind.KILL: self._kill,
+            FaultKind.POWER_CUT: self._power_cut,
+            FaultKind.BLACKOUT: self._blackout,
+            FaultKind.PAUSE: self._pause,
+            FaultKind.RESTART: self._restart,
+            FaultKind.SLOW_DISK: self._slow_disk,
+            FaultKind.DIE_IN_WRITE: self._die_in_write,
+            FaultKind.SYNC_ERROR: self._sync_error,
+            FaultKind.DISK_FULL: self._disk_full,
+            FaultKind.BIT_FLIP: self._bit_flip,
+            FaultKind.WIPE: self._wipe,
+            FaultKind.CLOCK_JUMP: self._clock_jump,
         }
         world.on_exit = self._exited
 
-    async def run(self, faults: Sequence[Fault]) -> None:
+    async def run(self, faults: Sequence[ScheduledFault]) -> None:
         """Strike each fault at its time, counted from now."""
         began_s = self._world.now_s
         for fault in faults:
@@ -95,7 +102,7 @@ class FaultInjector:
             self.strike(fault)
             self._world.look()
 
-    def strike(self, fault: Fault) -> None:
+    def strike(self, fault: ScheduledFault) -> None:
         """Strike one fault now, unless it would exceed what the promises tolerate."""
         dice = random.Random(fault.dice)
         host = self._target(fault.aim, dice)
@@ -107,7 +114,7 @@ class FaultInjector:
             self._world.note(f"{fault.kind.value} {host.name}")
             self._strikes.get(fault.kind, self._disturb)(host, fault, dice)
 
-    def _record(self, kind: Kind, now_s: float, until_s: float) -> None:
+    def _record(self, kind: FaultKind, now_s: float, until_s: float) -> None:
         """Record a fault in the history, for the check of availability bounds."""
         self._forget_healed()
         ends_s = [0.0, *(span.end_s for span in self.spans)]
@@ -126,7 +133,7 @@ class FaultInjector:
             host.resume()
             world.start(host.broker_id)
 
-    def _disturb(self, host: Host, fault: Fault, dice: random.Random) -> None:
+    def _disturb(self, host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
         """Strike one of the network faults."""
         world = self._world
         others = [other.name for other in world.hosts.values() if other is not host]
@@ -138,42 +145,42 @@ class FaultInjector:
 
         world.later(fault.lasts_s, heal)
 
-    def _kill(self, host: Host, fault: Fault, _dice: random.Random) -> None:
+    def _kill(self, host: SimulatedHost, fault: ScheduledFault, _dice: random.Random) -> None:
         self._take_down(host, host.kill, fault.lasts_s)
 
-    def _power_cut(self, host: Host, fault: Fault, _dice: random.Random) -> None:
+    def _power_cut(self, host: SimulatedHost, fault: ScheduledFault, _dice: random.Random) -> None:
         self._take_down(host, host.power_cut, fault.lasts_s)
 
-    def _blackout(self, _host: Host, fault: Fault, dice: random.Random) -> None:
+    def _blackout(self, _host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
         for host in self._world.hosts.values():
             self._take_down(host, self._harm(host), dice.uniform(0.1, fault.lasts_s))
 
-    def _pause(self, host: Host, fault: Fault, _dice: random.Random) -> None:
+    def _pause(self, host: SimulatedHost, fault: ScheduledFault, _dice: random.Random) -> None:
         host.pause()
         self._world.later(fault.lasts_s, host.resume)
 
-    def _restart(self, host: Host, _fault: Fault, _dice: random.Random) -> None:
+    def _restart(self, host: SimulatedHost, _fault: ScheduledFault, _dice: random.Random) -> None:
         host.terminate()
 
-    def _slow_disk(self, host: Host, fault: Fault, dice: random.Random) -> None:
+    def _slow_disk(self, host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
         host.speed.factor = dice.choice((10.0, 100.0, 500.0))
         self._world.later(fault.lasts_s, lambda: setattr(host.speed, "factor", 1.0))
 
-    def _die_in_write(self, host: Host, _fault: Fault, dice: random.Random) -> None:
+    def _die_in_write(self, host: SimulatedHost, _fault: ScheduledFault, dice: random.Random) -> None:
         self._dying[host.broker_id] = dice
         host.disk.faults.die_after(dice.randrange(30))
 
-    def _sync_error(self, host: Host, _fault: Fault, dice: random.Random) -> None:
+    def _sync_error(self, host: SimulatedHost, _fault: ScheduledFault, dice: random.Random) -> None:
         self._injure(host)
         self._failing[host.broker_id] = dice
         host.disk.faults.fail_next_sync(dice.choice(("", "/topics/", "/metadata/")))
 
-    def _disk_full(self, host: Host, fault: Fault, dice: random.Random) -> None:
+    def _disk_full(self, host: SimulatedHost, fault: ScheduledFault, dice: random.Random) -> None:
         disk = host.disk
         disk.leave_free(dice.choice((0, 1000, 60_000, 100_000)))
         self._world.later(fault.lasts_s, lambda: setattr(disk, "capacity_bytes", UNLIMITED_BYTES))
 
-    def _bit_flip(self, host: Host, _fault: Fault, dice: random.Random) -> None:
+    def _bit_flip(self, host: SimulatedHost, _fault: ScheduledFault, dice: random.Random) -> None:
         """Flip one bit of a written file. In a closed segment, lose more of the file with probability LOSS_SHARE."""
         disk = host.disk
         written = {path: len(disk.content(path).rstrip(b"\0")) for path in disk.files()}
@@ -208,32 +215,32 @@ class FaultInjector:
             case _:
                 disk.faults.fail_reads(path, position, position + 1)
 
-    def _wipe(self, host: Host, fault: Fault, _dice: random.Random) -> None:
+    def _wipe(self, host: SimulatedHost, fault: ScheduledFault, _dice: random.Random) -> None:
         self._injure(host)
         self._take_down(host, lambda: self._replace_disk(host), fault.lasts_s)
 
-    def _clock_jump(self, host: Host, _fault: Fault, dice: random.Random) -> None:
+    def _clock_jump(self, host: SimulatedHost, _fault: ScheduledFault, dice: random.Random) -> None:
         host.clock_jump_s += dice.uniform(-CLOCK_JUMP_S, CLOCK_JUMP_S)
 
-    def _target(self, aim: Aim, dice: random.Random) -> Host:
+    def _target(self, aim: TargetChoice, dice: random.Random) -> SimulatedHost:
         world = self._world
         anybody = world.hosts[dice.choice(world.plan.broker_ids)]
         match aim:
-            case Aim.LEADER:
+            case TargetChoice.LEADER:
                 return world.hosts.get(world.leader(dice.randrange(world.plan.partitions)), anybody)
-            case Aim.CONTROLLER:
+            case TargetChoice.CONTROLLER:
                 return world.hosts.get(world.controller(), anybody)
-            case Aim.ANYBODY:
+            case TargetChoice.ANYBODY:
                 return anybody
             case _:
                 assert_never(aim)
 
-    def _may_strike(self, kind: Kind, host: Host) -> bool:
+    def _may_strike(self, kind: FaultKind, host: SimulatedHost) -> bool:
         """Return whether a fault may strike: until all replicas are in sync again, only one disk may lose data."""
-        if kind in (Kind.SYNC_ERROR, Kind.BIT_FLIP, Kind.WIPE):
+        if kind in (FaultKind.SYNC_ERROR, FaultKind.BIT_FLIP, FaultKind.WIPE):
             self._forget_healed()
             return not self._injuries and self._world.is_redundant() and host.is_running
-        if kind is Kind.POWER_CUT:
+        if kind is FaultKind.POWER_CUT:
             return host.broker_id not in self._distrusted
         return True
 
@@ -246,23 +253,23 @@ class FaultInjector:
                 if now_s - injury.since_s < (TRUSTED_S if injury.is_trusted else HURT_S)
             }
 
-    def _injure(self, host: Host, *, is_trusted: bool = True) -> None:
+    def _injure(self, host: SimulatedHost, *, is_trusted: bool = True) -> None:
         self._injuries[host.broker_id] = _Injury(self._world.now_s, is_trusted)
 
-    def _harm(self, host: Host) -> Callable[[], None]:
+    def _harm(self, host: SimulatedHost) -> Callable[[], None]:
         return host.kill if host.broker_id in self._distrusted else host.power_cut
 
-    def _replace_disk(self, host: Host) -> None:
+    def _replace_disk(self, host: SimulatedHost) -> None:
         host.kill()
         host.insert_disk()
         self._distrusted.discard(host.broker_id)
 
-    def _take_down(self, host: Host, how: Callable[[], None], seconds: float) -> None:
+    def _take_down(self, host: SimulatedHost, how: Callable[[], None], seconds: float) -> None:
         self._world.held.add(host.broker_id)
         how()
         self._world.later(seconds, lambda: self._world.start(host.broker_id))
 
-    def _exited(self, host: Host) -> None:
+    def _exited(self, host: SimulatedHost) -> None:
         """Cut the power or replace the disk of a host whose process ended, if a fault planned it."""
         dice = self._dying.pop(host.broker_id, None)
         if dice is not None and dice.random() < 0.5:

@@ -22,7 +22,7 @@ class Died(BaseException):
 
 
 @dataclass(slots=True)
-class Faults:
+class DiskFaults:
     """Armed faults of one disk. A fault strikes the paths that contain its text; "" matches all."""
 
     _opens: list[tuple[str, int]] = field(default_factory=list)

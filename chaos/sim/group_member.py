@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from cordwood.chaos.history import HistoryBuilder, Outcome
 from cordwood.chaos.sim.consumer import Reader
-from cordwood.chaos.sim.kafka import Address, Client, duration, message, part
+from cordwood.chaos.sim.kafka import Address, SimulatedClient, duration, message, part
 from cordwood.chaos.sim.producer import Alarm
 from cordwood.cluster.kafka.api_keys import ApiKey
 
@@ -25,7 +25,9 @@ class Rejoin(Exception):
 class SimulatedMember:
     """One member program. `number` is its number among all consumers."""
 
-    def __init__(self, client: Client, number: int, partitions: int, history: HistoryBuilder, alarm: Alarm) -> None:
+    def __init__(
+        self, client: SimulatedClient, number: int, partitions: int, history: HistoryBuilder, alarm: Alarm
+    ) -> None:
         self._client, self._history, self._partitions = client, history, partitions
         self._readers = [
             Reader(client, number, partition, history, alarm, any_replica=False) for partition in range(partitions)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from cordwood.chaos.sim.replicas import ReplicaCluster, tell
+from cordwood.chaos.sim.replicas import ReplicaCluster, run_scenario
 from cordwood.chaos.sim.replication import NOW_MS, ReplicaBroker
 from cordwood.chaos.sim.strict import strictly
 from cordwood.cluster.config.settings import Settings
@@ -24,7 +24,7 @@ GROUP, PLACE = "group", ("flights", 0)
 OFFSETS_ID = UUID(int=8)
 SESSION_MS, REBALANCE_MS = 2_000, 3_000
 SETTINGS = GroupSettings(session_timeout_ms_min=1_000, new_member_join_timeout_ms=REBALANCE_MS)
-TROUBLE_S = 40.0
+FAULTS_S = 40.0
 LOOK_S = 0.02
 PATIENCE_S = 5.0
 PEACE_S = 60.0
@@ -33,23 +33,23 @@ MINE = b"mine"
 _T = TypeVar("_T")
 
 
-def group_story(seed: int) -> float:
+def run_group_scenario(seed: int) -> float:
     """Run faults for a while, then recovery. Committed offsets never go back, and former members commit nothing.
 
-    Returns the simulated seconds. Raises StoryFailed with the first failure as its cause, or AssertionError.
+    Returns the simulated seconds. Raises ScenarioFailed with the first failure as its cause, or AssertionError.
     """
-    return tell(lambda cluster: strictly(_story(cluster)), seed)
+    return run_scenario(lambda cluster: strictly(_scenario(cluster)), seed)
 
 
-async def _story(cluster: ReplicaCluster) -> None:
+async def _scenario(cluster: ReplicaCluster) -> None:
     cluster.sync_max_s = (0.01, 0.2)
     world = GroupWorld(cluster)
-    members = [Member(world, "anna"), Member(world, "ben"), Member(world, "static", "rack-1")]
+    members = [CountingMember(world, "anna"), CountingMember(world, "ben"), CountingMember(world, "static", "rack-1")]
     working = [asyncio.ensure_future(work) for work in (world.watch(), *(member.live() for member in members))]
-    end = asyncio.get_running_loop().time() + TROUBLE_S
+    end = asyncio.get_running_loop().time() + FAULTS_S
     while asyncio.get_running_loop().time() < end:
         await asyncio.sleep(cluster.rng.uniform(0.1, 3.0))
-        await world.happen()
+        await world.step()
         _must_be_well(working)
     await cluster.peace()
     told = world.told
@@ -122,7 +122,7 @@ class GroupWorld:
         owner = self._owners.setdefault(generation, name)
         assert owner == name, f"rule 10: {owner} and {name} both have the partition in generation {generation}"
 
-    async def happen(self) -> None:
+    async def step(self) -> None:
         """Apply one random fault, repair or stale commit."""
         cluster, rng = self.cluster, self.rng
         victim = rng.choice([int(self.partition.leader), *cluster.ids])
@@ -214,7 +214,7 @@ class GroupWorld:
         return coordinator
 
 
-class Member:
+class CountingMember:
     """A consumer that increments its committed offset while it owns the partition. Static with an `instance_id`."""
 
     def __init__(self, world: GroupWorld, name: str, instance_id: str | None = None) -> None:

@@ -21,16 +21,16 @@ DESCRIPTORS_MAX = 1 << 16
 """Open file limit of each broker. BEGAN_MS is the wall clock, in milliseconds, at the start of the run."""
 
 
-class Host:
+class SimulatedHost:
     """The machine of one broker. `on_exit` is called with a reason, in a sentence, when its process ends by itself."""
 
     def __init__(
         self,
-        network: Network,
+        network: SimulatedNetwork,
         settings: Settings,
         rng: random.Random,
         disk_s: tuple[float, float],
-        on_exit: Callable[["Host", str], None],
+        on_exit: Callable[["SimulatedHost", str], None],
     ) -> None:
         self.broker_id, self.name, self.settings = settings.node_id, host_name(settings.node_id), settings
         self.network, self.loop, self.rng, self._on_exit = network, network.loop, rng, on_exit

@@ -9,7 +9,7 @@ from kio.schema.types import BrokerId
 
 from cordwood.chaos.history import UNKNOWN, HistoryBuilder
 from cordwood.chaos.sim.host import BEGAN_MS
-from cordwood.chaos.sim.kafka import Client, message, part
+from cordwood.chaos.sim.kafka import SimulatedClient, message, part
 from cordwood.cluster.kafka.api_keys import ApiKey
 
 INTERVAL_S = 0.1
@@ -24,7 +24,7 @@ Question = Callable[[int, int], Awaitable[bool]]
 class Inquirer:
     """One client program. `number` is its number among all consumers."""
 
-    def __init__(self, client: Client, number: int, partitions: int, history: HistoryBuilder) -> None:
+    def __init__(self, client: SimulatedClient, number: int, partitions: int, history: HistoryBuilder) -> None:
         self._client, self._number, self._partitions, self._history = client, number, partitions, history
         self._questions: tuple[Question, ...] = (self._latest, self._earliest, self._by_time, self._by_epoch)
 

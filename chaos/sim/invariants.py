@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
-from cordwood.chaos.sim.committed import Committed
+from cordwood.chaos.sim.committed import CommittedBatches
 from cordwood.chaos.sim.counted import everybody_has, followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.images import changes_fit
-from cordwood.chaos.sim.left_behind import nobody_waits
+from cordwood.chaos.sim.left_behind import has_no_waiters
 from cordwood.chaos.sim.observed_offsets import ObservedOffsets
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.image import Image
@@ -31,7 +31,7 @@ Found = Iterator[tuple[str, str]]
 class Seen:
     """The state observed so far, to which later states are compared."""
 
-    committed: dict[Place, Committed] = field(default_factory=dict)
+    committed: dict[Place, CommittedBatches] = field(default_factory=dict)
     images: dict[int, Image] = field(default_factory=dict)
     newest: Image = field(default_factory=Image)
     leaders: dict[tuple[Place, int], int] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def look(brokers: list[Watched], disks: Mapping[int, SimulatedDisk], seen: Seen)
     moved: set[Place] = set()
     for broker in brokers:
         for partition in _accounted_for(broker):
-            if not nobody_waits(partition):
+            if not has_no_waiters(partition):
                 yield "promise-3", f"{_name(partition)} is led by broker {broker.broker_id} no more, and somebody waits"
             state = _state(broker, partition)
             if seen.states.get(partition) != state:
@@ -169,8 +169,8 @@ def _nothing_goes_back(broker: Watched, partition: Partition, seen: Seen) -> Fou
     seen.replicas[partition] = now
     where = f"{_name(partition)} on broker {broker.broker_id}"
     # A replica with a damaged end is truncated and fetched again. Until then it is in no in-sync set (rule 8).
-    is_mending = broker.damage.found > 0 and view is None
-    if now[0] < before[0] and not is_mending:
+    is_repairing = broker.damage.found > 0 and view is None
+    if now[0] < before[0] and not is_repairing:
         yield "rule-2", f"the watermark of {where} went from {before[0]} to {now[0]}"
     if now[1] < before[1]:
         yield "rule-3", f"the leader epoch of {where} went from {before[1]} to {now[1]}"
@@ -205,7 +205,7 @@ def _committed_is_final(broker: Watched, partition: Partition, disk: SimulatedDi
     place = _place(partition)
     committed = seen.committed.get(place)
     if committed is None:
-        committed = seen.committed[place] = Committed(_name(partition))
+        committed = seen.committed[place] = CommittedBatches(_name(partition))
     yield from committed.compare(broker.broker_id, partition, disk)
 
 

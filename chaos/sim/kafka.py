@@ -66,7 +66,7 @@ def part(api: ApiKey, name: str, /, **fields: Any) -> Any:
     return _classes(api)[name](**fields)
 
 
-class Line(asyncio.Protocol):
+class PipelinedConnection(asyncio.Protocol):
     """One connection with pipelined requests. Responses are matched by correlation id, in any order."""
 
     def __init__(self, client_id: str) -> None:
@@ -140,7 +140,7 @@ def _ignored(_what: str) -> None:
     """Do not count."""
 
 
-class Client:
+class SimulatedClient:
     """One client program: its connections, and its cached metadata of one topic."""
 
     def __init__(
@@ -158,8 +158,8 @@ class Client:
         self.leader_epochs: dict[int, int] = {}
         self._topic_id: UUID | None = None
         self._bootstrap = list(bootstrap)
-        self._lines: dict[Address, Line] = {}
-        self._dialling: dict[Address, asyncio.Task[Line]] = {}
+        self._lines: dict[Address, PipelinedConnection] = {}
+        self._dialling: dict[Address, asyncio.Task[PipelinedConnection]] = {}
         self._addresses: dict[int, Address] = {}
         self._leaders: dict[int, int] = {}
         self._replicas: dict[int, tuple[int, ...]] = {}
@@ -224,7 +224,7 @@ class Client:
         with contextlib.suppress(OSError):
             await self.refresh()
 
-    async def _line(self, address: Address) -> Line:
+    async def _line(self, address: Address) -> PipelinedConnection:
         """Return the one connection with a broker. A single connection keeps requests in order."""
         line = self._lines.get(address)
         if line is not None and line.is_open:
@@ -235,10 +235,12 @@ class Client:
             dialling.add_done_callback(lambda _: self._dialling.pop(address))
         return await asyncio.shield(dialling)
 
-    async def _dial(self, address: Address) -> Line:
+    async def _dial(self, address: Address) -> PipelinedConnection:
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
-                opened: tuple[Any, Line] = await self.loop.create_connection(lambda: Line(self.name), *address)
+                opened: tuple[Any, PipelinedConnection] = await self.loop.create_connection(
+                    lambda: PipelinedConnection(self.name), *address
+                )
         except TimeoutError:
             raise OSError("nobody took the call") from None
         _, self._lines[address] = opened

@@ -23,7 +23,7 @@ LATE_SHARES = 4
 """The number of metadata delays to allow for: the way there and back, and earlier requests."""
 
 
-def nobody_waits(partition: Partition) -> bool:
+def has_no_waiters(partition: Partition) -> bool:
     """Return whether the replica leads, or has no waiter of a leader's acknowledgement (promise 3)."""
     return partition.is_leader or not (partition._commit_waiters or partition._flush_waiters)
 
@@ -44,16 +44,16 @@ class LeftBehind:
         for broker in brokers:
             for partition in broker.replicas:
                 where = f"{partition.topic}/{partition.index} on broker {broker.broker_id}"
-                if not nobody_waits(partition):
+                if not has_no_waiters(partition):
                     yield f"promise 3: {where} leads no more, and somebody still waits for it"
-                yield from self._rows_of_what_was_cut(broker, partition.log)
+                yield from self._truncated_index_rows(broker, partition.log)
                 yield from self._failed_and_counted(where, broker, partition, metadata, now_s)
 
     def synced(self, disk: SimulatedDisk, path: str) -> None:
         """Check a path that a disk has synced."""
         self._found.extend(batches_without_epochs(disk, path))
 
-    def _rows_of_what_was_cut(self, broker: ReplicaBroker, log: Log) -> Iterator[str]:
+    def _truncated_index_rows(self, broker: ReplicaBroker, log: Log) -> Iterator[str]:
         before, self._ends[log] = self._ends.get(log, 0), log.log_end
         if log.log_end < before and not broker.is_silent and not broker.disk.has_lied:
             yield from unproven(broker.disk, log.directory)

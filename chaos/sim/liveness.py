@@ -54,7 +54,11 @@ async def come_together(world: World) -> None:
     replicas = _Replicas(world)
     # Check the replicas again with their bytes: newly detected damage takes a replica out until it is repaired.
     await _until(
-        world, replicas.are_whole, "all damage to be repaired", lambda: f"{replicas.damage} {world.state()}", MENDED_S
+        world,
+        replicas.are_complete,
+        "all damage to be repaired",
+        lambda: f"{replicas.damage} {world.state()}",
+        MENDED_S,
     )
     replicas.write_down()
 
@@ -132,7 +136,7 @@ class _Replicas:
         self.damage = ""
         """The first replica that cannot be read, with the error."""
 
-    def are_whole(self) -> bool:
+    def are_complete(self) -> bool:
         return self._world.is_redundant() and _all_equal(self._world) and self._are_readable()
 
     def _are_readable(self) -> bool:

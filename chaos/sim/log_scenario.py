@@ -18,7 +18,7 @@ from cordwood.chaos.sim.strict import strictly
 from cordwood.chaos.sim.values import batch_of, values_between
 from cordwood.replication.flusher import Flushable, Flusher
 from cordwood.replication.log_directory import LogDirectory
-from cordwood.replication.partition import Partition, Place
+from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.truncation import finish, full_truncation, prepare, truncation_to
@@ -29,17 +29,17 @@ from cordwood.storage.state import write_checkpoint
 
 STEPS = 150
 STEP_S = 0.2
-PLACE = Place("t", 0, UUID(int=7))
+PLACE = TopicIdPartition("t", 0, UUID(int=7))
 BURST_MAX = 60
 STEPS_TO_LIVE_MAX = 25
 
 
-def log_story(seed: int) -> float:
-    """Run the scenario. Return the simulated seconds. Raises StoryFailed with the first failure as its cause."""
-    return run(strictly(_story(seed)))
+def run_log_scenario(seed: int) -> float:
+    """Run the scenario. Return the simulated seconds. Raises ScenarioFailed with the first failure as its cause."""
+    return run(strictly(_scenario(seed)))
 
 
-async def _story(seed: int) -> float:
+async def _scenario(seed: int) -> float:
     life = Life(random.Random(seed))
     life.open()
     for _ in range(STEPS):

@@ -208,11 +208,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.network.listen(factory, host, port, start_serving)
 
 
-def run(story: Coroutine[Any, Any, _T], trace: Trace | None = None) -> _T:
+def run(scenario: Coroutine[Any, Any, _T], trace: Trace | None = None) -> _T:
     """Run a coroutine to its end in simulated time. Processes that still run then are abandoned."""
     loop = SimulatedLoop(trace)
     try:
-        return loop.run_until_complete(story)
+        return loop.run_until_complete(scenario)
     finally:
         loop.abandon_tasks()
         loop.close()

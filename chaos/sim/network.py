@@ -26,7 +26,7 @@ class Slowness:
     bytes_per_second: float
 
 
-class Network:
+class SimulatedNetwork:
     """The network of one SimulatedLoop. Equal seeds and calls give equal runs."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Network:
         loop.network = self
         self.split_share = 0.0
         """The share of writes that arrive in two parts."""
-        self._servers: dict[tuple[str, int], Server] = {}
+        self._servers: dict[tuple[str, int], SimulatedServer] = {}
         self._ends: dict[End, None] = {}
         self._cuts: dict[Way, int] = {}
         self._cut_count = 0
@@ -97,12 +97,12 @@ class Network:
                 due_s = self.loop.passed_s + self.delay_s(host, end.process.host)
                 self.loop.call_at(due_s, end.lose, ConnectionResetError(), context=end.nobody)
 
-    def listen(self, factory: Factory, host: str, port: int, start_serving: bool = True) -> "Server":
+    def listen(self, factory: Factory, host: str, port: int, start_serving: bool = True) -> "SimulatedServer":
         if (host, port) in self._servers:
             raise OSError(98, f"{host}:{port} is in use")
         if host in self._dark:
             self.power_on(host)
-        self._servers[host, port] = server = Server(self, factory, (host, port), start_serving)
+        self._servers[host, port] = server = SimulatedServer(self, factory, (host, port), start_serving)
         return server
 
     async def connect(self, factory: Factory, host: str, port: int) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
@@ -122,7 +122,7 @@ class Network:
         ours.protocol.connection_made(ours)
         return ours, ours.protocol
 
-    def close_server(self, server: "Server") -> None:
+    def close_server(self, server: "SimulatedServer") -> None:
         self._servers.pop(server.address, None)
 
     def forget(self, end: End) -> None:
@@ -152,10 +152,10 @@ def current_process() -> Process:
     return process
 
 
-class Server:
+class SimulatedServer:
     """A stand-in for an asyncio.Server and its one socket."""
 
-    def __init__(self, network: Network, factory: Factory, address: tuple[str, int], is_serving: bool) -> None:
+    def __init__(self, network: SimulatedNetwork, factory: Factory, address: tuple[str, int], is_serving: bool) -> None:
         self._network, self.factory, self.address, self.is_serving = network, factory, address, is_serving
         self.process = current_process()
         self.sockets = [self]

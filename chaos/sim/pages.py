@@ -6,7 +6,7 @@ SECTOR_BYTES = 512
 """The unit that a disk writes atomically."""
 
 
-class Content:
+class SparseContent:
     """Bytes with implicit zeros from their end to `size`, so that preallocation costs no memory."""
 
     __slots__ = ("data", "size")
@@ -32,8 +32,8 @@ class Content:
         del self.data[size:]
         self.size = size
 
-    def copy(self) -> "Content":
-        return Content(self.data, self.size)
+    def copy(self) -> "SparseContent":
+        return SparseContent(self.data, self.size)
 
 
 class Pages:
@@ -43,13 +43,13 @@ class Pages:
     ext4. Only a power cut shows the loss.
     """
 
-    __slots__ = ("_rotten", "_unsynced", "is_cached", "kept", "seen")
+    __slots__ = ("_corrupt", "_unsynced", "is_cached", "kept", "seen")
 
     def __init__(self) -> None:
-        self.seen = Content()
-        self.kept = Content()
+        self.seen = SparseContent()
+        self.kept = SparseContent()
         self._unsynced: list[tuple[int, int]] = []
-        self._rotten: set[int] = set()
+        self._corrupt: set[int] = set()
         """Bytes with a flipped bit that were not written since."""
         self.is_cached = True
 
@@ -61,15 +61,15 @@ class Pages:
         """Return whether the first `length` bytes on disk equal those in the page cache."""
         return self.seen.read(length, 0) == self.kept.read(length, 0)
 
-    def is_rotten(self, start: int, end: int) -> bool:
+    def is_corrupt(self, start: int, end: int) -> bool:
         """Return whether any of these bytes is corrupted. Some header fields are covered by no checksum."""
-        return any(start <= position < end for position in self._rotten)
+        return any(start <= position < end for position in self._corrupt)
 
     def write(self, content: bytes, position: int) -> None:
         self.seen.write(content, position)
         self._touch(position, position + len(content))
-        if self._rotten:
-            self._rotten = {rotten for rotten in self._rotten if not position <= rotten < position + len(content)}
+        if self._corrupt:
+            self._corrupt = {corrupt for corrupt in self._corrupt if not position <= corrupt < position + len(content)}
 
     def reserve(self, size: int) -> None:
         self.seen.size = max(self.seen.size, size)
@@ -78,7 +78,7 @@ class Pages:
         if size < len(self.seen.data):
             self._touch(size, len(self.seen.data))
         self.seen.resize(size)
-        self._rotten = {rotten for rotten in self._rotten if rotten < size}
+        self._corrupt = {corrupt for corrupt in self._corrupt if corrupt < size}
 
     def sync(self) -> None:
         for start, end in self._unsynced:
@@ -97,7 +97,7 @@ class Pages:
         for content in (self.seen, self.kept):
             if position < content.size:
                 content.write(bytes([content.read(1, position)[0] ^ (1 << bit)]), position)
-        self._rotten.add(position)
+        self._corrupt.add(position)
 
     def zero(self, position: int, length: int) -> None:
         """Zero a range on disk and in the page cache. Raises IndexError outside the file."""
@@ -105,14 +105,14 @@ class Pages:
             raise IndexError(f"bytes {position} to {position + length} of a file of {self.seen.size}")
         for content in (self.seen, self.kept):
             content.write(bytes(max(min(length, content.size - position), 0)), position)
-        self._rotten.update(range(position, position + length))
+        self._corrupt.update(range(position, position + length))
 
     def shorten(self, size: int) -> None:
         """Remove everything from byte `size` on, on disk and in the page cache."""
         for content in (self.seen, self.kept):
             content.resize(min(size, content.size))
         self._unsynced = [(start, min(end, size)) for start, end in self._unsynced if start < size]
-        self._rotten = {rotten for rotten in self._rotten if rotten < size}
+        self._corrupt = {corrupt for corrupt in self._corrupt if corrupt < size}
 
     def lose_power(self, rng: random.Random, keep: float) -> None:
         """Keep each unsynced sector with probability `keep`, and likewise a new file size or a part of its growth."""

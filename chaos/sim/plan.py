@@ -38,7 +38,7 @@ class Plan:
     consumers: int
     members: int
     """The number of members of the one consumer group."""
-    faults: tuple[Fault, ...]
+    faults: tuple[ScheduledFault, ...]
     seekers: int = 0
     """The number of consumers that repeatedly seek and restart."""
     chores: tuple[Due, ...] = ()

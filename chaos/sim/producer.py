@@ -10,9 +10,9 @@ from typing import NamedTuple
 from kio.schema.errors import ErrorCode
 
 from cordwood.chaos.history import ACKS_ALL, UNKNOWN, HistoryBuilder, content_of
-from cordwood.chaos.produce_errors import Promise, promise_of
+from cordwood.chaos.produce_errors import ProduceGuarantee, guarantee_of
 from cordwood.chaos.sim.host import BEGAN_MS
-from cordwood.chaos.sim.kafka import Address, Client, NoAnswer, duration, message, part
+from cordwood.chaos.sim.kafka import Address, NoAnswer, SimulatedClient, duration, message, part
 from cordwood.chaos.workload import AppendWorkload
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.records import Record, encode
@@ -73,7 +73,7 @@ class _Answer(NamedTuple):
     code: ErrorCode | None
     """None if the leader did not answer, or no leader was known."""
     offset: int = UNKNOWN
-    promise: Promise = Promise.NOTHING
+    promise: ProduceGuarantee = ProduceGuarantee.NOTHING
 
     @property
     def is_final(self) -> bool:
@@ -105,12 +105,12 @@ class _Batch:
     address: Address | None = None
 
 
-class Producer:
+class SimulatedProducer:
     """One producer program with a lane per partition. `stop` ends the program once everything is answered."""
 
     def __init__(
         self,
-        client: Client,
+        client: SimulatedClient,
         plan: ProducerPlan,
         number: int,
         workload: AppendWorkload,
@@ -120,7 +120,7 @@ class Producer:
     ) -> None:
         self.client, self.plan, self.history, self.alarm = client, plan, history, alarm
         self._number, self._workload = number, workload
-        self._lanes = [Lane(self, partition) for partition in range(partitions)]
+        self._lanes = [PartitionQueue(self, partition) for partition in range(partitions)]
         self.in_flight = self.acknowledged = 0
         self.is_stopping = False
 
@@ -145,14 +145,14 @@ class Producer:
         self._lanes[append.partition].put(_Waiting(send, append.key, append.payload))
 
 
-class Lane:
+class PartitionQueue:
     """The records of one producer for one partition: up to five batches in flight, each retried until it is answered.
 
     As in librdkafka and Java's client, no new batch is sent while an older one waits for a retry, nor to another leader
     than that of the batches in flight.
     """
 
-    def __init__(self, producer: Producer, partition: int) -> None:
+    def __init__(self, producer: SimulatedProducer, partition: int) -> None:
         self._producer, self._client, self._partition = producer, producer.client, partition
         self._queue: deque[_Waiting] = deque()
         self._window: list[_Batch] = []
@@ -213,7 +213,7 @@ class Lane:
         """Send one request, then pause and retry. A producer without idempotence does not retry."""
         producer = self._producer
         answer = await self._send(batch)
-        batch.is_open |= answer.promise is Promise.NOTHING
+        batch.is_open |= answer.promise is ProduceGuarantee.NOTHING
         is_behind = answer.code in BEHIND_ANOTHER and batch is not self._window[0]
         if producer.plan.is_idempotent and (is_behind or not answer.is_final):
             self._client.did("batch-sent-again")
@@ -282,7 +282,7 @@ class Lane:
         """Send a batch and return the leader's answer. With acks=0 there is no answer, and the batch counts as sent."""
         if batch.address is None:
             await self._client.refresh_patiently()
-            return _Answer(None, promise=Promise.NOT_BY_THIS_REQUEST)
+            return _Answer(None, promise=ProduceGuarantee.NOT_BY_THIS_REQUEST)
         acks = self._producer.plan.acks
         data = part(ApiKey.PRODUCE, "PartitionProduceData", index=self._partition, records=batch.data)
         topic = part(ApiKey.PRODUCE, "TopicProduceData", name=self._client.topic, partition_data=(data,))
@@ -304,8 +304,8 @@ class Lane:
             return _Answer(None)
         except OSError:
             # The connection was refused: nothing was sent.
-            return _Answer(None, promise=Promise.NOT_BY_THIS_REQUEST)
+            return _Answer(None, promise=ProduceGuarantee.NOT_BY_THIS_REQUEST)
         told = answer.responses[0].partition_responses[0]
         if told.error_code is ErrorCode.duplicate_sequence_number:
             return _Answer(ErrorCode.none)
-        return _Answer(told.error_code, int(told.base_offset), promise_of(told.error_code))
+        return _Answer(told.error_code, int(told.base_offset), guarantee_of(told.error_code))

@@ -10,8 +10,8 @@ from typing import Any
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.loop import Process, SimulatedLoop
 from cordwood.chaos.sim.loop import run as run
-from cordwood.chaos.sim.network import Network
-from cordwood.chaos.sim.raft_rules import counted_in_vain, cut_for_nothing, first_cut, rows_of
+from cordwood.chaos.sim.network import SimulatedNetwork
+from cordwood.chaos.sim.raft_rules import counted_in_vain, first_truncation, rows_of, truncated_without_reason
 from cordwood.cluster.metadata import journal
 from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, Command, ConfigChange, ResourceType
 from cordwood.cluster.metadata.image import Image
@@ -37,7 +37,7 @@ def host(broker: int) -> str:
     return f"broker-{broker}"
 
 
-class Violation(AssertionError):
+class QuorumViolation(AssertionError):
     """The quorum violated a Raft invariant."""
 
 
@@ -49,7 +49,7 @@ class SimulatedQuorum:
         assert isinstance(loop, SimulatedLoop), "a story is told by `run`"
         self.loop = loop
         self.rng = random.Random(seed)
-        self.network = Network(loop, random.Random(seed + 1))
+        self.network = SimulatedNetwork(loop, random.Random(seed + 1))
         self.addresses = {BrokerId(voter): (host(voter), PORT) for voter in range(1, voters + 1)}
         self.disks: dict[int, SimulatedDisk] = {
             voter: SimulatedDisk(random.Random(seed * 100 + voter)) for voter in self.addresses
@@ -214,7 +214,7 @@ class SimulatedQuorum:
         deadline = self.loop.time() + seconds
         while not condition():
             if self.loop.time() > deadline:
-                raise Violation(f"it did not come to that within {seconds} simulated seconds")
+                raise QuorumViolation(f"it did not come to that within {seconds} simulated seconds")
             await self.wait(0.01)
 
     async def wait(self, seconds: float) -> None:
@@ -231,19 +231,19 @@ class SimulatedQuorum:
             if node is None or broker in self._foreign:
                 continue
             if node.is_leader and self._leaders.setdefault(node.term, broker) != broker:
-                raise Violation(f"brokers {broker} and {self._leaders[node.term]} both lead term {node.term}")
+                raise QuorumViolation(f"brokers {broker} and {self._leaders[node.term]} both lead term {node.term}")
             known = max(self._checked[broker], node.log.base_index)
             for row in node.log.between(known, node.commit_index):
                 self._agree(broker, row)
             if node.is_leader and node.commit_index > self._committed:
                 self._check_majority(node.commit_index)
             self._checked[broker] = max(known, node.commit_index)
-            self._check_cut(broker, node)
+            self._check_truncation(broker, node)
             self._check_kept(broker, node)
             self._check_wiped(broker)
         self._check_counted()
         if self._wrong:
-            raise Violation(self._wrong[0])
+            raise QuorumViolation(self._wrong[0])
 
     def _went_down(self, broker: int) -> None:
         self._votes.pop(broker, None)
@@ -255,7 +255,7 @@ class SimulatedQuorum:
         """Check that a restarted member has every entry it confirmed: a voter that lost one is an amnesiac (ADR 11)."""
         has, had = self.quorums[broker]._log.end, self._confirmed.get(broker, 0)
         if has < had and self.standing(broker) is Standing.MEMBER and broker not in self._foreign:
-            raise Violation(f"broker {broker} had confirmed entry {had}, has {has}, and goes on as a member")
+            raise QuorumViolation(f"broker {broker} had confirmed entry {had}, has {has}, and goes on as a member")
 
     def _check_wiped(self, broker: int) -> None:
         """Check that a voter with a new disk becomes an amnesiac once it has heard of the existing cluster."""
@@ -265,7 +265,7 @@ class SimulatedQuorum:
         self._wiped.discard(broker)
         others = [self.standing(other) for other in self.quorums if other != broker]
         if standing is not Standing.AMNESIAC and Standing.MEMBER in others:
-            raise Violation(f"broker {broker} has lost its disk, and stands as {standing.name}")
+            raise QuorumViolation(f"broker {broker} has lost its disk, and stands as {standing.name}")
 
     def _check_majority(self, index: int) -> None:
         """Check that a committed entry is flushed on a majority that counts. Voters that do not run may have it."""
@@ -276,7 +276,7 @@ class SimulatedQuorum:
             if quorum._log.flushed_end < index or self.standing(at) is Standing.AMNESIAC
         ]
         if len(lacking) > (len(self.addresses) - 1) // 2:
-            raise Violation(f"entry {index} is committed, and on brokers {lacking} it is not, or does not count")
+            raise QuorumViolation(f"entry {index} is committed, and on brokers {lacking} it is not, or does not count")
 
     def _check_own_term(self, broker: int, quorum: RaftQuorum, _old: Image, new: Image) -> None:
         """Check that a leader commits entries of earlier terms only with one of its own (Raft, 5.4.2)."""
@@ -284,14 +284,14 @@ class SimulatedQuorum:
         if node is not None and node.is_leader and node.others and term != node.term:
             self._wrong.append(f"broker {broker} leads term {node.term}, and has committed {new.index} of term {term}")
 
-    def _check_cut(self, broker: int, node: RaftNode) -> None:
+    def _check_truncation(self, broker: int, node: RaftNode) -> None:
         """Check that a log is truncated only where it differs from its leader's."""
         before, rows = self._rows.get(broker, ()), rows_of(node.log)
         self._rows[broker] = rows
-        if (cut := first_cut(before, rows)) is not None:
+        if (cut := first_truncation(before, rows)) is not None:
             self._cut_at[broker] = self._looks
-            if sentence := cut_for_nothing(cut):
-                raise Violation(f"broker {broker}: {sentence}")
+            if sentence := truncated_without_reason(cut):
+                raise QuorumViolation(f"broker {broker}: {sentence}")
 
     def _check_counted(self) -> None:
         """Check that follower members have what their leader counts, and confirm only the leader's entries."""
@@ -309,27 +309,29 @@ class SimulatedQuorum:
         """Check that a voter's vote and confirmed entries survive any power cut."""
         vote = node.log.getCurrentTerm(), node.log.getVotedForNodeId()
         if self.standing(broker) is Standing.AMNESIAC and vote[1] is not None:
-            raise Violation(f"broker {broker} has forgotten what it promised, and votes {vote}")
+            raise QuorumViolation(f"broker {broker} has forgotten what it promised, and votes {vote}")
         self._looks += 1
         is_cut = self._looks - self._cut_at.get(broker, -LOOKS_AFTER_A_CUT) < LOOKS_AFTER_A_CUT * len(self.quorums)
         if self._votes.get(broker) == vote and self._looks % LOOKS_PER_READING and not is_cut:
             return
         self._votes[broker] = vote
         try:
-            kept = journal.parse(JOURNAL, self.disks[broker].sure_content(JOURNAL))
+            kept = journal.parse(JOURNAL, self.disks[broker].durable_content(JOURNAL))
         except DamagedLog:
             # The journal has flipped bits; the voter runs on its state in memory.
             return
         if (kept.term, kept.vote) != (vote[0], None if vote[1] is None else str(vote[1])):
-            raise Violation(f"broker {broker} has voted {vote}, and may forget it")
+            raise QuorumViolation(f"broker {broker} has voted {vote}, and may forget it")
         end = kept.entries[-1].index if kept.entries else node.log.base_index
         if end < node.log.flushed_end:
-            raise Violation(
+            raise QuorumViolation(
                 f"broker {broker} has confirmed entry {node.log.flushed_end}, and may lose what is behind {end}"
             )
         at = node.log.flushed_end - kept.entries[0].index if kept.entries else -1
         if at >= 0 and kept.entries[at].term != node.log.term_at(node.log.flushed_end):
-            raise Violation(f"broker {broker} has confirmed entry {node.log.flushed_end}, and may have another there")
+            raise QuorumViolation(
+                f"broker {broker} has confirmed entry {node.log.flushed_end}, and may have another there"
+            )
 
     def _check_replaced(self, broker: int, path: str) -> None:
         """Check, after a directory sync, that a replaced journal is durable and has the promised term."""
@@ -337,19 +339,21 @@ class SimulatedQuorum:
         if path != DIRECTORY:
             return
         disk = self.disks[broker]
-        if disk.exists(JOURNAL) and not disk.is_sure(JOURNAL, 1):
-            raise Violation(f"broker {broker} has put a journal in the place of another, and may lose both")
+        if disk.exists(JOURNAL) and not disk.is_durable(JOURNAL, 1):
+            raise QuorumViolation(f"broker {broker} has put a journal in the place of another, and may lose both")
         if promised is None:
             return
         with contextlib.suppress(DamagedLog):
-            kept = journal.parse(JOURNAL, self.disks[broker].sure_content(JOURNAL))
+            kept = journal.parse(JOURNAL, self.disks[broker].durable_content(JOURNAL))
             if kept.term < promised[0]:
-                raise Violation(f"broker {broker} was in term {promised[0]}, and may come back in term {kept.term}")
+                raise QuorumViolation(
+                    f"broker {broker} was in term {promised[0]}, and may come back in term {kept.term}"
+                )
 
     def _agree(self, broker: int, row: Row) -> None:
         command, index, term = row
         if self._final.setdefault(index, (command, term)) != (command, term):
-            raise Violation(f"entry {index} of broker {broker} is not what was committed there")
+            raise QuorumViolation(f"entry {index} of broker {broker} is not what was committed there")
 
     def stored_by(self, index: int) -> list[int]:
         """Return the running voters that have flushed this entry."""

@@ -12,7 +12,7 @@ from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.cluster.metadata.raft.messages import Standing
 
-TROUBLE_S = 25.0
+FAULTS_S = 25.0
 BLOCK = 10
 READMITTED_S = 12.0
 """The time after a voter's data loss in which no other voter loses data."""
@@ -38,7 +38,7 @@ class QuorumFaultInjector:
         self.proposing: set[asyncio.Task[None]] = set()
 
     async def make(self) -> None:
-        end = self.quorum.loop.time() + TROUBLE_S
+        end = self.quorum.loop.time() + FAULTS_S
         while self.quorum.loop.time() < end:
             for _ in range(self.rng.choice((0, 1, 1, 4))):
                 self.propose()
@@ -181,15 +181,15 @@ class QuorumFaultInjector:
             self.quorum.start(broker)
 
 
-def quorum_story(seed: int) -> float:
+def run_quorum_scenario(seed: int) -> float:
     """Run faults, then recovery. Everything acknowledged is in every image, and all images are equal.
 
-    Returns the simulated seconds. Raises StoryFailed with the first failure as its cause.
+    Returns the simulated seconds. Raises ScenarioFailed with the first failure as its cause.
     """
-    return run(strictly(_story(seed)))
+    return run(strictly(_scenario(seed)))
 
 
-async def _story(seed: int) -> float:
+async def _scenario(seed: int) -> float:
     rng = random.Random(seed)
     voters = rng.choice((3, 3, 3, 5))
     quorum = SimulatedQuorum(seed=seed, voters=voters, snapshot_interval_bytes=rng.choice((600, 4_000, 1 << 20)))

@@ -13,7 +13,7 @@ def rows_of(log: RaftLog) -> tuple[Row, ...]:
     return log.between(log.base_index, log.end)
 
 
-def first_cut(before: Sequence[Row], now: Sequence[Row]) -> tuple[Row, Row | None] | None:
+def first_truncation(before: Sequence[Row], now: Sequence[Row]) -> tuple[Row, Row | None] | None:
     """Return the first entry truncated between two checks of a log, with its replacement, if there is one.
 
     None if nothing was truncated. Entries that a snapshot has compacted do not count.
@@ -33,7 +33,7 @@ def first_cut(before: Sequence[Row], now: Sequence[Row]) -> tuple[Row, Row | Non
     return None
 
 
-def cut_for_nothing(cut: tuple[Row, Row | None]) -> str:
+def truncated_without_reason(cut: tuple[Row, Row | None]) -> str:
     """Return a sentence if an entry was truncated and written again with the same term; otherwise ""."""
     (_, index, term), instead = cut
     return f"entry {index} of term {term} was cut, and is back" if instead and instead[2] == term else ""

@@ -39,7 +39,7 @@ def batches(disk: SimulatedDisk, partition: Partition, cursor: Cursor, end: int)
             size = peek(pages.seen.read(HEADER_BYTES, cursor.position)).size
             batch = pages.seen.read(size, cursor.position)
             header = check(batch)
-            if pages.is_rotten(cursor.position, cursor.position + size):
+            if pages.is_corrupt(cursor.position, cursor.position + size):
                 raise CorruptBatch(f"a flipped bit at {cursor.position} or soon behind")
             if header.end > end:
                 return

@@ -35,7 +35,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RecoveredBatch:
     """A whole batch: file, position, bytes and base offset."""
 
     path: str
@@ -67,14 +67,14 @@ class ReopenedLogs:
         _check_checkpoints(broker.disk)
         broker.register()
         _check_indexes(broker)
-        _check_nothing_was_cut(broker.disk, flushed)
+        _check_nothing_truncated(broker.disk, flushed)
         before = self._before.get(broker.broker_id, {})
         for held in broker.replicas:
             if (known := before.get((held.topic_id, held.index))) is not None:
                 _check_producers(held.log, known)
 
 
-def _flushed_batches(disk: SimulatedDisk) -> Iterator[Batch]:
+def _flushed_batches(disk: SimulatedDisk) -> Iterator[RecoveredBatch]:
     """Yield the readable batches of all logs that the flushed offsets cover."""
     if not disk.exists(MARKS_PATH):
         return
@@ -105,7 +105,7 @@ def _check_indexes(broker: ReplicaBroker) -> None:
         assert not wrong, wrong
 
 
-def _check_nothing_was_cut(disk: SimulatedDisk, before: list[Batch]) -> None:
+def _check_nothing_truncated(disk: SimulatedDisk, before: list[RecoveredBatch]) -> None:
     """Check that recovery truncates no flushed batch, whatever damage is next to it (rule 8)."""
     contents = {path: disk.content(path) for path in disk.files()}
     for found in before:
@@ -132,7 +132,7 @@ def _last_batches(producers: Producers) -> LastBatches:
     }
 
 
-def whole_batches(path: str, content: bytes) -> Iterator[Batch]:
+def whole_batches(path: str, content: bytes) -> Iterator[RecoveredBatch]:
     """Yield the valid batches of a segment, past invalid ones, up to the first with an impossible length."""
     position = due = 0
     while len(content) - position >= HEADER_BYTES:
@@ -144,6 +144,6 @@ def whole_batches(path: str, content: bytes) -> Iterator[Batch]:
             header = check(batch)
             # No checksum covers the base offset: a torn write may have lost it with the last sector of the write.
             if header.base_offset >= due:
-                yield Batch(path, position, batch, header.base_offset)
+                yield RecoveredBatch(path, position, batch, header.base_offset)
                 due = header.end
         position += size

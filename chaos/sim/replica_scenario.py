@@ -5,7 +5,7 @@ import contextlib
 import math
 import random
 
-from cordwood.chaos.sim.replicas import PARTITIONS_PATH, SESSION_S, ReplicaCluster, tell
+from cordwood.chaos.sim.replicas import PARTITIONS_PATH, SESSION_S, ReplicaCluster, run_scenario
 from cordwood.chaos.sim.replication import LAG_MAX_S
 from cordwood.chaos.sim.strict import strictly
 from cordwood.chaos.sim.values import batch_of
@@ -17,7 +17,7 @@ REPEATS = 5
 """The number of an idempotent producer's last batches that may be sent again."""
 HURT_S = 25.0
 """The time in which damage is found and repaired. Only then is another disk damaged."""
-TROUBLE_S = 30.0
+FAULTS_S = 30.0
 ALONE_S = (2.0, 13.0)
 """Durations of a leader's isolation. The last one is long enough for a checkpoint."""
 BEHIND_S = LAG_MAX_S + 1.0
@@ -28,16 +28,18 @@ LATE_S = (0.5, 4.0)
 HAPPENINGS = ("down", "dying", "hurt", "network", "metadata", "all down", "elect", "diverge")
 
 
-def replica_story(seed: int, seconds: float = TROUBLE_S) -> float:
+def run_replica_scenario(seed: int, seconds: float = FAULTS_S) -> float:
     """Run faults, then recovery. Everything acknowledged is on every replica's disk, once and in order.
 
-    Returns the simulated seconds. Raises StoryFailed with the first failure as its cause, or AssertionError.
+    Returns the simulated seconds. Raises ScenarioFailed with the first failure as its cause, or AssertionError.
     """
     rng = random.Random(seed)
-    return tell(lambda cluster: strictly(_story(cluster, seconds)), seed, brokers=rng.choice((3, 3, 4)), partitions=3)
+    return run_scenario(
+        lambda cluster: strictly(_scenario(cluster, seconds)), seed, brokers=rng.choice((3, 3, 4)), partitions=3
+    )
 
 
-async def _story(cluster: ReplicaCluster, seconds: float) -> None:
+async def _scenario(cluster: ReplicaCluster, seconds: float) -> None:
     trouble = ReplicaFaultInjector(cluster)
     cluster.sync_max_s = SYNCS_MAX_S
     stopping = asyncio.Event()
@@ -46,7 +48,7 @@ async def _story(cluster: ReplicaCluster, seconds: float) -> None:
     end = loop.time() + seconds
     while loop.time() < end:
         await asyncio.sleep(cluster.rng.uniform(0.05, trouble.pause_max_s))
-        await trouble.happen()
+        await trouble.step()
     stopping.set()
     await cluster.settled(producers)
     await trouble.is_healed()
@@ -124,7 +126,7 @@ class ReplicaFaultInjector:
         if appended is not None and self.cluster.leader(partition) == broker:
             assert appended.is_duplicate, "rule 9: sent again, and appended again"
 
-    async def happen(self) -> None:
+    async def step(self) -> None:
         """Apply one random fault or repair."""
         cluster, rng = self.cluster, self.rng
         victim = rng.choice([cluster.leader(rng.randrange(cluster.partitions)), *cluster.ids])

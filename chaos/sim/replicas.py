@@ -392,12 +392,14 @@ class ReplicaCluster:
             self._watch.result()
 
 
-def tell(story: Callable[[ReplicaCluster], Coroutine[Any, Any, None]], seed: int = 1, **options: Any) -> float:
+def run_scenario(
+    scenario: Callable[[ReplicaCluster], Coroutine[Any, Any, None]], seed: int = 1, **options: Any
+) -> float:
     """Run a scenario on a new cluster in simulated time. Return its simulated seconds."""
 
     async def told() -> float:
         cluster = await ReplicaCluster(seed, **options).begin()
-        await story(cluster)
+        await scenario(cluster)
         await cluster.end()
         return asyncio.get_running_loop().time()
 

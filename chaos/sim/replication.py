@@ -74,7 +74,7 @@ class Metadata:
         self.cut_off: set[int] = set()
         self.lag_max_s = 0.0
         """The maximum extra delay of metadata. While it is above 0, answers to proposals may be lost too."""
-        self._followers: dict[int, Member] = {}
+        self._followers: dict[int, MetadataView] = {}
         self._brokers = brokers
 
     @property
@@ -91,9 +91,9 @@ class Metadata:
             member.catch_up_later()
         return self.newest
 
-    def join(self, broker_id: int) -> "Member":
+    def join(self, broker_id: int) -> "MetadataView":
         """Register a starting broker, which has everything committed, as `Quorum.formed` guarantees."""
-        member = self._followers[broker_id] = Member(self, broker_id, self._rng)
+        member = self._followers[broker_id] = MetadataView(self, broker_id, self._rng)
         return member
 
     def leave(self, broker_id: int) -> None:
@@ -106,7 +106,7 @@ class Metadata:
             member.catch_up_later()
 
 
-class Member:
+class MetadataView:
     """One broker's view of the metadata: the part of Quorum that replication uses."""
 
     def __init__(self, metadata: Metadata, broker_id: int, rng: random.Random) -> None:

@@ -13,7 +13,7 @@ from cordwood.chaos.sim import loop as simulated
 from cordwood.chaos.sim.fault_injector import FaultInjector
 from cordwood.chaos.sim.liveness import Unhealed, come_together
 from cordwood.chaos.sim.plan import Plan, plan_of
-from cordwood.chaos.sim.schedule import Fault
+from cordwood.chaos.sim.schedule import ScheduledFault
 from cordwood.chaos.sim.trace import Trace
 from cordwood.chaos.sim.undisturbed import undisturbed
 from cordwood.chaos.sim.world import World
@@ -26,7 +26,7 @@ VIOLATIONS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulatedRun:
     """The result of a plan."""
 
     plan: Plan
@@ -39,7 +39,7 @@ class Run:
     actions: Counter[str]
     """The number of times that clients and the administrator did each action of `actions.ACTIONS`."""
     simulated_s: float
-    story: tuple[str, ...]
+    events: tuple[str, ...]
     """The event log: one line per event, with the simulated time first."""
 
     @property
@@ -55,13 +55,13 @@ class Run:
         return len(self.history.polls)
 
 
-def run_seed(seed: int, seconds: float) -> Run:
+def run_seed(seed: int, seconds: float) -> SimulatedRun:
     """Run the plan of a seed, with faults for `seconds`."""
     plan = plan_of(seed, seconds)
     return run_plan(plan, plan.faults)
 
 
-def run_plan(plan: Plan, faults: Sequence[Fault]) -> Run:
+def run_plan(plan: Plan, faults: Sequence[ScheduledFault]) -> SimulatedRun:
     """Run a plan with these faults instead of its own. Equal arguments give byte-identical runs."""
     trace = Trace()
     with undisturbed():
@@ -69,7 +69,7 @@ def run_plan(plan: Plan, faults: Sequence[Fault]) -> Run:
         return _told(world, trace)
 
 
-async def _live(plan: Plan, faults: Sequence[Fault]) -> "_Lived":
+async def _live(plan: Plan, faults: Sequence[ScheduledFault]) -> "_Lived":
     world = World(plan)
     trouble = FaultInjector(world)
     watching = world.loop.create_task(_watch(world), name="watch")
@@ -108,10 +108,10 @@ class _Lived:
     trouble: FaultInjector
 
 
-def _told(lived: _Lived, trace: Trace) -> Run:
+def _told(lived: _Lived, trace: Trace) -> SimulatedRun:
     world, history = lived.world, lived.world.crowd.history.build()
     seen = (Anomaly(seen.kind, f"{seen.sentence} (at {seen.at_s:.3f} s)", (), 1) for seen in world.violations)
-    return Run(
+    return SimulatedRun(
         plan=world.plan,
         trace_hash=trace.hexdigest(),
         findings=(*seen, *check(history)),
@@ -119,5 +119,5 @@ def _told(lived: _Lived, trace: Trace) -> Run:
         faults=tuple(lived.trouble.spans),
         actions=world.crowd.actions,
         simulated_s=round(world.now_s, 3),
-        story=tuple(world.story),
+        events=tuple(world.events),
     )

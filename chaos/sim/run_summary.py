@@ -13,14 +13,14 @@ from cordwood.chaos.report.summary import RunReport
 from cordwood.chaos.sim.actions import counted
 from cordwood.chaos.sim.fault_injector import LOSSES
 from cordwood.chaos.sim.plan import Plan
-from cordwood.chaos.sim.run import Run
-from cordwood.chaos.sim.schedule import Kind
+from cordwood.chaos.sim.run import SimulatedRun
+from cordwood.chaos.sim.schedule import FaultKind
 
 NS_PER_S = 1e9
 
 
 @dataclass(slots=True)
-class Tally:
+class RunTotals:
     """The totals over the runs of several seeds. `wall_s` is real time."""
 
     found: list[tuple[int, Anomaly]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Tally:
     def kinds(self) -> dict[str, int]:
         return count_by_kind(anomaly for _, anomaly in self.found)
 
-    def add(self, run: Run, wall_s: float) -> None:
+    def add(self, run: SimulatedRun, wall_s: float) -> None:
         self.found += ((run.plan.seed, anomaly) for anomaly in run.findings)
         self.hashes.append(run.trace_hash)
         self.faults.update(span.fault for span in run.faults)
@@ -64,7 +64,7 @@ class Tally:
         self.wall_s += wall_s
 
 
-def sentence(tally: Tally) -> str:
+def sentence(tally: RunTotals) -> str:
     """Return the verdict in one line."""
     found = ", ".join(f"{kind} {count}" for kind, count in tally.kinds.items()) or "no anomaly"
     return (
@@ -74,7 +74,7 @@ def sentence(tally: Tally) -> str:
     )
 
 
-def summary(tally: Tally, last_seed: int) -> dict[str, object]:
+def summary(tally: RunTotals, last_seed: int) -> dict[str, object]:
     """Return the verdict as a JSON object."""
     return {
         "seed": last_seed,
@@ -84,7 +84,7 @@ def summary(tally: Tally, last_seed: int) -> dict[str, object]:
         "kinds": tally.kinds,
         "acknowledged": tally.acknowledged,
         "read": tally.read,
-        "faults": {name: tally.faults[name] for name in (*(kind.value for kind in Kind), *LOSSES)},
+        "faults": {name: tally.faults[name] for name in (*(kind.value for kind in FaultKind), *LOSSES)},
         "actions": counted(tally.actions),
         "simulated_seconds": round(tally.simulated_s, 3),
         "wall_seconds": round(tally.wall_s, 3),
@@ -93,7 +93,7 @@ def summary(tally: Tally, last_seed: int) -> dict[str, object]:
     }
 
 
-def story(run: Run, told: str, again: str) -> RunReport:
+def run_report(run: SimulatedRun, told: str, again: str) -> RunReport:
     """Return the report of a run. `told` is the verdict and `again` the replay command."""
     plan, answers, lasted_s = run.plan, _answers(run.history.sends), _sending_s(run)
     return RunReport(
@@ -114,7 +114,7 @@ def story(run: Run, told: str, again: str) -> RunReport:
         partitions=plan.partitions,
         faults=run.faults,
         anomalies=run.findings,
-        log=run.story,
+        log=run.events,
     )
 
 
@@ -137,7 +137,7 @@ def _answers(sends: Sends) -> Answers:
     )
 
 
-def _sending_s(run: Run) -> float:
+def _sending_s(run: SimulatedRun) -> float:
     """Return the time until which producers were active. The time in which consumers catch up is not counted."""
     ended_ns = run.history.sends.ended_ns
     if (ended_ns == UNKNOWN).any():
@@ -145,5 +145,5 @@ def _sending_s(run: Run) -> float:
     return max(run.plan.seconds, float(ended_ns.max(initial=0)) / NS_PER_S)
 
 
-def _seeds(tally: Tally) -> str:
+def _seeds(tally: RunTotals) -> str:
     return "one seed" if tally.seeds == 1 else f"{tally.seeds} seeds"

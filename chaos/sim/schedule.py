@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     """Kinds of faults. The value is the name in reports."""
 
     KILL = "kill"
@@ -27,7 +27,7 @@ class Kind(Enum):
     CLOCK_JUMP = "clock-jump"
 
 
-class Aim(Enum):
+class TargetChoice(Enum):
     """The choice of target, resolved when the fault strikes."""
 
     LEADER = "leader"
@@ -36,28 +36,28 @@ class Aim(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ScheduledFault:
     """One scheduled fault. `dice` seeds its remaining random choices, independently of all other events."""
 
     at_s: float
-    kind: Kind
-    aim: Aim
+    kind: FaultKind
+    aim: TargetChoice
     lasts_s: float
     dice: int
 
 
-def drawn(rng: random.Random, seconds: float) -> tuple[Fault, ...]:
+def drawn(rng: random.Random, seconds: float) -> tuple[ScheduledFault, ...]:
     """Draw a run's own mix of faults, in the order in which they strike."""
-    weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in Kind]
+    weights = [rng.choice((0.0, 0.0, 1.0, 3.0)) for _ in FaultKind]
     if not any(weights):
         weights[0] = 1.0
-    aims = rng.choices(tuple(Aim), k=3)
+    aims = rng.choices(tuple(TargetChoice), k=3)
     interval_s = rng.choice((0.5, 1.5, 4.0, 10.0))
     faults = []
     at_s = rng.uniform(0.0, interval_s)
     while at_s < seconds:
-        kind = rng.choices(tuple(Kind), weights)[0]
+        kind = rng.choices(tuple(FaultKind), weights)[0]
         lasts_s = rng.choice((rng.uniform(0.05, 0.5), rng.uniform(0.5, 4.0), rng.uniform(2.0, 15.0)))
-        faults.append(Fault(at_s, kind, rng.choice(aims), lasts_s, rng.getrandbits(32)))
+        faults.append(ScheduledFault(at_s, kind, rng.choice(aims), lasts_s, rng.getrandbits(32)))
         at_s += rng.expovariate(1 / interval_s)
     return tuple(faults)

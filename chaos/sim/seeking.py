@@ -18,7 +18,7 @@ from cordwood.chaos.sim.consumer import (
     Reader,
 )
 from cordwood.chaos.sim.host import BEGAN_MS
-from cordwood.chaos.sim.kafka import Address, Client, duration, message, part
+from cordwood.chaos.sim.kafka import Address, SimulatedClient, duration, message, part
 from cordwood.chaos.sim.producer import Alarm
 from cordwood.cluster.kafka.api_keys import ApiKey
 
@@ -45,7 +45,9 @@ class _Session:
 class Seeker:
     """One consumer of all partitions, with one fetch session per leader."""
 
-    def __init__(self, client: Client, number: int, partitions: int, history: HistoryBuilder, alarm: Alarm) -> None:
+    def __init__(
+        self, client: SimulatedClient, number: int, partitions: int, history: HistoryBuilder, alarm: Alarm
+    ) -> None:
         self._client = client
         self._readers = [Reader(client, number, partition, history, alarm) for partition in range(partitions)]
         self._sessions: dict[Address, _Session] = {}

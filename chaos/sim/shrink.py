@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
-from cordwood.chaos.sim.schedule import Fault
+from cordwood.chaos.sim.schedule import ScheduledFault
 
 RUNS_MAX = 60
 
 
 def shrunk(
-    faults: Sequence[Fault], fails: Callable[[Sequence[Fault]], bool], runs_max: int = RUNS_MAX
-) -> Sequence[Fault]:
+    faults: Sequence[ScheduledFault], fails: Callable[[Sequence[ScheduledFault]], bool], runs_max: int = RUNS_MAX
+) -> Sequence[ScheduledFault]:
     """Return a shorter list for which `fails` still returns True. Calls `fails` at most `runs_max` times."""
     pieces, runs = 1, 0
     while faults and pieces <= len(faults):

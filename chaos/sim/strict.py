@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 
-class StoryFailed(Exception):
+class ScenarioFailed(Exception):
     """A failure `at_s` simulated seconds after the start. The cause is the first error."""
 
     def __init__(self, at_s: float) -> None:
@@ -16,8 +16,8 @@ class StoryFailed(Exception):
         self.at_s = at_s
 
 
-async def strictly(story: Awaitable[_T]) -> _T:
-    """Await a scenario. Raises StoryFailed from the first exception that only the loop saw, else from its own."""
+async def strictly(scenario: Awaitable[_T]) -> _T:
+    """Await a scenario. Raises ScenarioFailed from the first exception that only the loop saw, else from its own."""
     loop = asyncio.get_running_loop()
     unheard: list[Exception] = []
 
@@ -28,11 +28,11 @@ async def strictly(story: Awaitable[_T]) -> _T:
 
     loop.set_exception_handler(note)
     try:
-        result = await story
+        result = await scenario
     except Exception as error:
-        raise StoryFailed(loop.time()) from (unheard[0] if unheard else error)
+        raise ScenarioFailed(loop.time()) from (unheard[0] if unheard else error)
     if unheard:
-        raise StoryFailed(loop.time()) from unheard[0]
+        raise ScenarioFailed(loop.time()) from unheard[0]
     return result
 
 

@@ -7,7 +7,7 @@ replicated the second leader's records.
 import asyncio
 import random
 
-from cordwood.chaos.sim.replicas import ReplicaCluster, tell
+from cordwood.chaos.sim.replicas import ReplicaCluster, run_scenario
 from cordwood.chaos.sim.strict import strictly
 
 ALONE_MAX = 40
@@ -15,12 +15,12 @@ TURNS = 3
 FENCED_S = 20.0
 
 
-def turns_story(seed: int) -> float:
-    """Run the scenario; return its simulated seconds. Raises StoryFailed (with the cause) or AssertionError."""
-    return tell(lambda cluster: strictly(_story(cluster)), seed)
+def run_turns_scenario(seed: int) -> float:
+    """Run the scenario; return its simulated seconds. Raises ScenarioFailed (with the cause) or AssertionError."""
+    return run_scenario(lambda cluster: strictly(_scenario(cluster)), seed)
 
 
-async def _story(cluster: ReplicaCluster) -> None:
+async def _scenario(cluster: ReplicaCluster) -> None:
     rng = cluster.rng
     for turn in range(TURNS):
         await cluster.produce(f"before {turn}")

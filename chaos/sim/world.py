@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
-from cordwood.chaos.sim.crowd import Crowd
+from cordwood.chaos.sim.crowd import SimulatedClients
 from cordwood.chaos.sim.faults import Died
-from cordwood.chaos.sim.host import DATA, KAFKA_PORT, RAFT_PORT, Host, host_name
+from cordwood.chaos.sim.host import DATA, KAFKA_PORT, RAFT_PORT, SimulatedHost, host_name
 from cordwood.chaos.sim.invariants import Seen, look
 from cordwood.chaos.sim.loop import PROCESS, NumberedTask, Process, SimulatedLoop
-from cordwood.chaos.sim.network import Network
+from cordwood.chaos.sim.network import SimulatedNetwork
 from cordwood.chaos.sim.plan import TOPIC, Plan
 from cordwood.cluster.http.watched import Watched
 from cordwood.cluster.metadata.commands import BrokerId
@@ -38,19 +38,19 @@ class World:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop), "a world lives in simulated time"
         self.loop, self.plan = loop, plan
-        self.network = Network(loop, self._rng("network"), plan.latency_s)
+        self.network = SimulatedNetwork(loop, self._rng("network"), plan.latency_s)
         self.network.split_share = plan.split_share
         self.violations: list[Violation] = []
-        self.story: list[str] = []
+        self.events: list[str] = []
         self.seen = Seen()
         self.hosts = {broker_id: self._host(broker_id) for broker_id in plan.broker_ids}
         self.held: set[int] = set()
         """Hosts that stay down until `start` is called for them."""
-        self.crowd = Crowd(loop, plan, self.alarm, self._leaders_end)
+        self.crowd = SimulatedClients(loop, plan, self.alarm, self._leaders_end)
         self._elected: dict[int, int] = {}
         """By partition: the newest leader epoch in the history."""
         self._looked_ns = 0
-        self.on_exit: Callable[[Host], None] = _nothing
+        self.on_exit: Callable[[SimulatedHost], None] = _nothing
         """Called with a host whose process has ended by itself, before the process is restarted."""
         loop.set_exception_handler(self._unheard)
 
@@ -80,7 +80,7 @@ class World:
 
     def note(self, what: str) -> None:
         """Append a line to the event log of the run, and to the trace."""
-        self.story.append(f"{self.now_s:9.3f} {what}")
+        self.events.append(f"{self.now_s:9.3f} {what}")
         if self.loop.trace is not None:
             self.loop.trace.happened(what)
 
@@ -168,12 +168,12 @@ class World:
         if not self.hosts[broker_id].is_running:
             self.hosts[broker_id].start()
 
-    def _host(self, broker_id: int) -> Host:
+    def _host(self, broker_id: int) -> SimulatedHost:
         plan = self.plan
         voters = tuple(f"{voter}@{host_name(voter)}:{RAFT_PORT}" for voter in range(1, plan.voters + 1))
         listener = f"PLAINTEXT://{host_name(broker_id)}:{KAFKA_PORT}"
         settings = plan.broker_settings(broker_id, voters, listener, DATA)
-        host = Host(self.network, settings, self._rng(host_name(broker_id)), plan.disk_s, self._exited)
+        host = SimulatedHost(self.network, settings, self._rng(host_name(broker_id)), plan.disk_s, self._exited)
         host.on_kill = self._last_look
         host.clock_rate = plan.clock_rates[broker_id - 1]
         return host
@@ -182,7 +182,7 @@ class World:
         """Record the high watermarks of a broker before its process ends: clients may still receive them."""
         self.seen.note_leaders_ends([broker], TOPIC)
 
-    def _exited(self, host: Host, why: str) -> None:
+    def _exited(self, host: SimulatedHost, why: str) -> None:
         """Record that a process has ended by itself, and schedule its restart."""
         if "broken invariant" in why:
             self.alarm("broken-invariant", f"broker {host.broker_id}: {why}")
@@ -191,7 +191,7 @@ class World:
         if host.broker_id not in self.held:
             self.later(RESTART_S, lambda: self._start_again(host))
 
-    def _start_again(self, host: Host) -> None:
+    def _start_again(self, host: SimulatedHost) -> None:
         if host.broker_id not in self.held and not host.is_running:
             host.start()
 
@@ -207,7 +207,7 @@ class World:
         return random.Random(f"{self.plan.seed}/{name}")
 
 
-def _nothing(_host: Host) -> None:
+def _nothing(_host: SimulatedHost) -> None:
     """Ignore the exit."""
 
 

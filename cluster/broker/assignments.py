@@ -12,7 +12,7 @@ from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.metadata.image import MIN_ISR, Image, PartitionImage, TopicImage, changed_topics
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.log_maintenance import LogMaintenance
-from cordwood.replication.partition import Partition, PartitionRefused, Place
+from cordwood.replication.partition import Partition, PartitionRefused, TopicIdPartition
 from cordwood.replication.replicas import Replicas
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import StorageError
@@ -42,14 +42,14 @@ class Assignments:
         self._replicas, self._log_maintenance, self._following = replicas, log_maintenance, following
         self._settings, self._wall_clock = settings, wall_clock
 
-    def assigned(self, image: Image) -> Iterator[tuple[Place, LogConfig]]:
+    def assigned(self, image: Image) -> Iterator[tuple[TopicIdPartition, LogConfig]]:
         """Yield the replicas that the image assigns to this broker, with their log configuration."""
         broker = broker_config(self._settings, image)
         for topic in image.topics_by_id.values():
             config = log_config(topic, broker)
             for index, partition in enumerate(topic.partitions):
                 if self._settings.node_id in partition.replicas:
-                    yield Place(topic.name, index, topic.id), config
+                    yield TopicIdPartition(topic.name, index, topic.id), config
 
     def begin(self, image: Image) -> None:
         """Open every replica that the image assigns to this broker, and take its role.
@@ -146,7 +146,7 @@ class Assignments:
 
     def _open(self, topic: TopicImage, index: int, config: LogConfig) -> Partition | None:
         try:
-            damage = self._replicas.open(Place(topic.name, index, topic.id), config, self._wall_clock())
+            damage = self._replicas.open(TopicIdPartition(topic.name, index, topic.id), config, self._wall_clock())
         except (PartitionRefused, StorageError, OSError) as error:
             # Replicas.open has taken the log directory offline before it raised an OSError.
             reason = str(error.__cause__ or error)

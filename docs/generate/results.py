@@ -8,7 +8,7 @@ from pathlib import Path
 from cordwood.bench import page as performance_page
 from cordwood.bench.growth import page as growth_page
 from cordwood.bench.growth.curves import Area
-from cordwood.bench.measured import Measured
+from cordwood.bench.measured import MeasuredRun
 from cordwood.chaos import recorded
 from cordwood.chaos.mutants import page as mutants_page
 from cordwood.chaos.results import Broken, Result, read
@@ -27,7 +27,7 @@ def performance(docs: Path) -> dict[str, str]:
     """docs/performance.md and its charts. Raises Broken."""
     result = _result(docs, PERFORMANCE)
     if result is not None:
-        measured = Measured.of(result.rows[0])
+        measured = MeasuredRun.of(result.rows[0])
         measured.about["commit"] = result.commit
         return performance_page.files(measured)
     unsealed = (docs / performance_page.UNSEALED).read_bytes()

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from cordwood.bench.generator import Generator, LoadFailed
-from cordwood.bench.lines import SMALL, Line, Mode
+from cordwood.bench.lines import SMALL, GeneratorMode, LoadLine
 from cordwood.bench.rounds import run_rounds
 from cordwood.bench.systems import CannotRun, Cordwood, SystemBroker
 
@@ -22,8 +22,8 @@ if sys.argv[1] == "consume":
 runpy.run_module("cordwood.bench.load_in_python", run_name="__main__", alter_sys=True)
 """
 LINES = (
-    Line("a producer", Mode.PRODUCE, SMALL, records=3_000),
-    Line("a consumer", Mode.CONSUME, SMALL, records=3_000),
+    LoadLine("a producer", GeneratorMode.PRODUCE, SMALL, records=3_000),
+    LoadLine("a consumer", GeneratorMode.CONSUME, SMALL, records=3_000),
 )
 ENDED_S = 30.0
 
@@ -92,7 +92,7 @@ def test_a_line_may_ask_for_brokers_with_a_session_timeout_of_its_own(tmp_path: 
     assert "broker.session.timeout.ms=9000" in long.command(running[0], running)
     assert "broker.heartbeat.interval.ms=2250" in long.command(running[0], running)
     assert not any("session" in word for word in plain.command(running[0], running))
-    failover = Line("killed", Mode.FAILOVER, SMALL, rate=100, seconds=9, session_ms=2_000)
+    failover = LoadLine("killed", GeneratorMode.FAILOVER, SMALL, rate=100, seconds=9, session_ms=2_000)
     results = run_rounds([plain], [failover], LOAD, 1, tmp_path, 0, say=lambda _: None)
     assert results["killed, longest time without an ack"]["cordwood"].median > 0
 

@@ -7,7 +7,7 @@ import pytest
 
 from cordwood.bench.counters import budget
 from cordwood.bench.counters.budget import OF_THE_INTERPRETER, PYTHON, exceeded, fallen, with_counts
-from cordwood.bench.counters.scenarios import CONNECTIONS, SCENARIOS, Scenario, count
+from cordwood.bench.counters.scenarios import CONNECTIONS, SCENARIOS, CounterScenario, count
 
 KNOWN = budget.load()
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
@@ -15,7 +15,7 @@ OTHER_PYTHON = "3.99"
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_request_costs_no_more_than_its_budget(scenario: Scenario) -> None:
+def test_a_request_costs_no_more_than_its_budget(scenario: CounterScenario) -> None:
     counts = count(scenario)
     complaints = [change.complaint for change in exceeded(scenario.name, counts, KNOWN)]
     assert not complaints, "\n" + "\n".join(complaints)
@@ -36,7 +36,7 @@ def test_sixteen_produces_of_one_turn_are_one_group_and_one_fsync() -> None:
 
 
 def test_equal_runs_have_equal_counts() -> None:
-    scenario = Scenario("again", 1, BY_NAME["a small produce, 1 broker"].prepare, times=20, warm_up=20)
+    scenario = CounterScenario("again", 1, BY_NAME["a small produce, 1 broker"].prepare, times=20, warm_up=20)
     assert count(scenario) == count(scenario)
 
 

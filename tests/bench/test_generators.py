@@ -12,7 +12,7 @@ from requirements import Requirement, check
 
 from cordwood.bench import failover
 from cordwood.bench.generator import Generator, load_generator
-from cordwood.bench.lines import PARTITIONS, Line, Mode
+from cordwood.bench.lines import PARTITIONS, GeneratorMode, LoadLine
 from cordwood.bench.load_in_python import paced
 from cordwood.bench.systems import Cordwood, Running
 
@@ -36,41 +36,43 @@ def brokers(generator: Generator, tmp_path_factory: pytest.TempPathFactory) -> I
     """Run three brokers with a topic of at least RECORDS records."""
     with Cordwood(brokers=3).running(tmp_path_factory.mktemp("brokers") / "round") as running:
         generator.create_topic(running.bootstrap, TOPIC, PARTITIONS, 3)
-        written = generator.run(Line("write", Mode.PRODUCE, TOPIC, RECORDS), running.bootstrap, running.pids)
+        written = generator.run(
+            LoadLine("write", GeneratorMode.PRODUCE, TOPIC, RECORDS), running.bootstrap, running.pids
+        )
         assert written.records == RECORDS
         yield running
 
 
 @pytest.mark.parametrize("consumers", [1, 3])
 def test_consumers_see_together_what_was_asked_for(generator: Generator, brokers: Running, consumers: int) -> None:
-    line = Line("read", Mode.CONSUME, TOPIC, RECORDS, consumers=consumers)
+    line = LoadLine("read", GeneratorMode.CONSUME, TOPIC, RECORDS, consumers=consumers)
     assert generator.run(line, brokers.bootstrap, brokers.pids).records >= RECORDS
 
 
 def test_a_producer_and_a_consumer_at_once_have_as_many(generator: Generator, brokers: Running) -> None:
-    line = Line("both", Mode.BOTH, TOPIC, 3_000, acks="1")
+    line = LoadLine("both", GeneratorMode.BOTH, TOPIC, 3_000, acks="1")
     assert generator.run(line, brokers.bootstrap, brokers.pids).records >= 3_000
 
 
-@pytest.mark.parametrize("mode", [Mode.LATENCY, Mode.ONE_AT_A_TIME])
-def test_reading_takes_at_least_as_long_as_the_ack(generator: Generator, brokers: Running, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [GeneratorMode.LATENCY, GeneratorMode.ONE_AT_A_TIME])
+def test_reading_takes_at_least_as_long_as_the_ack(generator: Generator, brokers: Running, mode: GeneratorMode) -> None:
     topic = f"{mode.value}-of-its-own"
     generator.create_topic(brokers.bootstrap, topic, 1, 3)
-    outcome = generator.run(Line("waits", mode, topic, rate=200, seconds=1.0), brokers.bootstrap, brokers.pids)
+    outcome = generator.run(LoadLine("waits", mode, topic, rate=200, seconds=1.0), brokers.bootstrap, brokers.pids)
     assert outcome.records > 10
     assert 0 < outcome.ack_ms["p50"] <= outcome.ack_ms["p99"]
     assert 0 < outcome.end_to_end_ms["p50"] <= outcome.end_to_end_ms["p99"]
 
 
 def test_connections_with_one_record_in_flight(generator: Generator, brokers: Running) -> None:
-    line = Line("many", Mode.ONE_IN_FLIGHT, TOPIC, connections=3, seconds=1.0)
+    line = LoadLine("many", GeneratorMode.ONE_IN_FLIGHT, TOPIC, connections=3, seconds=1.0)
     outcome = generator.run(line, brokers.bootstrap, brokers.pids)
     assert outcome.records > 10
     assert outcome.ack_ms["p50"] > 0
 
 
 def test_a_killed_leader_is_a_gap_between_acks_and_no_lost_record(generator: Generator, tmp_path: Path) -> None:
-    line = Line("leader killed", Mode.FAILOVER, TOPIC, rate=100, seconds=4.0, is_replicated=True)
+    line = LoadLine("leader killed", GeneratorMode.FAILOVER, TOPIC, rate=100, seconds=4.0, is_replicated=True)
     with Cordwood(brokers=3).running(tmp_path / "round") as running:
         generator.create_topic(running.bootstrap, TOPIC, PARTITIONS, 3)
         undisturbed = generator.run(replace(line, seconds=1.0), running.bootstrap, running.pids)

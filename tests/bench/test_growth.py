@@ -11,7 +11,7 @@ from cordwood.bench.growth.curves import Area
 from cordwood.bench.growth.page import files
 from cordwood.bench.growth.place import (
     TOPIC,
-    Place,
+    BenchPlace,
     cpu_seconds,
     create_topic,
     end_offset,
@@ -22,7 +22,7 @@ from cordwood.bench.growth.place import (
 )
 from cordwood.bench.growth.report import charts, load, save, sentences, show
 from cordwood.bench.growth.tail_load import tail
-from cordwood.bench.growth.wire import Client, FetchRequest, ProduceRequest, Refused, batch_of
+from cordwood.bench.growth.wire import BlockingClient, FetchFrame, ProduceFrame, RequestFailed, batch_of
 from cordwood.storage.batch import headers
 from cordwood.storage.records import decode
 
@@ -30,8 +30,8 @@ MACHINE = {"cores": 2, "processor": "Planted", "memory_mb": 1000, "system": "Lin
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "place", 1.0, lambda _: None)
+def place(tmp_path: Path) -> BenchPlace:
+    return BenchPlace(tmp_path / "place", 1.0, lambda _: None)
 
 
 @pytest.fixture
@@ -82,25 +82,25 @@ def test_the_page_has_what_the_result_says_with_its_commit_and_charts(area: Area
     assert sorted(pictures) == sorted(found) != []
 
 
-def test_the_client_gets_what_it_produced_and_is_told_of_refusals(place: Place) -> None:
-    with place.broker("one") as broker, Client(broker.address) as client:
+def test_the_client_gets_what_it_produced_and_is_told_of_refusals(place: BenchPlace) -> None:
+    with place.broker("one") as broker, BlockingClient(broker.address) as client:
         create_topic(broker.address, 3)
         client.hello()
         spread(broker.address, 3, 9)
-        assert client.produce(ProduceRequest(TOPIC, 2, batch_of(20))) == 3
-        request = FetchRequest(TOPIC, 2)
+        assert client.produce(ProduceFrame(TOPIC, 2, batch_of(20))) == 3
+        request = FetchFrame(TOPIC, 2)
         batches = request.batches_in(client.ask(request.at(1)))
         assert [header.base_offset for header in headers(bytes(batches))] == [1, 2, 3]
-        request = FetchRequest(TOPIC, 2)
+        request = FetchFrame(TOPIC, 2)
         (record,) = decode(bytes(request.batches_in(client.ask(request.at(3)))))
         assert record.value == bytes(range(20))
-        with pytest.raises(Refused, match="Produce: error 3"):
-            client.produce(ProduceRequest(TOPIC, 7, batch_of(20)))
-        with pytest.raises(Refused, match="Fetch: error 1"):
+        with pytest.raises(RequestFailed, match="Produce: error 3"):
+            client.produce(ProduceFrame(TOPIC, 7, batch_of(20)))
+        with pytest.raises(RequestFailed, match="Fetch: error 1"):
             request.batches_in(client.ask(request.at(99)))
 
 
-def test_a_broker_is_charged_for_its_requests_and_starts_again_on_its_data(place: Place) -> None:
+def test_a_broker_is_charged_for_its_requests_and_starts_again_on_its_data(place: BenchPlace) -> None:
     with place.broker("one") as broker:
         create_topic(broker.address, 1)
         pids = [broker.pid]
@@ -115,7 +115,7 @@ def test_a_broker_is_charged_for_its_requests_and_starts_again_on_its_data(place
     assert not list(place.directory.iterdir())
 
 
-def test_every_consumer_at_the_end_gets_every_record(place: Place) -> None:
+def test_every_consumer_at_the_end_gets_every_record(place: BenchPlace) -> None:
     with place.broker("one") as broker:
         create_topic(broker.address, 1)
         tailed = tail(broker.address, consumers=3, rate=200, seconds=1.0)

@@ -6,7 +6,7 @@ import pytest
 
 from cordwood.bench.failover import KILL_AFTER_S
 from cordwood.bench.limits import DISK_READ, DISK_WRITE, FLUSH_P50, LOOPBACK
-from cordwood.bench.lines import LINES, Line, LineOutcome, Mode, chosen, figures, fitting
+from cordwood.bench.lines import LINES, GeneratorMode, LineOutcome, LoadLine, chosen, figures, fitting
 from cordwood.bench.measured import ratio
 from cordwood.bench.rounds import Samples
 from cordwood.bench.second_opinion import sent
@@ -29,13 +29,13 @@ def test_a_word_that_fits_no_line_is_answered_with_the_lines() -> None:
 
 
 def test_throughput_and_the_cost_of_a_gigabyte_come_from_one_line() -> None:
-    line = Line("1 producer, 1 KB", Mode.PRODUCE, "t", records=2_000_000, record_bytes=1000)
+    line = LoadLine("1 producer, 1 KB", GeneratorMode.PRODUCE, "t", records=2_000_000, record_bytes=1000)
     found = {figure.name: (figure.value, figure.unit) for figure in figures(line, outcome(2_000_000, 4.0))}
     assert found == {"1 producer, 1 KB": (500.0, "MB/s"), "broker CPU, 1 producer, 1 KB": (0.5, "s/GB")}
 
 
 def test_latency_gives_four_rows_of_which_less_is_better() -> None:
-    line = Line("latency", Mode.LATENCY, "t", rate=1000, seconds=10)
+    line = LoadLine("latency", GeneratorMode.LATENCY, "t", rate=1000, seconds=10)
     rows = list(figures(line, outcome(10_000, 10.0)))
     assert [row.value for row in rows] == [1.0, 2.0, 1.0, 2.0]
     assert not any(row.more_is_better for row in rows)
@@ -55,24 +55,24 @@ def test_scaled_lines_keep_their_shape() -> None:
 
 def test_a_leader_has_time_to_be_killed_however_small_the_scale() -> None:
     for line in LINES:
-        if line.mode is Mode.FAILOVER:
+        if line.mode is GeneratorMode.FAILOVER:
             assert line.scaled(0.001).seconds > KILL_AFTER_S + 1 + line.session_ms / 1000
 
 
 def test_what_is_written_three_times_takes_the_disk_three_times() -> None:
-    line = Line("1 producer, 1 KB", Mode.PRODUCE, "t", records=1_000, record_bytes=1000)
+    line = LoadLine("1 producer, 1 KB", GeneratorMode.PRODUCE, "t", records=1_000, record_bytes=1000)
     figure = next(figures(line, outcome(1_000, 1.0), replicas=3))
     assert figure.uses == {DISK_WRITE: 3.0, LOOPBACK: 3.0}
 
 
 def test_a_million_small_records_a_second_are_a_hundred_megabytes() -> None:
-    line = Line("both", Mode.BOTH, "t", records=1_000, record_bytes=100)
+    line = LoadLine("both", GeneratorMode.BOTH, "t", records=1_000, record_bytes=100)
     figure = next(figures(line, outcome(1_000, 1.0), replicas=3))
     assert figure.uses == {DISK_WRITE: 300.0, LOOPBACK: 400.0}
 
 
 def test_only_a_cold_read_comes_from_the_disk() -> None:
-    line = Line("1 consumer, 1 KB", Mode.CONSUME, "t", records=1_000, record_bytes=1000)
+    line = LoadLine("1 consumer, 1 KB", GeneratorMode.CONSUME, "t", records=1_000, record_bytes=1000)
     assert next(figures(line, outcome(1_000, 1.0))).uses == {LOOPBACK: 1.0}
     cold = replace(line, is_cold=True)
     rows = list(figures(cold, outcome(1_000, 1.0)))
@@ -80,7 +80,7 @@ def test_only_a_cold_read_comes_from_the_disk() -> None:
 
 
 def test_an_ack_is_held_against_one_flush() -> None:
-    line = Line("latency", Mode.LATENCY, "t", rate=1000, seconds=10)
+    line = LoadLine("latency", GeneratorMode.LATENCY, "t", rate=1000, seconds=10)
     assert next(figures(line, outcome(10_000, 10.0))).uses == {FLUSH_P50: 1.0}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.bench.limits import DISK_READ, DISK_WRITE, FLUSH_P50, FLUSH_P99, FLUSHES, LOOPBACK, Limits, place
+from cordwood.bench.limits import DISK_READ, DISK_WRITE, FLUSH_P50, FLUSH_P99, FLUSHES, LOOPBACK, MachineLimits, place
 from cordwood.bench.machine import forget_files, memory_kept
 
 
@@ -73,7 +73,7 @@ def test_files_are_forgotten_and_whole(tmp_path: Path) -> None:
 
 
 def test_limits_are_measured_again_in_every_round_and_leave_no_file(tmp_path: Path) -> None:
-    limits = Limits()
+    limits = MachineLimits()
     for _ in range(2):
         limits.measure(tmp_path, 0.02)
     assert set(limits.values) - {DISK_READ} == {DISK_WRITE, FLUSHES, FLUSH_P50, FLUSH_P99, LOOPBACK}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from requirements import Requirement, check
 
-from cordwood.bench.profile.recorder import CannotRecord, Recorder, recorder
+from cordwood.bench.profile.recorder import ProfilerUnavailable, Recorder, recorder
 from cordwood.bench.profile.stages import stacks_of
 
 SPINNING = """
@@ -39,7 +39,7 @@ def test_what_a_process_did_meanwhile_is_in_its_folded_stacks(
     try:
         with spy.recording([spinning.pid], [folded]), pytest.raises(subprocess.TimeoutExpired):
             spinning.wait(1.0)
-    except CannotRecord as reason:
+    except ProfilerUnavailable as reason:
         if "ermission" not in str(reason):
             raise
         check(Requirement.PTRACE, False, str(reason))
@@ -50,7 +50,10 @@ def test_what_a_process_did_meanwhile_is_in_its_folded_stacks(
 
 def test_a_process_that_is_not_there_is_told(tmp_path: Path) -> None:
     spy = recorder(100, is_native=False)
-    with pytest.raises(CannotRecord, match="py-spy does not begin"), spy.recording([NOBODY], [tmp_path / "folded"]):
+    with (
+        pytest.raises(ProfilerUnavailable, match="py-spy does not begin"),
+        spy.recording([NOBODY], [tmp_path / "folded"]),
+    ):
         pytest.fail("it began")
 
 
@@ -59,5 +62,8 @@ def test_a_spy_that_writes_nothing_is_told(tmp_path: Path) -> None:
     liar.write_text("#!/bin/sh\necho Sampling process\nexec sleep 60\n")
     liar.chmod(0o755)
     spy = Recorder(str(liar), 100, is_native=False)
-    with pytest.raises(CannotRecord, match="py-spy has written nothing"), spy.recording([1], [tmp_path / "folded"]):
+    with (
+        pytest.raises(ProfilerUnavailable, match="py-spy has written nothing"),
+        spy.recording([1], [tmp_path / "folded"]),
+    ):
         pass

@@ -2,17 +2,17 @@
 
 import pytest
 
-from cordwood.chaos.live.ack_log import UNSAID, AckLog, Sent
+from cordwood.chaos.live.ack_log import NO_RESPONSE, AckLog, SentRecord
 
-Found = dict[int, list[tuple[int, Sent]]]
-
-
-def a(number: int, partition: int = 0) -> Sent:
-    return Sent(1, partition, number)
+Found = dict[int, list[tuple[int, SentRecord]]]
 
 
-def b(number: int, partition: int = 0) -> Sent:
-    return Sent(2, partition, number)
+def a(number: int, partition: int = 0) -> SentRecord:
+    return SentRecord(1, partition, number)
+
+
+def b(number: int, partition: int = 0) -> SentRecord:
+    return SentRecord(2, partition, number)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_two_records_in_the_wrong_order_are_found(ack_log: AckLog) -> None:
 
 
 def test_a_record_that_was_acknowledged_without_an_offset_may_be_anywhere_in_order(ack_log: AckLog) -> None:
-    ack_log.acknowledge(b(1), UNSAID)
+    ack_log.acknowledge(b(1), NO_RESPONSE)
     assert names(ack_log, kept()) == []
     assert names(ack_log, {0: kept()[0][:3], 1: kept()[1]}) == ["lost-write"]
 
@@ -93,9 +93,9 @@ def test_a_send_that_was_given_up_is_told(ack_log: AckLog) -> None:
 def test_numbers_run_by_producer_and_partition() -> None:
     ack_log = AckLog()
     assert [ack_log.next(1, 0), ack_log.next(1, 0), ack_log.next(2, 0), ack_log.next(1, 1)] == [
-        Sent(1, 0, 0),
-        Sent(1, 0, 1),
-        Sent(2, 0, 0),
-        Sent(1, 1, 0),
+        SentRecord(1, 0, 0),
+        SentRecord(1, 0, 1),
+        SentRecord(2, 0, 0),
+        SentRecord(1, 1, 0),
     ]
-    assert Sent.decode(Sent(3, 1, 12345).encode()) == Sent(3, 1, 12345)
+    assert SentRecord.decode(SentRecord(3, 1, 12345).encode()) == SentRecord(3, 1, 12345)

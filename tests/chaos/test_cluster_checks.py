@@ -7,24 +7,24 @@ import pytest
 from confluent_kafka import KafkaError
 
 from cordwood.chaos.live import polls, replica_logs
-from cordwood.chaos.live.ack_log import Anomaly, Sent
-from cordwood.chaos.live.report import Report, quantile
-from cordwood.chaos.live.rows import READ, Read, Rows
+from cordwood.chaos.live.ack_log import BrokenPromise, SentRecord
+from cordwood.chaos.live.report import RoundsReport, quantile
+from cordwood.chaos.live.rows import READ, PolledRecord, RowsReader
 from cordwood.storage.records import Record, encode
 
 TOPIC = "0f4b0c1e-0000-4000-8000-000000000001"
-FOUND = {0: [(offset, Sent(1, 0, offset)) for offset in range(3)]}
+FOUND = {0: [(offset, SentRecord(1, 0, offset)) for offset in range(3)]}
 
 
-def polled(*offsets: int) -> list[Read]:
-    return [Read(0, offset, 1, 0, offset, 0) for offset in offsets]
+def polled(*offsets: int) -> list[PolledRecord]:
+    return [PolledRecord(0, offset, 1, 0, offset, 0) for offset in offsets]
 
 
-def told(error: int) -> Read:
-    return Read(-1, -1, -1, -1, -1, error)
+def told(error: int) -> PolledRecord:
+    return PolledRecord(-1, -1, -1, -1, -1, error)
 
 
-def names(anomalies: Sequence[Anomaly]) -> list[str]:
+def names(anomalies: Sequence[BrokenPromise]) -> list[str]:
     return [anomaly.name for anomaly in anomalies]
 
 
@@ -40,7 +40,7 @@ def test_a_reader_that_was_given_too_much_or_too_little_is_told_apart() -> None:
 
 def test_what_was_read_and_is_gone_or_another_now_is_found() -> None:
     assert names(list(polls.compare(polled(0, 1, 2, 3), FOUND))) == ["lost-write"]
-    other = Read(0, 2, 7, 0, 2, 0)
+    other = PolledRecord(0, 2, 7, 0, 2, 0)
     assert names(list(polls.compare([*polled(0, 1), other], FOUND))) == ["inconsistent-offsets"]
 
 
@@ -137,7 +137,7 @@ def test_damage_in_a_directory_is_found(replicas: Replicas) -> None:
 
 
 def test_rows_are_followed_while_they_are_written(tmp_path: Path) -> None:
-    rows, path = Rows(tmp_path / "rows", READ, Read._make), tmp_path / "rows"
+    rows, path = RowsReader(tmp_path / "rows", READ, PolledRecord._make), tmp_path / "rows"
     first, second = (READ.pack(*read) for read in polled(0, 1))
     assert list(rows.news()) == []
     path.write_bytes(first + second[:7])
@@ -147,7 +147,7 @@ def test_rows_are_followed_while_they_are_written(tmp_path: Path) -> None:
 
 
 def test_a_report_accuses_what_took_too_long() -> None:
-    report = Report("kills")
+    report = RoundsReport("kills")
     for tenth in range(1, 11):
         report.took("away", tenth / 10)
     report.limit("away", 0.5, 0.5)

@@ -14,7 +14,7 @@ from cordwood.chaos.mutants.catalogue import ALL, BY_NAME
 from cordwood.chaos.mutants.hunt import Hunt, MutantOutcome, MutantVerdict
 from cordwood.chaos.mutants.killers import Killer, PytestFile, Seeds, parsed
 from cordwood.chaos.mutants.mutant import Mutant, Scenario, Stale
-from cordwood.chaos.results import Record, Result
+from cordwood.chaos.results import Result, ResultFile
 
 SOURCE = Path(cordwood.__path__[0])
 KILLERS = killers.pinned()
@@ -130,11 +130,11 @@ def test_a_hunt_that_was_broken_off_goes_on_where_it_was(run: Callable[..., tupl
     words = ["--only", "no-pre-vote", "--only", "no-truncation", "--record", path, "--json"]
     exit_code, said = run(*words, "--minutes", "0")
     assert (exit_code, json.loads(said.splitlines()[-1])["not_run"]) == (0, 2)
-    kept = Record(path, record.KIND, {"mutants": 2})
+    kept = ResultFile(path, record.KIND, {"mutants": 2})
     kept.add(record.row(CAUGHT))
     exit_code, said = run(*words)
     assert (exit_code, json.loads(said.splitlines()[-1])["survivors"]) == (1, ["no-truncation"])
-    kept = Record(path, record.KIND, {"mutants": 2})
+    kept = ResultFile(path, record.KIND, {"mutants": 2})
     assert kept.is_whole
     assert record.outcomes(kept.rows)["no-pre-vote"] == CAUGHT
 
@@ -146,7 +146,11 @@ def test_an_unknown_name_gets_a_sentence(run: Callable[..., tuple[int, str]]) ->
 
 
 def test_only_those_are_hunted_whose_file_or_killer_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    pins = {"no-pre-vote": Seeds(Scenario.QUORUM, 9), "no-truncation": QUICK_FILE, "repeats-are-appended": QUICK_FILE}
+    pins = {
+        "no-pre-vote": Seeds(Scenario.QUORUM, 9),
+        "no-truncation": QUICK_FILE,
+        "repeats-are-appended": QUICK_FILE,
+    }
     monkeypatch.setattr(command, "pinned", lambda: pins)
     monkeypatch.setattr(command, "_changed_files", lambda _commit: {BY_NAME["no-pre-vote"].file, QUICK_FILE.path})
     assert {mutant.name for mutant in command._differing([BY_NAME[name] for name in pins], "HEAD")} == pins.keys()

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError
 from kio.schema.errors import ErrorCode
 
-from cordwood.chaos.produce_errors import PROMISES, Promise, promise_of
+from cordwood.chaos.produce_errors import PROMISES, ProduceGuarantee, guarantee_of
 from cordwood.cluster.kafka import refusals
 
 READS_ONLY = {
@@ -25,16 +25,16 @@ def test_every_refusal_of_a_produce_request_is_decided() -> None:
 @pytest.mark.parametrize(
     ("code", "promise"),
     [
-        (ErrorCode.not_enough_replicas, Promise.NOT_BY_THIS_REQUEST),
-        (ErrorCode.not_enough_replicas_after_append, Promise.NOTHING),
-        (ErrorCode.not_leader_or_follower, Promise.NOTHING),
-        (ErrorCode.invalid_record, Promise.NEVER),
-        (KafkaError._PURGE_QUEUE, Promise.NEVER),
-        (KafkaError._MSG_TIMED_OUT, Promise.NOTHING),
-        (ErrorCode.offset_not_available, Promise.NOTHING),
-        (30_000, Promise.NOTHING),
-        (-30_000, Promise.NOTHING),
+        (ErrorCode.not_enough_replicas, ProduceGuarantee.NOT_BY_THIS_REQUEST),
+        (ErrorCode.not_enough_replicas_after_append, ProduceGuarantee.NOTHING),
+        (ErrorCode.not_leader_or_follower, ProduceGuarantee.NOTHING),
+        (ErrorCode.invalid_record, ProduceGuarantee.NEVER),
+        (KafkaError._PURGE_QUEUE, ProduceGuarantee.NEVER),
+        (KafkaError._MSG_TIMED_OUT, ProduceGuarantee.NOTHING),
+        (ErrorCode.offset_not_available, ProduceGuarantee.NOTHING),
+        (30_000, ProduceGuarantee.NOTHING),
+        (-30_000, ProduceGuarantee.NOTHING),
     ],
 )
-def test_a_promise_by_its_number(code: int, promise: Promise) -> None:
-    assert promise_of(code) is promise
+def test_a_promise_by_its_number(code: int, promise: ProduceGuarantee) -> None:
+    assert guarantee_of(code) is promise

@@ -7,7 +7,7 @@ import pytest
 
 from cordwood.chaos import recorded
 from cordwood.chaos.commit import Unclean
-from cordwood.chaos.results import Broken, CannotRecord, Record, read
+from cordwood.chaos.results import Broken, CannotRecord, ResultFile, read
 
 KIND, ABOUT = "chaos-sim", {"seeds": "1..2"}
 ROWS = [{"kinds": {}, "seeds": 2, "faults": {"kill": 7}}, {"kinds": {"lost-write": 1}, "seeds": 2}]
@@ -24,7 +24,7 @@ def at_commit(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Return the path of a result with two rows."""
-    record = Record(tmp_path / "result.jsonl", KIND, ABOUT)
+    record = ResultFile(tmp_path / "result.jsonl", KIND, ABOUT)
     for row in ROWS:
         record.add(row)
     record.end()
@@ -53,18 +53,18 @@ def test_a_run_that_was_broken_off_goes_on_at_its_commit_only(path: Path, at_com
     assert not read(path).is_whole
     at_commit.append("abd")
     with pytest.raises(CannotRecord, match="is of commit abc, and this is abd"):
-        Record(path, KIND, ABOUT)
+        ResultFile(path, KIND, ABOUT)
     at_commit.append("abc")
     with pytest.raises(CannotRecord, match="another run"):
-        Record(path, KIND, {"seeds": "1..3"})
-    record = Record(path, KIND, ABOUT)
+        ResultFile(path, KIND, {"seeds": "1..3"})
+    record = ResultFile(path, KIND, ABOUT)
     assert record.rows == ROWS
     record.end()
     assert path.read_text() == whole
 
 
 def test_a_run_whose_source_changes_is_not_whole(path: Path, at_commit: list[str]) -> None:
-    record = Record(path.with_name("other.jsonl"), KIND, ABOUT)
+    record = ResultFile(path.with_name("other.jsonl"), KIND, ABOUT)
     at_commit.append("abd")
     with pytest.raises(CannotRecord, match="began at commit abc, and ends at abd"):
         record.end()
@@ -76,7 +76,7 @@ def test_a_source_with_changes_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_p
 
     monkeypatch.setattr("cordwood.chaos.results.clean_commit", unclean)
     with pytest.raises(CannotRecord, match=r"storage/log\.py is changed"):
-        Record(tmp_path / "result.jsonl", KIND, ABOUT)
+        ResultFile(tmp_path / "result.jsonl", KIND, ABOUT)
     assert not (tmp_path / "result.jsonl").exists()
 
 

@@ -4,9 +4,9 @@ import random
 from itertools import islice
 
 from cordwood.chaos.live.brokers import LiveCluster
-from cordwood.chaos.live.faults.fault import State
+from cordwood.chaos.live.faults.fault import ActiveFaults
 from cordwood.chaos.live.faults.processes import Kill, RollingRestart
-from cordwood.chaos.live.plan import Aim, steps
+from cordwood.chaos.live.plan import TargetRole, steps
 from cordwood.chaos.live.target import FAULTS
 
 
@@ -19,7 +19,7 @@ def test_every_fault_has_its_turn() -> None:
     drawn = list(islice(steps(FAULTS, random.Random(7)), 3 * len(FAULTS)))
     for turn in range(3):
         assert {step.fault for step in drawn[turn * len(FAULTS) :][: len(FAULTS)]} == set(FAULTS)
-    assert {step.aim for step in islice(steps(FAULTS, random.Random(7)), 100)} == set(Aim)
+    assert {step.aim for step in islice(steps(FAULTS, random.Random(7)), 100)} == set(TargetRole)
 
 
 def test_without_faults_there_is_no_step() -> None:
@@ -28,12 +28,12 @@ def test_without_faults_there_is_no_step() -> None:
 
 def test_no_more_strikes_at_once_than_promised() -> None:
     kill, restart = Kill(LiveCluster()), RollingRestart(LiveCluster())
-    one_paused = State(frozenset({"pause"}), frozenset({1}))
-    assert kill.may_apply(State(), [1])
+    one_paused = ActiveFaults(frozenset({"pause"}), frozenset({1}))
+    assert kill.may_apply(ActiveFaults(), [1])
     assert kill.may_apply(one_paused, [2])
     assert not kill.may_apply(one_paused, [1])
     assert not kill.may_apply(one_paused, [1, 2, 3])
-    assert not kill.may_apply(State(frozenset({"pause", "partition"}), frozenset({1, 2})), [3])
-    assert not kill.may_apply(State(frozenset({"kill"}), frozenset({1})), [2])
+    assert not kill.may_apply(ActiveFaults(frozenset({"pause", "partition"}), frozenset({1, 2})), [3])
+    assert not kill.may_apply(ActiveFaults(frozenset({"kill"}), frozenset({1})), [2])
     assert not restart.may_apply(one_paused, [2])
-    assert not kill.may_apply(State(frozenset({"wipe"}), frozenset({1}), is_alone=True), [2])
+    assert not kill.may_apply(ActiveFaults(frozenset({"wipe"}), frozenset({1}), is_alone=True), [2])

@@ -1,7 +1,7 @@
 """Silences of partitions: gaps between acknowledgements, less the time that the machine withheld."""
 
 from cordwood.chaos.live.flood.waits import MachineTime, Wait
-from cordwood.chaos.live.report import Report
+from cordwood.chaos.live.report import RoundsReport
 from cordwood.chaos.live.rolling_restart import judge_silences
 from cordwood.chaos.live.rows import Answered
 from cordwood.chaos.live.silences import silences
@@ -24,7 +24,7 @@ def test_a_refusal_ends_no_silence() -> None:
 
 def test_a_long_silence_is_an_anomaly_but_for_what_the_machine_withheld() -> None:
     found = [Wait("partition 0", 1.0, 1.9), Wait("partition 1", 1.0, 1.4)]
-    blamed, excused = Report("blamed"), Report("excused")
+    blamed, excused = RoundsReport("blamed"), RoundsReport("excused")
     judge_silences(blamed, found, MachineTime())
     assert [anomaly.name for anomaly in blamed.anomalies] == ["silence"]
     assert [round(seconds, 1) for seconds in blamed.times_s["longest_silence"]] == [0.9, 0.4]

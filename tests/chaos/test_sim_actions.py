@@ -8,7 +8,7 @@ from cordwood.chaos.sim.chores import Chore, Due
 from cordwood.chaos.sim.plan import Plan, plan_of
 from cordwood.chaos.sim.producer import ProducerPlan
 from cordwood.chaos.sim.run import run_plan
-from cordwood.chaos.sim.schedule import Aim, Fault, Kind
+from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, TargetChoice
 
 SECONDS = 15.0
 CHORE_S = 0.5
@@ -44,7 +44,7 @@ def busy(seed: int) -> Plan:
         members=0,
         seekers=2,
         chores=tuple(Due(CHORE_S * at, chore, at) for at, chore in enumerate(chores)),
-        faults=tuple(Fault(3.0 * at, Kind.KILL, Aim.LEADER, 1.5, at) for at in range(1, 5)),
+        faults=tuple(ScheduledFault(3.0 * at, FaultKind.KILL, TargetChoice.LEADER, 1.5, at) for at in range(1, 5)),
     )
 
 

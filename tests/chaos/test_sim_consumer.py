@@ -17,7 +17,7 @@ PLAN = replace(
 
 @pytest.mark.parametrize(("consumer", "gets_on"), [(0, False), (1, True)])
 def test_who_is_cut_off_from_the_leader_gets_on_with_any_replica_only(consumer: int, gets_on: bool) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         world = await World(PLAN).begin()
         await asyncio.sleep(3)
         reader = world.crowd.readers[consumer]
@@ -29,4 +29,4 @@ def test_who_is_cut_off_from_the_leader_gets_on_with_any_replica_only(consumer: 
         assert (reader.position > end + 5) == gets_on
         assert world.violations == []
 
-    simulated.run(story())
+    simulated.run(scenario())

@@ -31,12 +31,12 @@ def synced_file(disk: SimulatedDisk, path: str = "/f", content: bytes = b"") -> 
     return file
 
 
-def outcomes(story: Callable[[SimulatedDisk], None], keep: float | None = 0.5) -> set[bytes | None]:
+def outcomes(scenario: Callable[[SimulatedDisk], None], keep: float | None = 0.5) -> set[bytes | None]:
     """Return the possible contents of `/f` after a story and a power cut; None where the file is gone."""
     found: set[bytes | None] = set()
     for seed in SEEDS:
         disk = SimulatedDisk(random.Random(seed))
-        story(disk)
+        scenario(disk)
         disk.power_cut(keep)
         found.add(disk.content("/f") if disk.exists("/f") else None)
     return found
@@ -58,44 +58,44 @@ def test_a_file_whose_entry_was_never_synced_is_gone(disk: SimulatedDisk) -> Non
 def test_each_unsynced_sector_is_kept_or_lost_by_itself() -> None:
     sectors = [bytes([letter]) * SECTOR_BYTES for letter in b"abc"]
 
-    def story(disk: SimulatedDisk) -> None:
+    def scenario(disk: SimulatedDisk) -> None:
         file = synced_file(disk, content=bytes(3 * SECTOR_BYTES))
         file.pwrite([b"".join(sectors)], 0)
 
-    contents = outcomes(story)
+    contents = outcomes(scenario)
     kept = {tuple(any(content[i * SECTOR_BYTES :][:SECTOR_BYTES]) for i in range(3)) for content in contents if content}
     assert len(kept) == 8, "every one of the 2³ combinations"
 
 
 def test_a_sector_is_never_torn() -> None:
-    def story(disk: SimulatedDisk) -> None:
+    def scenario(disk: SimulatedDisk) -> None:
         synced_file(disk, content=b"a" * SECTOR_BYTES).pwrite([b"b" * SECTOR_BYTES], 0)
 
-    assert outcomes(story) == {b"a" * SECTOR_BYTES, b"b" * SECTOR_BYTES}
+    assert outcomes(scenario) == {b"a" * SECTOR_BYTES, b"b" * SECTOR_BYTES}
 
 
 def test_a_file_that_grew_may_be_short_zero_or_whole() -> None:
-    def story(disk: SimulatedDisk) -> None:
+    def scenario(disk: SimulatedDisk) -> None:
         synced_file(disk).pwrite([b"a" * 2 * SECTOR_BYTES], 0)
 
-    lengths = {len(content) for content in outcomes(story) if content is not None}
+    lengths = {len(content) for content in outcomes(scenario) if content is not None}
     assert {0, 2 * SECTOR_BYTES} < lengths
-    assert outcomes(story, keep=1) == {b"a" * 2 * SECTOR_BYTES}
-    assert outcomes(story, keep=0) == {b""}
+    assert outcomes(scenario, keep=1) == {b"a" * 2 * SECTOR_BYTES}
+    assert outcomes(scenario, keep=0) == {b""}
 
 
 def test_reserved_space_that_was_not_synced_may_vanish() -> None:
-    def story(disk: SimulatedDisk) -> None:
+    def scenario(disk: SimulatedDisk) -> None:
         synced_file(disk, content=b"abc").preallocate(3, 1000)
 
-    assert {b"abc", b"abc" + bytes(1000)} <= outcomes(story)
+    assert {b"abc", b"abc" + bytes(1000)} <= outcomes(scenario)
 
 
 def test_what_was_truncated_may_come_back() -> None:
-    def story(disk: SimulatedDisk) -> None:
+    def scenario(disk: SimulatedDisk) -> None:
         synced_file(disk, content=b"abcdef").truncate(2)
 
-    assert {b"ab", b"abcdef"} <= outcomes(story)
+    assert {b"ab", b"abcdef"} <= outcomes(scenario)
 
 
 def test_what_was_truncated_and_synced_stays_away(disk: SimulatedDisk) -> None:
@@ -108,22 +108,22 @@ def test_what_was_truncated_and_synced_stays_away(disk: SimulatedDisk) -> None:
 
 
 def test_a_rename_may_revert() -> None:
-    def story(disk: SimulatedDisk) -> None:
+    def scenario(disk: SimulatedDisk) -> None:
         synced_file(disk, content=b"old")
         synced_file(disk, "/new", b"new")
         disk.rename("/new", "/f")
 
-    assert outcomes(story) == {b"old", b"new"}
+    assert outcomes(scenario) == {b"old", b"new"}
 
 
 def test_a_rename_of_unsynced_bytes_may_leave_an_empty_file() -> None:
-    def story(disk: SimulatedDisk) -> None:
+    def scenario(disk: SimulatedDisk) -> None:
         synced_file(disk, content=b"old")
         disk.open("/new", create=True).pwrite([b"new"], 0)
         disk.rename("/new", "/f")
         sync_directory(disk, "/")
 
-    assert outcomes(story, keep=0) == {b""}
+    assert outcomes(scenario, keep=0) == {b""}
 
 
 def test_a_removed_file_may_come_back(disk: SimulatedDisk) -> None:
@@ -267,11 +267,11 @@ def test_a_flipped_byte_is_rotten_until_it_is_written_again(disk: SimulatedDisk)
     disk.open("/f", create=True).pwrite([b"abc"], 0)
     disk.flip("/f", 1, 0)
     pages = disk.pages("/f")
-    assert pages.is_rotten(0, 3)
-    assert not pages.is_rotten(0, 1)
-    assert not pages.is_rotten(2, 3)
+    assert pages.is_corrupt(0, 3)
+    assert not pages.is_corrupt(0, 1)
+    assert not pages.is_corrupt(2, 3)
     disk.open("/f").pwrite([b"b"], 1)
-    assert not pages.is_rotten(0, 3)
+    assert not pages.is_corrupt(0, 3)
 
 
 def test_a_flipped_bit_stays_flipped(disk: SimulatedDisk) -> None:
@@ -300,7 +300,7 @@ def test_a_cold_file_is_not_in_memory_until_it_was_read(disk: SimulatedDisk) -> 
 
 
 def test_equal_seeds_give_equal_disks() -> None:
-    def story(seed: int) -> dict[str, bytes]:
+    def scenario(seed: int) -> dict[str, bytes]:
         disk = SimulatedDisk(random.Random(seed))
         for name in "abcdef":
             file = disk.open(f"/{name}", create=True)
@@ -309,8 +309,8 @@ def test_equal_seeds_give_equal_disks() -> None:
         disk.power_cut()
         return {path: disk.content(path) for path in disk.files()}
 
-    assert all(story(seed) == story(seed) for seed in SEEDS)
-    assert story(3) != story(4)
+    assert all(scenario(seed) == scenario(seed) for seed in SEEDS)
+    assert scenario(3) != scenario(4)
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])

@@ -10,13 +10,13 @@ from cordwood.chaos.sim.invariants import Seen
 from cordwood.chaos.sim.plan import plan_of
 from cordwood.chaos.sim.producer import ProducerPlan
 from cordwood.chaos.sim.run import run_plan
-from cordwood.chaos.sim.schedule import Aim, Fault, Kind
+from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, TargetChoice
 
 
 @pytest.fixture(scope="module")
 def history() -> History:
     """Return the history of three brokers, kills of leaders, and two consumers, one of which reads from followers."""
-    kills = tuple(Fault(at_s, Kind.KILL, Aim.LEADER, 0.5, 1) for at_s in (3.0, 7.0))
+    kills = tuple(ScheduledFault(at_s, FaultKind.KILL, TargetChoice.LEADER, 0.5, 1) for at_s in (3.0, 7.0))
     plan = replace(
         plan_of(1, 10.0),
         brokers=3,
@@ -66,7 +66,7 @@ def test_faults_are_written_down_with_whether_they_came_alone(history: History) 
 
 
 def test_every_kind_of_fault_has_its_bound() -> None:
-    assert {kind.value for kind in Kind} >= set(BOUNDS)
+    assert {kind.value for kind in FaultKind} >= set(BOUNDS)
     assert BOUNDS["kill"].seconds == 3
 
 

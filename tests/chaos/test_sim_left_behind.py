@@ -9,9 +9,9 @@ import pytest
 from cordwood.chaos.sim.commands_fit import not_taken_in
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.index_rows import unproven
-from cordwood.chaos.sim.left_behind import LeftBehind, nobody_waits
+from cordwood.chaos.sim.left_behind import LeftBehind, has_no_waiters
 from cordwood.chaos.sim.reopened_logs import whole_batches
-from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, tell
+from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, run_scenario
 from cordwood.chaos.sim.replication import NOW_MS, Metadata
 from cordwood.chaos.sim.values import batch_of
 from cordwood.cluster.metadata.commands import AlterPartitions, BrokerId, FenceBroker, IsrChange
@@ -90,22 +90,22 @@ def test_a_batch_whose_offset_a_torn_write_has_lost_is_not_taken_for_one_that_wa
 
 
 def test_who_waits_for_a_replica_that_does_not_lead_is_noticed() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         follower = next(one for one in cluster.ids if one != cluster.leader())
         for broker in (cluster.leader(), follower):
             held = cluster.replica(broker)
             assert held.when_committed(99, FutureWaiter())
-            assert nobody_waits(held) == held.is_leader
+            assert has_no_waiters(held) == held.is_leader
         with pytest.raises(AssertionError, match="promise 3"):
             cluster._check()
         cluster.replica(follower)._commit_waiters.fail(TimeoutError())
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_a_failed_disk_that_nobody_is_told_of_is_noticed() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         leader = cluster.leader()
         directory = cluster.replica(leader).directory
@@ -116,22 +116,22 @@ def test_a_failed_disk_that_nobody_is_told_of_is_noticed() -> None:
         cluster._watch = asyncio.ensure_future(asyncio.sleep(0))
         await asyncio.sleep(0.1)
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_a_failed_disk_that_is_told_of_is_nothing_to_notice() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         directory = cluster.replica(cluster.leader()).directory
         directory.fail(OSError(5, "it failed"))
         await asyncio.sleep(10)
         assert len(cluster.isr()) == 2
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_a_leader_that_proposes_again_what_it_knows_not_to_fit_is_noticed() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         leader = cluster.leader()
         follower = next(one for one in cluster.ids if one != leader)
@@ -148,4 +148,4 @@ def test_a_leader_that_proposes_again_what_it_knows_not_to_fit_is_noticed() -> N
         with pytest.raises(AssertionError, match="proposes it again"):
             member._decide(command, asyncio.get_running_loop().create_future())
 
-    tell(story)
+    run_scenario(scenario)

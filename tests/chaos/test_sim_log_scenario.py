@@ -2,7 +2,7 @@
 
 import pytest
 
-from cordwood.chaos.sim.log_scenario import log_story
+from cordwood.chaos.sim.log_scenario import run_log_scenario
 
 SEEDS_WITH_A_STORY = {
     1: "a log that was to start over, and died of it, came back without its beginning",
@@ -13,4 +13,4 @@ SEEDS_WITH_A_STORY = {
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_log_is_opened_as_it_was(seed: int) -> None:
-    assert log_story(seed) > 0, SEEDS_WITH_A_STORY.get(seed)
+    assert run_log_scenario(seed) > 0, SEEDS_WITH_A_STORY.get(seed)

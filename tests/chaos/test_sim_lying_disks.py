@@ -16,7 +16,7 @@ PLAN = replace(plan_of(1), brokers=3, voters=3, partitions=1, seekers=0, members
 def kinds_of(*, is_lying: bool) -> set[str]:
     """Return the kinds of anomalies and violations after a power cut of all machines."""
 
-    async def story() -> World:
+    async def scenario() -> World:
         world = await World(PLAN).begin()
         if is_lying:
             for host in world.hosts.values():
@@ -34,7 +34,7 @@ def kinds_of(*, is_lying: bool) -> set[str]:
         return world
 
     with undisturbed():
-        world = simulated.run(story())
+        world = simulated.run(scenario())
     found = {anomaly.kind for anomaly in check(world.crowd.history.build())}
     return found | {seen.kind for seen in world.violations}
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cordwood.chaos.sim.loop import Process, SimulatedLoop, run
-from cordwood.chaos.sim.network import Network, Slowness
+from cordwood.chaos.sim.network import SimulatedNetwork, Slowness
 
 
 class Ear(asyncio.Protocol):
@@ -42,7 +42,7 @@ class World:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
-        self.loop, self.network = loop, Network(loop, random.Random(1))
+        self.loop, self.network = loop, SimulatedNetwork(loop, random.Random(1))
         self.a, self.b = Process("a"), Process("b")
         self.caller, self.called = Ear(), Ear()
 
@@ -56,24 +56,24 @@ class World:
         await self.loop.create_task(work, context=process.context())
 
 
-def tell(story: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+def tell(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> None:
     async def told() -> None:
-        await story(await World().connect())
+        await scenario(await World().connect())
 
     run(told())
 
 
 def test_an_hour_passes_at_once() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         began_at_s = world.loop.time()
         await asyncio.sleep(3600)
         assert world.loop.time() - began_at_s == pytest.approx(3600)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_what_is_sent_arrives_in_order() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         words = [str(number).encode() for number in range(100)]
         for word in words:
             world.caller.transport.write(word)
@@ -81,11 +81,11 @@ def test_what_is_sent_arrives_in_order() -> None:
         await asyncio.sleep(1)
         assert world.called.heard == words
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_cut_holds_up_one_direction_and_loses_nothing() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.caller.transport.write(b"before")
         world.network.cut_one_way("a", "b")
         world.caller.transport.write(b"meanwhile")
@@ -96,32 +96,32 @@ def test_a_cut_holds_up_one_direction_and_loses_nothing() -> None:
         await asyncio.sleep(1)
         assert world.called.heard == [b"before", b"meanwhile"]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_who_dials_into_a_cut_waits() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.network.cut("a", "b")
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(10):
                 await world.as_process(world.a, world.loop.create_connection(Ear, "b", 1))
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_broken_connection_is_noticed_at_both_ends() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.network.disconnect("a", "b")
         await asyncio.sleep(1)
         assert world.caller.lost
         assert world.called.lost
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("silently", [False, True])
 def test_a_dead_process_runs_nothing_and_its_host_may_say_so(silently: bool) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         done: list[str] = []
 
         async def work() -> None:
@@ -143,11 +143,11 @@ def test_a_dead_process_runs_nothing_and_its_host_may_say_so(silently: bool) -> 
             async with asyncio.timeout(60):
                 await world.as_process(world.a, world.loop.create_connection(Ear, "b", 1))
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_paused_process_does_everything_later() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.loop.pause(world.b)
         world.caller.transport.write(b"are you there?")
         await asyncio.sleep(20)
@@ -156,11 +156,11 @@ def test_a_paused_process_does_everything_later() -> None:
         await asyncio.sleep(0.1)
         assert world.called.heard == [b"are you there?"]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_clock_that_goes_too_fast_wakes_its_process_early() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         hasty = Process("a", clock_rate=1.25)
         woken_at_s: list[float] = []
 
@@ -172,11 +172,11 @@ def test_a_clock_that_goes_too_fast_wakes_its_process_early() -> None:
         await world.as_process(hasty, sleep_ten_seconds())
         assert woken_at_s == [pytest.approx(began_s + 8)]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_system_that_probes_gives_up_a_silent_peer() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         probed = world.caller.transport.get_extra_info("socket")
         for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT):
             probed.setsockopt(socket.IPPROTO_TCP, option, 2)
@@ -187,11 +187,11 @@ def test_a_system_that_probes_gives_up_a_silent_peer() -> None:
         assert world.caller.lost
         assert not world.called.lost
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_slow_line_takes_its_time_for_many_bytes() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.network.slow_down("a", "b", Slowness(latency_factor=1, bytes_per_second=1000))
         for _ in range(10):
             world.caller.transport.write(bytes(1000))
@@ -200,11 +200,11 @@ def test_a_slow_line_takes_its_time_for_many_bytes() -> None:
         await asyncio.sleep(6)
         assert len(world.called.heard) == 10
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_writer_waits_for_a_reader_that_reads_nothing() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         world.called.transport.pause_reading()
         world.caller.transport.write(bytes(100 << 10))
         await asyncio.sleep(1)
@@ -215,4 +215,4 @@ def test_a_writer_waits_for_a_reader_that_reads_nothing() -> None:
         assert not world.caller.is_held_up
         assert len(world.called.heard) == 1
 
-    tell(story)
+    tell(scenario)

@@ -6,9 +6,11 @@ from cordwood.chaos.history import ACKS_ALL, Outcome
 from cordwood.chaos.sim.plan import plan_of
 from cordwood.chaos.sim.producer import ProducerPlan
 from cordwood.chaos.sim.run import run_plan
-from cordwood.chaos.sim.schedule import Aim, Fault, Kind
+from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, TargetChoice
 
-CUTS = tuple(Fault(at_s, Kind.CUT_OFF, Aim.LEADER, 4.0, dice) for dice, at_s in enumerate((2.0, 7.0)))
+CUTS = tuple(
+    ScheduledFault(at_s, FaultKind.CUT_OFF, TargetChoice.LEADER, 4.0, dice) for dice, at_s in enumerate((2.0, 7.0))
+)
 PLAN = replace(
     plan_of(1, 12.0),
     brokers=3,

@@ -2,18 +2,18 @@
 
 import pytest
 
-from cordwood.chaos.sim.run import Run, run_seed
-from cordwood.chaos.sim.run_summary import Tally, sentence, story, summary
+from cordwood.chaos.sim.run import SimulatedRun, run_seed
+from cordwood.chaos.sim.run_summary import RunTotals, run_report, sentence, summary
 
 
 @pytest.fixture(scope="module")
-def runs() -> list[Run]:
+def runs() -> list[SimulatedRun]:
     """Run two seeds that have faults."""
     return [run_seed(seed, 8.0) for seed in (2, 34)]
 
 
-def test_runs_are_added_up(runs: list[Run]) -> None:
-    tally = Tally()
+def test_runs_are_added_up(runs: list[SimulatedRun]) -> None:
+    tally = RunTotals()
     for run in runs:
         assert run.faults
         tally.add(run, wall_s=0.5)
@@ -27,24 +27,24 @@ def test_runs_are_added_up(runs: list[Run]) -> None:
     assert sentence(tally).startswith("no anomaly: ")
 
 
-def test_one_run_has_its_own_hash(runs: list[Run]) -> None:
-    tally = Tally()
+def test_one_run_has_its_own_hash(runs: list[SimulatedRun]) -> None:
+    tally = RunTotals()
     tally.add(runs[0], wall_s=1.0)
     assert tally.trace_hash == runs[0].trace_hash
 
 
-def test_every_fault_of_the_report_is_over_when_all_is_healed(runs: list[Run]) -> None:
+def test_every_fault_of_the_report_is_over_when_all_is_healed(runs: list[SimulatedRun]) -> None:
     for run in runs:
-        [healed] = [float(line.split()[0]) for line in run.story if line.endswith("everything is healed")]
-        spans = story(run, "no anomaly", "again").faults
+        [healed] = [float(line.split()[0]) for line in run.run_report if line.endswith("everything is healed")]
+        spans = run_report(run, "no anomaly", "again").faults
         assert all(0 <= span.start_s <= span.end_s <= healed + 0.001 for span in spans)
         assert any(span.start_s < span.end_s for span in spans), "all faults were over at once"
 
 
-def test_the_report_ends_with_the_last_answer_and_not_with_the_last_reader(runs: list[Run]) -> None:
+def test_the_report_ends_with_the_last_answer_and_not_with_the_last_reader(runs: list[SimulatedRun]) -> None:
     for run in runs:
         last_s = max(run.plan.seconds, run.history.sends.ended_ns.max() / 1e9)
-        told = story(run, "no anomaly", "again")
+        told = run_report(run, "no anomaly", "again")
         assert last_s - 1 <= told.series.duration_s <= last_s
         assert 0 < sum(told.series.acknowledged_per_s) * told.series.slice_s <= run.acknowledged
         assert told.settings["again"] == "again"

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from cordwood.chaos.sim.schedule import Aim, Fault, Kind
+from cordwood.chaos.sim.schedule import FaultKind, ScheduledFault, TargetChoice
 from cordwood.chaos.sim.shrink import shrunk
 
 
-def faults(count: int) -> list[Fault]:
-    return [Fault(float(number), Kind.KILL, Aim.ANYBODY, 1.0, number) for number in range(count)]
+def faults(count: int) -> list[ScheduledFault]:
+    return [ScheduledFault(float(number), FaultKind.KILL, TargetChoice.ANYBODY, 1.0, number) for number in range(count)]
 
 
 def test_the_two_faults_that_it_takes_are_left() -> None:
@@ -23,7 +23,7 @@ def test_what_fails_without_any_fault_needs_none() -> None:
 def test_it_gives_up_after_so_many_runs() -> None:
     runs: list[int] = []
 
-    def fails(some: Sequence[Fault]) -> bool:
+    def fails(some: Sequence[ScheduledFault]) -> bool:
         runs.append(len(some))
         return len(some) >= 30
 

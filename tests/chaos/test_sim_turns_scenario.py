@@ -2,9 +2,9 @@
 
 import pytest
 
-from cordwood.chaos.sim.turns_scenario import turns_story
+from cordwood.chaos.sim.turns_scenario import run_turns_scenario
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_leaders_that_take_turns_agree_in_the_end(seed: int) -> None:
-    assert turns_story(seed) > 0
+    assert run_turns_scenario(seed) > 0

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cordwood.chaos.sim.replicas import SESSION_S, ReplicaCluster, tell
+from cordwood.chaos.sim.replicas import SESSION_S, ReplicaCluster, run_scenario
 
 LONG_S = 3 * SESSION_S
 
@@ -21,7 +21,7 @@ async def with_a_record_on_two(cluster: ReplicaCluster) -> tuple[int, int, int]:
 
 
 def test_a_replica_back_from_a_power_cut_does_not_lead_before_one_that_has_the_records() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         leader, follower, _ = await with_a_record_on_two(cluster)
         await cluster.power_cut(follower, keep=0)
         await cluster.until(lambda: cluster.isr() == {leader}, "the follower is missed")
@@ -34,11 +34,11 @@ def test_a_replica_back_from_a_power_cut_does_not_lead_before_one_that_has_the_r
         await cluster.settled()
         assert cluster.values(leader) == cluster.values(follower) == ["a", "b"]
 
-    tell(story, policy="os")
+    run_scenario(scenario, policy="os")
 
 
 def test_the_last_leader_back_from_a_power_cut_waits_for_one_that_has_the_records() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         leader, follower, _ = await with_a_record_on_two(cluster)
         await cluster.kill(follower)
         await cluster.until(lambda: cluster.isr() == {leader}, "the follower is missed")
@@ -51,11 +51,11 @@ def test_the_last_leader_back_from_a_power_cut_waits_for_one_that_has_the_record
         await cluster.settled()
         assert cluster.values(leader) == cluster.values(follower) == ["a", "b"]
 
-    tell(story, policy="os")
+    run_scenario(scenario, policy="os")
 
 
 def test_a_killed_replica_leads_as_soon_as_it_is_back() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         leader, follower, _ = await with_a_record_on_two(cluster)
         await cluster.kill(follower)
         await cluster.until(lambda: cluster.isr() == {leader}, "the follower is missed")
@@ -65,13 +65,13 @@ def test_a_killed_replica_leads_as_soon_as_it_is_back() -> None:
         await cluster.until(lambda: cluster.leader() == follower, "it leads: its page cache was kept")
         await cluster.settled()
 
-    tell(story, policy="os")
+    run_scenario(scenario, policy="os")
 
 
 @pytest.mark.parametrize("policy", ["os", "group"])
 @pytest.mark.parametrize("seed", range(3))
 def test_after_a_power_cut_of_all_the_cluster_goes_on(policy: str, seed: int) -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         for broker in cluster.ids:
             await cluster.power_cut(broker, keep=1)
@@ -79,4 +79,4 @@ def test_after_a_power_cut_of_all_the_cluster_goes_on(policy: str, seed: int) ->
         await cluster.settled()
         await cluster.produce("b")
 
-    tell(story, seed, policy=policy)
+    run_scenario(scenario, seed, policy=policy)

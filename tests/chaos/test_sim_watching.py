@@ -12,7 +12,7 @@ from cordwood.chaos.sim.counted import everybody_has, followers_are_as_counted
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.observed_offsets import ObservedOffsets
 from cordwood.chaos.sim.reopened_logs import MARKS_PATH, TOPICS_PATH, ReopenedLogs
-from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, tell
+from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, run_scenario
 from cordwood.cluster.groups.topic import partition_of
 from cordwood.cluster.metadata.commands import (
     AlterPartitions,
@@ -45,18 +45,18 @@ async def led(cluster: ReplicaCluster) -> tuple[Any, int]:
 
 
 def test_a_follower_that_lacks_what_its_leader_counts_on_is_noticed() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         view, follower = await led(cluster)
         assert found(cluster) == []
         view.followers[follower].flushed_end += 1
         assert found(cluster) == ["rule-5"]
         view.followers[follower].flushed_end -= 1
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_a_follower_with_other_epochs_is_noticed() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         _, follower = await led(cluster)
         await cluster.produce("b")
         epochs = cluster.replica(follower).log.epochs
@@ -64,18 +64,18 @@ def test_a_follower_with_other_epochs_is_noticed() -> None:
         assert found(cluster) == ["rule-4"]
         epochs.truncate_end(1)
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_a_watermark_beyond_a_member_that_was_only_proposed_is_noticed() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         view, follower = await led(cluster)
         assert list(everybody_has("t/0", view)) == []
         known = view.followers.pop(follower)
         assert [kind for kind, _ in everybody_has("t/0", view)] == ["rule-5"]
         view.followers[follower] = known
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def image(partition: PartitionImage) -> Image:

@@ -16,13 +16,13 @@ from broker_fixture import RunningBroker, wait_until
 from confluent_kafka import Producer
 from kio.index import load_request_schema
 
-from cordwood.chaos.live.bystander import Bystander, Observed
+from cordwood.chaos.live.bystander import LiveBystander, Observed
 from cordwood.chaos.live.flood import attack
-from cordwood.chaos.live.flood.attack import Sent
+from cordwood.chaos.live.flood.attack import SentShots
 from cordwood.chaos.live.flood.large_requests import UnknownApi, arrays, large_request, versions_known
 from cordwood.chaos.live.flood.lateness import latest_in
 from cordwood.chaos.live.flood.shots import Shot, ShotOutcome, announced
-from cordwood.chaos.live.flood.stage import NAMES, Stage
+from cordwood.chaos.live.flood.stage import NAMES, FloodCluster
 from cordwood.chaos.live.flood.verdict import GROWTH_MB_MAX, WAIT_S_MAX, FloodVerdict, judge
 from cordwood.chaos.live.flood.waits import MachineTime, Wait, stalls
 from cordwood.chaos.live.flood.watch import BrokerWatch
@@ -151,7 +151,7 @@ def watched(program: Program, place: Path) -> FloodVerdict:
     watch.stop()
     at_s = watch.peak_s
     shot = Shot("7/1/2", "a planted request", at_s - 1.0, at_s + 1.0, ShotOutcome.ANSWERED)
-    return judge(Observed(), watch, Sent((shot,)))
+    return judge(Observed(), watch, SentShots((shot,)))
 
 
 def test_memory_that_grows_is_noticed_with_the_request_that_was_under_way(program: Program, tmp_path: Path) -> None:
@@ -166,14 +166,14 @@ def test_an_exit_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_stands_still_and_then_exits_is_noticed(tmp_path: Path) -> None:
-    with Stage(tmp_path) as stage:
+    with FloodCluster(tmp_path) as stage:
         [broker] = stage.cluster.brokers.values()
         stalled_s = time.monotonic()
         broker.pause()
         time.sleep(PLANTED_STALL_S)
         broker.resume()
         shot = Shot("7/1/2", "a planted request", stalled_s, time.monotonic(), ShotOutcome.ANSWERED)
-        stalled = stage.verdict(Sent((shot,)))
+        stalled = stage.verdict(SentShots((shot,)))
     assert stalled.lateness_s >= PLANTED_STALL_S
     assert stalled.worst is not None
     assert stalled.worst.blamed_s > WAIT_S_MAX
@@ -184,7 +184,7 @@ def test_a_record_that_nobody_sent_is_noticed(broker: RunningBroker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce("bystander", b"planted")
     assert producer.flush(20) == 0
-    bystander = Bystander(broker.bootstrap, "bystander")
+    bystander = LiveBystander(broker.bootstrap, "bystander")
     bystander.start()
     bystander.wait_until_steady(30.0)
     errors = bystander.stop().errors
@@ -192,7 +192,7 @@ def test_a_record_that_nobody_sent_is_noticed(broker: RunningBroker) -> None:
 
 
 def test_a_flood_ends_where_its_broker_has(tmp_path: Path) -> None:
-    with Stage(tmp_path) as stage:
+    with FloodCluster(tmp_path) as stage:
         [broker] = stage.cluster.brokers.values()
         killer = threading.Timer(2.0, os.kill, (broker.pid, signal.SIGKILL))
         killer.start()
@@ -206,7 +206,7 @@ def test_a_flood_ends_where_its_broker_has(tmp_path: Path) -> None:
 
 
 def test_a_harmless_scenario_is_no_reason_to_complain(tmp_path: Path) -> None:
-    with Stage(tmp_path) as stage:
+    with FloodCluster(tmp_path) as stage:
         sent = attack.scenario(stage.aims(), "long-polls")
         assert (sent.complaints, sent.remark) == ((), "")
         assert grave(stage.verdict(sent)) == []

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from cordwood.chaos.history import UNKNOWN, value_of
-from cordwood.chaos.workload import PAYLOAD_BYTES_MIN, Append, AppendWorkload, decode, encode
+from cordwood.chaos.workload import PAYLOAD_BYTES_MIN, AppendWorkload, PlannedRecord, decode, encode
 
 
-def appends(seed: int, count: int = 300, producer: int = 3) -> list[Append]:
+def appends(seed: int, count: int = 300, producer: int = 3) -> list[PlannedRecord]:
     workload = AppendWorkload(producer, partitions=4, rng=random.Random(seed), keys=10, payload_bytes_max=100)
     return [workload.next() for _ in range(count)]
 

@@ -3,16 +3,16 @@
 import asyncio
 
 import pytest
-from peer_fixture import FOLLOWER, LeaderStory
+from peer_fixture import FOLLOWER, LeaderFixture
 from replica_fixture import NOW_MS
 from replica_fixture import TOPIC_ID as TOPIC_OF_ONE
 from virtual_time import run
 
-from cordwood.chaos.sim.replicas import ReplicaCluster, tell
+from cordwood.chaos.sim.replicas import ReplicaCluster, run_scenario
 from cordwood.chaos.sim.strict import strictly
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
-from cordwood.replication.frames import Follow, PushKind, PushRow, Start
+from cordwood.replication.frames import FollowRequest, PushKind, PushRow, Start
 from cordwood.replication.partition import PartitionRefused, Refusal
 from cordwood.storage.records import Record, encode
 
@@ -38,7 +38,7 @@ def batch_of_many(first: int) -> bytes:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_failover_brings_them_back(seed: int) -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         old = cluster.leader()
         await delete(cluster)
@@ -50,12 +50,12 @@ def test_no_failover_brings_them_back(seed: int) -> None:
         await cluster.settled()
         assert {tuple(cluster.values(broker)) for broker in cluster.ids} == {tuple(LEFT)}
 
-    tell(lambda cluster: strictly(story(cluster)), seed)
+    run_scenario(lambda cluster: strictly(scenario(cluster)), seed)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_power_cut_of_all_brings_them_back(seed: int) -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         await delete(cluster)
         for broker in cluster.ids:
@@ -65,11 +65,11 @@ def test_no_power_cut_of_all_brings_them_back(seed: int) -> None:
             assert cluster.values(broker) == LEFT
         await cluster.settled()
 
-    tell(lambda cluster: strictly(story(cluster)), seed)
+    run_scenario(lambda cluster: strictly(scenario(cluster)), seed)
 
 
 def test_a_follower_that_has_not_heard_of_it_is_waited_for_until_it_is_out_of_the_isr() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         leader = cluster.leader()
         deaf = next(broker for broker in cluster.ids if broker != leader)
@@ -86,11 +86,11 @@ def test_a_follower_that_has_not_heard_of_it_is_waited_for_until_it_is_out_of_th
         await cluster.settled()
         assert cluster.values(deaf) == [*LEFT, "it lacks this"]
 
-    tell(lambda cluster: strictly(story(cluster)))
+    run_scenario(lambda cluster: strictly(scenario(cluster)))
 
 
 def test_who_waits_is_refused_when_another_leads() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await filled(cluster)
         leader = cluster.leader()
         cluster.cut_off(leader)
@@ -104,24 +104,24 @@ def test_who_waits_is_refused_when_another_leads() -> None:
         assert refused.value.reason is Refusal.NOT_LEADER
         await cluster.settled()
 
-    tell(lambda cluster: strictly(story(cluster)))
+    run_scenario(lambda cluster: strictly(scenario(cluster)))
 
 
 def test_nobody_joins_who_would_bring_them_back() -> None:
-    async def story() -> None:
-        broker = LeaderStory()
+    async def scenario() -> None:
+        broker = LeaderFixture()
         partition = broker.lead(0, in_sync=False)
         for value in "abc":
             partition.append(batch_of(value), NOW_MS)
         await broker.turn()
         broker.syncer.let_go()
         partition.delete_records(2)
-        broker.send(frames.encode_follow([Follow(0, TOPIC_OF_ONE, 0, 1, 3, 1, 3, 0)]))
+        broker.send(frames.encode_follow([FollowRequest(0, TOPIC_OF_ONE, 0, 1, 3, 1, 3, 0)]))
         assert partition.propose_isr(lambda _: True) is None
         broker.send(frames.encode_starts([Start(0, 2)]))
         assert partition.propose_isr(lambda _: True) == {1, FOLLOWER}
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("before", [3, RECORDS + BEFORE, 2 * RECORDS + 1])
@@ -129,7 +129,7 @@ def test_nobody_joins_who_would_bring_them_back() -> None:
 def test_a_follower_begins_with_the_whole_batch_in_which_the_log_starts(before: int, has: str) -> None:
     batches = 3
 
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.settled()
         leader = cluster.leader()
         deaf = next(broker for broker in cluster.ids if broker != leader)
@@ -150,19 +150,19 @@ def test_a_follower_begins_with_the_whole_batch_in_which_the_log_starts(before: 
         assert (log.log_start, log.log_end) == (before, batches * RECORDS)
         assert cluster.values(deaf) == [str(number) for number in range(before, batches * RECORDS)]
 
-    tell(lambda cluster: strictly(story(cluster)))
+    run_scenario(lambda cluster: strictly(scenario(cluster)))
 
 
 def test_a_follower_whose_log_begins_within_a_batch_begins_anew_with_all_of_it() -> None:
-    async def story() -> None:
-        broker = LeaderStory()
+    async def scenario() -> None:
+        broker = LeaderFixture()
         partition = broker.lead(0, in_sync=False)
         partition.append(batch_of_many(0), NOW_MS)
         await broker.turn()
         broker.syncer.let_go()
         partition.delete_records(BEFORE)
-        broker.send(frames.encode_follow([Follow(0, TOPIC_OF_ONE, 0, 1, BEFORE, -1, BEFORE, BEFORE)]))
+        broker.send(frames.encode_follow([FollowRequest(0, TOPIC_OF_ONE, 0, 1, BEFORE, -1, BEFORE, BEFORE)]))
         await broker.turn()
         assert broker.rows() == [PushRow(0, PushKind.DIFFERS, -1, 0)]
 
-    run(story())
+    run(scenario())

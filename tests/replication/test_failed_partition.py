@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import pytest
-from replica_fixture import NOW_MS, ReplicaStory, Waiting
+from replica_fixture import NOW_MS, ReplicaFixture, Waiting
 from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
@@ -43,18 +43,18 @@ class Failures:
         self.errors.append(error)
 
 
-def tell(story: Callable[[ReplicaStory, Failures], Awaitable[None]], config: LogConfig | None = None) -> None:
+def tell(scenario: Callable[[ReplicaFixture, Failures], Awaitable[None]], config: LogConfig | None = None) -> None:
     async def told() -> None:
         failures = Failures()
         asyncio.get_running_loop().set_exception_handler(failures)
-        await story(ReplicaStory(config), failures)
+        await scenario(ReplicaFixture(config), failures)
 
     run(told())
 
 
 @pytest.mark.parametrize("break_it", [break_view, break_watermark, break_group])
 def test_the_neighbours_in_a_group_commit_are_acknowledged(break_it: Callable[[Partition], None]) -> None:
-    async def story(broker: ReplicaStory, failures: Failures) -> None:
+    async def scenario(broker: ReplicaFixture, failures: Failures) -> None:
         waiting = [broker.produce("a", index=index) for index in range(3)]
         broken = broker.partition(1)
         break_it(broken)
@@ -71,11 +71,11 @@ def test_the_neighbours_in_a_group_commit_are_acknowledged(break_it: Callable[[P
         broker.syncer.let_go()
         assert again.outcome == "reached"
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_client_of_the_broken_partition_is_refused() -> None:
-    async def story(broker: ReplicaStory, failures: Failures) -> None:
+    async def scenario(broker: ReplicaFixture, failures: Failures) -> None:
         partition = broker.partition()
         break_view(partition)
         with pytest.raises(PartitionRefused) as refused:
@@ -85,7 +85,7 @@ def test_a_client_of_the_broken_partition_is_refused() -> None:
         with pytest.raises(PartitionRefused):
             broker.replicas.led("t", 0)
 
-    tell(story, LogConfig(flush_policy=FlushPolicy.OS))
+    tell(scenario, LogConfig(flush_policy=FlushPolicy.OS))
 
 
 class Broken(Waiting):
@@ -105,7 +105,7 @@ class Broken(Waiting):
 
 
 def test_a_waiter_that_fails_takes_no_other_with_it() -> None:
-    async def story(broker: ReplicaStory, failures: Failures) -> None:
+    async def scenario(broker: ReplicaFixture, failures: Failures) -> None:
         partition = broker.partition()
         broker.produce("a")
         after = Waiting()
@@ -116,11 +116,11 @@ def test_a_waiter_that_fails_takes_no_other_with_it() -> None:
         assert (after.outcome, partition.is_offline) == ("reached", False)
         assert [type(error) for error in failures.errors] == [KeyError]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_waiters_that_fail_when_they_are_refused_take_no_other_with_them() -> None:
-    async def story(broker: ReplicaStory, failures: Failures) -> None:
+    async def scenario(broker: ReplicaFixture, failures: Failures) -> None:
         partition = broker.partition()
         broker.produce("a")
         after = Waiting()
@@ -130,11 +130,11 @@ def test_waiters_that_fail_when_they_are_refused_take_no_other_with_them() -> No
         assert isinstance(after.outcome, PartitionRefused)
         assert len(failures.errors) == 1
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_watcher_that_fails_takes_no_other_with_it() -> None:
-    async def story(broker: ReplicaStory, _failures: Failures) -> None:
+    async def scenario(broker: ReplicaFixture, _failures: Failures) -> None:
         woken: list[str] = []
 
         class Watcher(Broken):
@@ -149,13 +149,13 @@ def test_a_watcher_that_fails_takes_no_other_with_it() -> None:
         assert woken == ["woken", "woken"]
         assert isinstance(broken.outcome, KeyError), "it was told to end what it is at work on"
 
-    tell(story)
+    tell(scenario)
 
 
 def test_what_was_taken_for_a_broken_partition_is_of_no_more_use() -> None:
     """A sync that ends after its partition has failed changes nothing."""
 
-    async def story(broker: ReplicaStory, failures: Failures) -> None:
+    async def scenario(broker: ReplicaFixture, failures: Failures) -> None:
         waiting = broker.produce("a")
         await broker.turn()
         broker.partition().fail(AssertionError("an invariant"))
@@ -163,4 +163,4 @@ def test_what_was_taken_for_a_broken_partition_is_of_no_more_use() -> None:
         assert isinstance(waiting.outcome, PartitionRefused)
         assert len(failures.errors) == 1
 
-    tell(story)
+    tell(scenario)

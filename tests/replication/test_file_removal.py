@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable
 
 import pytest
-from replica_fixture import NOW_MS, ReplicaStory
+from replica_fixture import NOW_MS, ReplicaFixture
 from virtual_time import run
 
 from cordwood.chaos.sim.faults import Died
@@ -22,27 +22,27 @@ async def run_here(function: Callable[..., object], *arguments: object) -> objec
     return function(*arguments)
 
 
-def housekeeping_of(broker: ReplicaStory) -> LogMaintenance:
+def housekeeping_of(broker: ReplicaFixture) -> LogMaintenance:
     return LogMaintenance(broker.replicas, lambda: NOW_MS, Intervals(1e9, BROKERS_DELAY_S, 10))
 
 
-def filled(delete_delay_ms: int | None, policy: FlushPolicy = FlushPolicy.OS) -> tuple[ReplicaStory, Partition]:
+def filled(delete_delay_ms: int | None, policy: FlushPolicy = FlushPolicy.OS) -> tuple[ReplicaFixture, Partition]:
     """Return a broker, and its partition with several segments, of which retention keeps one."""
     config = LogConfig(segment_bytes=200, retention_bytes=1, flush_policy=policy, delete_delay_ms=delete_delay_ms)
-    broker = ReplicaStory(config)
+    broker = ReplicaFixture(config)
     for value in range(10):
         broker.produce(f"{value}")
     return broker, broker.partition()
 
 
-def log_files(broker: ReplicaStory, partition: Partition) -> int:
+def log_files(broker: ReplicaFixture, partition: Partition) -> int:
     directory = partition.log.directory
     return sum(path.startswith(directory) and path.endswith(".log") for path in broker.disk.files())
 
 
 @pytest.mark.parametrize(("delete_delay_ms", "delay_s"), [(None, BROKERS_DELAY_S), (5000, 5.0), (90_000, 90.0)])
 def test_removed_segments_stay_on_disk_for_so_long(delete_delay_ms: int | None, delay_s: float) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker, partition = filled(delete_delay_ms)
         log_maintenance, count = housekeeping_of(broker), log_files(broker, partition)
         await log_maintenance.retain(broker.directories[0])
@@ -53,12 +53,12 @@ def test_removed_segments_stay_on_disk_for_so_long(delete_delay_ms: int | None, 
         assert log_files(broker, partition) == len(partition.log.segments)
         await log_maintenance.stop()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(("delete_delay_ms", "delay_s"), [(None, BROKERS_DELAY_S), (5000, 5.0)])
 def test_a_deleted_topic_stays_on_disk_for_so_long(delete_delay_ms: int | None, delay_s: float) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker, partition = filled(delete_delay_ms)
         log_maintenance = housekeeping_of(broker)
         log_maintenance.remove(broker.replicas.remove("t"))
@@ -70,11 +70,11 @@ def test_a_deleted_topic_stays_on_disk_for_so_long(delete_delay_ms: int | None, 
         assert not broker.disk.exists(partition.log.directory)
         await log_maintenance.stop()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         for changes in range(60):
             broker, partition = filled(delete_delay_ms=0, policy=FlushPolicy.GROUP)
             while partition.log.flushed_end < partition.log.log_end:
@@ -95,4 +95,4 @@ def test_a_broker_that_dies_while_retention_runs_finds_nothing_missing() -> None
                 return
         raise AssertionError("it never came to an end")
 
-    run(story())
+    run(scenario())

@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 
 from cordwood.replication import frames
 from cordwood.replication.frames import (
-    Follow,
+    FlushReport,
+    FollowRequest,
     FrameKey,
     MalformedFrame,
     Open,
     PushKind,
     PushRow,
-    Read,
-    Report,
+    ReadRequest,
     Start,
     Suspect,
 )
 
 HELLO = Open(7, UUID(int=9), 41, "cluster-ä")
-FOLLOW = Follow(3, UUID(int=1), 2, 5, 1 << 40, 4, 77)
+FOLLOW = FollowRequest(3, UUID(int=1), 2, 5, 1 << 40, 4, 77)
 
 
 def body(frame: bytes) -> memoryview:
@@ -34,12 +34,12 @@ def test_every_frame_comes_back() -> None:
     assert frames.decode_open(body(frames.encode_open(HELLO))) == HELLO
     assert frames.decode_follow(body(frames.encode_follow([FOLLOW, FOLLOW]))) == [FOLLOW, FOLLOW]
     assert frames.decode_leave(body(frames.encode_leave([1, 2]))) == [1, 2]
-    reports = [Report(1, -1, 5), Report(2, 1 << 50, 0)]
+    reports = [FlushReport(1, -1, 5), FlushReport(2, 1 << 50, 0)]
     assert frames.decode_reports(body(frames.encode_reports(reports))) == reports
     starts = [Start(1, 7), Start(2, 1 << 50)]
     assert frames.decode_starts(body(frames.encode_starts(starts))) == starts
     assert frames.decode_suspect(body(frames.encode_suspect(Suspect(1, 2)))) == Suspect(1, 2)
-    read = Read(UUID(int=1), 2, 1 << 40, 1 << 20)
+    read = ReadRequest(UUID(int=1), 2, 1 << 40, 1 << 20)
     assert frames.decode_read(body(frames.encode_read(HELLO, read))) == (HELLO, read)
 
 

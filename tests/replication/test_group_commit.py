@@ -6,35 +6,35 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-from replica_fixture import TOPIC_ID, ReplicaStory
+from replica_fixture import TOPIC_ID, ReplicaFixture
 
 from cordwood.replication.partition import PartitionRefused, Refusal
 from cordwood.storage.config import FlushPolicy, LogConfig
 from cordwood.storage.errors import DiskFailed, DiskFull
 
-Story = Callable[[ReplicaStory], Awaitable[None]]
+Story = Callable[[ReplicaFixture], Awaitable[None]]
 
 
-def tell(story: Story, config: LogConfig | None = None, directories: int = 1) -> None:
+def tell(scenario: Story, config: LogConfig | None = None, directories: int = 1) -> None:
     async def told() -> None:
-        await story(ReplicaStory(config, directories))
+        await scenario(ReplicaFixture(config, directories))
 
     asyncio.run(told())
 
 
 def test_nobody_is_answered_before_the_sync() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         waiting = broker.produce("a")
         await broker.turn()
         assert (waiting.outcome, broker.partition().high_watermark) == ("waits", 0)
         broker.syncer.let_go()
         assert (waiting.outcome, broker.partition().high_watermark) == ("reached", 1)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_one_sync_serves_all_that_came_while_another_was_under_way() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         first = broker.produce("a")
         await broker.turn()
         later = [broker.produce(str(number), index=number % 3) for number in range(30)]
@@ -46,22 +46,22 @@ def test_one_sync_serves_all_that_came_while_another_was_under_way() -> None:
         assert {waiting.outcome for waiting in later} == {"reached"}
         assert broker.syncer.count == 2
 
-    tell(story)
+    tell(scenario)
 
 
 def test_what_came_during_a_sync_is_not_covered_by_it() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         broker.produce("a")
         await broker.turn()
         second = broker.produce("b")
         broker.syncer.let_go()
         assert (second.outcome, broker.partition().high_watermark) == ("waits", 1)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_batch_sent_again_waits_for_the_sync_of_the_first() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         first, again = broker.produce("a", sequence=0), broker.produce("a", sequence=0)
         await broker.turn()
         assert (first.outcome, again.outcome, broker.partition().log.log_end) == ("waits", "waits", 1)
@@ -69,11 +69,11 @@ def test_a_batch_sent_again_waits_for_the_sync_of_the_first() -> None:
         assert (first.outcome, again.outcome) == ("reached", "reached")
         assert broker.produce("a", sequence=0).outcome == "at once"
 
-    tell(story)
+    tell(scenario)
 
 
 def test_with_the_policy_of_the_operating_system_nobody_waits() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         assert broker.produce("a").outcome == "at once"
         await broker.turn()
         assert broker.syncer.count == 0
@@ -83,11 +83,11 @@ def test_with_the_policy_of_the_operating_system_nobody_waits() -> None:
         await drained
         assert broker.partition().log.flushed_end == 1
 
-    tell(story, replace(LogConfig(), flush_policy=FlushPolicy.OS))
+    tell(scenario, replace(LogConfig(), flush_policy=FlushPolicy.OS))
 
 
 def test_what_was_kept_in_memory_goes_on_to_count_when_the_policy_changes() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         broker.produce("in memory")
         broker.replicas.configure("t", LogConfig(flush_policy=FlushPolicy.GROUP))
         assert broker.partition().ack_end == 1
@@ -101,21 +101,21 @@ def test_what_was_kept_in_memory_goes_on_to_count_when_the_policy_changes() -> N
         broker.syncer.let_go()
         assert (waiting.outcome, broker.partition().ack_end) == ("reached", 2)
 
-    tell(story, LogConfig(flush_policy=FlushPolicy.OS))
+    tell(scenario, LogConfig(flush_policy=FlushPolicy.OS))
 
 
 def test_who_waits_for_the_disk_is_answered_when_the_policy_no_longer_asks_for_it() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         waiting = broker.produce("a")
         await broker.turn()
         broker.replicas.configure("t", LogConfig(flush_policy=FlushPolicy.OS))
         assert (waiting.outcome, broker.partition().high_watermark) == ("reached", 1)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_failed_sync_takes_the_directory_offline_for_good() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         waiting = broker.produce("a")
         await broker.turn()
         broker.disk.faults.fail_next_sync()
@@ -129,11 +129,11 @@ def test_a_failed_sync_takes_the_directory_offline_for_good() -> None:
             broker.replicas.led("t", 0)
         assert broker.partition().high_watermark == 0
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_sync_that_fails_while_more_has_gathered_stops_nobody_else() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         first = broker.produce("a", index=0)
         await broker.turn()
         gathered = [broker.produce("b", index=0), broker.produce("c", index=1)]
@@ -146,11 +146,11 @@ def test_a_sync_that_fails_while_more_has_gathered_stops_nobody_else() -> None:
         assert gathered[1].outcome == "reached"
         await broker.directories[1].flusher.drain()
 
-    tell(story, directories=2)
+    tell(scenario, directories=2)
 
 
 def test_a_failed_directory_leaves_the_others_alone() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         waiting = [broker.produce("a", index=0), broker.produce("b", index=1)]
         assert broker.partition(0).directory is not broker.partition(1).directory
         broker.partition(0).directory.fail(OSError(5, "gone"))
@@ -160,11 +160,11 @@ def test_a_failed_directory_leaves_the_others_alone() -> None:
         assert waiting[1].outcome == "reached"
         assert broker.produce("c", index=1).outcome == "waits"
 
-    tell(story, directories=2)
+    tell(scenario, directories=2)
 
 
 def test_a_full_disk_refuses_and_goes_on_when_there_is_room_again() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         broker.produce("a")
         await broker.turn()
         broker.syncer.let_go()
@@ -175,11 +175,11 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room_again() -> None:
         broker.disk.capacity_bytes = room
         assert broker.produce("b").outcome == "waits"
 
-    tell(story)
+    tell(scenario)
 
 
 def test_who_waits_for_a_deleted_partition_is_told() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         waiting = broker.produce("a")
         await broker.turn()
         broker.replicas.remove("t")
@@ -188,7 +188,7 @@ def test_who_waits_for_a_deleted_partition_is_told() -> None:
         broker.syncer.let_go()
         assert broker.replicas.get("t", 0) is None
 
-    tell(story)
+    tell(scenario)
 
 
 class Poll:
@@ -206,7 +206,7 @@ class Poll:
 
 
 def test_long_polls_are_woken_once_and_after_the_answers() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         waiting = [broker.produce("a"), broker.produce("b"), broker.produce("c", index=1)]
         poll = Poll(lambda: [one.outcome for one in waiting])
         broker.partition(0).watchers[poll] = None
@@ -215,11 +215,11 @@ def test_long_polls_are_woken_once_and_after_the_answers() -> None:
         broker.syncer.let_go()
         assert poll.woken == [["reached", "reached", "reached"]]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_replica_whose_directory_cannot_be_opened_stands_back_alone_and_loses_nothing() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         await broker.produce_and_flush("a")
         broker.restart()
         refused, served = broker.produce("b", index=0), broker.produce("c", index=1)
@@ -234,11 +234,11 @@ def test_a_replica_whose_directory_cannot_be_opened_stands_back_alone_and_loses_
         assert refused.outcome == "reached"
         assert broker.values_after_a_power_cut() == ["a", "b"]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_new_names_that_could_not_be_synced_are_synced_before_anybody_is_answered() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         waiting = broker.produce("a")
         broker.disk.faults.refuse_opens("/topics/")
         await broker.turn()
@@ -251,11 +251,11 @@ def test_new_names_that_could_not_be_synced_are_synced_before_anybody_is_answere
         assert (waiting.outcome, later.outcome) == ("reached", "reached")
         assert broker.values_after_a_power_cut() == ["a", "b"]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_directory_that_is_gone_costs_its_own_replicas_alone() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         waiting = [broker.produce("a", index=0), broker.produce("b", index=1)]
         broker.disk.faults.refuse_opens("/data0/topics", code=errno.EIO)
         await broker.turn()
@@ -264,11 +264,11 @@ def test_a_directory_that_is_gone_costs_its_own_replicas_alone() -> None:
         assert waiting[1].outcome == "reached"
         assert broker.failed == broker.directories[:1]
 
-    tell(story, directories=2)
+    tell(scenario, directories=2)
 
 
 def test_a_flush_whose_mark_cannot_be_written_is_noted_later() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         waiting = broker.produce("a")
         await broker.turn()
         broker.disk.faults.fail_next_write("/flushed", code=errno.ENOMEM)
@@ -282,12 +282,12 @@ def test_a_flush_whose_mark_cannot_be_written_is_noted_later() -> None:
         assert mark is not None
         assert mark.end_offset == 1
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.ENOMEM])
 def test_a_sync_that_failed_is_not_tried_again_whatever_the_reason(code: int) -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         waiting = broker.produce("a")
         await broker.turn()
         broker.disk.faults.fail_next_sync(code=code)
@@ -295,11 +295,11 @@ def test_a_sync_that_failed_is_not_tried_again_whatever_the_reason(code: int) ->
         assert isinstance(waiting.outcome, PartitionRefused)
         assert broker.failed == broker.directories
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_hanging_disk_holds_up_no_other_directory() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         hanging, served = broker.produce("a", index=0), broker.produce("b", index=1)
         for _ in range(3):
             await broker.turn()
@@ -309,4 +309,4 @@ def test_a_hanging_disk_holds_up_no_other_directory() -> None:
         broker.let_go()
         assert hanging.outcome == "reached"
 
-    tell(story, directories=2)
+    tell(scenario, directories=2)

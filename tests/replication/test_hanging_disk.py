@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from replica_fixture import NOW_MS, ReplicaStory, housekeeping_of
+from replica_fixture import NOW_MS, ReplicaFixture, housekeeping_of
 from virtual_time import run
 
 from cordwood.replication.partition import Partition
@@ -17,9 +17,9 @@ async def hang(_function: Callable[..., object], *_arguments: object) -> object:
     return await asyncio.get_running_loop().create_future()
 
 
-async def with_a_hanging_disk(config: LogConfig | None = None) -> tuple[ReplicaStory, Partition, Partition]:
+async def with_a_hanging_disk(config: LogConfig | None = None) -> tuple[ReplicaFixture, Partition, Partition]:
     """Return a broker and two partitions with three flushed records each: the disk of the first hangs from now on."""
-    broker = ReplicaStory(config, directories=2)
+    broker = ReplicaFixture(config, directories=2)
     for value in ("a", "b", "c"):
         for index in (0, 1):
             broker.produce(value, index=index)
@@ -32,7 +32,7 @@ async def with_a_hanging_disk(config: LogConfig | None = None) -> tuple[ReplicaS
 
 
 def test_checkpoints_go_on() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker, hanging, served = await with_a_hanging_disk()
         log_maintenance = housekeeping_of(broker)
         for partition in (hanging, served):
@@ -40,11 +40,11 @@ def test_checkpoints_go_on() -> None:
         await asyncio.sleep(1)
         assert (hanging.log.recovery_point, served.log.recovery_point) == (0, 3)
 
-    run(story())
+    run(scenario())
 
 
 def test_retention_goes_on() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         config = LogConfig(segment_bytes=100, retention_ms=1000)
         broker, hanging, served = await with_a_hanging_disk(config)
         log_maintenance = housekeeping_of(broker, lambda: NOW_MS + 10**9)
@@ -54,11 +54,11 @@ def test_retention_goes_on() -> None:
         assert not any("/data1/topics" in path and path.endswith("0.log") for path in broker.disk.files())
         assert hanging.log.log_end == 3
 
-    run(story())
+    run(scenario())
 
 
 def test_cuts_go_on() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         _, hanging, served = await with_a_hanging_disk()
         truncations = Truncations()
         waiting = [
@@ -69,11 +69,11 @@ def test_cuts_go_on() -> None:
         assert [one.done() for one in waiting] == [False, True]
         assert (hanging.log.log_end, served.log.log_end) == (3, 1)
 
-    run(story())
+    run(scenario())
 
 
 def test_scrubbing_goes_on() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker, _, served = await with_a_hanging_disk()
         found: list[DamagedLog] = []
         served.damaged = found.append  # type: ignore[method-assign]
@@ -89,4 +89,4 @@ def test_scrubbing_goes_on() -> None:
         assert {damage.path for damage in found} == {path}
         await scrubber.close()
 
-    run(story())
+    run(scenario())

@@ -5,7 +5,7 @@ import errno
 from collections.abc import Awaitable, Callable
 
 import pytest
-from replica_fixture import NOW_MS, TOPIC_ID, ReplicaStory, housekeeping_of
+from replica_fixture import NOW_MS, TOPIC_ID, ReplicaFixture, housekeeping_of
 from structlog.testing import capture_logs
 
 from cordwood.replication.partition import PartitionRefused, Refusal
@@ -13,22 +13,22 @@ from cordwood.replication.scrubber import Scrubber
 from cordwood.storage.config import LogConfig
 from cordwood.storage.errors import OutOfResources
 
-Story = Callable[[ReplicaStory], Awaitable[None]]
+Story = Callable[[ReplicaFixture], Awaitable[None]]
 LARGE = "x" * 4000
 """Three of these values fill a segment."""
 
 
-def tell(story: Story, config: LogConfig | None = None, directories: int = 1) -> None:
+def tell(scenario: Story, config: LogConfig | None = None, directories: int = 1) -> None:
     async def told() -> None:
-        broker = ReplicaStory(config, directories)
-        await story(broker)
+        broker = ReplicaFixture(config, directories)
+        await scenario(broker)
         assert not broker.failed
 
     asyncio.run(told())
 
 
 def test_a_log_that_cannot_roll_refuses_and_goes_on_later() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         await broker.produce_and_flush(LARGE, LARGE)
         broker.disk.faults.refuse_opens()
         for _ in range(2):
@@ -40,12 +40,12 @@ def test_a_log_that_cannot_roll_refuses_and_goes_on_later() -> None:
         assert [segment.base_offset for segment in log.segments] == [0, 2]
         assert broker.values_after_a_power_cut() == [LARGE, LARGE, LARGE, "small"]
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("part", [".index", ".log"])
 def test_a_roll_that_fails_half_way_leaves_no_append_in_a_sealed_segment(part: str) -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         await broker.produce_and_flush(LARGE, LARGE)
         broker.disk.faults.refuse_opens(part)
         with pytest.raises(OutOfResources):
@@ -58,11 +58,11 @@ def test_a_roll_that_fails_half_way_leaves_no_append_in_a_sealed_segment(part: s
         assert all(segment.is_sealed and segment.end_offset == 2 for segment in sealed)
         assert broker.values_after_a_power_cut() == [LARGE, LARGE, "small"]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_write_without_memory_is_refused_and_the_next_one_taken() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         await broker.produce_and_flush("a")
         broker.disk.faults.fail_next_write(".log", after=20, code=errno.ENOMEM)
         with pytest.raises(OutOfResources):
@@ -70,11 +70,11 @@ def test_a_write_without_memory_is_refused_and_the_next_one_taken() -> None:
         await broker.produce_and_flush("c")
         assert broker.values_after_a_power_cut() == ["a", "c"]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_partition_that_cannot_be_opened_is_opened_later() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         await broker.produce_and_flush("a")
         broker.restart()
         broker.disk.faults.refuse_opens("/topics/")
@@ -85,12 +85,12 @@ def test_a_partition_that_cannot_be_opened_is_opened_later() -> None:
         broker.disk.faults.heal()
         assert broker.partition().log.log_end == 1
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("part", [".index", "recovery", "leader-epochs"])
 def test_a_checkpoint_without_descriptors_is_written_later(part: str) -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         log_maintenance = housekeeping_of(broker)
         await broker.produce_and_flush("a")
         partition = broker.partition()
@@ -106,11 +106,11 @@ def test_a_checkpoint_without_descriptors_is_written_later(part: str) -> None:
         assert broker.partition().log.recovery_point == 1
         assert broker.partition().log.epochs.latest == 0
 
-    tell(story)
+    tell(scenario)
 
 
 def test_retention_without_descriptors_is_done_later() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         log_maintenance = housekeeping_of(broker, lambda: NOW_MS + 10**9)
         await broker.produce_and_flush(LARGE, LARGE)
         broker.disk.faults.refuse_opens()
@@ -120,11 +120,11 @@ def test_retention_without_descriptors_is_done_later() -> None:
         await log_maintenance.retain(broker.directories[0])
         assert broker.partition().log.log_start == 2
 
-    tell(story, LogConfig(segment_bytes=10_000, retention_ms=1000))
+    tell(scenario, LogConfig(segment_bytes=10_000, retention_ms=1000))
 
 
 def test_a_log_that_cannot_be_scrubbed_now_holds_up_no_other() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         waiting = [broker.produce("a", index=index) for index in range(3)]
         await broker.turn()
         broker.syncer.let_go()
@@ -141,4 +141,4 @@ def test_a_log_that_cannot_be_scrubbed_now_holds_up_no_other() -> None:
         assert [(line["event"], line["partition"]) for line in lines] == [("scrub.skipped", 1)]
         assert rest == ["scrubbed"]
 
-    tell(story)
+    tell(scenario)

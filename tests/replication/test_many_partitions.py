@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from replica_fixture import NOW_MS, ReplicaStory
+from replica_fixture import NOW_MS, ReplicaFixture
 from virtual_time import run
 
 from cordwood.replication.log_maintenance import (
@@ -25,19 +25,19 @@ async def run_here(function: Callable[..., object], *arguments: object) -> objec
     return function(*arguments)
 
 
-def housekeeping_of(broker: ReplicaStory) -> LogMaintenance:
+def housekeeping_of(broker: ReplicaFixture) -> LogMaintenance:
     return LogMaintenance(broker.replicas, lambda: NOW_MS, Intervals(1e9, 0, 1e9))
 
 
-def flushed(count: int) -> ReplicaStory:
+def flushed(count: int) -> ReplicaFixture:
     """Return a broker with `count` partitions, each with one record that is not flushed yet."""
-    broker = ReplicaStory()
+    broker = ReplicaFixture()
     for index in range(count):
         broker.produce(index=index)
     return broker
 
 
-async def let_go(broker: ReplicaStory) -> None:
+async def let_go(broker: ReplicaFixture) -> None:
     """Flush everything that was produced."""
     draining = asyncio.ensure_future(broker.flusher.drain())
     while not draining.done():
@@ -46,12 +46,12 @@ async def let_go(broker: ReplicaStory) -> None:
         await asyncio.sleep(0)
 
 
-def uncheckpointed(broker: ReplicaStory) -> int:
+def uncheckpointed(broker: ReplicaFixture) -> int:
     return len(broker.directories[0].uncheckpointed)
 
 
 def test_checkpoints_of_many_logs_take_turns() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = flushed(MANY)
         await let_go(broker)
         log_maintenance = housekeeping_of(broker)
@@ -64,11 +64,11 @@ def test_checkpoints_of_many_logs_take_turns() -> None:
         assert left == [MANY - CHECKPOINTS_PER_ROUND, MANY - 2 * CHECKPOINTS_PER_ROUND, 0, 0]
         await log_maintenance.stop()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_log_with_much_to_read_again_does_not_wait_for_its_turn() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = flushed(MANY)
         await let_go(broker)
         last = broker.partition(MANY - 1)
@@ -81,7 +81,7 @@ def test_a_log_with_much_to_read_again_does_not_wait_for_its_turn() -> None:
         assert uncheckpointed(broker) > 0
         await log_maintenance.stop()
 
-    run(story())
+    run(scenario())
 
 
 class Late:
@@ -100,8 +100,8 @@ class Late:
 
 
 def test_waiters_are_refused_wherever_they_wait() -> None:
-    async def story() -> None:
-        broker, waiters = ReplicaStory(), [Late(), Late()]
+    async def scenario() -> None:
+        broker, waiters = ReplicaFixture(), [Late(), Late()]
         partitions = [broker.partition(index) for index in range(PARTITIONS_PER_EXPIRY + 1)]
         for partition, waiter in zip((partitions[0], partitions[-1]), waiters, strict=True):
             partition.when_committed(1, waiter)
@@ -111,11 +111,11 @@ def test_waiters_are_refused_wherever_they_wait() -> None:
         assert [waiter.is_refused for waiter in waiters] == [True, True]
         await log_maintenance.stop()
 
-    run(story())
+    run(scenario())
 
 
 def test_scrubbing_many_small_logs_is_paced_by_their_files() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         count = 500
         broker = flushed(count)
         await let_go(broker)
@@ -130,4 +130,4 @@ def test_scrubbing_many_small_logs_is_paced_by_their_files() -> None:
         # Each log has two checkpoints, an index and a segment to read. The scrubber makes up for at most 1 s of delay.
         assert now() - began > 3 * count * FILE_BYTES / SCRUB_BYTES_PER_SECOND - 1 > PASS_S / 4
 
-    run(story())
+    run(scenario())

@@ -6,13 +6,13 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peer_fixture import FollowerStory, LeaderStory
+from peer_fixture import FollowerFixture, LeaderFixture
 from replica_fixture import NOW_MS, TOPIC_ID
 from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
-from cordwood.replication.frames import Follow, PushKind, PushRow, Report, Start, Suspect
+from cordwood.replication.frames import FlushReport, FollowRequest, PushKind, PushRow, Start, Suspect
 from cordwood.storage.batch import check, stamp
 
 PARTITIONS = 3
@@ -29,9 +29,9 @@ INTS, LONGS = numbers(INT), numbers(LONG)
 STREAMS = st.integers(0, PARTITIONS) | INTS
 TOPICS = st.sampled_from([TOPIC_ID, TOPIC_ID, TOPIC_ID, UUID(int=5)])
 FOLLOWS = st.builds(
-    Follow, STREAMS, TOPICS, st.integers(0, PARTITIONS) | INTS, st.just(1) | INTS, LONGS, INTS, LONGS, LONGS
+    FollowRequest, STREAMS, TOPICS, st.integers(0, PARTITIONS) | INTS, st.just(1) | INTS, LONGS, INTS, LONGS, LONGS
 )
-REPORTS = st.builds(Report, STREAMS, LONGS, st.just(0) | INTS)
+REPORTS = st.builds(FlushReport, STREAMS, LONGS, st.just(0) | INTS)
 FRAMES = (
     st.lists(FOLLOWS, min_size=1, max_size=4).map(frames.encode_follow)
     | st.lists(REPORTS, min_size=1, max_size=4).map(frames.encode_reports)
@@ -46,8 +46,8 @@ ROWS = st.builds(PushRow, STREAMS, KINDS, LONGS | INTS, LONGS, st.just(0))
 @settings(max_examples=150, deadline=None)
 @given(st.lists(FRAMES, min_size=1, max_size=12))
 def test_no_frame_of_a_follower_fails_a_partition(sent: list[bytes]) -> None:
-    async def story() -> None:
-        broker = LeaderStory()
+    async def scenario() -> None:
+        broker = LeaderFixture()
         led = [broker.lead(index) for index in range(PARTITIONS)]
         for partition in led:
             for value in "abc":
@@ -61,14 +61,14 @@ def test_no_frame_of_a_follower_fails_a_partition(sent: list[bytes]) -> None:
         assert [partition.error for partition in led] == [None] * PARTITIONS
         assert [partition.high_watermark for partition in led] <= [3] * PARTITIONS
 
-    run(story())
+    run(scenario())
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.lists(ROWS, min_size=1, max_size=4), min_size=1, max_size=12))
 def test_no_answer_of_a_leader_fails_a_partition(sent: list[list[PushRow]]) -> None:
-    async def story() -> None:
-        broker = FollowerStory()
+    async def scenario() -> None:
+        broker = FollowerFixture()
         followed = [broker.follow(index) for index in range(PARTITIONS)]
         await asyncio.sleep(0.1)
         for row in broker.asked():
@@ -83,19 +83,19 @@ def test_no_answer_of_a_leader_fails_a_partition(sent: list[list[PushRow]]) -> N
         assert [partition.error for partition in followed] == [None] * PARTITIONS
         assert all(0 <= partition.log.log_start <= partition.log.log_end for partition in followed)
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
     "report",
     [
-        pytest.param(Report(0, 2, 0), id="more than the leader has"),
-        pytest.param(Report(0, 1 << 62, 0), id="absurdly much"),
+        pytest.param(FlushReport(0, 2, 0), id="more than the leader has"),
+        pytest.param(FlushReport(0, 1 << 62, 0), id="absurdly much"),
     ],
 )
-def test_an_impossible_report_costs_the_stream_and_nothing_else(report: Report) -> None:
-    async def story() -> None:
-        broker = LeaderStory()
+def test_an_impossible_report_costs_the_stream_and_nothing_else(report: FlushReport) -> None:
+    async def scenario() -> None:
+        broker = LeaderFixture()
         led = [broker.lead(index) for index in range(2)]
         for partition in led:
             partition.append(batch_of("a"), NOW_MS)
@@ -103,22 +103,22 @@ def test_an_impossible_report_costs_the_stream_and_nothing_else(report: Report) 
         broker.follow(1)
         await asyncio.sleep(0.1)
         broker.rows()
-        broker.send(frames.encode_reports([report, Report(1, 1, 0)]))
+        broker.send(frames.encode_reports([report, FlushReport(1, 1, 0)]))
         await broker.turn()
         assert [(row.stream, row.kind) for row in broker.rows()] == [(0, PushKind.REFUSED)]
         assert (len(led[0].streams), len(led[1].streams)) == (0, 1)
         assert [follower.flushed_end for follower in (*led[0].followers(), *led[1].followers())] == [0, 1]
 
-    run(story())
+    run(scenario())
 
 
 def test_a_follower_that_goes_back_without_saying_so_is_refused() -> None:
-    async def story() -> None:
-        broker = LeaderStory()
+    async def scenario() -> None:
+        broker = LeaderFixture()
         partition = broker.lead(0)
         partition.append(batch_of("a"), NOW_MS)
         broker.follow(0, 1)
-        broker.send(frames.encode_reports([Report(0, 0, 0)]))
+        broker.send(frames.encode_reports([FlushReport(0, 0, 0)]))
         await broker.turn()
         assert PushKind.REFUSED in [row.kind for row in broker.rows()]
         # A follower that attaches again may report a lower end: it may have another disk now.
@@ -126,19 +126,19 @@ def test_a_follower_that_goes_back_without_saying_so_is_refused() -> None:
         assert [follower.flushed_end for follower in partition.followers()] == [0]
         assert partition.error is None
 
-    run(story())
+    run(scenario())
 
 
 def test_a_report_of_more_bytes_than_were_sent_ends_the_connection() -> None:
-    async def story() -> None:
-        broker = LeaderStory()
+    async def scenario() -> None:
+        broker = LeaderFixture()
         broker.lead(0)
         broker.follow(0)
         channel = broker.channel
-        broker.send(frames.encode_reports([Report(0, -1, 1 << 30)]))
+        broker.send(frames.encode_reports([FlushReport(0, -1, 1 << 30)]))
         assert not channel.is_open
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_a_report_of_more_bytes_than_were_sent_ends_the_connection() -> None:
     ],
 )
 def test_an_impossible_answer_cuts_nothing(row: PushRow) -> None:
-    async def story() -> None:
-        broker = FollowerStory()
+    async def scenario() -> None:
+        broker = FollowerFixture()
         partition = broker.follow(0)
         await asyncio.sleep(0.1)
         (asked,) = broker.asked()
@@ -165,12 +165,12 @@ def test_an_impossible_answer_cuts_nothing(row: PushRow) -> None:
         assert [again.log_end for again in broker.asked()] == [1], "it asks again"
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_behind_what_could_not_be_taken_nothing_is_taken() -> None:
-    async def story() -> None:
-        broker = FollowerStory()
+    async def scenario() -> None:
+        broker = FollowerFixture()
         partition = broker.follow(0)
         await asyncio.sleep(0.1)
         (asked,) = broker.asked()
@@ -185,4 +185,4 @@ def test_behind_what_could_not_be_taken_nothing_is_taken() -> None:
         assert again.stream != asked.stream, "it asks again"
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())

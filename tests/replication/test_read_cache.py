@@ -13,21 +13,21 @@ FOLLOWERS = 2
 
 def log_of(batches: int) -> tuple[LogFixture, ReplicationReadCache]:
     """Return a log with small batches that no follower has fetched yet, and its read cache."""
-    story = LogFixture()
-    read_cache = ReplicationReadCache(story.log)
+    scenario = LogFixture()
+    read_cache = ReplicationReadCache(scenario.log)
     for number in range(batches):
-        appended = story.append_batch(str(number))
+        appended = scenario.append_batch(str(number))
         assert appended.kept is not None
         read_cache.appended(appended.base_offset, appended.end_offset, appended.kept)
-    return story, read_cache
+    return scenario, read_cache
 
 
 def test_what_was_read_ahead_can_be_sent_though_its_segment_had_been_closed() -> None:
-    story = LogFixture().append(*map(str, range(100))).flush()
-    read_cache = ReplicationReadCache(story.log)
+    scenario = LogFixture().append(*map(str, range(100))).flush()
+    read_cache = ReplicationReadCache(scenario.log)
     first = read_cache.take(0, LITTLE_BYTES, FOLLOWERS)
     assert first is not None
-    sealed = story.log.segments[0]
+    sealed = scenario.log.segments[0]
     assert first.end < sealed.end_offset, "the follower goes on within the segment, at a place that the log remembers"
     sealed.release()
     read_cache.forget()
@@ -40,9 +40,9 @@ def test_what_was_read_ahead_can_be_sent_though_its_segment_had_been_closed() ->
 
 
 def test_small_batches_are_sent_as_they_were_appended_and_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    story, read_cache = log_of(3)
-    whole = story.log.read(0, BYTES_MAX, story.log.log_end)
-    monkeypatch.setattr(story.log, "read_for_replication", lambda *_, **__: pytest.fail("it was read back"))
+    scenario, read_cache = log_of(3)
+    whole = scenario.log.read(0, BYTES_MAX, scenario.log.log_end)
+    monkeypatch.setattr(scenario.log, "read_for_replication", lambda *_, **__: pytest.fail("it was read back"))
     for _ in range(FOLLOWERS):
         batches = read_cache.take(0, BYTES_MAX, FOLLOWERS)
         assert batches is not None
@@ -50,11 +50,11 @@ def test_small_batches_are_sent_as_they_were_appended_and_not_read_back(monkeypa
 
 
 def test_a_follower_that_is_elsewhere_is_sent_what_the_disk_has() -> None:
-    story, read_cache = log_of(3)
+    scenario, read_cache = log_of(3)
     batches = read_cache.take(1, BYTES_MAX, FOLLOWERS)
     assert batches is not None
     assert (batches.start, batches.end) == (1, 3)
-    assert batches.size == len(story.log.read(1, BYTES_MAX, 3))
+    assert batches.size == len(scenario.log.read(1, BYTES_MAX, 3))
 
 
 def test_what_is_kept_for_the_followers_is_little_and_without_gaps() -> None:

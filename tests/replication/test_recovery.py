@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 from assignments_fixture import AssignmentsFixture, image_of
-from replica_fixture import NOW_MS, TOPIC_ID, ReplicaStory
+from replica_fixture import NOW_MS, TOPIC_ID, ReplicaFixture
 from virtual_time import run
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.values import batch_of
 from cordwood.cluster.metadata.commands import BrokerId
 from cordwood.cluster.metadata.image import Image, PartitionImage
-from cordwood.replication.partition import PartitionRefused, Place
+from cordwood.replication.partition import PartitionRefused, TopicIdPartition
 from cordwood.replication.recovery import LOGS_PER_STEP, Recovery
 from cordwood.storage.batch import check
 from cordwood.storage.config import LogConfig
@@ -24,9 +24,9 @@ from cordwood.storage.config import LogConfig
 WAIT_S = 30.0
 
 
-async def killed_with(partitions: int, directories: int = 1) -> ReplicaStory:
+async def killed_with(partitions: int, directories: int = 1) -> ReplicaFixture:
     """Return a broker that restarted after a kill, with one record in each partition."""
-    broker = ReplicaStory(directories=directories)
+    broker = ReplicaFixture(directories=directories)
     waiting = [broker.produce("a", index=index) for index in range(partitions)]
     await broker.turn()
     broker.let_go()
@@ -35,23 +35,23 @@ async def killed_with(partitions: int, directories: int = 1) -> ReplicaStory:
     return broker
 
 
-def wanted(broker: ReplicaStory, partitions: int) -> list[tuple[Place, LogConfig]]:
-    return [(Place("t", index, TOPIC_ID), broker.config) for index in range(partitions)]
+def wanted(broker: ReplicaFixture, partitions: int) -> list[tuple[TopicIdPartition, LogConfig]]:
+    return [(TopicIdPartition("t", index, TOPIC_ID), broker.config) for index in range(partitions)]
 
 
 def test_what_was_recovered_is_held_without_another_look_at_the_disk() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = await killed_with(40, directories=2)
         await Recovery(broker.replicas, 2).run(wanted(broker, 40), NOW_MS)
         assert list(broker.replicas) == []
         broker.disk.faults.refuse_opens("/topics/")
         assert [broker.partition(index).log.log_end for index in range(40)] == [1] * 40
 
-    run(story())
+    run(scenario())
 
 
 def test_a_directory_that_hangs_holds_up_no_other() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = await killed_with(40, directories=2)
         hanging, served = broker.directories
         answered = asyncio.Event()
@@ -73,11 +73,11 @@ def test_a_directory_that_hangs_holds_up_no_other() -> None:
         answered.set()
         await recovering
 
-    run(story())
+    run(scenario())
 
 
 def test_so_many_logs_of_a_directory_are_opened_at_once_as_it_was_told() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         count = 10 * LOGS_PER_STEP
         broker = await killed_with(count)
         at_once: list[int] = []
@@ -95,11 +95,11 @@ def test_so_many_logs_of_a_directory_are_opened_at_once_as_it_was_told() -> None
         await Recovery(broker.replicas, 3).run(wanted(broker, count), NOW_MS)
         assert max(at_once) == 3
 
-    run(story())
+    run(scenario())
 
 
 def test_a_log_that_cannot_be_opened_is_offline_alone() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker = await killed_with(3)
         broker.disk.faults.refuse_opens(f"{TOPIC_ID}/1/")
         await Recovery(broker.replicas, 2).run(wanted(broker, 3), NOW_MS)
@@ -112,7 +112,7 @@ def test_a_log_that_cannot_be_opened_is_offline_alone() -> None:
         # The next access opens the log.
         assert broker.partition(1).log.log_end == 1
 
-    run(story())
+    run(scenario())
 
 
 def test_a_start_that_is_given_up_leaves_no_thread_at_work() -> None:
@@ -129,7 +129,7 @@ def test_a_start_that_is_given_up_leaves_no_thread_at_work() -> None:
         finally:
             at_work.discard(threading.get_ident())
 
-    async def story() -> None:
+    async def scenario() -> None:
         count = 4 * LOGS_PER_STEP
         broker = await killed_with(count)
         loop, executor = asyncio.get_running_loop(), ThreadPoolExecutor(2)
@@ -154,7 +154,7 @@ def test_a_start_that_is_given_up_leaves_no_thread_at_work() -> None:
         assert broker.disk.open_count == handles
         executor.shutdown()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 class Restarted(AssignmentsFixture):
@@ -201,7 +201,7 @@ def moved(image: Image, *replicas: int, epoch: int) -> Image:
 
 
 def test_a_partition_that_was_moved_away_and_back_as_it_was_opened_goes_on_with_what_it_had() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker, image = Restarted.after_a_kill(), image_of("t")
         newest = await broker.recover(image, moved(image, 2, epoch=1), moved(image, 1, 2, epoch=2))
         broker.assignments.begin(newest)
@@ -211,12 +211,12 @@ def test_a_partition_that_was_moved_away_and_back_as_it_was_opened_goes_on_with_
         await asyncio.sleep(1)
         assert any(path.endswith(".log") for path in broker.disk.files())
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("is_deleted", [False, True], ids=["moved", "deleted"])
 def test_a_partition_that_went_away_as_it_was_opened_is_closed_and_removed(is_deleted: bool) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker, image = Restarted.after_a_kill(), image_of("t")
         handles = broker.disk.open_count
         newest = await broker.recover(image, image_of() if is_deleted else moved(image, 2, epoch=1))
@@ -227,4 +227,4 @@ def test_a_partition_that_went_away_as_it_was_opened_is_closed_and_removed(is_de
         assert broker.disk.open_count == handles
         assert not any("/topics/" in path for path in broker.disk.files())
 
-    run(story())
+    run(scenario())

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from replica_fixture import ME, NOW_MS, ReplicaStory
+from replica_fixture import ME, NOW_MS, ReplicaFixture
 
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.partition import Partition, PartitionRefused, Refusal
@@ -16,7 +16,7 @@ from cordwood.storage.records import Record, encode
 
 OTHER = 2
 
-Change = Callable[[ReplicaStory], None]
+Change = Callable[[ReplicaFixture], None]
 
 
 def batch(sequence: int, *, producer: int = 7, epoch: int = 0, size: int = 1) -> bytes:
@@ -34,29 +34,29 @@ def assign(partition: Partition, *, leader: int, min_isr: int) -> None:
     partition.assigned(Assignment(leader, epoch, epoch, replicas, frozenset({leader}), min_isr))
 
 
-def too_few_replicas(broker: ReplicaStory) -> None:
+def too_few_replicas(broker: ReplicaFixture) -> None:
     assign(broker.partition(), leader=ME, min_isr=2)
 
 
-def enough_replicas(broker: ReplicaStory) -> None:
+def enough_replicas(broker: ReplicaFixture) -> None:
     assign(broker.partition(), leader=ME, min_isr=1)
 
 
-def another_leads(broker: ReplicaStory) -> None:
+def another_leads(broker: ReplicaFixture) -> None:
     assign(broker.partition(), leader=OTHER, min_isr=1)
 
 
-def a_full_disk(broker: ReplicaStory) -> None:
+def a_full_disk(broker: ReplicaFixture) -> None:
     broker.disk.capacity_bytes = 0
 
 
-def room_again(broker: ReplicaStory) -> None:
+def room_again(broker: ReplicaFixture) -> None:
     broker.disk.capacity_bytes = 1 << 40
 
 
-def tell(story: Callable[[ReplicaStory], Awaitable[None]]) -> None:
+def tell(scenario: Callable[[ReplicaFixture], Awaitable[None]]) -> None:
     async def told() -> None:
-        await story(ReplicaStory())
+        await scenario(ReplicaFixture())
 
     asyncio.run(told())
 
@@ -73,7 +73,7 @@ def tell(story: Callable[[ReplicaStory], Awaitable[None]]) -> None:
 def test_later_batches_wait_for_the_one_that_was_refused(
     trouble: Change, end_of_it: Change, refusal: type[Exception], is_known: bool
 ) -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         partition = broker.partition()
         if is_known:
             partition.append(batch(0), NOW_MS)
@@ -89,11 +89,11 @@ def test_later_batches_wait_for_the_one_that_was_refused(
         for again in range(first, first + 3):
             assert partition.append(batch(again), NOW_MS).base_offset == again
 
-    tell(story)
+    tell(scenario)
 
 
 def test_what_another_leader_took_meanwhile_is_no_gap() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         partition = broker.partition()
         another_leads(broker)
         with pytest.raises(PartitionRefused):
@@ -103,12 +103,12 @@ def test_what_another_leader_took_meanwhile_is_no_gap() -> None:
         enough_replicas(broker)
         assert partition.append(batch(1), NOW_MS).base_offset == 1
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("is_refused_again", [False, True], ids=["it came later", "a repeat is refused too"])
 def test_repeats_of_what_another_leader_took_meanwhile_are_known(is_refused_again: bool) -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         partition = broker.partition()
         another_leads(broker)
         with pytest.raises(PartitionRefused):
@@ -127,17 +127,17 @@ def test_repeats_of_what_another_leader_took_meanwhile_are_known(is_refused_agai
         with pytest.raises(OutOfOrderSequence):
             partition.append(batch(4), NOW_MS)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_gap_that_nobody_made_is_told() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def scenario(broker: ReplicaFixture) -> None:
         partition = broker.partition()
         partition.append(batch(0), NOW_MS)
         with pytest.raises(OutOfOrderSequence):
             partition.append(batch(2), NOW_MS)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_batch_that_does_not_come_again_is_waited_for_only_so_long() -> None:

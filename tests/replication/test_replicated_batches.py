@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from peer_fixture import LEADER, FollowerStory
+from peer_fixture import LEADER, FollowerFixture
 from replica_fixture import ME
 from roles_fixture import stamped as stamped_in
 from virtual_time import run
@@ -14,7 +14,7 @@ from cordwood.replication.frames import FrameKey, PushKind, PushRow, Suspect
 from cordwood.replication.partition import Partition
 
 STREAM_EPOCH = 1
-"""The leader epoch in which `FollowerStory` follows."""
+"""The leader epoch in which `FollowerFixture` follows."""
 
 
 def stamped(offset: int, epoch: int = STREAM_EPOCH) -> bytes:
@@ -27,7 +27,7 @@ def flipped(batch: bytes, place: int) -> bytes:
     return bytes(changed)
 
 
-async def following(broker: FollowerStory) -> tuple[Partition, int]:
+async def following(broker: FollowerFixture) -> tuple[Partition, int]:
     """Return a follower with one batch of epoch 1, and the number of its stream."""
     partition = broker.follow(0)
     await asyncio.sleep(0.1)
@@ -37,7 +37,7 @@ async def following(broker: FollowerStory) -> tuple[Partition, int]:
     return partition, asked.stream
 
 
-def push(broker: FollowerStory, stream: int, data: bytes, watermark: int = 0, log_start: int = 0) -> None:
+def push(broker: FollowerFixture, stream: int, data: bytes, watermark: int = 0, log_start: int = 0) -> None:
     broker.answer(PushRow(stream, PushKind.DATA, watermark, log_start, len(data)), data=data)
 
 
@@ -60,8 +60,8 @@ UNSOUND = [
 
 @pytest.mark.parametrize("data", UNSOUND)
 def test_nothing_of_what_is_unsound_is_written(data: bytes) -> None:
-    async def story() -> None:
-        broker = FollowerStory()
+    async def scenario() -> None:
+        broker = FollowerFixture()
         partition, stream = await following(broker)
         before = partition.log.read(0, 1 << 20, 1)
         push(broker, stream, data, watermark=9)
@@ -84,13 +84,13 @@ def test_nothing_of_what_is_unsound_is_written(data: bytes) -> None:
         assert partition.log.log_end == 2
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("epochs", [(1, 1), (1, 1, 1, 1)])
 def test_what_is_sound_is_written_as_the_leader_has_it(epochs: tuple[int, ...]) -> None:
-    async def story() -> None:
-        broker = FollowerStory()
+    async def scenario() -> None:
+        broker = FollowerFixture()
         partition, stream = await following(broker)
         data = b"".join(stamped(1 + number, epoch) for number, epoch in enumerate(epochs))
         push(broker, stream, data, watermark=2)
@@ -99,12 +99,12 @@ def test_what_is_sound_is_written_as_the_leader_has_it(epochs: tuple[int, ...]) 
         assert partition.high_watermark == 2
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_what_a_former_leader_had_on_its_way_is_not_taken() -> None:
-    async def story() -> None:
-        broker = FollowerStory()
+    async def scenario() -> None:
+        broker = FollowerFixture()
         partition, stream = await following(broker)
         broker.channel.take()
         partition.assigned(Assignment(ME, 2, 2, (ME, LEADER), frozenset({ME, LEADER}), 1))
@@ -115,7 +115,7 @@ def test_what_a_former_leader_had_on_its_way_is_not_taken() -> None:
         assert (partition.log.log_end, partition.error) == (1, None)
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_what_a_former_leader_had_on_its_way_is_not_taken() -> None:
 def test_what_is_committed_lies_within_the_log_whatever_becomes_of_it(row: PushRow, start: int, end: int) -> None:
     """An unclean election removes committed records. A log that starts over has nothing before its log start."""
 
-    async def story() -> None:
-        broker = FollowerStory()
+    async def scenario() -> None:
+        broker = FollowerFixture()
         partition, stream = await following(broker)
         push(broker, stream, stamped(1) + stamped(2), watermark=3)
         assert partition.high_watermark == 3
@@ -138,12 +138,12 @@ def test_what_is_committed_lies_within_the_log_whatever_becomes_of_it(row: PushR
         assert (partition.log.log_start, partition.log.log_end, partition.high_watermark) == (start, end, end)
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_follower_begins_where_its_leader_does_and_never_goes_back() -> None:
-    async def story() -> None:
-        broker = FollowerStory()
+    async def scenario() -> None:
+        broker = FollowerFixture()
         partition, stream = await following(broker)
         push(broker, stream, stamped(1) + stamped(2), watermark=1)
         for told, start in ((2, 2), (1, 2), (0, 2), (9, 3)):
@@ -151,12 +151,12 @@ def test_a_follower_begins_where_its_leader_does_and_never_goes_back() -> None:
             assert partition.log.log_start == start, "at most where its own log ends"
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_what_is_committed_is_what_the_leader_says_within_the_own_log() -> None:
-    async def story() -> None:
-        broker = FollowerStory()
+    async def scenario() -> None:
+        broker = FollowerFixture()
         partition, stream = await following(broker)
         push(broker, stream, stamped(1) + stamped(2), watermark=1)
         for told, known in ((1, 1), (2, 2), (0, 2), (9, 3)):
@@ -164,4 +164,4 @@ def test_what_is_committed_is_what_the_leader_says_within_the_own_log() -> None:
             assert partition.high_watermark == known
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())

@@ -4,32 +4,32 @@ import asyncio
 
 import pytest
 
-from cordwood.chaos.sim.replica_scenario import replica_story
-from cordwood.chaos.sim.replicas import TOPIC, TOPIC_ID, ReplicaCluster, tell
+from cordwood.chaos.sim.replica_scenario import run_replica_scenario
+from cordwood.chaos.sim.replicas import TOPIC, TOPIC_ID, ReplicaCluster, run_scenario
 from cordwood.chaos.sim.strict import strictly
 from cordwood.cluster.metadata.commands import AlterConfigs, BrokerId, ConfigChange, ReassignPartition, ResourceType
 
 
 def test_an_acknowledged_record_is_on_every_in_sync_replica() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         for broker in cluster.ids:
             assert cluster.replica(broker).log.flushed_end == 1
             assert cluster.values(broker) == ["a"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_an_idle_follower_learns_the_watermark() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         await cluster.until(lambda: all(cluster.replica(one).high_watermark == 1 for one in cluster.ids), "all know", 1)
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_a_deposed_leader_gives_up_what_was_never_committed() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         old = cluster.leader()
         cluster.cut_off(old)
@@ -40,11 +40,11 @@ def test_a_deposed_leader_gives_up_what_was_never_committed() -> None:
         await cluster.settled()
         assert {tuple(cluster.values(broker)) for broker in cluster.ids} == {("a", "b")}
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_a_log_is_not_cut_while_its_checkpoint_is_being_written() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         old = cluster.leader()
         cluster.cut_off(old)
@@ -58,14 +58,14 @@ def test_a_log_is_not_cut_while_its_checkpoint_is_being_written() -> None:
         await cluster.settled()
         assert cluster.values(old) == ["a"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_flush_policy_may_change_while_records_come(seed: int) -> None:
     """Records that were kept in memory under `flush.policy=os` still count, on the leader and on its followers."""
 
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("first")
         before: str | None = None
         for number in range(20):
@@ -81,11 +81,11 @@ def test_the_flush_policy_may_change_while_records_come(seed: int) -> None:
         assert cluster.leader() == 1, "nobody gave up on the leader"
         assert len(cluster.values(cluster.leader())) == 402
 
-    tell(lambda cluster: strictly(story(cluster)), seed)
+    run_scenario(lambda cluster: strictly(scenario(cluster)), seed)
 
 
 def test_a_leader_that_is_cut_off_acknowledges_nothing() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         old = cluster.leader()
         cluster.cut_off(old)
@@ -94,11 +94,11 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing() -> None:
         await asyncio.sleep(20)
         assert cluster.replica(old).high_watermark == watermark
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_with_too_few_replicas_nothing_is_committed_and_nothing_is_lost() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         first, second, third = cluster.leader(), *(set(cluster.ids) - {cluster.leader()})
         await cluster.kill(second)
@@ -115,11 +115,11 @@ def test_with_too_few_replicas_nothing_is_committed_and_nothing_is_lost() -> Non
         await cluster.settled()
         assert cluster.values(first) == ["a", "b"]
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_a_wiped_broker_is_in_no_isr_until_it_has_everything_again() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         for number in range(50):
             await cluster.produce(str(number))
         leader = cluster.leader()
@@ -129,7 +129,7 @@ def test_a_wiped_broker_is_in_no_isr_until_it_has_everything_again() -> None:
         await cluster.settled()
         assert cluster.values(leader) == [str(number) for number in range(50)]
 
-    tell(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -137,7 +137,7 @@ def test_a_wiped_broker_is_in_no_isr_until_it_has_everything_again() -> None:
 def test_a_partition_that_nobody_writes_to_is_moved(records: int, seed: int) -> None:
     """A follower may learn of its role before its leader does, and has no change of its flushed end to report later."""
 
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         for number in range(records):
             await cluster.produce(str(number))
         cluster.metadata.lag_max_s = 1.0
@@ -146,11 +146,11 @@ def test_a_partition_that_nobody_writes_to_is_moved(records: int, seed: int) -> 
         await cluster.until(lambda: cluster.image().replicas == target, "the partition has moved")
         assert cluster.leader() in target
 
-    tell(story, seed, brokers=5)
+    run_scenario(scenario, seed, brokers=5)
 
 
 def test_all_lose_power_at_once() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         for number in range(30):
             await cluster.produce(str(number))
         for broker in cluster.ids:
@@ -158,11 +158,11 @@ def test_all_lose_power_at_once() -> None:
         await cluster.settled()
         assert cluster.values(cluster.leader()) == [str(number) for number in range(30)]
 
-    tell(story)
+    run_scenario(scenario)
 
 
 def test_a_silent_follower_leaves_the_isr_and_returns() -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         await cluster.produce("a")
         leader = cluster.leader()
         follower = next(broker for broker in cluster.ids if broker != leader)
@@ -173,12 +173,12 @@ def test_a_silent_follower_leaves_the_isr_and_returns() -> None:
         await sending
         await cluster.settled()
 
-    tell(story)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_others_lead_a_partition_that_has_failed_and_nothing_else(seed: int) -> None:
-    async def story(cluster: ReplicaCluster) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
         for partition in range(3):
             await cluster.produce("a", partition)
         leader = cluster.leader()
@@ -193,10 +193,10 @@ def test_others_lead_a_partition_that_has_failed_and_nothing_else(seed: int) -> 
         await cluster.settled()
         assert [cluster.values(leader, partition) for partition in range(3)] == [["a", "b"]] * 3
 
-    tell(story, seed, partitions=3)
+    run_scenario(scenario, seed, partitions=3)
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_nothing_acknowledged_is_lost_whatever_happens(seed: int) -> None:
     """Seed 3 has a follower that refuses a batch. It must not append the batches after that one."""
-    replica_story(seed)
+    run_replica_scenario(seed)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from peer_fixture import FOLLOWER
 from replica_fixture import ME, NOW_MS, TOPIC_ID, Waiting
-from roles_fixture import RolesStory, stamped
+from roles_fixture import RolesFixture, stamped
 from virtual_time import run
 
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.frames import Follow, PushKind
+from cordwood.replication.frames import FollowRequest, PushKind
 from cordwood.replication.partition import PartitionRefused, Refusal
 from cordwood.storage.batch import headers
 from cordwood.storage.config import FlushPolicy, LogConfig
@@ -19,7 +19,7 @@ BOTH = (ME, FOLLOWER)
 STRANGER = 9
 
 
-def data_of(broker: RolesStory) -> bytes:
+def data_of(broker: RolesFixture) -> bytes:
     """Return the batches sent to the follower since the last call."""
     found = [(row, bytes(data)) for frame in broker.channel.take() for row, data in frames.decode_push(frame)]
     return b"".join(data for row, data in found if row.kind == PushKind.DATA)
@@ -28,8 +28,8 @@ def data_of(broker: RolesStory) -> bytes:
 def test_what_was_to_be_sent_in_one_role_is_not_sent_in_the_next() -> None:
     """A small batch waits in memory for the followers. It may be truncated before they fetch it."""
 
-    async def story() -> None:
-        broker = RolesStory()
+    async def scenario() -> None:
+        broker = RolesFixture()
         broker.elect(epoch=1, isr=BOTH)
         broker.follow()
         await broker.turn()
@@ -45,12 +45,12 @@ def test_what_was_to_be_sent_in_one_role_is_not_sent_in_the_next() -> None:
         await broker.sync()
         assert data_of(broker) == stamped("kept", 0, 2)
 
-    run(story())
+    run(scenario())
 
 
 def test_a_deposed_leader_sends_nothing_and_hears_nothing() -> None:
-    async def story() -> None:
-        broker = RolesStory()
+    async def scenario() -> None:
+        broker = RolesFixture()
         partition = broker.elect(epoch=1, isr=BOTH)
         broker.follow()
         await broker.commit("a")
@@ -65,12 +65,12 @@ def test_a_deposed_leader_sends_nothing_and_hears_nothing() -> None:
         await broker.sync()
         assert (partition.high_watermark, partition.followers()[0].flushed_end) == (0, -1)
 
-    run(story())
+    run(scenario())
 
 
 def test_a_new_leader_counts_what_is_on_its_disk() -> None:
-    async def story() -> None:
-        broker = RolesStory()
+    async def scenario() -> None:
+        broker = RolesFixture()
         following = broker.begin_to_follow(epoch=1)
         following.replicate(stamped("a", 0, 1), 0, 0, NOW_MS)
         partition = following.partition
@@ -82,12 +82,12 @@ def test_a_new_leader_counts_what_is_on_its_disk() -> None:
         await broker.sync()
         assert partition.high_watermark == 2, "nobody has to append anything for that"
 
-    run(story())
+    run(scenario())
 
 
 def test_a_new_leader_waits_for_all_that_its_predecessor_may_have_shown() -> None:
-    async def story() -> None:
-        broker = RolesStory()
+    async def scenario() -> None:
+        broker = RolesFixture()
         following = broker.begin_to_follow(epoch=1)
         following.replicate(stamped("a", 0, 1) + stamped("b", 1, 1), 1, 0, NOW_MS)
         await broker.sync()
@@ -100,12 +100,12 @@ def test_a_new_leader_waits_for_all_that_its_predecessor_may_have_shown() -> Non
         broker.report(2)
         assert partition.known_high_watermark() == 2
 
-    run(story())
+    run(scenario())
 
 
 def test_nobody_joins_who_lacks_what_the_predecessor_may_have_shown() -> None:
-    async def story() -> None:
-        broker = RolesStory()
+    async def scenario() -> None:
+        broker = RolesFixture()
         following = broker.begin_to_follow(epoch=1)
         following.replicate(stamped("a", 0, 1) + stamped("b", 1, 1), 1, 0, NOW_MS)
         partition = broker.elect(epoch=2)
@@ -114,16 +114,16 @@ def test_nobody_joins_who_lacks_what_the_predecessor_may_have_shown() -> None:
         broker.report(2)
         assert partition.propose_isr(lambda _: True) == {ME, FOLLOWER}
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("epoch", [1, 3])
 def test_a_leader_is_followed_in_its_own_epoch_only(epoch: int) -> None:
-    async def story() -> None:
-        broker = RolesStory()
+    async def scenario() -> None:
+        broker = RolesFixture()
         partition = broker.elect(epoch=2, isr=BOTH)
         await broker.commit("a")
-        broker.send(frames.encode_follow([Follow(0, TOPIC_ID, 0, epoch, 0, -1, 0)]))
+        broker.send(frames.encode_follow([FollowRequest(0, TOPIC_ID, 0, epoch, 0, -1, 0)]))
         await broker.turn()
         assert [row.kind for row in broker.rows()] == [PushKind.REFUSED]
         assert not partition.streams
@@ -131,12 +131,12 @@ def test_a_leader_is_followed_in_its_own_epoch_only(epoch: int) -> None:
         await broker.turn()
         assert [row.kind for row in broker.rows()] == [PushKind.DATA]
 
-    run(story())
+    run(scenario())
 
 
 def test_a_leader_is_followed_by_its_replicas_only() -> None:
-    async def story() -> None:
-        broker = RolesStory()
+    async def scenario() -> None:
+        broker = RolesFixture()
         partition = broker.held()
         partition.assigned(Assignment(ME, 1, 1, (ME, STRANGER), frozenset({ME, STRANGER}), 1))
         broker.follow()
@@ -144,12 +144,12 @@ def test_a_leader_is_followed_by_its_replicas_only() -> None:
         assert [row.kind for row in broker.rows()] == [PushKind.REFUSED]
         assert (len(partition.streams), partition.error) == (0, None)
 
-    run(story())
+    run(scenario())
 
 
 def test_who_waits_in_one_role_is_refused_in_the_next() -> None:
-    async def story() -> None:
-        broker = RolesStory()
+    async def scenario() -> None:
+        broker = RolesFixture()
         partition = broker.elect(epoch=1, isr=BOTH)
         broker.append("a")
         waiting = [Waiting(), Waiting(), Waiting()]
@@ -161,14 +161,14 @@ def test_who_waits_in_one_role_is_refused_in_the_next() -> None:
             assert isinstance(each.outcome, PartitionRefused)
             assert each.outcome.reason is Refusal.NOT_LEADER
 
-    run(story())
+    run(scenario())
 
 
 def test_what_is_cut_is_neither_committed_nor_kept() -> None:
     """This includes records that counted from memory alone before the flush policy changed."""
 
-    async def story() -> None:
-        broker = RolesStory(LogConfig(flush_policy=FlushPolicy.OS))
+    async def scenario() -> None:
+        broker = RolesFixture(LogConfig(flush_policy=FlushPolicy.OS))
         partition = broker.elect(epoch=1)
         broker.append("a", "b", "c")
         assert (partition.high_watermark, partition.ack_end) == (3, 3)
@@ -181,13 +181,13 @@ def test_what_is_cut_is_neither_committed_nor_kept() -> None:
         await broker.sync()
         assert (partition.high_watermark, partition.ack_end) == (1, 3)
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("policy", FlushPolicy)
 def test_a_changed_config_reaches_every_open_log(policy: FlushPolicy) -> None:
-    async def story() -> None:
-        broker = RolesStory()
+    async def scenario() -> None:
+        broker = RolesFixture()
         for index in range(3):
             broker.elect(index)
         changed = LogConfig(segment_bytes=1, flush_policy=policy)
@@ -197,12 +197,12 @@ def test_a_changed_config_reaches_every_open_log(policy: FlushPolicy) -> None:
             assert len(broker.held(index).log.segments) == 2
             assert broker.held(index).ack_end == (2 if policy is FlushPolicy.OS else 0)
 
-    run(story())
+    run(scenario())
 
 
 def test_a_follower_carries_on_the_producers_of_its_leaders() -> None:
-    async def story() -> None:
-        broker = RolesStory()
+    async def scenario() -> None:
+        broker = RolesFixture()
         following = broker.begin_to_follow(epoch=1)
         sent = [stamped(str(number), number, 1, producer=7, sequence=number) for number in range(3)]
         following.replicate(b"".join(sent), 0, 0, NOW_MS)
@@ -215,4 +215,4 @@ def test_a_follower_carries_on_the_producers_of_its_leaders() -> None:
         epochs = [header.leader_epoch for header in headers(partition.log.read(0, 1 << 20, 3))]
         assert epochs == [1, 1, 2]
 
-    run(story())
+    run(scenario())

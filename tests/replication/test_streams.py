@@ -4,15 +4,15 @@ import asyncio
 import errno
 from itertools import pairwise
 
-from peer_fixture import FollowerStory, LeaderStory
+from peer_fixture import FollowerFixture, LeaderFixture
 from replica_fixture import NOW_MS
 from virtual_time import run
 
-from cordwood.chaos.sim.faults import Faults, os_error
+from cordwood.chaos.sim.faults import DiskFaults, os_error
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.follower_connection import PUSH_BYTES
-from cordwood.replication.frames import PushKind, Report
+from cordwood.replication.frames import FlushReport, PushKind
 from cordwood.replication.leader_connection import ANSWER_S, ASK_AGAIN_MAX_S
 from cordwood.replication.partition import Partition
 from cordwood.storage.config import LogConfig
@@ -28,8 +28,8 @@ def fill(partition: Partition, *values: str) -> None:
 
 
 def test_a_segment_that_cannot_be_read_stops_no_other_partition() -> None:
-    async def story() -> None:
-        broker = LeaderStory()
+    async def scenario() -> None:
+        broker = LeaderFixture()
         for index in range(3):
             fill(broker.lead(index), "a", "b")
         broker.disk.faults.fail_reads("/1/")
@@ -43,12 +43,12 @@ def test_a_segment_that_cannot_be_read_stops_no_other_partition() -> None:
         # The leader refuses an unknown partition and one that it cannot read, so that the follower asks again.
         assert {row.stream for row in rows if row.kind == PushKind.REFUSED} == {1, 7}
 
-    run(story())
+    run(scenario())
 
 
 def test_a_missing_segment_stops_no_other_partition() -> None:
-    async def story() -> None:
-        broker = LeaderStory()
+    async def scenario() -> None:
+        broker = LeaderFixture()
         for index in range(2):
             fill(broker.lead(index), "a", "b")
         for segment in broker.partition(0).log.segments:
@@ -59,10 +59,10 @@ def test_a_missing_segment_stops_no_other_partition() -> None:
         await asyncio.sleep(0.5)
         assert {row.stream for row in broker.rows() if row.size} == {1}
 
-    run(story())
+    run(scenario())
 
 
-class CountedReads(Faults):
+class CountedReads(DiskFaults):
     """Faults that answer every read with EIO, and count the reads."""
 
     count = 0
@@ -73,8 +73,8 @@ class CountedReads(Faults):
 
 
 def test_a_disk_that_cannot_read_is_asked_once_a_stream() -> None:
-    async def story() -> None:
-        broker = LeaderStory()
+    async def scenario() -> None:
+        broker = LeaderFixture()
         partition = broker.lead(0)
         fill(partition, "a", "b")
         await broker.turn()
@@ -88,12 +88,12 @@ def test_a_disk_that_cannot_read_is_asked_once_a_stream() -> None:
         assert not partition.streams
         assert reads.count < 5
 
-    run(story())
+    run(scenario())
 
 
 def test_a_partition_that_is_refused_is_asked_for_less_and_less_often() -> None:
-    async def story() -> None:
-        broker = FollowerStory()
+    async def scenario() -> None:
+        broker = FollowerFixture()
         broker.follow(0)
         await asyncio.sleep(0.2)
         asked = []
@@ -108,12 +108,12 @@ def test_a_partition_that_is_refused_is_asked_for_less_and_less_often() -> None:
         assert len(asked) < 50
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_an_answer_that_is_lost_is_asked_for_again() -> None:
-    async def story() -> None:
-        broker = FollowerStory()
+    async def scenario() -> None:
+        broker = FollowerFixture()
         broker.follow(0)
         await asyncio.sleep(0.2)
         (first,) = broker.asked()
@@ -123,12 +123,12 @@ def test_an_answer_that_is_lost_is_asked_for_again() -> None:
         assert again.log_end == first.log_end
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_partition_does_not_wait_for_the_backlog_of_others() -> None:
-    async def story() -> None:
-        broker = LeaderStory(LogConfig())
+    async def scenario() -> None:
+        broker = LeaderFixture(LogConfig())
         large = encode([Record(0, NOW_MS, b"k", bytes(60 * KIB))])
         for index in range(3):
             partition = broker.lead(index)
@@ -143,12 +143,12 @@ def test_a_partition_does_not_wait_for_the_backlog_of_others() -> None:
             waited += 1
         assert waited == 0, f"it waited for {waited} pushes"
 
-    run(story())
+    run(scenario())
 
 
 def test_backlogs_take_turns_and_use_all_the_room() -> None:
-    async def story() -> None:
-        broker = LeaderStory()
+    async def scenario() -> None:
+        broker = LeaderFixture()
         large = encode([Record(0, NOW_MS, b"k", bytes(60 * KIB))])
         for index in range(40):
             partition = broker.lead(index)
@@ -164,10 +164,10 @@ def test_backlogs_take_turns_and_use_all_the_room() -> None:
             order += [row.stream for row in rows]
         assert len(set(order[:40])) == 40, "nobody had a second turn before everybody had one"
 
-    run(story())
+    run(scenario())
 
 
-async def _next_push(broker: LeaderStory) -> list[frames.PushRow]:
+async def _next_push(broker: LeaderFixture) -> list[frames.PushRow]:
     """Return the rows of the next push with data, and report them as flushed. Return [] if no such push comes."""
     for _ in range(100):
         await broker.turn()
@@ -176,6 +176,6 @@ async def _next_push(broker: LeaderStory) -> list[frames.PushRow]:
             rows = [row for row, _ in frames.decode_push(frame)]
             size = sum(row.size for row in rows)
             if size:
-                broker.send(frames.encode_reports([Report(0, -1, size)]))
+                broker.send(frames.encode_reports([FlushReport(0, -1, size)]))
                 return rows
     return []

@@ -9,7 +9,7 @@ from cordwood.replication.tasks import PAUSE_MAX_S, PAUSE_S, Tasks
 
 
 def test_a_loop_goes_on_after_a_round_that_failed_and_waits_longer_each_time() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         reported: list[object] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: reported.append(context.get("exception")))
@@ -32,11 +32,11 @@ def test_a_loop_goes_on_after_a_round_that_failed_and_waits_longer_each_time() -
         await asyncio.sleep(100)
         assert len(rounds) == ended
 
-    run(story())
+    run(scenario())
 
 
 def test_a_task_that_fails_is_reported_and_ends_nobody() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         reported: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context.get("exception")))
 
@@ -50,4 +50,4 @@ def test_a_task_that_fails_is_reported_and_ends_nobody() -> None:
         assert other.result() == "done"
         assert [type(error) for error in reported] == [KeyError]
 
-    run(story())
+    run(scenario())

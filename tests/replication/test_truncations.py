@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from peer_fixture import FollowerStory
-from replica_fixture import ME, ReplicaStory
+from peer_fixture import FollowerFixture
+from replica_fixture import ME, ReplicaFixture
 from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.frames import Follow, PushKind, PushRow
+from cordwood.replication.frames import FollowRequest, PushKind, PushRow
 from cordwood.replication.log_repair import truncation_at_damage
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.batch import check, stamp
@@ -46,16 +46,16 @@ def stamped(value: str, offset: int, epoch: int) -> bytes:
     return stamp(check(batch), offset, epoch) + batch[16:]
 
 
-async def flush(broker: FollowerStory) -> None:
+async def flush(broker: FollowerFixture) -> None:
     for _ in range(3):
         await broker.turn()
         while broker.syncer.groups:
             broker.syncer.let_go()
 
 
-async def diverged(threads: Threads) -> tuple[FollowerStory, list[Follow]]:
+async def diverged(threads: Threads) -> tuple[FollowerFixture, list[FollowRequest]]:
     """Return a follower with two records in each partition, and its requests to a leader with only the first."""
-    broker = FollowerStory(threads.run)
+    broker = FollowerFixture(threads.run)
     partitions = [broker.follow(index) for index in range(PARTITIONS)]
     await asyncio.sleep(0.2)
     for row in broker.asked():
@@ -72,7 +72,7 @@ async def diverged(threads: Threads) -> tuple[FollowerStory, list[Follow]]:
 
 
 def test_those_that_are_due_share_one_sync_of_the_marks_and_none_is_on_the_loop() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         threads = Threads()
         broker, asked = await diverged(threads)
         assert len(asked) == PARTITIONS
@@ -84,14 +84,16 @@ def test_those_that_are_due_share_one_sync_of_the_marks_and_none_is_on_the_loop(
         # The follower asks for the rest, from its new log ends.
         assert [row.log_end for row in broker.asked()] == [1] * PARTITIONS
         await flush(broker)
-        assert all(broker.disk.is_sure(one.log.segments[-1].path, one.log.segments[-1].size) for one in broker.replicas)
+        assert all(
+            broker.disk.is_durable(one.log.segments[-1].path, one.log.segments[-1].size) for one in broker.replicas
+        )
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_replica_that_leads_before_it_is_cut_keeps_what_it_has() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker, asked = await diverged(Threads())
         broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked[:2]))
         partition = broker.partition(0)
@@ -101,11 +103,11 @@ def test_a_replica_that_leads_before_it_is_cut_keeps_what_it_has() -> None:
         assert broker.partition(1).log.log_end == 1
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_failed_sync_of_the_marks_cuts_nothing_and_takes_the_directory_offline() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         broker, asked = await diverged(Threads())
         broker.disk.faults.fail_next_sync("/data0/flushed")
         broker.answer(*(PushRow(row.stream, PushKind.DIFFERS, 1, 1) for row in asked))
@@ -114,11 +116,11 @@ def test_a_failed_sync_of_the_marks_cuts_nothing_and_takes_the_directory_offline
         assert broker.directories[0].is_offline
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_a_log_that_starts_over_waits_for_no_disk_on_the_loop() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         threads = Threads()
         broker, asked = await diverged(threads)
         broker.answer(*(PushRow(row.stream, PushKind.TOO_OLD, 0, 50) for row in asked))
@@ -128,11 +130,11 @@ def test_a_log_that_starts_over_waits_for_no_disk_on_the_loop() -> None:
         assert threads.on_loop == []
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 def test_cuts_for_which_there_was_no_thread_are_made_when_there_is_one() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         threads = Threads()
         broker, asked = await diverged(threads)
         refused: list[str] = []
@@ -154,14 +156,14 @@ def test_cuts_for_which_there_was_no_thread_are_made_when_there_is_one() -> None
         assert {partition.log.log_end for partition in broker.replicas} == {1}
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("offset", [0, 1], ids=["all of it", "its end"])
 def test_a_damaged_end_is_given_up_without_a_sync_on_the_loop(offset: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         threads = Threads()
-        broker = ReplicaStory(run_blocking=threads.run)
+        broker = ReplicaFixture(run_blocking=threads.run)
         await broker.produce_and_flush("a", "b")
         partition = broker.partition()
         log = partition.log
@@ -178,11 +180,11 @@ def test_a_damaged_end_is_given_up_without_a_sync_on_the_loop(offset: int) -> No
         broker.let_go()
         assert broker.values_after_a_power_cut() == ["a"][:offset]
 
-    run(story())
+    run(scenario())
 
 
 def test_the_end_of_a_broker_waits_for_what_is_being_written_for_a_cut() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         threads = Threads()
         broker, asked = await diverged(threads)
         written: list[str] = []
@@ -200,4 +202,4 @@ def test_the_end_of_a_broker_waits_for_what_is_being_written_for_a_cut() -> None
         assert {partition.log.log_end for partition in broker.replicas} == {2}
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())

@@ -10,7 +10,7 @@ from virtual_time import run
 
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.partition import Partition, Place
+from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.waiters import EndOfTickScheduler
 from cordwood.storage.config import LogConfig
@@ -24,7 +24,7 @@ async def live(disk: SimulatedDisk, paths: Sequence[str], epoch: int, *values: s
     syncer, end_of_tick = HeldSyncer(), EndOfTickScheduler(asyncio.get_running_loop())
     directories = [log_directory(disk, path, lambda _: None, syncer, end_of_tick) for path in paths]
     replicas = Replicas(directories, surroundings_of(ME, end_of_tick))
-    replicas.open(Place("t", 0, TOPIC_ID), LogConfig(), NOW_MS)
+    replicas.open(TopicIdPartition("t", 0, TOPIC_ID), LogConfig(), NOW_MS)
     partition = replicas.get("t", 0)
     assert partition is not None
     partition.assigned(Assignment(ME, epoch, epoch, (ME,), frozenset({ME}), 1))
@@ -41,7 +41,7 @@ async def live(disk: SimulatedDisk, paths: Sequence[str], epoch: int, *values: s
 def test_a_disk_that_is_put_back_does_not_take_a_partition_back(
     paths: tuple[str, ...], taken_meanwhile: tuple[str, ...]
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         disk = SimulatedDisk(random.Random(1))
         await live(disk, [LEFT], 1, "a", "b")
         stayed = await live(disk, [STAYED], 2, *taken_meanwhile)
@@ -49,4 +49,4 @@ def test_a_disk_that_is_put_back_does_not_take_a_partition_back(
         assert chosen.log.directory == stayed.log.directory
         assert chosen.log.log_end == len(taken_meanwhile)
 
-    run(story())
+    run(scenario())

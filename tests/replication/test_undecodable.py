@@ -1,7 +1,7 @@
 """Batches that no consumer can decompress: each is reported once, whatever the number of scrub passes."""
 
 from raw_batches import NOW_MS, raw_batch
-from replica_fixture import ReplicaStory
+from replica_fixture import ReplicaFixture
 from virtual_time import run
 
 from cordwood.cluster.repairs.damage import DamageRegister
@@ -16,8 +16,8 @@ async def nothing() -> None:
 
 
 def test_it_is_told_once() -> None:
-    async def story() -> None:
-        broker = ReplicaStory()
+    async def scenario() -> None:
+        broker = ReplicaFixture()
         partition = broker.partition()
         found: list[tuple[Partition, Undecodable]] = []
         partition.append(raw_batch(b"nothing of the kind", 3, Compression.ZSTD), NOW_MS)
@@ -29,7 +29,7 @@ def test_it_is_told_once() -> None:
         assert (where, batch.offset, batch.end_offset) == (partition, 0, 3)
         assert not partition.is_offline
 
-    run(story())
+    run(scenario())
 
 
 def test_it_is_known_by_where_it_lies_also_after_its_segment_was_replaced() -> None:

@@ -4,21 +4,21 @@ import asyncio
 import random
 
 import pytest
-from peer_fixture import FollowerStory, LeaderStory
+from peer_fixture import FollowerFixture, LeaderFixture
 from virtual_time import run
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
-from cordwood.replication.frames import STREAMS_PER_DIRECTORY, PushKind, PushRow, Report, directory_of
-from cordwood.replication.windows import ANSWERS_ON_THE_WAY_MAX, WINDOW_BYTES, ImpossibleCredit, Window
+from cordwood.replication.frames import STREAMS_PER_DIRECTORY, FlushReport, PushKind, PushRow, directory_of
+from cordwood.replication.windows import ANSWERS_ON_THE_WAY_MAX, WINDOW_BYTES, ImpossibleCredit, PushWindow
 from cordwood.storage.config import LogConfig
 
 MB = 1 << 20
 
 
 def test_a_window_is_bounded_in_bytes_and_in_pushes() -> None:
-    window = Window()
+    window = PushWindow()
     window.sent(WINDOW_BYTES + 1)
     assert not window.may_send()
     window.reported(1)
@@ -32,14 +32,14 @@ def test_a_window_is_bounded_in_bytes_and_in_pushes() -> None:
 
 @pytest.mark.parametrize("size", [-1, 101])
 def test_no_more_is_given_back_than_was_taken(size: int) -> None:
-    window = Window()
+    window = PushWindow()
     window.sent(100)
     with pytest.raises(ImpossibleCredit):
         window.reported(size)
 
 
 def test_whatever_is_sent_and_reported_the_window_holds() -> None:
-    rng, window, on_the_way = random.Random(1), Window(), 0
+    rng, window, on_the_way = random.Random(1), PushWindow(), 0
     for _ in range(10_000):
         if window.may_send():
             assert on_the_way < WINDOW_BYTES
@@ -67,8 +67,8 @@ def sizes(rows: list[PushRow]) -> dict[int, int]:
 
 
 def test_a_directory_of_the_follower_that_reports_nothing_holds_up_no_other() -> None:
-    async def story() -> None:
-        leader = LeaderStory(LogConfig(segment_bytes=64 * MB, batch_bytes_max=2 * MB))
+    async def scenario() -> None:
+        leader = LeaderFixture(LogConfig(segment_bytes=64 * MB, batch_bytes_max=2 * MB))
         for index in (0, 1):
             leader.lead(index)
             leader.follow(index, stream=stream_in(index, index + 1))
@@ -83,16 +83,16 @@ def test_a_directory_of_the_follower_that_reports_nothing_holds_up_no_other() ->
             for directory, size in found.items():
                 sent[directory] += size
             if reported := found.get(1, 0):
-                leader.send(frames.encode_reports([Report(stream_in(1, 2), -1, reported)]))
+                leader.send(frames.encode_reports([FlushReport(stream_in(1, 2), -1, reported)]))
         assert sent[1] > 20 * MB
         assert MB <= sent[0] <= WINDOW_BYTES + 2 * MB
 
-    run(story())
+    run(scenario())
 
 
 def test_a_follower_names_the_directory_and_gives_back_what_it_did_not_want_there() -> None:
-    async def story() -> None:
-        broker = FollowerStory(directories=2)
+    async def scenario() -> None:
+        broker = FollowerFixture(directories=2)
         partitions = [broker.follow(index) for index in range(4)]
         await asyncio.sleep(0.2)
         asked = broker.asked()
@@ -119,4 +119,4 @@ def test_a_follower_names_the_directory_and_gives_back_what_it_did_not_want_ther
         assert given_back == {0: 2 * len(data), 1: 2 * len(data)}
         await broker.leader_connection.close()
 
-    run(story())
+    run(scenario())

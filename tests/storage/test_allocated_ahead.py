@@ -37,7 +37,7 @@ def test_a_stale_byte_behind_the_records_is_cut_for_good(log: LogFixture, at: in
     size = log.log.size
     log.disk.open(log.path(0)).pwrite([b"\x02"], size + at)
     assert log.path(0) in synced_by_opening(log)
-    assert len(log.disk.sure_content(log.path(0))) == size
+    assert len(log.disk.durable_content(log.path(0))) == size
     assert log.values() == ["a"]
 
 

@@ -13,12 +13,12 @@ CUT_AT = 12
 
 def died_within_the_cut(step: int) -> LogFixture | None:
     """Return a log whose process died at step `step` of a truncation over several segments; None if it had finished."""
-    story = LogFixture().append(*(f"old {number:02}" for number in range(40))).flush().checkpoint()
-    story.disk.faults.die_after(step)
+    scenario = LogFixture().append(*(f"old {number:02}" for number in range(40))).flush().checkpoint()
+    scenario.disk.faults.die_after(step)
     try:
-        story.truncate(CUT_AT)
+        scenario.truncate(CUT_AT)
     except Died:
-        return story
+        return scenario
     return None
 
 
@@ -26,16 +26,16 @@ def died_within_the_cut(step: int) -> LogFixture | None:
 def test_segments_that_were_removed_do_not_come_back_into_a_log_that_went_on(added: int) -> None:
     steps = 0
     for step in range(STEPS_MAX):
-        story = died_within_the_cut(step)
-        if story is None:
+        scenario = died_within_the_cut(step)
+        if scenario is None:
             break
         steps += 1
-        story.reopen()
-        begin = story.end
-        story.append(*(f"new {number:02}" for number in range(added))).flush()
-        story.power_cut(keep=0.0).reopen()
-        assert story.log.damage == [], f"step {step}"
-        assert story.end == begin + added, f"step {step}"
+        scenario.reopen()
+        begin = scenario.end
+        scenario.append(*(f"new {number:02}" for number in range(added))).flush()
+        scenario.power_cut(keep=0.0).reopen()
+        assert scenario.log.damage == [], f"step {step}"
+        assert scenario.end == begin + added, f"step {step}"
     assert 0 < steps < STEPS_MAX
 
 

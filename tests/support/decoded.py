@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 from crc32c import crc32c
 
-from cordwood.spark.client.fetch import Fetched
+from cordwood.spark.client.fetch import FetchedBatches
 from cordwood.spark.columns import Column, Columns
 from cordwood.spark.decode.batches import Aborted, split
 from cordwood.spark.range_reader import Decoder

@@ -17,7 +17,7 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 from peer_fixture import run_here
 from replica_fixture import NOW_MS
-from roles_fixture import TOPIC, RolesStory
+from roles_fixture import TOPIC, RolesFixture
 from virtual_time import run
 
 from cordwood.cluster.config.settings import Settings

@@ -11,7 +11,7 @@ import aiohttp
 from offsets_in_memory import FIRST, OffsetsInMemory
 from prometheus_client.parser import text_string_to_metric_families
 from quorum_in_memory import MetadataLog
-from replica_fixture import ME, NOW_MS, ReplicaStory
+from replica_fixture import ME, NOW_MS, ReplicaFixture
 
 from cordwood.cluster.config.settings import Settings
 from cordwood.cluster.groups.coordinator import GroupCoordinator
@@ -49,7 +49,7 @@ class HttpStory:
     """A broker's HTTP server. `async with HttpStory() as broker` starts it on a free port."""
 
     def __init__(self, directories: int = 1) -> None:
-        self.replicas = ReplicaStory(directories=directories)
+        self.replicas = ReplicaFixture(directories=directories)
         self.metadata = MetadataLog()
         self.damage = DamageRegister()
         self.reason: str | None = None

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from cordwood.bench.counters.cluster import TIMEOUT_S, CountedCluster, batch
-from cordwood.chaos.sim.kafka import Client, duration, message, part
+from cordwood.chaos.sim.kafka import SimulatedClient, duration, message, part
 from cordwood.chaos.sim.loop import run
 from cordwood.cluster.kafka.api_keys import ApiKey
 
@@ -47,7 +47,7 @@ def fetch(partitions: Iterable[int], bytes_min: int, offset: int = 0) -> Any:
     )
 
 
-async def create(cluster: CountedCluster, client: Client) -> None:
+async def create(cluster: CountedCluster, client: SimulatedClient) -> None:
     topic = part(
         ApiKey.CREATE_TOPICS,
         "CreatableTopic",
@@ -61,7 +61,7 @@ async def create(cluster: CountedCluster, client: Client) -> None:
     await asyncio.sleep(1.0)
 
 
-Story = Callable[[CountedCluster, Client, Client], Awaitable[None]]
+Story = Callable[[CountedCluster, SimulatedClient, SimulatedClient], Awaitable[None]]
 
 
 def tell(story: Story) -> None:

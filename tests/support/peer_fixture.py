@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from uuid import UUID
 
-from replica_fixture import ME, NOW_MS, TOPIC_ID, ReplicaStory, run_here
+from replica_fixture import ME, NOW_MS, TOPIC_ID, ReplicaFixture, run_here
 
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.channel import Channel, Chunk
 from cordwood.replication.follower_connection import FollowerLimits
 from cordwood.replication.follower_connections import FollowerConnections
-from cordwood.replication.frames import Follow, MalformedFrame, Open, PushKind, PushRow
+from cordwood.replication.frames import FollowRequest, MalformedFrame, Open, PushKind, PushRow
 from cordwood.replication.leader_connection import LeaderConnection
-from cordwood.replication.partition import Partition, Place
+from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.tasks import RunBlocking
 from cordwood.replication.truncation import Truncations
 from cordwood.storage.config import LogConfig
@@ -82,7 +82,7 @@ class LeaderStory(ReplicaStory):
     def follow(self, index: int, end: int = 0, *, stream: int | None = None) -> None:
         """Send FOLLOW from the log end `end`. The stream number is the partition's unless it is given."""
         epoch = 1 if end else -1
-        row = Follow(index if stream is None else stream, TOPIC_ID, index, 1, end, epoch, end)
+        row = FollowRequest(index if stream is None else stream, TOPIC_ID, index, 1, end, epoch, end)
         self.send(frames.encode_follow([row]))
 
     def rows(self) -> list[PushRow]:
@@ -108,7 +108,7 @@ class FollowerStory(ReplicaStory):
         return self.dialled[-1]
 
     def follow(self, index: int) -> Partition:
-        self.replicas.open(Place("t", index, TOPIC_ID), self.config, NOW_MS)
+        self.replicas.open(TopicIdPartition("t", index, TOPIC_ID), self.config, NOW_MS)
         partition = self.replicas.get("t", index)
         assert partition is not None
         assert partition.assigned(Assignment(LEADER, 1, 1, (ME, LEADER), frozenset({ME, LEADER}), 1))
@@ -128,7 +128,7 @@ class FollowerStory(ReplicaStory):
         except MalformedFrame:
             self.channel.close()
 
-    def refuse(self, *rows: Follow) -> None:
+    def refuse(self, *rows: FollowRequest) -> None:
         self.answer(*(PushRow(row.stream, PushKind.REFUSED, 0, 0) for row in rows))
 
     async def _dial(self, _host: str, _port: int, received: Callable[[memoryview], None]) -> Channel:

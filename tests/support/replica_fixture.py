@@ -11,7 +11,7 @@ from cordwood.replication.assignment import Assignment
 from cordwood.replication.flusher import Flusher
 from cordwood.replication.log_directory import LogDirectory
 from cordwood.replication.log_maintenance import Intervals, LogMaintenance
-from cordwood.replication.partition import Partition, Place
+from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.replication.partition_context import PartitionContext
 from cordwood.replication.replicas import Replicas
 from cordwood.replication.syncers import Failure, OnSynced, Syncer
@@ -141,7 +141,7 @@ class ReplicaStory:
     def partition(self, index: int = 0, topic: str = "t") -> Partition:
         """Return the partition, opened at the first call."""
         if self.replicas.get(topic, index) is None:
-            self.replicas.open(Place(topic, index, TOPIC_ID), self.config, NOW_MS)
+            self.replicas.open(TopicIdPartition(topic, index, TOPIC_ID), self.config, NOW_MS)
             opened = self.replicas.get(topic, index)
             assert opened is not None
             opened.assigned(Assignment(ME, 0, 0, (ME,), frozenset({ME}), 1))

@@ -1,14 +1,14 @@
 """A broker whose replica changes roles: leader or follower, in one leader epoch after the other."""
 
-from peer_fixture import FOLLOWER, LEADER, LeaderStory
+from peer_fixture import FOLLOWER, LEADER, LeaderFixture
 from replica_fixture import ME, NOW_MS, TOPIC_ID, housekeeping_of
 
 from cordwood.chaos.sim.values import batch_of
 from cordwood.replication import frames
 from cordwood.replication.assignment import Assignment
 from cordwood.replication.follower_role import FollowerRole
-from cordwood.replication.frames import Follow, Report
-from cordwood.replication.partition import Partition, Place
+from cordwood.replication.frames import FlushReport, FollowRequest
+from cordwood.replication.partition import Partition, TopicIdPartition
 from cordwood.storage.batch import NO_PRODUCER, NO_SEQUENCE, check, stamp
 from cordwood.storage.config import LogConfig
 
@@ -36,7 +36,7 @@ class RolesStory(LeaderStory):
         """Send FOLLOW from the log end `end`, with this log's leader epoch of the follower's last record."""
         epoch = self.held(index).leader_epoch
         last_epoch = self.held(index).log.epochs.epoch_at(end - 1) if end else -1
-        row = Follow(index if stream is None else stream, TOPIC_ID, index, epoch, end, last_epoch, end)
+        row = FollowRequest(index if stream is None else stream, TOPIC_ID, index, epoch, end, last_epoch, end)
         self.send(frames.encode_follow([row]))
 
     def report(self, flushed_end: int, index: int = 0) -> None:
@@ -83,7 +83,7 @@ class RolesStory(LeaderStory):
     def held(self, index: int = 0) -> Partition:
         """Return the partition in its current role, opened at the first call."""
         if self.replicas.get(TOPIC, index) is None:
-            self.replicas.open(Place(TOPIC, index, TOPIC_ID), self.config, NOW_MS)
+            self.replicas.open(TopicIdPartition(TOPIC, index, TOPIC_ID), self.config, NOW_MS)
         partition = self.replicas.get(TOPIC, index)
         assert partition is not None
         return partition

@@ -15,7 +15,7 @@ from topics import make_topic
 
 from cordwood.spark.batch_source import BatchReader
 from cordwood.spark.columns import Column, Columns
-from cordwood.spark.read_options import Mode, read_options
+from cordwood.spark.read_options import ReadMode, read_options
 from cordwood.spark.stream_source import StreamReader
 from cordwood.spark.survey import Survey
 
@@ -65,7 +65,7 @@ class Driver:
     """The calls of Spark's driver and tasks to a stream reader, without Spark."""
 
     def __init__(self, bootstrap: str, **given: str) -> None:
-        options = read_options({"bootstrapServers": bootstrap, **given}, Mode.STREAM)
+        options = read_options({"bootstrapServers": bootstrap, **given}, ReadMode.STREAM)
         self.reader = StreamReader(options, Columns((Column.VALUE,)))
 
     def begin(self) -> dict[str, Any]:

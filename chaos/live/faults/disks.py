@@ -35,7 +35,7 @@ class PowerCut(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class DiskFull(Fault):
+class FullDisk(Fault):
     """A disk whose free space another program has taken, and gives back. The broker must keep running."""
 
     disks: Mapping[int, LoopFileSystem]

@@ -9,7 +9,7 @@ AT_ONCE_MAX = 2
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ActiveFaults:
     """The faults that a cluster is under now."""
 
     faults: frozenset[str] = frozenset()
@@ -27,7 +27,7 @@ class Fault(Protocol):
     may_strike_all: ClassVar[bool] = False
     """Whether all brokers may be struck together without any loss."""
 
-    def may_apply(self, state: State, victims: Sequence[int]) -> bool:
+    def may_apply(self, state: ActiveFaults, victims: Sequence[int]) -> bool:
         """Return whether our promises hold under this fault on top of the faults in progress."""
         if self.is_alone or len(victims) > 1:
             return not state.faults

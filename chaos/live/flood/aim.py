@@ -14,7 +14,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class FloodTarget:
     """One broker and its names. Addresses are host:port."""
 
     address: str

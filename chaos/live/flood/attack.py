@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 
-from cordwood.chaos.live.flood.aim import Aim
+from cordwood.chaos.live.flood.aim import FloodTarget
 from cordwood.chaos.live.flood.scenarios import SCENARIOS, Served
 from cordwood.chaos.live.flood.shots import Chunk, Shot, announced, send_chunk
 
@@ -19,7 +19,7 @@ PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentShots:
     """The shots of an attack, and its complaints."""
 
     shots: tuple[Shot, ...] = ()
@@ -27,31 +27,33 @@ class Sent:
     remark: str = ""
 
 
-def scenario(aims: tuple[Aim, ...], name: str) -> Sent:
+def scenario(aims: tuple[FloodTarget, ...], name: str) -> SentShots:
     """Run one scenario against the first broker."""
     with _processes(1) as attacker:
         played = attacker.submit(_play, name, aims[0])
         try:
             return played.result(SCENARIO_S)
         except TimeoutError:
-            return Sent(complaints=(f"{name} did not end within {SCENARIO_S:.0f} s",))
+            return SentShots(complaints=(f"{name} did not end within {SCENARIO_S:.0f} s",))
 
 
-def shot(aims: tuple[Aim, ...], name: str) -> Sent:
+def shot(aims: tuple[FloodTarget, ...], name: str) -> SentShots:
     """Repeat one shot of a flood."""
     seed, number, index = map(int, name.split("/"))
     with _processes(1) as attacker:
-        return Sent(tuple(attacker.submit(send_chunk, _chunk(aims, seed, number, range(index, index + 1))).result()))
+        return SentShots(
+            tuple(attacker.submit(send_chunk, _chunk(aims, seed, number, range(index, index + 1))).result())
+        )
 
 
 def flood(
-    aims: tuple[Aim, ...],
+    aims: tuple[FloodTarget, ...],
     seed: int,
     seconds: float,
     processes: int,
     is_over: Callable[[], bool],
     sent: Callable[[], None],
-) -> Sent:
+) -> SentShots:
     """Send shots for `seconds`, or until `is_over` returns true. `sent` is called while the flood goes on."""
     end_s = time.monotonic() + seconds
     shots: list[Shot] = []
@@ -65,18 +67,18 @@ def flood(
                 if time.monotonic() < end_s and not is_over():
                     under_way.add(attackers.submit(send_chunk, next(chunks)))
             sent()
-    return Sent(tuple(shots))
+    return SentShots(tuple(shots))
 
 
 def _processes(count: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), os.nice, (NICE,))
 
 
-def _chunk(aims: tuple[Aim, ...], seed: int, number: int, shots: range) -> Chunk:
+def _chunk(aims: tuple[FloodTarget, ...], seed: int, number: int, shots: range) -> Chunk:
     return Chunk(aims, announced(aims[0].address), seed, number, shots)
 
 
-def _chunks(aims: tuple[Aim, ...], seed: int, end_s: float) -> Iterator[Chunk]:
+def _chunks(aims: tuple[FloodTarget, ...], seed: int, end_s: float) -> Iterator[Chunk]:
     apis = announced(aims[0].address)
     number = 0
     while True:
@@ -84,13 +86,13 @@ def _chunks(aims: tuple[Aim, ...], seed: int, end_s: float) -> Iterator[Chunk]:
         number += 1
 
 
-def _play(name: str, aim: Aim) -> Sent:
+def _play(name: str, aim: FloodTarget) -> SentShots:
     """Play a scenario; runs in a process of its own."""
     try:
         SCENARIOS[name](aim)
     except Served as served:
-        return Sent(complaints=(str(served),))
+        return SentShots(complaints=(str(served),))
     except OSError as refused:
         # A broker may close the connection of a client that asks for too much.
-        return Sent(remark=f"not answered to the end: {refused}")
-    return Sent()
+        return SentShots(remark=f"not answered to the end: {refused}")
+    return SentShots()

@@ -22,7 +22,7 @@ from kio.schema.offset_for_leader_epoch.v4 import request as leader_epochs
 from kio.schema.produce.v8 import request as produce
 
 from cordwood.chaos.live.flood import batches
-from cordwood.chaos.live.flood.aim import Aim
+from cordwood.chaos.live.flood.aim import FloodTarget
 from cordwood.chaos.live.flood.raw_connection import RawConnection, ask
 
 TOPIC_WAIT_S = 10.0
@@ -42,7 +42,7 @@ class Served(Exception):
     """The broker accepted a request that it must refuse. The message names the request."""
 
 
-def bomb_to_compacted_topic(aim: Aim) -> None:
+def bomb_to_compacted_topic(aim: FloodTarget) -> None:
     """Produce 3 million records in some KB of zstd to a compacted topic, whose keys the broker must read."""
     topic = _new_topic(aim, {"cleanup.policy": "compact"})
     for _ in range(2):
@@ -51,7 +51,7 @@ def bomb_to_compacted_topic(aim: Aim) -> None:
     _produce(aim, topic, batches.wide_bomb())
 
 
-def bomb_read_over_http(aim: Aim) -> None:
+def bomb_read_over_http(aim: FloodTarget) -> None:
     """Read one record over HTTP out of batches of a million."""
     topic = _new_topic(aim)
     for batch in (batches.bomb(), batches.honest_bomb(1_000_000), batches.wide_bomb()):
@@ -60,7 +60,7 @@ def bomb_read_over_http(aim: Aim) -> None:
         _get(aim, f"/v1/topics/{topic}/records?limit=1")
 
 
-def bomb_searched_by_time(aim: Aim) -> None:
+def bomb_searched_by_time(aim: FloodTarget) -> None:
     """Search by time in batches of a million records, from eight connections."""
     topic = _new_topic(aim)
     for batch in (batches.bomb(), batches.honest_bomb(1_000_000), batches.wide_bomb()):
@@ -71,7 +71,7 @@ def bomb_searched_by_time(aim: Aim) -> None:
     _ask_on_many(aim, request, connections=8)
 
 
-def describe_configs_3000(aim: Aim) -> None:
+def describe_configs_3000(aim: FloodTarget) -> None:
     """Describe all configs of one topic 3,000 times in one request."""
     topic = _new_topic(aim)
     resource = DescribeConfigsResource(resource_type=TOPIC_TYPE, resource_name=topic, configuration_keys=None)
@@ -80,7 +80,7 @@ def describe_configs_3000(aim: Aim) -> None:
         ask(aim.address, request)
 
 
-def describe_groups_duplicates(aim: Aim) -> None:
+def describe_groups_duplicates(aim: FloodTarget) -> None:
     """Describe one group 99,000 times in one request."""
     ask(
         aim.address,
@@ -88,7 +88,7 @@ def describe_groups_duplicates(aim: Aim) -> None:
     )
 
 
-def offset_fetch_duplicates(aim: Aim) -> None:
+def offset_fetch_duplicates(aim: FloodTarget) -> None:
     """Request one committed offset 99,000 times in one request."""
     topic = offset_fetch.OffsetFetchRequestTopic(name=aim.names.bystander_topic, partition_indexes=(0,) * DUPLICATES)
     ask(
@@ -97,20 +97,20 @@ def offset_fetch_duplicates(aim: Aim) -> None:
     )
 
 
-def describe_producers_duplicates(aim: Aim) -> None:
+def describe_producers_duplicates(aim: FloodTarget) -> None:
     """Describe the producers of one partition 99,000 times in one request."""
     topic = describe_producers.TopicRequest(name=aim.names.bystander_topic, partition_indexes=(0,) * DUPLICATES)
     ask(aim.address, describe_producers.DescribeProducersRequest(topics=(topic,)))
 
 
-def leader_epoch_duplicates(aim: Aim) -> None:
+def leader_epoch_duplicates(aim: FloodTarget) -> None:
     """Request the end of one leader epoch 99,000 times in one request."""
     row = leader_epochs.OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=0)
     topic = leader_epochs.OffsetForLeaderTopic(topic=aim.names.bystander_topic, partitions=(row,) * DUPLICATES)
     ask(aim.address, leader_epochs.OffsetForLeaderEpochRequest(replica_id=-1, topics=(topic,)))
 
 
-def delete_acls_duplicates(aim: Aim) -> None:
+def delete_acls_duplicates(aim: FloodTarget) -> None:
     """Delete by one filter 99,000 times in one request."""
     row = DeleteAclsFilter(
         resource_type_filter=TOPIC_TYPE,
@@ -124,39 +124,39 @@ def delete_acls_duplicates(aim: Aim) -> None:
     ask(aim.address, DeleteAclsRequest(filters=(row,) * DUPLICATES))
 
 
-def list_offsets_duplicates(aim: Aim) -> None:
+def list_offsets_duplicates(aim: FloodTarget) -> None:
     """Request the end of one partition 99,000 times in one request."""
     partition = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
     topic = list_offsets.ListOffsetsTopic(name=aim.names.bystander_topic, partitions=(partition,) * DUPLICATES)
     ask(aim.address, list_offsets.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,)))
 
 
-def metadata_duplicates(aim: Aim) -> None:
+def metadata_duplicates(aim: FloodTarget) -> None:
     """Request one topic 99,000 times in one request."""
     row = metadata.MetadataRequestTopic(name=aim.names.bystander_topic)
     ask(aim.address, _metadata((row,) * DUPLICATES))
 
 
-def auto_create_10000_topics(aim: Aim) -> None:
+def auto_create_10000_topics(aim: FloodTarget) -> None:
     """Create 10,000 topics with one Metadata request."""
     prefix = uuid.uuid4().hex
     rows = tuple(metadata.MetadataRequestTopic(name=f"{prefix}-{number}") for number in range(10_000))
     ask(aim.address, _metadata(rows, creates=True))
 
 
-def fetch_one_partition_99000_times(aim: Aim) -> None:
+def fetch_one_partition_99000_times(aim: FloodTarget) -> None:
     """Wait without a session for 1 GiB of one partition that is named 99,000 times, while others write to it."""
     row = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     _hold(aim, _fetch(((aim.names.bystander_topic, (row,) * DUPLICATES),)), connections=1)
 
 
-def long_polls(aim: Aim) -> None:
+def long_polls(aim: FloodTarget) -> None:
     """Wait on 50 connections for 1 GiB of the partition that others write to."""
     row = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     _hold(aim, _fetch(((aim.names.bystander_topic, (row,)),)), connections=50)
 
 
-def sessions_of_unknown_partitions(aim: Aim) -> None:
+def sessions_of_unknown_partitions(aim: FloodTarget) -> None:
     """Begin 12 fetch sessions of 98,000 partitions that do not exist, and close the connections."""
     row = [fetch.FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1) for number in range(1000)]
     for number in range(SESSIONS):
@@ -164,7 +164,7 @@ def sessions_of_unknown_partitions(aim: Aim) -> None:
         ask(aim.address, _fetch(topics, session_epoch=0, max_wait_s=0))
 
 
-def answers_not_read(aim: Aim) -> None:
+def answers_not_read(aim: FloodTarget) -> None:
     """Describe all configs 1,000 times on each of four connections, without reading an answer."""
     topic = _new_topic(aim)
     resource = DescribeConfigsResource(resource_type=TOPIC_TYPE, resource_name=topic, configuration_keys=None)
@@ -172,7 +172,7 @@ def answers_not_read(aim: Aim) -> None:
     _send_unread(aim, request)
 
 
-def records_not_read(aim: Aim) -> None:
+def records_not_read(aim: FloodTarget) -> None:
     """Fetch 8 MB 1,000 times on each of four connections, without reading an answer."""
     topic = _new_topic(aim)
     record = batches.plain(1_000_000)
@@ -182,7 +182,7 @@ def records_not_read(aim: Aim) -> None:
     _send_unread(aim, _fetch(((topic, (row,)),), max_wait_s=0))
 
 
-def half_of_large_requests(aim: Aim) -> None:
+def half_of_large_requests(aim: FloodTarget) -> None:
     """Announce a request of 99 MiB on each of 12 connections, and send 64 MiB of it."""
     half = struct.pack(">i", 99 << 20) + bytes(HALF_BYTES)
     connections = [RawConnection(aim.address, HOLD_S) for _ in range(HALF_CONNECTIONS)]
@@ -195,7 +195,7 @@ def half_of_large_requests(aim: Aim) -> None:
         connection.close()
 
 
-def records_that_are_not_there(aim: Aim) -> None:
+def records_that_are_not_there(aim: FloodTarget) -> None:
     """Produce batches whose header claims millions of records, with one record or with all deltas 0."""
     topic = _new_topic(aim)
     for name, batch in {"1 record for 3,000,000": batches.liar(3_000_000), "all deltas 0": batches.bomb()}.items():
@@ -203,7 +203,7 @@ def records_that_are_not_there(aim: Aim) -> None:
             raise Served(f"a batch with {name} was acknowledged")
 
 
-def ten_thousand_tiny_batches(aim: Aim) -> None:
+def ten_thousand_tiny_batches(aim: FloodTarget) -> None:
     """Produce 10,000 batches of one empty record in one request, for one partition and for as many unknown ones."""
     topic = _new_topic(aim)
     known = produce.PartitionProduceData(index=0, records=batches.tiny())
@@ -212,14 +212,14 @@ def ten_thousand_tiny_batches(aim: Aim) -> None:
     _send_produce(aim, produce.TopicProduceData(name="unknown", partition_data=unknown))
 
 
-def produce_of_99000_rows(aim: Aim) -> None:
+def produce_of_99000_rows(aim: FloodTarget) -> None:
     """Produce one empty record each to 99,000 rows of one topic that name the same partition."""
     topic = _new_topic(aim)
     row = produce.PartitionProduceData(index=0, records=batches.tiny())
     _send_produce(aim, produce.TopicProduceData(name=topic, partition_data=(row,) * DUPLICATES))
 
 
-Scenario = Callable[[Aim], None]
+Scenario = Callable[[FloodTarget], None]
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__.replace("_", "-"): scenario
@@ -253,7 +253,7 @@ SETTINGS = {"auto-create-10000-topics": {"auto.create.topics.enable": "true"}}
 """Broker settings of a scenario."""
 
 
-def _new_topic(aim: Aim, configs: dict[str, str] | None = None) -> str:
+def _new_topic(aim: FloodTarget, configs: dict[str, str] | None = None) -> str:
     """Create a topic of one partition. Return its name."""
     name = f"flood-{uuid.uuid4().hex}"
     rows = tuple(create_topics.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items())
@@ -264,12 +264,12 @@ def _new_topic(aim: Aim, configs: dict[str, str] | None = None) -> str:
     return name
 
 
-def _produce(aim: Aim, topic: str, batch: bytes) -> ErrorCode:
+def _produce(aim: FloodTarget, topic: str, batch: bytes) -> ErrorCode:
     data = produce.PartitionProduceData(index=0, records=batch)
     return _send_produce(aim, produce.TopicProduceData(name=topic, partition_data=(data,)))
 
 
-def _send_produce(aim: Aim, topic: produce.TopicProduceData) -> ErrorCode:
+def _send_produce(aim: FloodTarget, topic: produce.TopicProduceData) -> ErrorCode:
     request = produce.ProduceRequest(
         transactional_id=None, acks=-1, timeout=timedelta(seconds=TOPIC_WAIT_S), topic_data=(topic,)
     )
@@ -303,7 +303,7 @@ def _fetch(
     )
 
 
-def _hold(aim: Aim, request: object, connections: int) -> None:
+def _hold(aim: FloodTarget, request: object, connections: int) -> None:
     """Send the request on each connection, and leave the answers unread for a while."""
     held = [RawConnection(aim.address) for _ in range(connections)]
     for connection in held:
@@ -313,7 +313,7 @@ def _hold(aim: Aim, request: object, connections: int) -> None:
         connection.close()
 
 
-def _ask_on_many(aim: Aim, request: object, connections: int) -> None:
+def _ask_on_many(aim: FloodTarget, request: object, connections: int) -> None:
     asking = [RawConnection(aim.address) for _ in range(connections)]
     for connection in asking:
         connection.send(request)
@@ -322,7 +322,7 @@ def _ask_on_many(aim: Aim, request: object, connections: int) -> None:
         connection.close()
 
 
-def _send_unread(aim: Aim, request: object) -> None:
+def _send_unread(aim: FloodTarget, request: object) -> None:
     """Send the request many times on each of some connections that read nothing, as far as the broker takes them."""
     held = [RawConnection(aim.address, 1.0, SMALLEST_BUFFER_BYTES) for _ in range(UNREAD_CONNECTIONS)]
     for connection in held:
@@ -334,7 +334,7 @@ def _send_unread(aim: Aim, request: object) -> None:
         connection.close()
 
 
-def _get(aim: Aim, path: str) -> bytes:
+def _get(aim: FloodTarget, path: str) -> bytes:
     connection = http.client.HTTPConnection(aim.http_address, timeout=60)
     try:
         connection.request("GET", path)

@@ -9,7 +9,7 @@ from enum import Enum
 
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
-from cordwood.chaos.live.flood.aim import Aim
+from cordwood.chaos.live.flood.aim import FloodTarget
 from cordwood.chaos.live.flood.http_requests import HttpRequest, http_request
 from cordwood.chaos.live.flood.large_requests import LargeRequest, large_request, versions_known
 from cordwood.chaos.live.flood.raw_connection import RawConnection, ask
@@ -66,7 +66,7 @@ class Shot:
 class Chunk:
     """The shots of one process: a range of one seed's, at any of the brokers."""
 
-    aims: tuple[Aim, ...]
+    aims: tuple[FloodTarget, ...]
     apis: tuple[Api, ...]
     seed: int
     number: int

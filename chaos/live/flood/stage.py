@@ -6,10 +6,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cordwood.chaos.live.bystander import GROUP, MEMBERS_GROUP, Bystander
+from cordwood.chaos.live.bystander import GROUP, MEMBERS_GROUP, LiveBystander
 from cordwood.chaos.live.cluster import LocalCluster
-from cordwood.chaos.live.flood.aim import Aim, Names
-from cordwood.chaos.live.flood.attack import Sent
+from cordwood.chaos.live.flood.aim import FloodTarget, Names
+from cordwood.chaos.live.flood.attack import SentShots
 from cordwood.chaos.live.flood.lateness import lateness_s
 from cordwood.chaos.live.flood.verdict import FloodVerdict, judge
 from cordwood.chaos.live.flood.watch import BrokerWatch
@@ -39,7 +39,7 @@ WARM_UP_S = 2.0
 SETTLE_S = 3.0
 
 
-class Stage:
+class FloodCluster:
     """A cluster that is started on entering the `with` block and killed on leaving it. Logs stay in `place`."""
 
     def __init__(self, place: Path, brokers: int = 1, settings: dict[str, str] | None = None) -> None:
@@ -54,7 +54,7 @@ class Stage:
             self.cluster.create_topic(topic, FLOODED_PARTITIONS)
         self._watch = BrokerWatch(list(self.cluster.brokers.values()), self._place)
         self._watch.start()
-        self._bystander = Bystander(self.cluster.bootstrap, TOPIC)
+        self._bystander = LiveBystander(self.cluster.bootstrap, TOPIC)
         self._bystander.start()
         self._is_judged = False
         self._bystander.wait_until_steady(STEADY_S)
@@ -70,16 +70,18 @@ class Stage:
             self._bystander.stop(is_broker_gone=True)
             self._watch.stop()
 
-    def aims(self) -> tuple[Aim, ...]:
+    def aims(self) -> tuple[FloodTarget, ...]:
         """Return an aim for each broker."""
         http_addresses = self.cluster.http_addresses
-        return tuple(Aim(broker.address, http_addresses[id_], NAMES) for id_, broker in self.cluster.brokers.items())
+        return tuple(
+            FloodTarget(broker.address, http_addresses[id_], NAMES) for id_, broker in self.cluster.brokers.items()
+        )
 
     def is_broker_gone(self) -> bool:
         """Return whether a broker has ended by itself."""
         return any(broker.has_ended for broker in self.cluster.brokers.values())
 
-    def verdict(self, sent: Sent) -> FloodVerdict:
+    def verdict(self, sent: SentShots) -> FloodVerdict:
         """Wait until the brokers are idle, stop the bystander, and return the verdict."""
         if not self.is_broker_gone():
             time.sleep(SETTLE_S)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cordwood.chaos.live.bystander import Observed
-from cordwood.chaos.live.flood.attack import Sent
+from cordwood.chaos.live.flood.attack import SentShots
 from cordwood.chaos.live.flood.shots import Shot
 from cordwood.chaos.live.flood.waits import Stall, stalls
 from cordwood.chaos.live.flood.watch import BrokerWatch
@@ -40,7 +40,7 @@ class FloodVerdict:
         )
 
 
-def judge(observed: Observed, watch: BrokerWatch, sent: Sent, lateness_s: float = 0.0) -> FloodVerdict:
+def judge(observed: Observed, watch: BrokerWatch, sent: SentShots, lateness_s: float = 0.0) -> FloodVerdict:
     """Judge exits, tracebacks, errors, waits and memory. Each complaint names the requests that may be the cause."""
     found = stalls(observed.waits, watch.machine)
     complaints = [*watch.exits(), *watch.tracebacks(), *sent.complaints]

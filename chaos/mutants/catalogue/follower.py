@@ -83,8 +83,8 @@ MUTANTS = (
     Mutant(
         "reports-before-the-sync",
         "replication/leader_connection.py",
-        "    return Report(following.stream, following.partition.ack_end, credit)\n",
-        "    return Report(following.stream, following.partition.log.log_end, credit)\n",
+        "    return FlushReport(following.stream, following.partition.ack_end, credit)\n",
+        "    return FlushReport(following.stream, following.partition.log.log_end, credit)\n",
         "A follower reports what it has on disk (rule 1).",
         "Everybody loses power, and acknowledged records are gone.",
         Scenario.REPLICAS,

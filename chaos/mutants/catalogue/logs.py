@@ -378,8 +378,8 @@ MUTANTS = (
     Mutant(
         "checkpointed-producers-have-no-time",
         "storage/producers.py",
-        "Producer(epoch, timestamp)\n            for _",
-        "Producer(epoch, 0)\n            for _",
+        "ProducerStateEntry(epoch, timestamp)\n            for _",
+        "ProducerStateEntry(epoch, 0)\n            for _",
         "A restart finds again when a producer sent last.",
         "A producer is forgotten with the first restart.",
         Scenario.LOGS,

@@ -11,7 +11,7 @@ from cordwood.cluster.kafka.asked import by_topic
 from cordwood.cluster.kafka.call import NO_THROTTLE, Call
 from cordwood.cluster.kafka.refusals import EXPECTED, code_of
 from cordwood.cluster.kafka.rows import rows
-from cordwood.storage.producers import Producer
+from cordwood.storage.producers import ProducerStateEntry
 
 KEY, VERSIONS = ApiKey.DESCRIBE_PRODUCERS, range(1)
 
@@ -38,7 +38,7 @@ def _partition(call: Call, topic: str, index: int) -> PartitionResponse:
     return PartitionResponse(partition_index=index, error_code=ErrorCode.none, active_producers=producers)
 
 
-def _state(known: tuple[int, Producer]) -> ProducerState:
+def _state(known: tuple[int, ProducerStateEntry]) -> ProducerState:
     producer_id, producer = known
     return ProducerState(
         producer_id=producer_id,

@@ -5,7 +5,7 @@ import errno
 from collections.abc import Awaitable, Callable
 
 import pytest
-from replica_fixture import ReplicaStory
+from replica_fixture import ReplicaFixture
 
 from cordwood.cluster.broker.readiness import why_not_writable
 from cordwood.storage.errors import DiskFull
@@ -14,19 +14,19 @@ HEADROOM_BYTES = 1000
 PLENTY_BYTES = 1 << 24
 
 
-def tell(story: Callable[[ReplicaStory], Awaitable[None]], directories: int = 1) -> None:
+def tell(story: Callable[[ReplicaFixture], Awaitable[None]], directories: int = 1) -> None:
     async def told() -> None:
-        await story(ReplicaStory(directories=directories))
+        await story(ReplicaFixture(directories=directories))
 
     asyncio.run(told())
 
 
-def reason(broker: ReplicaStory) -> str | None:
+def reason(broker: ReplicaFixture) -> str | None:
     return why_not_writable(broker.directories, HEADROOM_BYTES)
 
 
 def test_directories_with_room_are_nothing_to_speak_of() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def story(broker: ReplicaFixture) -> None:
         assert reason(broker) is None
         broker.disk.leave_free(HEADROOM_BYTES)
         assert reason(broker) is None
@@ -35,7 +35,7 @@ def test_directories_with_room_are_nothing_to_speak_of() -> None:
 
 
 def test_a_directory_with_less_than_its_headroom_is_full_before_it_has_refused_anything() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def story(broker: ReplicaFixture) -> None:
         broker.disk.leave_free(HEADROOM_BYTES - 1)
         said = reason(broker) or ""
         assert "/data0" in said
@@ -47,7 +47,7 @@ def test_a_directory_with_less_than_its_headroom_is_full_before_it_has_refused_a
 
 
 def test_a_directory_that_has_refused_a_write_is_full_until_more_is_free() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def story(broker: ReplicaFixture) -> None:
         home = broker.partition().directory
         broker.disk.leave_free(2 * HEADROOM_BYTES)
         with pytest.raises(DiskFull):
@@ -61,7 +61,7 @@ def test_a_directory_that_has_refused_a_write_is_full_until_more_is_free() -> No
 
 
 def test_of_several_directories_one_that_takes_writes_is_enough() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def story(broker: ReplicaFixture) -> None:
         broker.directories[0].fail(OSError(errno.EIO, "the platters are gone"))
         assert reason(broker) is None
         broker.directories[1].fail(OSError(errno.EIO, "so are these"))
@@ -73,7 +73,7 @@ def test_of_several_directories_one_that_takes_writes_is_enough() -> None:
 
 
 def test_a_directory_that_cannot_say_how_full_it_is_takes_writes_for_all_that_is_known() -> None:
-    async def story(broker: ReplicaStory) -> None:
+    async def story(broker: ReplicaFixture) -> None:
         broker.disk.remove_tree("/data0")
         assert reason(broker) is None
 

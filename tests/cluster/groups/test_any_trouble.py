@@ -2,9 +2,9 @@
 
 import pytest
 
-from cordwood.chaos.sim.group_scenario import group_story
+from cordwood.chaos.sim.group_scenario import run_group_scenario
 
 
 @pytest.mark.parametrize("seed", range(15))
 def test_a_group_in_trouble(seed: int) -> None:
-    group_story(seed)
+    run_group_scenario(seed)

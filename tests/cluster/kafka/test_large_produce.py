@@ -6,7 +6,7 @@ from loop_steps import LongestStep
 from many_partitions import BATCH, PARTITIONS, fetch, produce, tell
 
 from cordwood.bench.counters.cluster import CountedCluster, check_produced, fetched_bytes
-from cordwood.chaos.sim.kafka import Client
+from cordwood.chaos.sim.kafka import SimulatedClient
 
 CALLS_MAX = 30_000
 LARGE = 20_000
@@ -14,7 +14,7 @@ LARGE = 20_000
 
 
 def test_requests_behind_a_large_one_are_appended_behind_it() -> None:
-    async def story(cluster: CountedCluster, producing: Client, consuming: Client) -> None:
+    async def story(cluster: CountedCluster, producing: SimulatedClient, consuming: SimulatedClient) -> None:
         leader = cluster.leader(0)
         everywhere, last = range(PARTITIONS), PARTITIONS - 1
         check_produced(await producing.ask(leader, produce(0)))
@@ -34,7 +34,7 @@ def test_requests_behind_a_large_one_are_appended_behind_it() -> None:
 
 
 def test_requests_behind_one_that_is_read_where_it_arrived_are_whole() -> None:
-    async def story(cluster: CountedCluster, producing: Client, _consuming: Client) -> None:
+    async def story(cluster: CountedCluster, producing: SimulatedClient, _consuming: SimulatedClient) -> None:
         leader = cluster.leader(0)
         check_produced(await producing.ask(leader, produce(0)))
         asked = [fetch([0] * LARGE, 1), produce(1), fetch([0] * LARGE, 1), fetch([0], 1), produce(2)]

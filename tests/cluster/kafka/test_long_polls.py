@@ -7,14 +7,14 @@ from loop_steps import LongestStep
 from many_partitions import BATCH, PARTITIONS, WAIT_S, fetch, produce, tell
 
 from cordwood.bench.counters.cluster import CountedCluster, check_produced, fetched_bytes
-from cordwood.chaos.sim.kafka import Client
+from cordwood.chaos.sim.kafka import SimulatedClient
 
 CALLS_MAX = 2500
 """Calls in one step of the loop: a produce and a wake-up take a few hundred."""
 
 
 def test_a_partition_that_is_named_thousands_of_times_is_watched_once() -> None:
-    async def story(cluster: CountedCluster, producing: Client, consuming: Client) -> None:
+    async def story(cluster: CountedCluster, producing: SimulatedClient, consuming: SimulatedClient) -> None:
         leader = cluster.leader(0)
         polling = asyncio.ensure_future(consuming.ask(leader, fetch([0] * 3000, 1 << 20), 2 * WAIT_S))
         await asyncio.sleep(0.1)
@@ -29,7 +29,7 @@ def test_a_partition_that_is_named_thousands_of_times_is_watched_once() -> None:
 
 
 def test_of_many_partitions_only_the_one_that_moved_is_looked_at() -> None:
-    async def story(cluster: CountedCluster, producing: Client, consuming: Client) -> None:
+    async def story(cluster: CountedCluster, producing: SimulatedClient, consuming: SimulatedClient) -> None:
         leader = cluster.leader(0)
         polling = asyncio.ensure_future(consuming.ask(leader, fetch(range(PARTITIONS), 1 << 20), 2 * WAIT_S))
         await asyncio.sleep(0.1)
@@ -45,7 +45,7 @@ def test_of_many_partitions_only_the_one_that_moved_is_looked_at() -> None:
 
 @pytest.mark.parametrize("partitions", [10, PARTITIONS])
 def test_bytes_of_several_partitions_count_together(partitions: int) -> None:
-    async def story(cluster: CountedCluster, producing: Client, consuming: Client) -> None:
+    async def story(cluster: CountedCluster, producing: SimulatedClient, consuming: SimulatedClient) -> None:
         leader = cluster.leader(0)
         check_produced(await producing.ask(leader, produce(7)))
         began = cluster.world.now_s
@@ -61,7 +61,7 @@ def test_bytes_of_several_partitions_count_together(partitions: int) -> None:
 
 
 def test_a_poll_of_many_partitions_ends_with_its_time() -> None:
-    async def story(cluster: CountedCluster, _producing: Client, consuming: Client) -> None:
+    async def story(cluster: CountedCluster, _producing: SimulatedClient, consuming: SimulatedClient) -> None:
         began = cluster.world.now_s
         answer = await consuming.ask(cluster.leader(0), fetch(range(PARTITIONS), 1), 2 * WAIT_S)
         assert fetched_bytes(answer) == 0

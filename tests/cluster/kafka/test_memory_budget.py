@@ -53,7 +53,7 @@ def create(broker: RunningBroker, topic: str, partitions: int) -> None:
 def bystander(broker: RunningBroker) -> Iterator[None]:
     """Run a client that produces and consumes meanwhile, and check its longest wait."""
     create(broker, TOPIC, 1)
-    beside = Bystander(broker.bootstrap, TOPIC)
+    beside = LiveBystander(broker.bootstrap, TOPIC)
     beside.start()
     wait_until(lambda: beside.observed.read > 10, 30, "the bystander to begin")
     beside.observed.worst_ack_ms = 0.0

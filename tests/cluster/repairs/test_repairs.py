@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 from quorum_in_memory import MetadataLog
-from replica_fixture import ME, NOW_MS, ReplicaStory
+from replica_fixture import ME, NOW_MS, ReplicaFixture
 from structlog.testing import capture_logs
 from virtual_time import run
 
-from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, tell
+from cordwood.chaos.sim.replicas import TOPIC_ID, ReplicaCluster, run_scenario
 from cordwood.chaos.sim.values import values_between
 from cordwood.cluster.repairs.damage import DamageRegister, DamageState
 from cordwood.cluster.repairs.repairs import REST_S, Repairs
@@ -86,7 +86,7 @@ def test_a_flipped_batch_of_a_running_broker_is_repaired(role: str, at: int) -> 
         assert cluster.image() == before, "nobody leaves the in-sync set, and no leader changes"
         assert cluster.replica(broker).log.log_end == end
 
-    tell(story)
+    run_scenario(story)
 
 
 @pytest.mark.parametrize("at", [0, 1, -1], ids=["first segment", "second segment", "active segment"])
@@ -99,7 +99,7 @@ def test_a_broker_that_starts_with_a_flipped_batch_does_not_lead_before_it_is_re
         cluster.start(broker)
         await is_whole_again(cluster)
 
-    tell(story)
+    run_scenario(story)
 
 
 def test_all_start_at_once_and_the_damaged_one_first() -> None:
@@ -114,7 +114,7 @@ def test_all_start_at_once_and_the_damaged_one_first() -> None:
             cluster.start(broker)
         await is_whole_again(cluster)
 
-    tell(story)
+    run_scenario(story)
 
 
 @pytest.mark.parametrize("name", [".index", "leader-epochs", "recovery", "flushed"])
@@ -133,7 +133,7 @@ def test_what_can_be_worked_out_again_costs_nobody_the_isr(name: str) -> None:
         await cluster.settled()
         assert cluster.running[broker].damage.found == 0
 
-    tell(story)
+    run_scenario(story)
 
 
 def test_the_damaged_segment_is_kept_for_who_wants_to_look() -> None:
@@ -147,7 +147,7 @@ def test_the_damaged_segment_is_kept_for_who_wants_to_look() -> None:
         [copy] = [name for name in cluster.disks[broker].files() if QUARANTINE_FOLDER in name and name.endswith(".log")]
         assert cluster.disks[broker].content(copy) == damaged
 
-    tell(story)
+    run_scenario(story)
 
 
 def test_a_repair_that_ends_in_a_way_nobody_thought_of_is_tried_again_and_meanwhile_the_replica_follows() -> None:
@@ -179,7 +179,7 @@ def test_a_repair_that_ends_in_a_way_nobody_thought_of_is_tried_again_and_meanwh
         cluster.disks[broker].on_sync = sound
         await is_whole_again(cluster)
 
-    tell(story)
+    run_scenario(story)
 
 
 def repairs_given_up(told: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
@@ -188,7 +188,7 @@ def repairs_given_up(told: Sequence[Mapping[str, object]]) -> list[Mapping[str, 
 
 def test_looking_after_what_is_not_well_goes_on_after_whatever_went_wrong() -> None:
     async def story() -> None:
-        broker, tries = ReplicaStory(), 0
+        broker, tries = ReplicaFixture(), 0
 
         def open_more() -> None:
             nonlocal tries
@@ -254,7 +254,7 @@ def test_the_only_one_in_sync_is_never_truncated() -> None:
         cluster.start(other)
         await is_whole_again(cluster)
 
-    tell(story, brokers=2, min_isr=1)
+    run_scenario(story, brokers=2, min_isr=1)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -288,7 +288,7 @@ def test_bytes_flipped_anywhere_on_one_broker_are_made_good_under_load(seed: int
         for broker in cluster.ids:
             assert cluster.values(broker) == [str(value) for value in range(number)]
 
-    tell(story, seed)
+    run_scenario(story, seed)
 
 
 def test_a_replica_whose_files_are_gone_gets_all_of_it_again() -> None:
@@ -300,7 +300,7 @@ def test_a_replica_whose_files_are_gone_gets_all_of_it_again() -> None:
         cluster.start(broker)
         await is_whole_again(cluster)
 
-    tell(story)
+    run_scenario(story)
 
 
 def test_what_a_failed_disk_held_is_led_by_others() -> None:
@@ -313,7 +313,7 @@ def test_what_a_failed_disk_held_is_led_by_others() -> None:
         await sending
         assert cluster.running[broker].replicas.directories[0].is_offline
 
-    tell(story)
+    run_scenario(story)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -328,7 +328,7 @@ def test_a_broker_without_its_disk_is_out_of_every_isr_before_it_serves(seed: in
         for each in cluster.ids:
             assert cluster.values(each) == VALUES
 
-    tell(story, seed)
+    run_scenario(story, seed)
 
 
 def sizes(cluster: ReplicaCluster, broker: int) -> dict[str, int]:
@@ -364,7 +364,7 @@ def test_a_missing_segment_is_refetched_and_nothing_else_moves(
         assert cluster.replica(broker).log.log_start == 0
         assert cluster.image().leader_epoch == epoch or not while_running
 
-    tell(story)
+    run_scenario(story)
 
 
 def test_a_segment_cut_short_and_a_zeroed_range_are_refetched_together() -> None:
@@ -379,7 +379,7 @@ def test_a_segment_cut_short_and_a_zeroed_range_are_refetched_together() -> None
         assert sizes(cluster, broker).items() >= before.items()
         assert cluster.image() == image
 
-    tell(story)
+    run_scenario(story)
 
 
 def test_two_replicas_damaged_in_different_places_each_fetch_from_the_other() -> None:
@@ -393,7 +393,7 @@ def test_two_replicas_damaged_in_different_places_each_fetch_from_the_other() ->
         assert cluster.image() == image
         assert {broker: cluster.replica(broker).log.log_end for broker in cluster.ids} == ends
 
-    tell(story, brokers=2)
+    run_scenario(story, brokers=2)
 
 
 def test_two_damaged_replicas_alone_keep_every_sound_range_while_nobody_can_be_asked() -> None:
@@ -412,7 +412,7 @@ def test_two_damaged_replicas_alone_keep_every_sound_range_while_nobody_can_be_a
         cluster.start(other)
         await is_whole_again(cluster)
 
-    tell(story, brokers=2, min_isr=1)
+    run_scenario(story, brokers=2, min_isr=1)
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
@@ -426,7 +426,7 @@ def test_a_range_that_the_disk_cannot_read_is_refetched(role: str) -> None:
         await is_whole_again(cluster)
         assert cluster.image() == image
 
-    tell(story)
+    run_scenario(story)
 
 
 def test_a_follower_that_needs_what_its_leader_has_damaged_gets_it_once_that_is_refetched() -> None:
@@ -439,7 +439,7 @@ def test_a_follower_that_needs_what_its_leader_has_damaged_gets_it_once_that_is_
         cluster.start(wiped)
         await is_whole_again(cluster)
 
-    tell(story)
+    run_scenario(story)
 
 
 def test_a_lost_tail_costs_the_tail_alone() -> None:
@@ -461,7 +461,7 @@ def test_a_lost_tail_costs_the_tail_alone() -> None:
         assert least == len(VALUES) - 1
         await is_whole_again(cluster)
 
-    tell(story)
+    run_scenario(story)
 
 
 def test_a_foreign_segment_is_put_into_quarantine() -> None:
@@ -479,4 +479,4 @@ def test_a_foreign_segment_is_put_into_quarantine() -> None:
         assert disk.content(copy) == b"of another log"
         assert cluster.image() == image
 
-    tell(story)
+    run_scenario(story)

@@ -14,7 +14,7 @@ from roles_fixture import TOPIC
 from cordwood.cluster.kafka.handlers import delete_records as handler
 from cordwood.cluster.kafka.handlers import fetch
 from cordwood.replication import frames
-from cordwood.replication.frames import Follow, Start
+from cordwood.replication.frames import FollowRequest, Start
 from cordwood.storage.config import LogConfig
 
 HIGH_WATERMARK = -1
@@ -216,7 +216,7 @@ def test_nobody_joins_who_would_bring_back_what_a_former_leader_deleted() -> Non
         await led(broker)
         assert await delete(broker, 2) == (ErrorCode.none, 2)
         broker.elect(epoch=2)
-        row = Follow(0, broker.held().topic_id, 0, 2, 5, 1, 5, 1)
+        row = FollowRequest(0, broker.held().topic_id, 0, 2, 5, 1, 5, 1)
         broker.send(frames.encode_follow([row]))
         assert broker.held().propose_isr(lambda _: True) is None
         broker.send(frames.encode_starts([Start(0, 2)]))

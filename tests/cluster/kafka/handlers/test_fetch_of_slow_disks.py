@@ -8,7 +8,7 @@ from typing import Any
 
 from kio.schema.fetch.v11 import FetchRequest
 from kio.schema.fetch.v11.request import FetchPartition, FetchTopic
-from replica_fixture import NOW_MS, ReplicaStory
+from replica_fixture import NOW_MS, ReplicaFixture
 from virtual_time import run
 
 from cordwood.cluster.kafka.codec import is_flexible, read_head

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.produce.v11 import ProduceRequest
 from kio.schema.produce.v11.request import PartitionProduceData, TopicProduceData
 from raw_batches import NOW_MS, bomb, raw_batch, zero_deltas
-from replica_fixture import ME, ReplicaStory
+from replica_fixture import ME, ReplicaFixture
 
 from cordwood.cluster.kafka.codec import is_flexible, read_head
 from cordwood.cluster.kafka.connection import Connection, Slot

@@ -2,9 +2,9 @@
 
 import pytest
 
-from cordwood.chaos.sim.quorum_scenario import quorum_story
+from cordwood.chaos.sim.quorum_scenario import run_quorum_scenario
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_voters_in_trouble(seed: int) -> None:
-    quorum_story(seed)
+    run_quorum_scenario(seed)
