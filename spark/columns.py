@@ -6,8 +6,8 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from cordwood.spark.mistakes import WrongSchema
 from cordwood.spark.suggestions import nearest
+from cordwood.spark.user_errors import WrongSchema
 
 
 class Column(StrEnum):

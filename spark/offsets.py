@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from cordwood.spark.mistakes import UserError
 from cordwood.spark.ranges import TopicPartition
+from cordwood.spark.user_errors import UserError
 
 Offsets = dict[TopicPartition, int]
 """The next offset of each partition."""

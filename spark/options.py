@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from cordwood.spark.client.settings import Address, addresses
-from cordwood.spark.mistakes import UserError, WrongOption
 from cordwood.spark.suggestions import nearest
+from cordwood.spark.user_errors import UserError, WrongOption
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

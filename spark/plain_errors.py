@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cordwood.spark.errors import NotWritten, ReadError
-from cordwood.spark.mistakes import UserError
+from cordwood.spark.user_errors import UserError
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """An environment variable of Spark's Python processes, read while they report an error. They exit afterwards."""

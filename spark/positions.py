@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from cordwood.spark.mistakes import WrongOption
 from cordwood.spark.ranges import EARLIEST, LATEST, TopicPartition
+from cordwood.spark.user_errors import WrongOption
 
 
 @dataclass(frozen=True, slots=True)

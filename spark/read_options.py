@@ -7,12 +7,12 @@ from enum import StrEnum
 
 from cordwood.spark.admission import BatchLimits
 from cordwood.spark.client.settings import ClientSettings
-from cordwood.spark.mistakes import UserError, WrongOption
 from cordwood.spark.offsets import from_json
 from cordwood.spark.options import Options, bootstrap, in_option
 from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, AtOffset, AtTime, Position, Positions
 from cordwood.spark.ranges import EARLIEST, LATEST, Isolation, TopicPartition
 from cordwood.spark.subscription import ByName, ByPartition, ByPattern, Subscription
+from cordwood.spark.user_errors import UserError, WrongOption
 
 
 class ReadMode(StrEnum):

@@ -10,9 +10,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from cordwood.spark.columns import Column
 from cordwood.spark.errors import NotWritten
-from cordwood.spark.mistakes import UserError
 from cordwood.spark.plain_errors import said_plainly
 from cordwood.spark.sink_options import SinkOptions
+from cordwood.spark.user_errors import UserError
 
 ROOM_WAIT_S = 0.1
 ANY_PARTITION = -1

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cordwood.spark.columns import Column
-from cordwood.spark.mistakes import WrongOption, WrongSchema
 from cordwood.spark.options import Options, bootstrap
 from cordwood.spark.suggestions import nearest
+from cordwood.spark.user_errors import WrongOption, WrongSchema
 
 Setting = str | int | bool
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from cordwood.spark.client.cluster import NO_OFFSET, ClusterReader
 from cordwood.spark.errors import OffsetsGone
-from cordwood.spark.mistakes import WrongOption
 from cordwood.spark.offsets import Offsets
 from cordwood.spark.positions import AtOffset, AtTime, Position
 from cordwood.spark.ranges import EARLIEST, LATEST, OffsetRange, TopicPartition
 from cordwood.spark.read_options import NoRecordSoLate, ReadOptions
 from cordwood.spark.subscription import ByPartition, wanted_places, wanted_topics
 from cordwood.spark.suggestions import nearest
+from cordwood.spark.user_errors import WrongOption
 
 HOW_TO_GO_ON = "set failOnDataLoss to false to continue with the remaining records"
 

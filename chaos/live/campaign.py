@@ -10,8 +10,8 @@ from confluent_kafka import KafkaException
 
 from cordwood.chaos.checks.anomaly import Anomaly
 from cordwood.chaos.live.brokers import NotInTime
-from cordwood.chaos.live.crowd import ClusterLoad, LiveClients
 from cordwood.chaos.live.faults.fault import ActiveFaults, Fault
+from cordwood.chaos.live.load_clients import ClusterLoad, LiveClients
 from cordwood.chaos.live.network import NetworkUnavailable
 from cordwood.chaos.live.plan import Step, TargetRole, steps
 from cordwood.chaos.live.power_cut import CannotMount
@@ -40,14 +40,14 @@ class Struck:
 class Campaign:
     """One run against one target. Its results are `spans` and `anomalies`, with times in seconds from its start."""
 
-    def __init__(self, target: Target, load: ClusterLoad, place: Path, told: Callable[[str], None]) -> None:
-        self.target, self.crowd = target, LiveClients(target.cluster.bootstrap, load, place / "clients")
+    def __init__(self, target: Target, load: ClusterLoad, place: Path, report: Callable[[str], None]) -> None:
+        self.target, self.clients = target, LiveClients(target.cluster.bootstrap, load, place / "clients")
         self.anomalies: list[Anomaly] = []
         self.spans: list[Span] = []
         self.struck: list[Struck] = []
         self.began_s = time.monotonic()
         """The start of the clients, on the monotonic clock."""
-        self._told = told
+        self._report = report
         self._rng = random.Random(load.seed)
 
     @property
@@ -64,10 +64,10 @@ class Campaign:
             self._end_spans()
 
     def _run(self, seconds: float) -> None:
-        cluster, load = self.target.cluster, self.crowd.load
+        cluster, load = self.target.cluster, self.clients.load
         cluster.create_topic(load.topic, load.partitions, TOPIC_CONFIGS)
         self.began_s = time.monotonic()
-        self.crowd.start()
+        self.clients.start()
         self._served("at the start", self.began_s)
         for step in steps(list(self.target.faults), random.Random(load.seed)):
             if self.now_s + step.quiet_s >= seconds:
@@ -92,7 +92,7 @@ class Campaign:
 
         That broker has the role `aim`; a random one if `aim` names no role or that broker is under a fault already.
         """
-        cluster, load = self.target.cluster, self.crowd.load
+        cluster, load = self.target.cluster, self.clients.load
         if aim is TargetRole.EVERYONE and fault.may_strike_all:
             return cluster.ids
         unharmed = [id_ for id_ in cluster.ids if id_ not in self._state().victims]
@@ -116,7 +116,7 @@ class Campaign:
         struck = Struck(fault, victims, who, self.now_s)
         self.struck.append(struck)
         struck.what = f"{who}: {fault.strike(victims, self._rng)}"
-        self._told(f"{fault.name}: {struck.what}")
+        self._report(f"{fault.name}: {struck.what}")
 
     def _heal(self) -> None:
         """Undo all faults in progress. Check that every partition takes records, and wait for full in-sync sets."""
@@ -129,22 +129,22 @@ class Campaign:
         healed_at_s = time.monotonic()
         self._served(f"after {healed} was healed", healed_at_s)
         self.target.cluster.wait_in_sync(IN_SYNC_S)
-        self._told(f"healed {healed}, in sync after {time.monotonic() - healed_at_s:.1f} s")
+        self._report(f"healed {healed}, in sync after {time.monotonic() - healed_at_s:.1f} s")
 
     def _end_spans(self) -> None:
         self.spans += (Span(each.fault.name, each.what, each.since_s, self.now_s) for each in self.struck)
         self.struck.clear()
 
     def _served(self, when: str, since_s: float) -> None:
-        load = self.crowd.load
-        missing = set(range(load.partitions)) - self.crowd.served_after(since_s, SERVED_S).keys()
+        load = self.clients.load
+        missing = set(range(load.partitions)) - self.clients.served_after(since_s, SERVED_S).keys()
         if missing:
             sentence = f"Partitions {sorted(missing)} accept no records for {SERVED_S:.0f} s {when}."
             self._accuse(Anomaly("unavailable", sentence, (), 1))
 
     def _accuse(self, anomaly: Anomaly) -> None:
         self.anomalies.append(anomaly)
-        self._told(f"{anomaly.kind}: {anomaly.sentence}")
+        self._report(f"{anomaly.kind}: {anomaly.sentence}")
 
 
 def unavailable(when: str, failure: Exception) -> Anomaly:

@@ -49,7 +49,7 @@ class PollKind(IntEnum):
     COMMIT_UNSURE = 3
     WATERMARK = 4
     """`offset` is the high watermark, `value` the log start offset."""
-    TOLD_ERROR = 5
+    REPORTED_ERROR = 5
     """`value` is librdkafka's error code."""
 
 
@@ -85,7 +85,7 @@ class Tail:
         self._path, self._form = path, form
         self._read_rows = 0
 
-    def news(self) -> RowArray:
+    def new_rows(self) -> RowArray:
         """Return the rows since the last call."""
         if not self._path.exists():
             return np.empty(0, self._form)

@@ -115,14 +115,14 @@ class Clients:
         last: dict[int, int] = {}
 
         def is_at_the_end() -> bool:
-            for read in rows.news():
+            for read in rows.new_rows():
                 reads.append(read)
                 last[read.partition] = read.offset
             return all(records[-1][0] <= last.get(place, -1) for place, records in found.items() if records)
 
         wait_for(is_at_the_end, FOLLOWER_S)
         self._reader.communicate(timeout=END_S)
-        reads.extend(rows.news())
+        reads.extend(rows.new_rows())
         return reads
 
     def read_all(self, bootstrap: str | None = None, settings: Sequence[str] = QUICK_READER) -> list[PolledRecord]:
@@ -155,9 +155,9 @@ class Clients:
             process.wait()
 
     def _look(self) -> list[Answered]:
-        news = [(number, row) for number, rows in self._rows.items() for row in rows.news()]
-        self.answers += news
-        return [row for _, row in news]
+        new_rows = [(number, row) for number, rows in self._rows.items() for row in rows.new_rows()]
+        self.answers += new_rows
+        return [row for _, row in new_rows]
 
     def _run(
         self,

@@ -13,7 +13,7 @@ import typer
 
 from cordwood.chaos.live import address_target, compose_target, local_target, run_summary
 from cordwood.chaos.live.campaign import WENT_WRONG, Campaign
-from cordwood.chaos.live.crowd import ClusterLoad
+from cordwood.chaos.live.load_clients import ClusterLoad
 from cordwood.chaos.live.network import NetworkUnavailable
 from cordwood.chaos.live.options import workplace
 from cordwood.chaos.live.power_cut import CannotMount
@@ -132,7 +132,7 @@ def _carry_out(asked: RunOptions, place: Path) -> bool:
                 progress.tell("all faults are over: reading all records and comparing all replicas")
                 verdict = judge(campaign)
         finally:
-            campaign.crowd.kill()
+            campaign.clients.kill()
     asked.report.write_text(page(run_summary.run_report(campaign, verdict, lasted_s, asked.left_out)), encoding="utf-8")
     for anomaly in verdict.anomalies[:ANOMALIES_SHOWN]:
         typer.echo(f"{anomaly.kind}: {anomaly.sentence}")

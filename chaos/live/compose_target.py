@@ -131,7 +131,7 @@ def opened(project: str, faults: Sequence[str]) -> Iterator[Target]:
         "kill": lambda: processes.Kill(cluster),
         "pause": lambda: processes.Pause(cluster),
         "rolling-restart": lambda: processes.RollingRestart(cluster),
-        "partition": lambda: links.NetworkPartition(links.Links({"off the network": cut.off}, cut.mend)),
+        "partition": lambda: links.NetworkPartition(links.Links({"off the network": cut.off}, cut.restore)),
         "wipe": lambda: disks.Wipe(cluster, lambda id_: _wipe(engine, cluster.brokers[id_])),
     }
     place = Path(tempfile.mkdtemp(prefix="cordwood-chaos-volumes-"))
@@ -158,7 +158,7 @@ class _Cut:
         self._network.disconnect(self._cluster.brokers[id_].container)
         self._off.add(id_)
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         for id_ in self._off:
             broker = self._cluster.brokers[id_]
             self._network.connect(broker.container, aliases=[broker.service])
@@ -167,7 +167,7 @@ class _Cut:
 
 def _restore(cluster: ComposeCluster, cut: _Cut) -> None:
     """Restore the deployment: every broker runs, and is on the network."""
-    cut.mend()
+    cut.restore()
     for broker in cluster.brokers.values():
         broker.container.reload()
         if broker.container.status == "paused":

@@ -103,7 +103,7 @@ class _Reader:
         if error is not None or topic is None or partition is None or offset is None:
             code = error.code() if error is not None else KafkaError._BAD_MSG
             typer.echo(f"{time.monotonic():.3f}: partition {partition}: {error}", err=True)
-            self._write(PollKind.TOLD_ERROR, NONE, NONE, code)
+            self._write(PollKind.REPORTED_ERROR, NONE, NONE, code)
             return None
         self._write(PollKind.POLLED, partition, offset, decode(message.value()), content=_content(message))
         self._next[topic, partition] = offset + 1

@@ -79,7 +79,7 @@ def main(
         def fault(run: ClusterRounds) -> None:
             if not run.report.rounds and preload_mb:
                 preload(run.cluster, preload_mb)
-            rot(run, turns[run.report.rounds % len(turns)])
+            flip_replica(run, turns[run.report.rounds % len(turns)])
 
         run.run(rounds, fault).tell()
 
@@ -96,7 +96,7 @@ def preload(cluster: LocalCluster, megabytes: int) -> None:
     time.sleep(CHECKPOINTED_S)
 
 
-def rot(run: ClusterRounds, kind: str) -> None:
+def flip_replica(run: ClusterRounds, kind: str) -> None:
     """Harm one file of a kind on one broker, and wait until it is repaired.
 
     A broker that runs has to restore its closed segment byte by byte.

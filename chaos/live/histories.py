@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from cordwood.chaos.checks.anomaly import Anomaly
 from cordwood.chaos.history import HistoryBuilder, Outcome
 from cordwood.chaos.live.client_rows import NONE, PollKind, RowArray, SendKind
-from cordwood.chaos.live.polls import NEVER_TOLD
+from cordwood.chaos.live.polls import NEVER_REPORTED
 from cordwood.chaos.live.replica_logs import TOPICS, batches_in
 from cordwood.chaos.produce_errors import ProduceGuarantee, guarantee_of
 from cordwood.chaos.workload import decode as value_in
@@ -171,9 +171,9 @@ def add_replicas(
         history.replica(broker, partition, start, end, kept)
 
 
-def told_errors(consumers: Sequence[RowArray]) -> Iterator[Anomaly]:
+def reported_errors(consumers: Sequence[RowArray]) -> Iterator[Anomaly]:
     """Yield the errors that a reader of committed records must never get."""
-    told = [rows[rows["kind"] == PollKind.TOLD_ERROR] for rows in consumers]
+    told = [rows[rows["kind"] == PollKind.REPORTED_ERROR] for rows in consumers]
     codes, counts = np.unique(np.concatenate([rows["value"] for rows in told]), return_counts=True)
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
         if code in NEVER_TOLD:

@@ -71,9 +71,11 @@ class ProducerLoad:
             sent = self.ack_log.next(number, partition)
             # Long and short records, so that batches end anywhere within a page of the disk.
             padding = self._padding[: self._rng.randrange(len(self._padding))]
-            producer.produce(self._topic, sent.encode(), key=padding, partition=partition, on_delivery=self._told(sent))
+            producer.produce(
+                self._topic, sent.encode(), key=padding, partition=partition, on_delivery=self._delivered(sent)
+            )
 
-    def _told(self, sent: SentRecord) -> Any:
+    def _delivered(self, sent: SentRecord) -> Any:
         def answered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 self.ack_log.fail(sent, error.str())

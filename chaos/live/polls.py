@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 from cordwood.chaos.live.ack_log import BrokenPromise, SentRecord
 from cordwood.chaos.live.rows import PolledRecord
 
-NEVER_TOLD = {
+NEVER_REPORTED = {
     KafkaError._BAD_MSG: "served-damage",
     KafkaError._AUTO_OFFSET_RESET: "watermark-regress",
     KafkaError._LOG_TRUNCATION: "watermark-regress",

@@ -22,7 +22,7 @@ NO_LOG_FLUSH = 2
 """EXT4_GOING_FLAGS_NOLOGFLUSH: not even the journal's last transaction reaches the disk."""
 
 FILLER = "filler"
-MENDED = 1
+REPAIRED = 1
 """e2fsck's exit code after it has corrected small errors, such as counters."""
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -99,7 +99,7 @@ class LoopFileSystem:
     def _is_sound(self) -> bool:
         # The journal is replayed first: without that, the check reports errors on any file system that was in use.
         replayed, checked = (_done("e2fsck", check, str(self._image)) for check in ("-p", "-fn"))
-        return replayed.returncode in (0, MENDED) and checked.returncode == 0
+        return replayed.returncode in (0, REPAIRED) and checked.returncode == 0
 
     def _mount(self) -> None:
         _run("mount", "-o", "loop", str(self._image), str(self.path))

@@ -71,10 +71,10 @@ class _Sending:
                 SentRecord(self._number, partition, number).encode(),
                 key=self._padding[:padding],
                 partition=partition,
-                on_delivery=self._told(partition, number, time.monotonic()),
+                on_delivery=self._delivered(partition, number, time.monotonic()),
             )
 
-    def _told(self, partition: int, number: int, sent_at: float) -> Callable[[KafkaError | None, Message], None]:
+    def _delivered(self, partition: int, number: int, sent_at: float) -> Callable[[KafkaError | None, Message], None]:
         def answered(error: KafkaError | None, message: Message) -> None:
             offset = message.offset()
             code = 0 if error is None else error.code()

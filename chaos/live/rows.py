@@ -44,7 +44,7 @@ class RowsReader(Generic[Row]):
         self._path, self._form, self._make = path, form, make
         self._read_bytes = 0
 
-    def news(self) -> Iterator[Row]:
+    def new_rows(self) -> Iterator[Row]:
         """Yield the rows since the last call."""
         if not self._path.exists():
             return

@@ -19,14 +19,14 @@ def sentence(campaign: Campaign, verdict: RunVerdict, lasted_s: float) -> str:
     return (
         f"{found}: {len(campaign.spans)} faults in {lasted_s / 60:.1f} minutes, {verdict.acknowledged:,} records "
         f"acknowledged, {verdict.read:,} read, {verdict.replicas} brokers' disks looked at "
-        f"(seed {campaign.crowd.load.seed})"
+        f"(seed {campaign.clients.load.seed})"
     )
 
 
 def summary(campaign: Campaign, verdict: RunVerdict, lasted_s: float) -> dict[str, object]:
     """Return the verdict for other programs. `trace_hash` is None: only a simulated run can be replayed exactly."""
     return {
-        "seed": campaign.crowd.load.seed,
+        "seed": campaign.clients.load.seed,
         "trace_hash": None,
         "anomalies": [asdict(anomaly) for anomaly in verdict.anomalies],
         "kinds": count_by_kind(verdict.anomalies),
@@ -43,7 +43,7 @@ def summary(campaign: Campaign, verdict: RunVerdict, lasted_s: float) -> dict[st
 
 def run_report(campaign: Campaign, verdict: RunVerdict, lasted_s: float, left_out: Mapping[str, str]) -> RunReport:
     """Return the contents of the report."""
-    load = campaign.crowd.load
+    load = campaign.clients.load
     return RunReport(
         seed=load.seed,
         commit=commit(),

@@ -50,7 +50,7 @@ def screen(campaign: Campaign, progress: RunProgress, minutes: float) -> Iterato
 class _View:
     def __init__(self, campaign: Campaign, progress: RunProgress, seconds: float) -> None:
         self._campaign, self._progress, self._seconds = campaign, progress, seconds
-        self._tails = [Tail(path, SENDS) for path in campaign.crowd.producer_files]
+        self._tails = [Tail(path, SENDS) for path in campaign.clients.producer_files]
         self._recent = np.empty(0, SENDS)
         self._total = 0
 
@@ -60,7 +60,7 @@ class _View:
         campaign = self._campaign
         now_ns = time.monotonic_ns()
         waits = (self._recent["at_ns"] - self._recent["invoked_ns"]) / 1e6
-        unserved = campaign.crowd.load.partitions - len(
+        unserved = campaign.clients.load.partitions - len(
             np.unique(self._recent["partition"][self._recent["at_ns"] > now_ns - 1e9])
         )
         figures = Table.grid(padding=(0, 3))
@@ -78,8 +78,8 @@ class _View:
         return Group(Panel(Group(figures, now), title=f"cordwood chaos run, {campaign.target.name}"), told)
 
     def _look(self) -> None:
-        news = [tail.news() for tail in self._tails]
-        told = np.concatenate([rows[rows["kind"] == SendKind.ACKNOWLEDGED] for rows in news])
+        new_rows = [tail.new_rows() for tail in self._tails]
+        told = np.concatenate([rows[rows["kind"] == SendKind.ACKNOWLEDGED] for rows in new_rows])
         self._total += len(told)
         recent = np.concatenate([self._recent, told])
         self._recent = recent[recent["at_ns"] > time.monotonic_ns() - int(RECENT_S * 1e9)]

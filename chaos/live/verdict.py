@@ -13,7 +13,7 @@ from cordwood.chaos.history import HistoryBuilder
 from cordwood.chaos.live import histories, replica_logs
 from cordwood.chaos.live.campaign import IN_SYNC_S, WENT_WRONG, Campaign, unavailable
 from cordwood.chaos.live.client_rows import POLLS, SENDS, RowArray, SendKind
-from cordwood.chaos.live.crowd import ClusterLoad, rows_of
+from cordwood.chaos.live.load_clients import ClusterLoad, rows_of
 from cordwood.chaos.report.series import Answers
 
 ANSWER_S = 20.0
@@ -43,28 +43,28 @@ class LookedAt:
 
 def judge(campaign: Campaign) -> RunVerdict:
     """Stop the clients, and the brokers where their disks may be read. Return the verdict over the whole run."""
-    crowd = campaign.crowd
+    clients = campaign.clients
     history = HistoryBuilder()
     anomalies = list(campaign.anomalies)
     looked_at, is_in_sync = LookedAt(), True
-    anomalies += crowd.stop_sending()
+    anomalies += clients.stop_sending()
     try:
         anomalies += _read_to_the_end(campaign)
     except WENT_WRONG as failure:
         is_in_sync = False
         anomalies.append(unavailable("at the end", failure))
-    anomalies += crowd.stop_reading()
+    anomalies += clients.stop_reading()
     try:
         looked_at = _look_at_replicas(campaign, history, anomalies, is_in_sync=is_in_sync)
     except WENT_WRONG as failure:
         anomalies.append(unavailable("as replicas were looked at", failure))
-    sends, polls = rows_of(crowd.producer_files, SENDS), rows_of(crowd.consumer_files, POLLS)
-    members = rows_of(crowd.member_files, POLLS)
+    sends, polls = rows_of(clients.producer_files, SENDS), rows_of(clients.consumer_files, POLLS)
+    members = rows_of(clients.member_files, POLLS)
     histories.add_sends(history, sends)
     histories.add_polls(history, polls + members, looked_at.sent_again)
     histories.add_commits(history, members)
     anomalies += check(history.build())
-    anomalies += histories.told_errors(polls + members)
+    anomalies += histories.reported_errors(polls + members)
     anomalies += histories.given_up(sends)
     answers = _answers(sends, campaign.began_s)
     return RunVerdict(
@@ -79,17 +79,17 @@ def judge(campaign: Campaign) -> RunVerdict:
 
 def _read_to_the_end(campaign: Campaign) -> list[Anomaly]:
     """Wait until every consumer by assignment has read to the end. Return an anomaly for each that has not."""
-    cluster, crowd = campaign.target.cluster, campaign.crowd
+    cluster, clients = campaign.target.cluster, campaign.clients
     cluster.wait_in_sync(IN_SYNC_S)
-    with closing(_reader(cluster.bootstrap, crowd.load)) as reader:
-        return crowd.read_to(_ends(reader, crowd.load))
+    with closing(_reader(cluster.bootstrap, clients.load)) as reader:
+        return clients.read_to(_ends(reader, clients.load))
 
 
 def _look_at_replicas(
     campaign: Campaign, history: HistoryBuilder, anomalies: list[Anomaly], *, is_in_sync: bool
 ) -> LookedAt:
     """Add committed offsets and replicas to `history`. Replicas that are not in sync are not compared."""
-    cluster, load = campaign.target.cluster, campaign.crowd.load
+    cluster, load = campaign.target.cluster, campaign.clients.load
     with closing(_reader(cluster.bootstrap, load)) as reader:
         histories.add_final_commits(history, _committed(reader, load))
     if campaign.target.log_directories is None:

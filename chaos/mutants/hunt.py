@@ -73,7 +73,7 @@ class Hunt:
         try:
             match killer:
                 case Seeds():
-                    outcome = await self.told(mutant, killer)
+                    outcome = await self.run_scenario(mutant, killer)
                 case PytestFile():
                     outcome = await self.tested(mutant, [killer.path])
                 case None:
@@ -86,7 +86,7 @@ class Hunt:
             outcome = MutantOutcome(mutant, killer, MutantVerdict.UNDECIDED, "its real time was over")
         return replace(outcome, real_s=time.monotonic() - began_s)
 
-    async def told(self, mutant: Mutant, killer: Seeds) -> MutantOutcome:
+    async def run_scenario(self, mutant: Mutant, killer: Seeds) -> MutantOutcome:
         """Run a scenario on the mutant, seed after seed. Raises Stale, ChildFailed."""
         found = await chase_copy(mutant, killer, ChaseLimits(seeds_max=killer.budget, real_s=SCENARIO_S))
         counts: dict[str, Any] = {"seeds": found.seeds, "simulated_s": found.simulated_s}

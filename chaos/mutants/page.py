@@ -31,10 +31,10 @@ OTHERS = (
 
 def page(result: Result | None) -> str:
     """Return the page as Markdown: the score, each mutant's killer and time, and the mutants that were not caught."""
-    return "\n".join([HEAD, NONE] if result is None else [HEAD, *_told(result)])
+    return "\n".join([HEAD, NONE] if result is None else [HEAD, *_result_lines(result)])
 
 
-def _told(result: Result) -> Iterator[str]:
+def _result_lines(result: Result) -> Iterator[str]:
     rows, wanted = result.rows, result.about["mutants"]
     caught = [row for row in rows if row["verdict"] == MutantVerdict.CAUGHT]
     hours = sum(row["real_s"] for row in rows) / HOUR_S

@@ -49,7 +49,7 @@ async def _in_tests(hunt: Hunt, mutant: Mutant) -> MutantOutcome | None:
 async def _in_scenarios(hunt: Hunt, mutant: Mutant) -> MutantOutcome | None:
     outcome = None
     for scenario in dict.fromkeys((mutant.scenario, Scenario.BROKERS)):
-        outcome = await hunt.told(mutant, Seeds(scenario, SEEDS_MAX))
+        outcome = await hunt.run_scenario(mutant, Seeds(scenario, SEEDS_MAX))
         if outcome.verdict is MutantVerdict.CAUGHT:
             return outcome
     return outcome

@@ -160,7 +160,7 @@ class Administrator:
         row = part(api, "DeleteRecordsPartition", partition_index=index, offset=before)
         topic = part(api, "DeleteRecordsTopic", name=name, partitions=(row,))
         request = message(api, topics=(topic,), timeout=duration(TIMEOUT_S))
-        address, history = self._address(int(partitions[index].leader)), self._world.crowd.history
+        address, history = self._address(int(partitions[index].leader)), self._world.clients.history
         deletion = history.delete(index, self._client.now_ns, before=before) if name == TOPIC else None
         is_done = await self._ask(request, address)
         if is_done and deletion is not None:

@@ -144,7 +144,7 @@ class SimulatedDisk:
         self._boots += 1
         self._tree.lose_power(self.rng, 1.0)
         for _, pages in self._tree.files():
-            pages.lose_power_behind(length)
+            pages.lose_power_after(length)
 
     def leave_free(self, length: int) -> None:
         """Shrink the disk until only `length` bytes are free."""

@@ -119,7 +119,9 @@ class FaultInjector:
         self._forget_healed()
         ends_s = [0.0, *(span.end_s for span in self.spans)]
         is_alone = not self._injuries and self._world.is_redundant() and max(ends_s) + SETTLED_S < now_s
-        self._world.crowd.history.fault(number_of(kind.value), int(now_s * 1e9), int(until_s * 1e9), is_alone=is_alone)
+        self._world.clients.history.fault(
+            number_of(kind.value), int(now_s * 1e9), int(until_s * 1e9), is_alone=is_alone
+        )
 
     def heal(self) -> None:
         """End every fault. Lost data stays lost."""
@@ -137,7 +139,7 @@ class FaultInjector:
         """Strike one of the network faults."""
         world = self._world
         others = [other.name for other in world.hosts.values() if other is not host]
-        peers = DISTURBANCES[fault.kind](Surrounding(world.network, host.name, others, world.crowd.hosts), dice)
+        peers = DISTURBANCES[fault.kind](Surrounding(world.network, host.name, others, world.clients.hosts), dice)
 
         def heal() -> None:
             for peer in peers:

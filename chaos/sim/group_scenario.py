@@ -52,9 +52,9 @@ async def _scenario(cluster: ReplicaCluster) -> None:
         await world.step()
         _must_be_well(working)
     await cluster.peace()
-    told = world.told
-    await cluster.until(lambda: world.is_past(told + 3), "the group goes on", PEACE_S)
-    assert world.told > 10, "nothing was committed"
+    committed_offset = world.committed_offset
+    await cluster.until(lambda: world.is_past(committed_offset + 3), "the group goes on", PEACE_S)
+    assert world.committed_offset > 10, "nothing was committed"
     _must_be_well(working)
     for task in working:
         task.cancel()
@@ -71,7 +71,7 @@ class GroupWorld:
 
     def __init__(self, cluster: ReplicaCluster) -> None:
         self.cluster, self.rng = cluster, cluster.rng
-        self.told = 0
+        self.committed_offset = 0
         """The highest offset that any member or observer saw as committed."""
         self.generation = -1
         """The newest generation that any member has synced."""
@@ -161,13 +161,13 @@ class GroupWorld:
         except Refused:
             return
         offset = found[PLACE].offset if PLACE in found else 0
-        assert offset >= self.told, f"rule 10: {offset} is committed after {self.told}"
-        self.told = offset
+        assert offset >= self.committed_offset, f"rule 10: {offset} is committed after {self.committed_offset}"
+        self.committed_offset = offset
 
     def is_past(self, offset: int) -> bool:
         """Return whether an offset above `offset` is committed, after a check."""
         self.look()
-        return self.told > offset
+        return self.committed_offset > offset
 
     async def _depose_twice(self) -> None:
         """Depose two coordinators in a row, the second soon after its election."""
@@ -269,7 +269,7 @@ class CountingMember:
         codes = await self._ask(lambda coordinator: coordinator.commit(GROUP, self._identity, commit))
         if codes is None or codes[PLACE] is not ErrorCode.none:
             return False
-        self._world.told = max(self._world.told, offset)
+        self._world.committed_offset = max(self._world.committed_offset, offset)
         return True
 
     def _fetched(self) -> int | None:

@@ -24,7 +24,7 @@ EQUAL_S = 60.0
 """Time to replicate: some runs limit replicas out of sync to 64 KiB/s."""
 READ_S = 30.0
 """Time for group members to rejoin (session 3 s, rebalance 5 s) and to read from their last committed offset."""
-MENDED_S = 120.0
+REPAIRED_S = 120.0
 """Time for scrubbing to find and repair damage that no read has met."""
 LOOK_S = 0.2
 
@@ -36,15 +36,15 @@ class Unhealed(Exception):
 async def come_together(world: World) -> None:
     """Wait for every condition in turn, then read every replica into the history. Raises Unhealed."""
     await _until(world, lambda: _all_serve(world), "all brokers to serve", lambda: _who_is_out(world), SERVE_S)
-    caretaker = world.crowd.put_right(world)
+    caretaker = world.clients.put_right(world)
     await _until(world, lambda: caretaker is None or caretaker.done(), "all to be put right", world.state, PUT_RIGHT_S)
-    for producer in world.crowd.producers:
+    for producer in world.clients.producers:
         producer.stop()
     await _until(
         world,
-        lambda: all(not producer.in_flight for producer in world.crowd.producers),
+        lambda: all(not producer.in_flight for producer in world.clients.producers),
         "every send to be answered",
-        lambda: str([producer.in_flight for producer in world.crowd.producers]),
+        lambda: str([producer.in_flight for producer in world.clients.producers]),
         ANSWERED_S,
     )
     await _until(
@@ -58,7 +58,7 @@ async def come_together(world: World) -> None:
         replicas.are_complete,
         "all damage to be repaired",
         lambda: f"{replicas.damage} {world.state()}",
-        MENDED_S,
+        REPAIRED_S,
     )
     replicas.write_down()
 
@@ -112,17 +112,17 @@ def _all_equal(world: World) -> bool:
 def _all_read(world: World) -> bool:
     """Return whether each consumer, and the group as a whole, has read to the committed end."""
     ends = [world.committed_end(partition) for partition in range(world.plan.partitions)]
-    return all(reader.position >= ends[reader.partition] for reader in world.crowd.readers) and (
-        not world.crowd.members
-        or all(max(member.position(at) for member in world.crowd.members) >= end for at, end in enumerate(ends))
+    return all(reader.position >= ends[reader.partition] for reader in world.clients.readers) and (
+        not world.clients.members
+        or all(max(member.position(at) for member in world.clients.members) >= end for at, end in enumerate(ends))
     )
 
 
 def _positions(world: World) -> str:
     ends = [world.committed_end(partition) for partition in range(world.plan.partitions)]
-    consumers = [(reader.partition, reader.position) for reader in world.crowd.readers]
+    consumers = [(reader.partition, reader.position) for reader in world.clients.readers]
     members = [
-        [member.position(partition) for partition in range(world.plan.partitions)] for member in world.crowd.members
+        [member.position(partition) for partition in range(world.plan.partitions)] for member in world.clients.members
     ]
     return f"ends {ends}, consumers {consumers}, group members {members}"
 
@@ -156,7 +156,7 @@ class _Replicas:
         """Put the replicas into the history."""
         for broker_id, held, records in self._read:
             start, end = held.log.log_start, held.high_watermark
-            self._world.crowd.history.replica(broker_id, held.index, start, end, records)
+            self._world.clients.history.replica(broker_id, held.index, start, end, records)
 
     def _records(self, broker: Watched, held: Partition) -> list[tuple[int, int]]:
         """Return offset and value of every record of a replica. Raises CorruptBatch, OSError."""

@@ -123,7 +123,7 @@ class Pages:
                 self.kept.write(self.seen.read(SECTOR_BYTES, position).ljust(SECTOR_BYTES, b"\0"), position)
         self._settle(size)
 
-    def lose_power_behind(self, length: int) -> None:
+    def lose_power_after(self, length: int) -> None:
         """Keep only the first `length` bytes written since the last sync. The file grows only as far as those bytes."""
         for start, end in self._unsynced:
             kept = self.seen.read(min(length, end - start), start)

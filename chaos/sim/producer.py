@@ -36,7 +36,7 @@ RETRIABLE = frozenset(
     }
 )
 
-BEHIND_ANOTHER = frozenset({ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id})
+OUT_OF_SEQUENCE = frozenset({ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id})
 """Errors of a batch whose predecessor has not been appended yet. The batch is sent again after its predecessor."""
 
 Alarm = Callable[[str, str], None]
@@ -120,7 +120,7 @@ class SimulatedProducer:
     ) -> None:
         self.client, self.plan, self.history, self.alarm = client, plan, history, alarm
         self._number, self._workload = number, workload
-        self._lanes = [PartitionQueue(self, partition) for partition in range(partitions)]
+        self._queues = [SendQueue(self, partition) for partition in range(partitions)]
         self.in_flight = self.acknowledged = 0
         self.is_stopping = False
 
@@ -142,10 +142,10 @@ class SimulatedProducer:
         append = self._workload.next()
         send = self.history.invoke(self._number, append.sequence, append.partition, self.client.now_ns, self.plan.acks)
         self.in_flight += 1
-        self._lanes[append.partition].put(_Waiting(send, append.key, append.payload))
+        self._queues[append.partition].put(_Waiting(send, append.key, append.payload))
 
 
-class PartitionQueue:
+class SendQueue:
     """The records of one producer for one partition: up to five batches in flight, each retried until it is answered.
 
     As in librdkafka and Java's client, no new batch is sent while an older one waits for a retry, nor to another leader
@@ -214,8 +214,8 @@ class PartitionQueue:
         producer = self._producer
         answer = await self._send(batch)
         batch.is_open |= answer.promise is ProduceGuarantee.NOTHING
-        is_behind = answer.code in BEHIND_ANOTHER and batch is not self._window[0]
-        if producer.plan.is_idempotent and (is_behind or not answer.is_final):
+        is_out_of_sequence = answer.code in OUT_OF_SEQUENCE and batch is not self._window[0]
+        if producer.plan.is_idempotent and (is_out_of_sequence or not answer.is_final):
             self._client.did("batch-sent-again")
             batch.is_out, batch.is_resting = False, True
             await self._client.refresh_patiently()

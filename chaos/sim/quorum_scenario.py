@@ -96,7 +96,7 @@ class QuorumFaultInjector:
         leaders = [at for at, voter in self.quorum.quorums.items() if voter.is_leader]
         if leaders and self.rng.random() < 0.4:
             one = leaders[0]
-        harms = (self.kill, self.wipe, self.rot, self.hurt_network, self.hurt_network, self.heal)
+        harms = (self.kill, self.wipe, self.flip_bit, self.hurt_network, self.hurt_network, self.heal)
         if leaders and self.rng.random() < 0.03:
             self.hold_up_answers(leaders[0], one if one != leaders[0] else other)
         else:
@@ -115,7 +115,7 @@ class QuorumFaultInjector:
             self.quorum.wipe(one)
             self.later(1.0, one)
 
-    def rot(self, one: int, _: int) -> None:
+    def flip_bit(self, one: int, _: int) -> None:
         """Flip a bit while the voter is down. The voter has to detect the damage, or not need the byte."""
         if not self.may_wipe(one):
             return
@@ -196,19 +196,19 @@ async def _scenario(seed: int) -> float:
     quorum.flush_s, quorum.tells_late = rng.choice(((0.0001, 0.002), (0.001, 0.05))), True
     quorum.start()
     await quorum.formed()
-    trouble = QuorumFaultInjector(quorum, seed)
-    await trouble.make()
-    await trouble.end()
+    fault_injector = QuorumFaultInjector(quorum, seed)
+    await fault_injector.make()
+    await fault_injector.end()
     await quorum.put(1, "after")
     await quorum.formed()
     assert quorum.failures == [], f"a voter has given up: {quorum.failures}"
-    images = [quorum.quorums[voter].image for voter in trouble.voters]
-    missing = set(trouble.acknowledged) - set(quorum.keys(1))
+    images = [quorum.quorums[voter].image for voter in fault_injector.voters]
+    missing = set(fault_injector.acknowledged) - set(quorum.keys(1))
     assert not missing, f"acknowledged, and gone: {sorted(missing)}"
-    back = set(trouble.taken_back) & set(quorum.keys(1))
+    back = set(fault_injector.taken_back) & set(quorum.keys(1))
     assert not back, f"taken back, and there again: {sorted(back)}"
     assert all(image.broker_configs == images[0].broker_configs for image in images), "the images differ"
-    assert len(trouble.acknowledged) > 10, "nothing was tried"
+    assert len(fault_injector.acknowledged) > 10, "nothing was tried"
     await _is_left_alone(quorum)
     return quorum.loop.time()
 

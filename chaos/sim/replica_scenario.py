@@ -40,21 +40,21 @@ def run_replica_scenario(seed: int, seconds: float = FAULTS_S) -> float:
 
 
 async def _scenario(cluster: ReplicaCluster, seconds: float) -> None:
-    trouble = ReplicaFaultInjector(cluster)
+    fault_injector = ReplicaFaultInjector(cluster)
     cluster.sync_max_s = SYNCS_MAX_S
     stopping = asyncio.Event()
-    producers = [asyncio.ensure_future(trouble.produce(one, stopping)) for one in range(cluster.partitions)]
+    producers = [asyncio.ensure_future(fault_injector.produce(one, stopping)) for one in range(cluster.partitions)]
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while loop.time() < end:
-        await asyncio.sleep(cluster.rng.uniform(0.05, trouble.pause_max_s))
-        await trouble.step()
+        await asyncio.sleep(cluster.rng.uniform(0.05, fault_injector.pause_max_s))
+        await fault_injector.step()
     stopping.set()
     await cluster.settled(producers)
-    await trouble.is_healed()
+    await fault_injector.is_healed()
     await cluster.settled()
     for partition in range(cluster.partitions):
-        trouble.check(partition)
+        fault_injector.check(partition)
     assert any(cluster.acked.values()), "the story is about nothing otherwise"
 
 

@@ -66,18 +66,18 @@ def run_plan(plan: Plan, faults: Sequence[ScheduledFault]) -> SimulatedRun:
     trace = Trace()
     with undisturbed():
         world = simulated.run(_live(plan, faults), trace)
-        return _told(world, trace)
+        return _observed(world, trace)
 
 
 async def _live(plan: Plan, faults: Sequence[ScheduledFault]) -> "_Lived":
     world = World(plan)
-    trouble = FaultInjector(world)
+    fault_injector = FaultInjector(world)
     watching = world.loop.create_task(_watch(world), name="watch")
     try:
         await world.begin()
-        await trouble.run(faults)
+        await fault_injector.run(faults)
         await asyncio.sleep(max(0.0, plan.seconds - world.now_s))
-        trouble.heal()
+        fault_injector.heal()
         world.note("everything is healed")
         await come_together(world)
     except TimeoutError:
@@ -88,7 +88,7 @@ async def _live(plan: Plan, faults: Sequence[ScheduledFault]) -> "_Lived":
         watching.result()
     watching.cancel()
     world.look()
-    return _Lived(world, trouble)
+    return _Lived(world, fault_injector)
 
 
 async def _watch(world: World) -> None:
@@ -105,19 +105,19 @@ async def _watch(world: World) -> None:
 @dataclass(frozen=True, slots=True)
 class _Lived:
     world: World
-    trouble: FaultInjector
+    fault_injector: FaultInjector
 
 
-def _told(lived: _Lived, trace: Trace) -> SimulatedRun:
-    world, history = lived.world, lived.world.crowd.history.build()
+def _observed(lived: _Lived, trace: Trace) -> SimulatedRun:
+    world, history = lived.world, lived.world.clients.history.build()
     seen = (Anomaly(seen.kind, f"{seen.sentence} (at {seen.at_s:.3f} s)", (), 1) for seen in world.violations)
     return SimulatedRun(
         plan=world.plan,
         trace_hash=trace.hexdigest(),
         findings=(*seen, *check(history)),
         history=history,
-        faults=tuple(lived.trouble.spans),
-        actions=world.crowd.actions,
+        faults=tuple(lived.fault_injector.spans),
+        actions=world.clients.actions,
         simulated_s=round(world.now_s, 3),
         events=tuple(world.events),
     )

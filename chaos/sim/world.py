@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cordwood.chaos.sim.chores import LOSSY_TOPIC
-from cordwood.chaos.sim.crowd import SimulatedClients
 from cordwood.chaos.sim.faults import Died
 from cordwood.chaos.sim.host import DATA, KAFKA_PORT, RAFT_PORT, SimulatedHost, host_name
 from cordwood.chaos.sim.invariants import Seen, look
+from cordwood.chaos.sim.load_clients import SimulatedClients
 from cordwood.chaos.sim.loop import PROCESS, NumberedTask, Process, SimulatedLoop
 from cordwood.chaos.sim.network import SimulatedNetwork
 from cordwood.chaos.sim.plan import TOPIC, Plan
@@ -46,7 +46,7 @@ class World:
         self.hosts = {broker_id: self._host(broker_id) for broker_id in plan.broker_ids}
         self.held: set[int] = set()
         """Hosts that stay down until `start` is called for them."""
-        self.crowd = SimulatedClients(loop, plan, self.alarm, self._leaders_end)
+        self.clients = SimulatedClients(loop, plan, self.alarm, self._leaders_end)
         self._elected: dict[int, int] = {}
         """By partition: the newest leader epoch in the history."""
         self._looked_ns = 0
@@ -63,10 +63,10 @@ class World:
         """Start the brokers, create the topic, and start the clients."""
         for host in self.hosts.values():
             host.start()
-        await self.crowd.prepare()
-        self.crowd.begin()
+        await self.clients.prepare()
+        self.clients.begin()
         if self.plan.chores:
-            self.crowd.administer(self)
+            self.clients.administer(self)
         return self
 
     def alarm(self, kind: str, sentence: str) -> None:
@@ -155,7 +155,7 @@ class World:
         for index, partition in enumerate(() if topic is None else topic.partitions):
             if partition.leader_epoch > self._elected.get(index, -1):
                 self._elected[index] = partition.leader_epoch
-                self.crowd.history.elected(index, partition.leader_epoch, self._looked_ns)
+                self.clients.history.elected(index, partition.leader_epoch, self._looked_ns)
         self._looked_ns = now_ns
 
     def _leaders_end(self, partition: int) -> int:

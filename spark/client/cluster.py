@@ -10,8 +10,8 @@ from kio.schema.list_offsets.v5.request import ListOffsetsPartition, ListOffsets
 from kio.schema.metadata.v8 import MetadataRequest
 from kio.schema.metadata.v8.request import MetadataRequestTopic
 
+from cordwood.spark.client.backoff import Backoff
 from cordwood.spark.client.connection import ConnectionFailed
-from cordwood.spark.client.patience import Backoff
 from cordwood.spark.client.pool import leased
 from cordwood.spark.client.settings import Address, ClientSettings
 from cordwood.spark.errors import RequestRefused
@@ -84,13 +84,13 @@ class ClusterReader:
         self._leaders.pop(place, None)
 
     def _patiently(self, what: str, attempt: Callable[[], T]) -> T:
-        patience = Backoff(what, self.settings.retry_timeout_ms)
+        backoff = Backoff(what, self.settings.retry_timeout_ms)
         while True:
             try:
                 return attempt()
-            except ConnectionFailed as trouble:
+            except ConnectionFailed as failure:
                 self._leaders.clear()
-                patience.wait(trouble)
+                backoff.wait(failure)
 
     def _metadata(self, names: list[str] | None) -> Any:
         """Return the metadata of topics, or of all, from the first reachable broker. Cache the leaders."""
@@ -115,14 +115,14 @@ class ClusterReader:
                 self._leaders[place] = PartitionLeader(self._brokers[partition.leader_id], partition.leader_epoch)
 
     def _ask_anybody(self, request: Any) -> Any:
-        troubles: list[str] = []
+        failures: list[str] = []
         for address in dict.fromkeys((*self._brokers.values(), *self.settings.bootstrap)):
             try:
                 with leased(address, self.settings) as connection:
                     return connection.ask(request)
-            except ConnectionFailed as trouble:
-                troubles.append(str(trouble))
-        raise ConnectionFailed("; ".join(troubles))
+            except ConnectionFailed as failure:
+                failures.append(str(failure))
+        raise ConnectionFailed("; ".join(failures))
 
     def _count_partitions(self, names: list[str] | None) -> dict[str, int]:
         counts = {}

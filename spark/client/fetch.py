@@ -8,9 +8,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v11 import FetchRequest
 from kio.schema.fetch.v11.request import FetchPartition, FetchTopic
 
+from cordwood.spark.client.backoff import Backoff
 from cordwood.spark.client.cluster import CONSUMER, ClusterReader, PartitionLeader, check_code
 from cordwood.spark.client.connection import ConnectionFailed
-from cordwood.spark.client.patience import Backoff
 from cordwood.spark.client.pool import leased
 from cordwood.spark.decode.batches import Aborted, Framed, split
 from cordwood.spark.errors import OffsetsGone
@@ -45,20 +45,20 @@ def fetch(cluster: ClusterReader, wanted: OffsetRange) -> Iterator[FetchedBatche
 
     Raises OffsetsGone, CorruptRecords, RequestRefused, and Unavailable after `retry_timeout_ms` without progress.
     """
-    patience = Backoff(f"read {wanted}", cluster.settings.retry_timeout_ms)
+    backoff = Backoff(f"read {wanted}", cluster.settings.retry_timeout_ms)
     position = wanted.start
     while position < wanted.end:
         try:
             for fetched in _from_one_leader(cluster, wanted, position):
-                patience.progressed()
+                backoff.progressed()
                 yield fetched
                 position = fetched.end
         except OutOfRange:
             _check_what_is_gone(cluster, wanted, position)
-            patience.wait(ConnectionFailed(f"the leader has no offset {position}"))
-        except ConnectionFailed as trouble:
+            backoff.wait(ConnectionFailed(f"the leader has no offset {position}"))
+        except ConnectionFailed as failure:
             cluster.forget(wanted.place)
-            patience.wait(trouble)
+            backoff.wait(failure)
 
 
 def _from_one_leader(cluster: ClusterReader, wanted: OffsetRange, position: int) -> Iterator[FetchedBatches]:

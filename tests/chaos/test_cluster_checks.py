@@ -139,11 +139,11 @@ def test_damage_in_a_directory_is_found(replicas: Replicas) -> None:
 def test_rows_are_followed_while_they_are_written(tmp_path: Path) -> None:
     rows, path = RowsReader(tmp_path / "rows", READ, PolledRecord._make), tmp_path / "rows"
     first, second = (READ.pack(*read) for read in polled(0, 1))
-    assert list(rows.news()) == []
+    assert list(rows.new_rows()) == []
     path.write_bytes(first + second[:7])
-    assert list(rows.news()) == polled(0)
+    assert list(rows.new_rows()) == polled(0)
     path.write_bytes(first + second)
-    assert list(rows.news()) == polled(1)
+    assert list(rows.new_rows()) == polled(1)
 
 
 def test_a_report_accuses_what_took_too_long() -> None:

@@ -10,7 +10,7 @@ from requirements import Requirement, check
 from cordwood.chaos.live.clients import Workload
 from cordwood.chaos.live.cluster import LocalCluster
 from cordwood.chaos.live.cluster_rounds import ClusterRounds
-from cordwood.chaos.live.flip_replicas import SETTINGS, WORKLOAD_CONFIGS, rot
+from cordwood.chaos.live.flip_replicas import SETTINGS, WORKLOAD_CONFIGS, flip_replica
 from cordwood.chaos.live.kill_leaders import kill_controller, kill_leader
 from cordwood.chaos.live.pause_leaders import pause_leader
 from cordwood.chaos.live.rolling_restart import restarts
@@ -24,8 +24,8 @@ FAULTS = (
     kill_leader,
     kill_controller,
     lambda run: pause_leader(run, 3.0),
-    lambda run: rot(run, "segment"),
-    lambda run: rot(run, "index"),
+    lambda run: flip_replica(run, "segment"),
+    lambda run: flip_replica(run, "index"),
 )
 
 

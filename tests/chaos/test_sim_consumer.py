@@ -20,7 +20,7 @@ def test_who_is_cut_off_from_the_leader_gets_on_with_any_replica_only(consumer: 
     async def scenario() -> None:
         world = await World(PLAN).begin()
         await asyncio.sleep(3)
-        reader = world.crowd.readers[consumer]
+        reader = world.clients.readers[consumer]
         world.network.cut(f"consumer-{consumer}", host_name(world.leader(0)))
         position, end = reader.position, world.committed_end(0)
         assert position > 0

@@ -35,7 +35,7 @@ def kinds_of(*, is_lying: bool) -> set[str]:
 
     with undisturbed():
         world = simulated.run(scenario())
-    found = {anomaly.kind for anomaly in check(world.crowd.history.build())}
+    found = {anomaly.kind for anomaly in check(world.clients.history.build())}
     return found | {seen.kind for seen in world.violations}
 
 

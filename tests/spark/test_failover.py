@@ -10,11 +10,11 @@ from pathlib import Path
 
 import delta_copier as copier
 import pytest
+from broker_faults import KILLS, BrokerFaults
 from broker_fixture import wait_until
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
-from havoc import KILLS, Havoc
 from local_cluster import LocalCluster
 from pyspark.sql import DataFrame, SparkSession
 from spark_scenario import Log, SparkScenario, read_batch
@@ -44,11 +44,11 @@ def story(spark: SparkSession, cluster: LocalCluster, tmp_path: Path) -> SparkSc
     return SparkScenario(spark, Log(cluster.bootstrap), tmp_path)
 
 
-def make_topic(cluster: LocalCluster, name: str, partitions: int = 3) -> Havoc:
+def make_topic(cluster: LocalCluster, name: str, partitions: int = 3) -> BrokerFaults:
     """Create a topic with a replica on every broker. Return the faults to inject on it."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(name, partitions, cluster.count)])[name].result(30)
-    return Havoc(cluster, name)
+    return BrokerFaults(cluster, name)
 
 
 def append(cluster: LocalCluster, topic: str, begin: int, end: int) -> list[str]:
@@ -65,16 +65,16 @@ def values(table: DataFrame) -> list[str]:
     return sorted(row.value for row in table.selectExpr("cast(value as string) as value").collect())
 
 
-@pytest.mark.parametrize("trouble", [Havoc.kill_a_leader, Havoc.restart_a_broker])
+@pytest.mark.parametrize("fault", [BrokerFaults.kill_a_leader, BrokerFaults.restart_a_broker])
 def test_a_read_in_trouble_returns_every_record_once(
-    cluster: LocalCluster, story: SparkScenario, trouble: Callable[[Havoc], None]
+    cluster: LocalCluster, story: SparkScenario, fault: Callable[[BrokerFaults], None]
 ) -> None:
-    name = trouble.__name__
-    havoc = make_topic(cluster, name)
+    name = fault.__name__
+    faults = make_topic(cluster, name)
     sent = append(cluster, name, 0, RECORDS)
     assert values(story.table(subscribe=name)) == sent
     reads = 0
-    with havoc.going_on(lambda: trouble(havoc)) as is_over:
+    with faults.going_on(lambda: fault(faults)) as is_over:
         # Reads follow each other without a pause, so that each fault meets one of them.
         while not is_over():
             assert values(story.table(subscribe=name, **SMALL_FETCHES)) == sent
@@ -147,10 +147,10 @@ class Copy:
 
 
 def test_no_record_above_the_watermark_is_read(cluster: LocalCluster) -> None:
-    havoc = make_topic(cluster, "uncommitted", partitions=1)
+    faults = make_topic(cluster, "uncommitted", partitions=1)
     committed = append(cluster, "uncommitted", 0, 10)
-    bootstrap = cluster.bootstrap.split(",")[havoc.leader() - 1]
-    with havoc.followers_held_still():
+    bootstrap = cluster.bootstrap.split(",")[faults.leader() - 1]
+    with faults.followers_held_still():
         written = appended_by_the_leader_alone(bootstrap, "uncommitted", 5)
         assert written == 5
         for isolation in ("read_committed", "read_uncommitted"):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.spark.mistakes import UserError
 from cordwood.spark.offsets import Offsets, from_json, to_json
 from cordwood.spark.ranges import TopicPartition
+from cordwood.spark.user_errors import UserError
 
 places = st.builds(TopicPartition, st.sampled_from(["a", "b", "a.b"]), st.integers(0, 20))
 offsets_of_places = st.dictionaries(places, st.integers(0, 1 << 62))

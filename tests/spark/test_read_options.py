@@ -8,11 +8,11 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from cordwood.spark import sink_options
 from cordwood.spark.admission import BatchLimits
-from cordwood.spark.mistakes import WrongOption
 from cordwood.spark.positions import AT_EARLIEST, AT_LATEST, AtOffset, AtTime
 from cordwood.spark.ranges import Isolation, TopicPartition
 from cordwood.spark.read_options import KNOWN, ReadMode, ReadOptions, read_options
 from cordwood.spark.subscription import ByName, ByPartition, ByPattern
+from cordwood.spark.user_errors import WrongOption
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 

@@ -8,9 +8,9 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from spark_scenario import Log
 
 from cordwood.spark.errors import NotWritten
-from cordwood.spark.mistakes import UserError
 from cordwood.spark.sink import Written, write_rows
 from cordwood.spark.sink_options import sink_options
+from cordwood.spark.user_errors import UserError
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SPARK_NAMES = {pa.string(): "string", pa.binary(): "binary", pa.int32(): "int"}

@@ -10,7 +10,7 @@ from scripted_broker import ScriptedBroker
 from spark_scenario import Driver, Log
 
 from cordwood.spark.errors import DataLost
-from cordwood.spark.mistakes import WrongOption
+from cordwood.spark.user_errors import WrongOption
 from cordwood.storage.records import Record, encode
 
 

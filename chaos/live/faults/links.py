@@ -13,7 +13,7 @@ class Links:
     """Ways to cut a broker off from all others, by name, and a function that undoes every cut."""
 
     ways: Mapping[str, Callable[[int], None]]
-    mend: Callable[[], None]
+    restore: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +31,4 @@ class NetworkPartition(Fault):
         return way
 
     def heal(self, _victims: Sequence[int], /) -> None:
-        self.links.mend()
+        self.links.restore()

@@ -13,7 +13,7 @@ from local_cluster import LocalCluster
 KILLS = int(os.environ.get("CORDWOOD_KILLS", "2"))
 """The number of faults in a run; CORDWOOD_KILLS=20 is the full check of the promise."""
 
-HEALED_S = 60.0
+RECOVERED_S = 60.0
 
 
 class Havoc:
@@ -27,7 +27,7 @@ class Havoc:
         """Send SIGKILL to the first partition's leader, restart it, and wait until all replicas are in sync."""
         victim = self.leader()
         self.cluster.kill(victim)
-        wait_until(lambda: self.leader() != victim, HEALED_S, "another leader")
+        wait_until(lambda: self.leader() != victim, RECOVERED_S, "another leader")
         self.cluster.up()
         self._heal()
 
@@ -35,7 +35,7 @@ class Havoc:
         """Send SIGTERM to the next broker in turn, restart it, and wait until all replicas are in sync."""
         victim = self.count % self.cluster.count + 1
         os.kill(self.cluster.broker(victim)["pid"], signal.SIGTERM)
-        wait_until(lambda: not self.cluster.is_running(victim), HEALED_S, f"the end of broker {victim}")
+        wait_until(lambda: not self.cluster.is_running(victim), RECOVERED_S, f"the end of broker {victim}")
         self.cluster.up()
         self._heal()
 
@@ -64,7 +64,7 @@ class Havoc:
         def work() -> None:
             try:
                 for _ in range(times):
-                    trouble()
+                    fault()
                     self.count += 1
             except BaseException as failure:
                 failures.append(failure)
@@ -82,7 +82,7 @@ class Havoc:
         everybody = {broker["id"] for broker in self.cluster.brokers}
         wait_until(
             lambda: all({*partition.isrs} == everybody for partition in self._partitions().values()),
-            HEALED_S,
+            RECOVERED_S,
             "all replicas in sync",
         )
 

@@ -22,12 +22,12 @@ class Backoff:
         self._deadline: float | None = None
         self._pause_s = FIRST_PAUSE_S
 
-    def wait(self, trouble: ConnectionFailed) -> None:
+    def wait(self, failure: ConnectionFailed) -> None:
         """Sleep before the next attempt. Raises Unavailable with the last failure after the timeout."""
         now = time.monotonic()
         if self._deadline is None:
             self._deadline = now + self._timeout_s
         if now + self._pause_s > self._deadline:
-            raise Unavailable(f"could not {self._what} within {self._timeout_s:g} s: {trouble}") from trouble
+            raise Unavailable(f"could not {self._what} within {self._timeout_s:g} s: {failure}") from failure
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)

@@ -79,7 +79,7 @@ class LiveClients:
         def are_all_served() -> bool:
             time.sleep(LOOK_S)
             for tail in self._served:
-                rows = tail.news()
+                rows = tail.new_rows()
                 later = (rows["kind"] == SendKind.ACKNOWLEDGED) & (rows["invoked_ns"] >= moment_s * 1e9)
                 for row in rows[later]:
                     waited.setdefault(int(row["partition"]), row["at_ns"] / 1e9 - moment_s)
@@ -105,7 +105,7 @@ class LiveClients:
         def are_all_at_the_end() -> bool:
             time.sleep(LOOK_S)
             for path, tail in tails.items():
-                reached[path] |= _ends(tail.news())
+                reached[path] |= _ends(tail.new_rows())
             return all(end <= seen.get(at, 0) for seen in reached.values() for at, end in ends.items())
 
         if wait_for(are_all_at_the_end, AT_END_S):
@@ -168,7 +168,7 @@ class LiveClients:
 
 def rows_of(paths: Iterable[Path], form: "np.dtype[np.void]") -> list[RowArray]:
     """Return all rows of each file."""
-    return [Tail(path, form).news() for path in paths]
+    return [Tail(path, form).new_rows() for path in paths]
 
 
 def _ends(rows: RowArray) -> dict[int, int]:
