@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cordwood.storage.types import NO_EPOCH, LeaderEpoch, Offset
+from cordwood.storage.types import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 _ENTRY = struct.Struct(">iq")
 
@@ -52,11 +52,11 @@ class LeaderEpochs:
     def end_of(self, epoch: int, log_end: int) -> tuple[LeaderEpoch, Offset]:
         """Return the largest epoch at or below `epoch`, and its end offset: the answer of OffsetForLeaderEpoch.
 
-        (NO_EPOCH, -1) if no epoch that old is known (KIP-279).
+        (NO_EPOCH, NO_OFFSET) if no epoch that old is known (KIP-279).
         """
         place = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
         if place == 0:
-            return NO_EPOCH, Offset(-1)
+            return NO_EPOCH, NO_OFFSET
         end = self._entries[place].offset if place < len(self._entries) else Offset(log_end)
         return self._entries[place - 1].epoch, end
 

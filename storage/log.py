@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from cordwood.storage.batch import BatchHeader, check, in_groups, stamp, with_append_time
+from cordwood.storage.batch import NO_TIMESTAMP, BatchHeader, check, in_groups, stamp, with_append_time
 from cordwood.storage.boundaries import batch_boundary
 from cordwood.storage.config import LogConfig
 from cordwood.storage.disk import Bytes, Disk, sync_directory
@@ -31,11 +31,11 @@ SMALL_BATCH_BYTES = 8 << 10
 
 
 class Appended(NamedTuple):
-    """Offsets of a batch in the log. `append_time` is -1 unless the broker's clock set the timestamps."""
+    """Offsets of a batch in the log. `append_time` is NO_TIMESTAMP unless the broker's clock set the timestamps."""
 
     base_offset: int
     end_offset: int
-    append_time: int = -1
+    append_time: int = NO_TIMESTAMP
     is_duplicate: bool = False
     kept: bytes | None = None
     """Bytes of a small batch as the log stores them."""
@@ -81,7 +81,7 @@ class Log:
         """
         if header.producer_id >= 0 and (known := self.producers.check(header)) is not None:
             return Appended(known.base_offset, known.end_offset, is_duplicate=True)
-        append_time = now_ms if self.config.log_append_time else -1
+        append_time = now_ms if self.config.log_append_time else NO_TIMESTAMP
         if self.config.log_append_time:
             batch = with_append_time(batch, now_ms)
             header = check(batch)

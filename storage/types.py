@@ -9,3 +9,4 @@ LeaderEpoch = NewType("LeaderEpoch", int)
 """Count of a partition's leaders. Each batch has the epoch of the leader that appended it (KIP-101)."""
 
 NO_EPOCH = LeaderEpoch(-1)
+NO_OFFSET = Offset(-1)

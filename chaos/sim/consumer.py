@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from cordwood.chaos.history import BY_FOLLOWER, UNKNOWN, HistoryBuilder, content_of
-from cordwood.chaos.sim.kafka import NO_EPOCH, SimulatedClient, duration, message, part
+from cordwood.chaos.sim.kafka import SimulatedClient, duration, message, part
 from cordwood.chaos.sim.producer import Alarm
 from cordwood.chaos.workload import decode as value_in
 from cordwood.cluster.kafka.api_keys import ApiKey
 from cordwood.storage.batch import peek, split
 from cordwood.storage.errors import CorruptBatch
 from cordwood.storage.records import decode
+from cordwood.storage.types import NO_EPOCH
 
 ANY_RACK = "somewhere"
 """Rack id of consumers that read from followers; a follower serves only requests with a rack (KIP-392)."""
@@ -45,9 +46,9 @@ class Reader:
         self.client, self.partition = client, partition
         self._number, self._history, self._alarm, self._any_replica = number, history, alarm, any_replica
         self.position = 0
-        self.last_epoch = NO_EPOCH
+        self.last_epoch: int = NO_EPOCH
         """The leader epoch of the last batch that was read."""
-        self._valid_in = NO_EPOCH
+        self._valid_in: int = NO_EPOCH
         """The leader epoch in which the position was last validated against the leader's log."""
         self._polls = 0
 

@@ -17,6 +17,7 @@ from kio.serial import entity_reader, entity_writer
 
 from cordwood.chaos.sim.loop import SimulatedLoop
 from cordwood.cluster.kafka.api_keys import ApiKey
+from cordwood.storage.types import NO_EPOCH
 
 Address = tuple[str, int]
 
@@ -45,7 +46,6 @@ VERSIONS = {
 REQUEST_TIMEOUT_S = 5.0
 DIAL_TIMEOUT_S = 1.0
 REFRESH_S = 0.1
-NO_EPOCH = -1
 NO_OPERATIONS = {"include_topic_authorized_operations": False}
 
 _HEAD = struct.Struct(">hhih")
