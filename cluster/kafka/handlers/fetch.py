@@ -402,8 +402,7 @@ class DelayedFetch:
         """Return a row for every partition, and their total size.
 
         An empty result comes only from a leader that knows its high watermark (`known_high_watermark`); otherwise a
-        client
-        that reads to the end may see the log end go back.
+        client that reads to the end may see the log end go back.
         The first batch is returned even above the limits, so that a client with small limits makes progress (KIP-74).
         """
         rows: list[Row] = []
