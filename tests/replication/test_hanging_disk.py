@@ -76,7 +76,7 @@ def test_scrubbing_goes_on() -> None:
     async def scenario() -> None:
         broker, _, served = await with_a_hanging_disk()
         found: list[DamagedLog] = []
-        served.damaged = found.append  # type: ignore[method-assign]
+        served.report_damage = found.append  # type: ignore[method-assign]
 
         async def nothing() -> None:
             pass
