@@ -104,7 +104,7 @@ class FollowerRole:
         log_end = partition.log.log_end
         if offset <= log_end:
             raise ImpossibleAnswer(f"the leader has no records before {offset}, but this log ends at {log_end}")
-        return cut_of_all(partition, offset, self._is_current)
+        return full_truncation(partition, offset, self._is_current)
 
     def _is_current(self) -> bool:
         return self.partition.following is self

@@ -122,7 +122,7 @@ class Truncations:
             failures: dict[Truncation, Exception] = await asyncio.shield(preparing)
         except Exception as error:
             # The thread did not begin, for example for lack of threads. No truncation may be forgotten for that.
-            return dict.fromkeys(cuts, OutOfResources(f"no log could be truncated: {error!r}"))
+            return dict.fromkeys(truncations, OutOfResources(f"no log could be truncated: {error!r}"))
         return failures
 
 

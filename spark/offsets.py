@@ -38,6 +38,6 @@ def from_json(grouped: object) -> Offsets:
             if not partition.isdecimal():
                 raise UserError(f"topic {topic} has no partition {partition!r}: they are numbers in quotes, from 0 on")
             if not isinstance(number, int) or isinstance(number, bool):
-                raise Mistake(f"partition {partition} of topic {topic} has {json.dumps(number)} instead of a number")
+                raise UserError(f"partition {partition} of topic {topic} has {json.dumps(number)} instead of a number")
             offsets[TopicPartition(topic, int(partition))] = number
     return offsets

@@ -151,7 +151,7 @@ def client_settings(options: Options) -> ClientSettings:
 def _refuse_what_is_for_the_other(options: Options, mode: ReadMode) -> None:
     wrong = options.given(FOR_BATCHES if mode is ReadMode.STREAM else FOR_STREAMS)
     if wrong:
-        where = Mode.BATCH if mode is Mode.STREAM else Mode.STREAM
+        where = ReadMode.BATCH if mode is ReadMode.STREAM else ReadMode.STREAM
         raise WrongOption(f"{wrong[0]} is for {where}, and this is {mode}: leave it out")
 
 

@@ -80,7 +80,7 @@ class Delivery:
         topic, key, value, partition, headers = row
         where = self._topic or topic
         if where is None:
-            raise Mistake("a row has no topic: set the column topic in every row, or the option topic")
+            raise UserError("a row has no topic: set the column topic in every row, or the option topic")
         while not self._was_taken(where, key, value, _checked(partition), [_pair(each) for each in headers or ()]):
             self._producer.poll(ROOM_WAIT_S)
         self._sent += 1
@@ -124,13 +124,13 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
 
 def _checked(partition: int | None) -> int:
     if partition is not None and partition < 0:
-        raise Mistake(f"a row has partition {partition}: it must be 0 or more, or null to choose it by key")
+        raise UserError(f"a row has partition {partition}: it must be 0 or more, or null to choose it by key")
     return ANY_PARTITION if partition is None else partition
 
 
 def _pair(header: dict[str, Any]) -> tuple[str, bytes | None]:
     if header["key"] is None:
-        raise Mistake("a row has a header without a key: give each header a key, or remove it")
+        raise UserError("a row has a header without a key: give each header a key, or remove it")
     return header["key"], header["value"]
 
 

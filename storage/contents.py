@@ -243,8 +243,8 @@ def _walk(content: Bytes, end: int, place: int, deltas: range, budget: Budget) -
             place += 1
             if length > 0x3FFF:
                 length, place = _number(content, place - 2)
-        behind = place + (length >> 1)
-        if length & 1 or behind > end:
+        record_end = place + (length >> 1)
+        if length & 1 or record_end > end:
             raise InvalidRecord(f"record {delta} extends past the end of the batch")
         timestamp = place = place + 1
         while content[place] > 0x7F:
@@ -278,15 +278,15 @@ def _walk(content: Bytes, end: int, place: int, deltas: range, budget: Budget) -
         if not value & 1:
             place += value >> 1
         headers = content[place]
-        place = place + 1 if not headers else _behind_headers(content, place, behind, budget)
-        if place != behind:
+        place = place + 1 if not headers else _after_headers(content, place, record_end, budget)
+        if place != record_end:
             raise InvalidRecord(f"record {delta} has a wrong length")
     return place, have_keys
 
 
-def _behind_headers(content: Bytes, place: int, behind: int, budget: Budget) -> int:
+def _after_headers(content: Bytes, place: int, record_end: int, budget: Budget) -> int:
     count, place = _number(content, place)
-    octets = max(behind - place, 0)
+    octets = max(record_end - place, 0)
     if count & 1 or count > octets:
         raise InvalidRecord(f"{count >> 1} headers in {octets} bytes")
     budget.spend_records(count >> 1)

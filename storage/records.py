@@ -115,8 +115,8 @@ class RecordCursor:
                 record, end = _decode_record(content, place, offset, timestamp)
             except (IndexError, UnicodeDecodeError) as error:
                 raise CorruptBatch(f"the record of offset {offset} is malformed: {error}") from error
-            if end != behind:
-                raise CorruptBatch(f"a record of {end - place} bytes, but only {behind - place} bytes remain")
+            if end != record_end:
+                raise CorruptBatch(f"a record of {end - place} bytes, but only {record_end - place} bytes remain")
             yield record
 
     def times(self) -> Iterator[tuple[int, int]]:
@@ -137,7 +137,7 @@ class RecordCursor:
                 raise CorruptBatch("a malformed record") from error
             if not self._delta < delta <= header.last_offset_delta:
                 raise CorruptBatch(f"an offset delta of {delta} after one of {self._delta}")
-            self._place, self._delta, self.left = behind, delta, self.left - 1
+            self._place, self._delta, self.left = record_end, delta, self.left - 1
             offset = header.base_offset + delta
             if offset >= self._start:
                 timestamp = header.base_timestamp + time_delta if append_time is None else append_time

@@ -38,7 +38,7 @@ class Slice:
         the disk would have to be read and `wait` is off; OutOfResources; DiskFailed.
         """
         segment = self.segment
-        if segment.cuts != self.cuts:
+        if segment.truncations != self.truncations:
             raise Truncated(f"{segment.path} was truncated")
         end = segment.piece_end(self.start, self.stop, PIECE_BYTES, wait=wait)
         piece = segment.read(self.start, end, wait=wait)

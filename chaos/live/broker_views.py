@@ -67,7 +67,7 @@ def controller_seen_by(address: str) -> int:
     answer = _ask(address, *DESCRIBE_QUORUM, quorum.DescribeQuorumRequest(topics=(wanted,)))
     leaders = [partition.leader_id for topic in answer.topics for partition in topic.partitions]
     if answer.error_code or not leaders or leaders[0] < 0:
-        raise NoAnswer(f"{address} has no controller")
+        raise BrokerUnreachable(f"{address} has no controller")
     return int(leaders[0])
 
 

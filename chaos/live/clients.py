@@ -135,7 +135,7 @@ class Clients:
             reading.kill()
         if reading.returncode != 0:
             raise TimeoutError("a consumer did not reach the end of the log")
-        return list(Rows(path, READ, Read._make).news())
+        return list(RowsReader(path, READ, PolledRecord._make).new_rows())
 
     def ack_log(self) -> AckLog:
         """Return all acknowledgements and failures so far."""

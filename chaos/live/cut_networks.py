@@ -66,8 +66,8 @@ def main(
     turns = chosen(kinds, CUTS)
     try:
         network.enter()
-        links = Network(range(1, BROKERS + 1))
-    except CannotCut as reason:
+        links = NamespaceNetwork(range(1, BROKERS + 1))
+    except NetworkUnavailable as reason:
         typer.echo(f"The network cannot be cut on this machine: {reason}.", err=True)
         raise typer.Exit(2) from None
     with workplace(keep) as place:

@@ -176,8 +176,8 @@ def reported_errors(consumers: Sequence[RowArray]) -> Iterator[Anomaly]:
     told = [rows[rows["kind"] == PollKind.REPORTED_ERROR] for rows in consumers]
     codes, counts = np.unique(np.concatenate([rows["value"] for rows in told]), return_counts=True)
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
-        if code in NEVER_TOLD:
-            yield Anomaly(NEVER_TOLD[code], f"A consumer got the error: {KafkaError(code).str()}.", (), count)
+        if code in NEVER_REPORTED:
+            yield Anomaly(NEVER_REPORTED[code], f"A consumer got the error: {KafkaError(code).str()}.", (), count)
 
 
 def given_up(producers: Sequence[RowArray]) -> Iterator[Anomaly]:

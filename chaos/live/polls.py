@@ -25,8 +25,10 @@ def compare(reads: Iterable[PolledRecord], found: dict[int, list[tuple[int, Sent
     due: dict[int, int] = {}
     for read in reads:
         if read.error:
-            if read.error in NEVER_TOLD:
-                yield Anomaly(NEVER_TOLD[read.error], f"a consumer got the error: {KafkaError(read.error).str()}")
+            if read.error in NEVER_REPORTED:
+                yield BrokenPromise(
+                    NEVER_REPORTED[read.error], f"a consumer got the error: {KafkaError(read.error).str()}"
+                )
             continue
         place = f"offset {read.offset} of partition {read.partition}"
         expected = due.get(read.partition, read.offset)
@@ -55,7 +57,7 @@ def compare_group(
     given: set[tuple[int, int]] = set()
     for read in reads:
         if read.error:
-            yield Anomaly("client-error", f"a consumer got the error: {KafkaError(read.error).str()}")
+            yield BrokenPromise("client-error", f"a consumer got the error: {KafkaError(read.error).str()}")
         given.add((read.partition, read.offset))
     for partition, records in sorted(found.items()):
         missed = [offset for offset, _ in records if (partition, offset) not in given]

@@ -85,7 +85,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Replay one seed and print its events: every fault, its effect, and the anomalies found."""
-    plan, place, tally = plan_of(seed, seconds), _place(report), Tally()
+    plan, place, tally = plan_of(seed, seconds), _place(report), RunTotals()
     run = _timed(plan, _only(plan, faults), tally)
     typer.echo(run_summary.described(plan))
     for line in run.events:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cordwood.chaos.sim.disk import SimulatedDisk
 from cordwood.chaos.sim.environment import DiskSpeed, SimulatedSyncer, SimulatedThreads
 from cordwood.chaos.sim.loop import Process
-from cordwood.chaos.sim.network import Network
+from cordwood.chaos.sim.network import SimulatedNetwork
 from cordwood.cluster.broker.broker import Broker
 from cordwood.cluster.broker.environment import DiskAccess, Environment
 from cordwood.cluster.config.settings import Settings

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from cordwood.chaos.history import ACKS_ALL
 from cordwood.chaos.sim.chores import Due, drawn_chores
 from cordwood.chaos.sim.producer import ProducerPlan, Retries
-from cordwood.chaos.sim.schedule import Fault, drawn
+from cordwood.chaos.sim.schedule import ScheduledFault, drawn
 from cordwood.cluster.config.settings import Settings
 
 TOPIC = "chaos"

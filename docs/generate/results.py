@@ -33,7 +33,7 @@ def performance(docs: Path) -> dict[str, str]:
     unsealed = (docs / performance_page.UNSEALED).read_bytes()
     if sha256(unsealed).hexdigest() != UNSEALED_SHA256:
         raise Broken(f"{performance_page.UNSEALED} was changed after the run that wrote it")
-    return performance_page.files(Measured.of(json.loads(unsealed)))
+    return performance_page.files(MeasuredRun.of(json.loads(unsealed)))
 
 
 def growth(docs: Path) -> dict[str, str]:

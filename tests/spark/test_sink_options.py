@@ -38,7 +38,7 @@ def test_a_table_that_was_read_can_be_written_again() -> None:
 
 @pytest.mark.parametrize("name", ["transactionalId", "kafka.transactional.id", "exactlyOnce", "deliveryGuarantee"])
 def test_exactly_once_is_refused_until_there_are_transactions(name: str) -> None:
-    with pytest.raises(Mistake, match="records are written at least once, because transactions are not supported"):
+    with pytest.raises(UserError, match="records are written at least once, because transactions are not supported"):
         parsed({**GIVEN, name: "x"})
 
 
@@ -64,11 +64,11 @@ def test_what_is_wrong_gets_a_sentence(given: dict[str, str], fields: list[tuple
 
 def test_a_topic_is_needed_in_the_options_or_in_the_rows() -> None:
     where = {"kafka.bootstrap.servers": "one:9092"}
-    with pytest.raises(Mistake, match="the topic is missing"):
+    with pytest.raises(UserError, match="the topic is missing"):
         parsed(where)
     assert parsed(where, [*VALUE, ("topic", "string")]).topic is None
 
 
 def test_a_log_is_not_overwritten() -> None:
-    with pytest.raises(Mistake, match="a log supports only appends"):
+    with pytest.raises(UserError, match="a log supports only appends"):
         parsed(GIVEN, overwrite=True)

@@ -16,7 +16,7 @@ KILLS = int(os.environ.get("CORDWOOD_KILLS", "2"))
 RECOVERED_S = 60.0
 
 
-class Havoc:
+class BrokerFaults:
     """A topic on a running cluster, and the faults of its brokers."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
@@ -57,7 +57,7 @@ class Havoc:
                 os.kill(pid, signal.SIGCONT)
 
     @contextmanager
-    def going_on(self, trouble: Callable[[], None], times: int = KILLS) -> Iterator[Callable[[], bool]]:
+    def going_on(self, fault: Callable[[], None], times: int = KILLS) -> Iterator[Callable[[], bool]]:
         """Repeat a fault in a thread while the body runs. Yield a function that returns whether the faults are over."""
         failures: list[BaseException] = []
 

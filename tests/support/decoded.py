@@ -35,7 +35,7 @@ def tables(
     data: bytes, columns: Columns, *, start: int = 0, end: int = FAR, aborted: Sequence[Aborted] = ()
 ) -> list[pa.RecordBatch]:
     """Decode to Arrow batches, and check that each is valid and has Spark's schema."""
-    fetched = Fetched(data, split(data, PLACE, start), list(aborted), high_watermark=end)
+    fetched = FetchedBatches(data, split(data, PLACE, start), list(aborted), high_watermark=end)
     found = list(Decoder(OffsetRange(PLACE.topic, PLACE.partition, start, end), columns).decode(fetched))
     for table in found:
         table.validate(full=True)

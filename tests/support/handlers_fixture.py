@@ -81,7 +81,7 @@ class Client:
         future.set_result(bytes(frame) if request is None else decode_response(request, frame))
 
 
-class HandlersStory(RolesStory):
+class HandlersStory(RolesFixture):
     """A broker with one topic. A group commit ends when the test calls `sync`."""
 
     def __init__(

@@ -88,7 +88,7 @@ class LogFixture:
         self.log.truncate(end)
         return self if self.log.is_flushing else self._sync()
 
-    def start_over(self, offset: int) -> Self:
+    def truncate_fully(self, offset: int) -> Self:
         """Drop everything and start at `offset`, as a follower does below the leader's log start."""
         self._note(0)
         self._marks.file.sync()

@@ -54,7 +54,7 @@ def _bytes_of(chunk: Chunk) -> bytes:
     return b"".join(pieces)
 
 
-class LeaderStory(ReplicaStory):
+class LeaderFixture(ReplicaFixture):
     """A leader with one follower's connection. The test sends the follower's frames."""
 
     def __init__(self, config: LogConfig | None = None) -> None:
@@ -90,7 +90,7 @@ class LeaderStory(ReplicaStory):
         return [row for frame in self.channel.take() for row, _ in frames.decode_push(frame)]
 
 
-class FollowerStory(ReplicaStory):
+class FollowerFixture(ReplicaFixture):
     """A follower broker. The test plays the leader."""
 
     def __init__(self, run_blocking: RunBlocking = run_here, directories: int = 1) -> None:
@@ -115,7 +115,7 @@ class FollowerStory(ReplicaStory):
         self.leader_connection.follow(partition)
         return partition
 
-    def asked(self) -> list[Follow]:
+    def asked(self) -> list[FollowRequest]:
         """Return the FOLLOW rows sent to the leader since the last call."""
         taken = [frame for frame in self.channel.take() if frames.key_of(frame) is frames.FrameKey.FOLLOW]
         return [row for frame in taken for row in frames.decode_follow(frame)]

@@ -101,7 +101,7 @@ class Waiting:
         self.outcome = reason
 
 
-class ReplicaStory:
+class ReplicaFixture:
     """A broker's replicas; needs a running loop."""
 
     def __init__(
@@ -197,6 +197,6 @@ class ReplicaStory:
         self.replicas.go_offline(directory)
 
 
-def housekeeping_of(story: ReplicaStory, wall_clock: Callable[[], int] = lambda: NOW_MS) -> LogMaintenance:
+def housekeeping_of(story: ReplicaFixture, wall_clock: Callable[[], int] = lambda: NOW_MS) -> LogMaintenance:
     """Return the log maintenance of the scenario's current replicas. It starts no task of its own."""
     return LogMaintenance(story.replicas, wall_clock, Intervals(1.0, 0.0, 10.0))

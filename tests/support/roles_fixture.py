@@ -17,7 +17,7 @@ TURNS = 12
 """Iterations of the event loop that suffice for everything that waits for no timer."""
 
 
-class RolesStory(LeaderStory):
+class RolesFixture(LeaderFixture):
     """One broker's replicas of a topic. A group commit ends when the test calls `sync`."""
 
     def __init__(self, config: LogConfig | None = None) -> None:
@@ -41,7 +41,7 @@ class RolesStory(LeaderStory):
 
     def report(self, flushed_end: int, index: int = 0) -> None:
         """Have the follower report its flushed end."""
-        self.send(frames.encode_reports([Report(index, flushed_end, 0)]))
+        self.send(frames.encode_reports([FlushReport(index, flushed_end, 0)]))
 
     def begin_to_follow(self, index: int = 0, *, epoch: int = 1) -> FollowerRole:
         """Assign another leader epoch in which another broker leads."""

@@ -87,7 +87,9 @@ class Driver:
 
 def read_batch(bootstrap: str, **given: str) -> list[str]:
     """Return the values of a batch read, sorted, without Spark."""
-    reader = BatchReader(read_options({"bootstrapServers": bootstrap, **given}, Mode.BATCH), Columns((Column.VALUE,)))
+    reader = BatchReader(
+        read_options({"bootstrapServers": bootstrap, **given}, ReadMode.BATCH), Columns((Column.VALUE,))
+    )
     return _values(reader, reader.partitions())
 
 

@@ -25,7 +25,7 @@ from memory_attacks import (
     send_as_far_as_taken,
 )
 
-from cordwood.chaos.live.bystander import Bystander
+from cordwood.chaos.live.bystander import LiveBystander
 from cordwood.cluster.broker.log_lines import LINES_MAX
 
 GROWTH_MB_MAX = 128.0

@@ -155,7 +155,7 @@ def test_a_repair_that_ends_in_a_way_nobody_thought_of_is_tried_again_and_meanwh
         await filled(cluster)
         broker = a_follower(cluster)
         # From here on only repairs sync the flushed-offset marks.
-        await cluster.running[broker].log_maintenance.save(cluster.replica(broker))
+        await cluster.running[broker].log_maintenance.checkpoint(cluster.replica(broker))
         await cluster.kill(broker)
         lose_tail(cluster, broker)
         cluster.start(broker)
@@ -210,7 +210,7 @@ def test_looking_after_what_is_not_well_goes_on_after_whatever_went_wrong() -> N
     run(story())
 
 
-def repairs_of(broker: ReplicaStory, open_more: Callable[[], None]) -> Repairs:
+def repairs_of(broker: ReplicaFixture, open_more: Callable[[], None]) -> Repairs:
     """Return the repairs of a broker without leader connections."""
 
     def nobody(leader: int) -> LeaderConnection:

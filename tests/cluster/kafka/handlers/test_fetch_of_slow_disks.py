@@ -24,7 +24,7 @@ from cordwood.replication.log_directory import LogDirectory
 WAIT_S = 5.0
 
 
-class FetchStory(ReplicaStory):
+class FetchStory(ReplicaFixture):
     """A broker with one record in each of two log directories, nothing cached, and a client."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ BOMB_RECORDS = 200_000
 ANSWERED_TURNS = 10
 
 
-class ProduceStory(ReplicaStory):
+class ProduceStory(ReplicaFixture):
     """A broker with a client. Work outside the event loop runs when the test calls `work`."""
 
     def __init__(self, config: LogConfig | None = None) -> None:
