@@ -178,10 +178,10 @@ raise_refusal(const Walk *walk, Outcome outcome, Py_ssize_t count)
 	switch (outcome)
 	{
 		case PAST_BUFFER:
-			PyErr_Format(PyExc_ValueError, "one of %zd records reaches past the end of the batch", count);
+			PyErr_Format(PyExc_ValueError, "one of %zd records extends past the end of the batch", count);
 			break;
 		case PAST_BATCH:
-			PyErr_Format(PyExc_ValueError, "record %llu reaches past the end of the batch", delta);
+			PyErr_Format(PyExc_ValueError, "record %llu extends past the end of the batch", delta);
 			break;
 		case LONG_NUMBER:
 			PyErr_SetString(PyExc_ValueError, "a length of more than 32 bits");
@@ -193,7 +193,7 @@ raise_refusal(const Walk *walk, Outcome outcome, Py_ssize_t count)
 			PyErr_Format(PyExc_ValueError, "record %llu has another offset delta", delta);
 			break;
 		case OTHER_LENGTH:
-			PyErr_Format(PyExc_ValueError, "record %llu is not as long as it says", delta);
+			PyErr_Format(PyExc_ValueError, "record %llu has a wrong length", delta);
 			break;
 		case TOO_MANY_HEADERS:
 			octets = walk->place < walk->record_end ? walk->record_end - walk->place : 0;

@@ -32,7 +32,7 @@ def test_columns_travel_to_the_executors() -> None:
     [
         ("timestamptype", "int", "did you mean timestampType?"),
         ("weather", "int", "did you mean one of key, value, topic"),
-        ("value", "string", "column value is binary, not string: ask for value binary and convert it"),
+        ("value", "string", "column value is binary, not string: use value binary and convert it"),
     ],
 )
 def test_a_schema_that_is_not_of_a_record_gets_a_sentence(name: str, type_name: str, sentence: str) -> None:

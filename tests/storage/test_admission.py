@@ -70,7 +70,7 @@ def test_a_compacted_topic_takes_records_with_keys(
     if all(record.key is not None for record in records):
         admitted(batch, form, compacted=True)
     else:
-        with pytest.raises(InvalidRecord, match="with a key"):
+        with pytest.raises(InvalidRecord, match="must have a key"):
             admitted(batch, form, compacted=True)
 
 

@@ -17,8 +17,12 @@ from coverage import Coverage
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 REPORT = ROOT / "build" / "coverage" / "coverage.json"
-LEFT_OUT = ("tests/docs", "*/test_any_*.py", "*/test_log_against_a_list.py", "*/test_repetition.py")
-"""Tests that read no code but pages, and random tests with hundreds of examples, which a tracer makes slow."""
+LEFT_OUT = (
+    *("tests/docs", "tests/test_*.py"),
+    *("*/test_any_*.py", "*/test_log_against_a_list.py", "*/test_repetition.py"),
+    *("*/test_repairs.py", "*/test_mirror_repair.py", "*/test_flipped_bits.py"),
+)
+"""Tests of pages and of the test run, and tests of hundreds of random cases or flipped bits, which a tracer slows."""
 PYTEST = (
     *(sys.executable, "-m", "pytest", "--fast", "--quiet", "--cov", "--cov-report=", "--cov-fail-under=0"),
     *(f"--ignore-glob={ROOT}/{name}" for name in LEFT_OUT),
