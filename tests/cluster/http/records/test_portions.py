@@ -107,7 +107,7 @@ def test_a_record_that_is_too_large_is_stepped_over_before_it_is_unpacked() -> N
     portion = portions.next()
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert "where 8388608 are taken" in (portion.damage or "")
+    assert "the limit is 8388608" in (portion.damage or "")
     assert peak_bytes < 1 << 20
 
 
