@@ -32,8 +32,9 @@ from cordwood.cluster.metadata.commands import UnknownCommand
 from cordwood.cluster.metadata.image import CommandRefused
 from cordwood.cluster.metadata.quorum import QuorumFailed
 from cordwood.cluster.metadata.raft.storage import WrongMetadata
+from cordwood.cluster.resources import heap
 from cordwood.replication.syncers import Syncer, best_syncer
-from cordwood.replication.tasks import CONTAINED, RunBlocking
+from cordwood.replication.tasks import CONTAINED, RunBlocking, Tasks
 from cordwood.storage.disk import Disk, sync_directory
 from cordwood.storage.errors import StorageError
 from cordwood.storage.real_disk import RealDisk, lock_directory
@@ -42,6 +43,7 @@ MISTAKES = (StorageError, WrongDirectory, WrongMetadata, CommandRefused, Unknown
 """Errors that keep a broker from starting; each message says what to do."""
 
 BLOCKING_THREADS = 4
+HEAP_TRIM_INTERVAL_S = 5.0
 DESCRIPTORS_UNLIMITED = 1 << 20
 
 _events = structlog.get_logger("broker")
@@ -101,11 +103,19 @@ async def _serve(settings: Settings, disk: Disk) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 100)
+    tasks = Tasks()
+    tasks.repeat(_trim_heap, "heap")
     await stopping.wait()
+    await tasks.close()
     if not broker.failure.done():
         await broker.stop()
         _events.info("broker.stopped", node=settings.node_id)
     return _exit_code(broker)
+
+
+async def _trim_heap() -> None:
+    await asyncio.sleep(HEAP_TRIM_INTERVAL_S)
+    await asyncio.to_thread(heap.trim)
 
 
 def _exit_code(broker: Broker) -> int:

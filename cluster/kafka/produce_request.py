@@ -17,6 +17,8 @@ TRANSACTIONAL_ID_FROM = 3
 ITEMS_MAX = 10_000
 """Maximum number of batches in a request: all of them may be committed in one event-loop iteration."""
 ITEMS_PER_STEP = 8
+TOPIC_NAME_CHARS_MAX = 249
+"""No topic has a longer name, and the response would repeat all of it."""
 
 _SETTINGS = struct.Struct(">hi")
 _INDEX_AND_LENGTH = struct.Struct(">ii")
@@ -94,6 +96,8 @@ def _read(version: int, frame: memoryview, position: int) -> Steps[ProduceReques
         name, position = read_string(frame, position, flexible)
         if name is None:
             raise Malformed("a topic without a name")
+        if len(name) > TOPIC_NAME_CHARS_MAX:
+            raise Malformed(f"a topic name of {len(name)} characters: the limit is {TOPIC_NAME_CHARS_MAX}")
         partitions, position = yield from read_partitions(frame, position)
         topics.append((name, partitions))
         items += len(partitions)

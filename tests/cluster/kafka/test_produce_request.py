@@ -89,6 +89,11 @@ def test_every_cut_of_a_lone_batch_is_malformed() -> None:
             read(whole[:length])
 
 
+def test_a_name_that_no_topic_may_have_is_malformed() -> None:
+    with pytest.raises(Malformed, match="a topic name of 250 characters"):
+        read(body(topic("t" * 250, partition(5, b"records"))))
+
+
 def test_a_length_beyond_the_frame_is_malformed() -> None:
     lying = struct.pack(">i", 5) + uvarint(1 << 27) + b"records\x00"
     with pytest.raises(Malformed):
