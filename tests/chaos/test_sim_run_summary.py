@@ -35,7 +35,7 @@ def test_one_run_has_its_own_hash(runs: list[SimulatedRun]) -> None:
 
 def test_every_fault_of_the_report_is_over_when_all_is_healed(runs: list[SimulatedRun]) -> None:
     for run in runs:
-        [healed] = [float(line.split()[0]) for line in run.run_report if line.endswith("everything is healed")]
+        [healed] = [float(line.split()[0]) for line in run.events if line.endswith("everything is healed")]
         spans = run_report(run, "no anomaly", "again").faults
         assert all(0 <= span.start_s <= span.end_s <= healed + 0.001 for span in spans)
         assert any(span.start_s < span.end_s for span in spans), "all faults were over at once"

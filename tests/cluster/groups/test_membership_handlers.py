@@ -39,7 +39,7 @@ def test_only_groups_have_a_coordinator(broker: GroupsFixture, version: int, key
     answer = broker.ask(find_coordinator, version, key="tx", coordinator_keys=("tx",), key_type=key_type)
     answer = answer.coordinators[0] if version >= 4 else answer
     assert (answer.error_code, answer.node_id, answer.port) == (ErrorCode.invalid_request, -1, -1)
-    assert ("transactions" in answer.error_message) == (key_type == 1)
+    assert ("Transactions" in answer.error_message) == (key_type == 1)
 
 
 def test_a_coordinator_that_the_listener_does_not_reach_is_not_available() -> None:

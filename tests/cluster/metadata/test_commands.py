@@ -99,7 +99,7 @@ def test_the_numbers_never_change() -> None:
 
 
 def test_a_command_of_a_newer_version_is_refused() -> None:
-    with pytest.raises(UnknownCommand, match="number 99"):
+    with pytest.raises(UnknownCommand, match="unknown command 99"):
         decode(pack([99, "what"]))
 
 
