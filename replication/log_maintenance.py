@@ -232,7 +232,9 @@ class LogMaintenance:
 
     async def _watch_followers(self) -> None:
         await asyncio.sleep(self._intervals.lag_max_s / 2)
-        for partition in list(self._replicas):
+        for count, partition in enumerate(list(self._replicas), 1):
+            if count % PARTITIONS_PER_TURN == 0:
+                await asyncio.sleep(0)
             with partition.contained():
                 partition.watch_followers()
 
